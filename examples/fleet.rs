@@ -1,12 +1,12 @@
-//! Three processes of a fleet that share a circuit, in one program: a trip that all know of, one probe for all, and a store that
-//! goes away and comes back.
+//! Three processes of a fleet share a circuit, in one program: a trip that all of them learn of, one probe for all, and
+//! a store that becomes unreachable and returns.
 //!
 //! ```text
 //! cargo run -p breakerbox-examples --example fleet
 //! ```
 //!
-//! The store is in memory here, with a way to it that can be cut. A real fleet says `RedisStore::open(url)?` or
-//! `PostgresStore::open(url)?` instead, and nothing else changes. It takes a few seconds and ends by itself.
+//! The store is in memory here, behind a connection that can be cut. A real fleet calls `RedisStore::open(url)?` or
+//! `PostgresStore::open(url)?` instead; nothing else changes. The example takes a few seconds and ends by itself.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// No step takes longer.
+/// The timeout of each step.
 const LIMIT: Duration = Duration::from_secs(30);
 
 #[tokio::main]
@@ -28,11 +28,11 @@ async fn main() -> Result<()> {
     tell(&mut io::stdout()).await
 }
 
-/// What a process of the fleet has.
+/// One process of the fleet.
 struct Process {
     breakers: Breakerbox,
     circuit: Circuit,
-    /// Its way to the store.
+    /// The process's connection to the store.
     way: Arc<FaultyStore>,
 }
 
@@ -61,7 +61,7 @@ impl Process {
     }
 }
 
-/// The story, as it happens.
+/// Runs the example and writes each step.
 pub async fn tell(out: &mut (impl Write + Send)) -> Result<()> {
     let store = Arc::new(MemoryStore::new());
     let fleet = [Process::start(&store)?, Process::start(&store)?, Process::start(&store)?];
@@ -69,7 +69,7 @@ pub async fn tell(out: &mut (impl Write + Send)) -> Result<()> {
     let words = [a.call(Ok(())).await, b.call(Ok(())).await, c.call(Ok(())).await];
     writeln!(out, "All is well:        A {}, B {}, C {}", words[0], words[1], words[2])?;
 
-    // Their successes are told within a second, and came first.
+    // Successes are reported within a second; waits until they are counted before the failures.
     sleep(Duration::from_millis(1_200)).await;
     let words = [a.call(Err("down")).await, b.call(Err("down")).await, a.call(Err("down")).await];
     writeln!(out, "It breaks:          A {}, B {}, A {}", words[0], words[1], words[2])?;

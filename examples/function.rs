@@ -1,12 +1,12 @@
-//! A function as a service, such as AWS Lambda: the platform starts instances, hands each one event at a time, and freezes it
-//! between two events, perhaps for ever. So an instance keeps its registry, asks the store before each call, and flushes before
-//! it answers.
+//! A function as a service, such as AWS Lambda: the platform starts instances, passes each one event at a time, and
+//! freezes it between two events, perhaps for ever. So an instance keeps its registry, reads the store before each
+//! call, and flushes before it answers.
 //!
 //! ```text
 //! cargo run -p breakerbox-examples --example function
 //! ```
 //!
-//! Here an instance is a runtime that stands still between two events, and the store is in memory. A real function says
+//! Here an instance is a runtime that is idle between two events, and the store is in memory. A real function calls
 //! `RedisStore::connect(url).await?` or `PostgresStore::connect(url).await?` instead.
 
 use std::error::Error;
@@ -31,22 +31,22 @@ struct Instance {
 }
 
 impl Instance {
-    /// What the platform does once for each instance.
+    /// Starts an instance. The platform does this once for each.
     fn start(store: &Arc<MemoryStore>) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let store = Arc::clone(store);
-        // Strict: what a frozen instance knew when it was frozen is old. Each call asks the store.
+        // Strict mode: a frozen instance's knowledge is outdated. Each call reads the store.
         let breakers = runtime
             .block_on(async { Breakerbox::builder().store(store).consistency(Consistency::Strict).build() });
         Ok(Self { breakers, runtime })
     }
 
-    /// What the platform does for each event.
+    /// Handles one event. The platform calls this for each.
     fn handle(&self) -> Result<&'static str> {
         self.runtime.block_on(async {
             let circuit = self.breakers.circuit("acme https://hooks.acme.example/in")?;
             let result = circuit.call(deliver()).await;
-            // Before the answer: afterwards the instance is frozen.
+            // Flush before the answer: afterwards the instance is frozen.
             self.breakers.flush().await?;
             Ok(match result {
                 Ok(()) => "delivered",
@@ -57,12 +57,12 @@ impl Instance {
     }
 }
 
-/// The call. Its destination is down.
+/// Makes the call. Its destination is down.
 async fn deliver() -> std::result::Result<(), &'static str> {
     Err("connection refused")
 }
 
-/// Seven events, handled by three instances.
+/// Handles seven events by three instances, and writes the results.
 pub fn tell(out: &mut impl Write) -> Result<()> {
     let store = Arc::new(MemoryStore::new());
     let instances = [Instance::start(&store)?, Instance::start(&store)?, Instance::start(&store)?];

@@ -1,8 +1,8 @@
-//! Makes past traffic to replay: always the same, so that the files in this folder can be made again.
+//! Generates past traffic to replay. The output is deterministic, so the files in this folder can be regenerated.
 //!
-//! `story` is twenty minutes in the life of five endpoints: one healthy, one dead (a zombie), one that flaps, one that
-//! gets slower and slower, and one with a clean outage and recovery. `samples` is what a sampler would have seen of the
-//! same endpoints, every ten seconds over the last five minutes. `many CALLS KEYS` is a large file for measuring.
+//! `story` is twenty minutes of five endpoints: one healthy, one dead (a zombie), one that flaps, one that gets slower
+//! and slower, and one with a clean outage and recovery. `samples` has the totals that a sampler would have read for
+//! the same endpoints, every ten seconds over the last five minutes. `many CALLS KEYS` is a large file for benchmarks.
 //!
 //! ```text
 //! cargo run -p breakerbox-examples --example generate-traffic -- story > examples/traffic.jsonl
@@ -34,7 +34,7 @@ impl Call {
     }
 }
 
-/// Pseudo-random numbers (SplitMix64): the same for the same seed, everywhere.
+/// Pseudo-random numbers (SplitMix64), the same for the same seed on every machine.
 struct Dice(u64);
 
 impl Dice {
@@ -47,7 +47,7 @@ impl Dice {
     }
 }
 
-/// How an endpoint answers a call at this time.
+/// The answer of an endpoint to a call at this time.
 type Answer = fn(at_ms: u64, dice: &mut Dice) -> (&'static str, u64, Option<u64>);
 
 const ENDPOINTS: [(&str, Answer); 5] = [
@@ -55,19 +55,19 @@ const ENDPOINTS: [(&str, Answer); 5] = [
         let outcome = if dice.roll(100) == 0 { "failure" } else { "success" };
         (outcome, 40 + dice.roll(60), None)
     }),
-    // Nobody answers any more: every call runs into its time limit.
+    // The endpoint no longer answers: every call times out.
     ("zombie", |_, _| ("failure", 10_000, None)),
     // A minute up, a minute down.
     ("flapping", |at_ms, dice| {
         let down = at_ms / 60_000 % 2 == 1;
         (if down { "failure" } else { "success" }, 30 + dice.roll(50), None)
     }),
-    // Drowning: right answers, later and later, until somebody adds a machine at minute 14.
+    // Overloaded: correct answers, later and later, until a machine is added at minute 14.
     ("slow", |at_ms, dice| {
         let base = if at_ms < 14 * 60_000 { 100 + at_ms / 100 } else { 100 };
         ("success", base + dice.roll(200), None)
     }),
-    // Down for maintenance from minute 5 to minute 8, and says so.
+    // Down for maintenance from minute 5 to minute 8, with a retry-after.
     ("recovering", |at_ms, dice| {
         if (5 * 60_000..8 * 60_000).contains(&at_ms) {
             ("failure", 5, Some(60_000))
@@ -77,7 +77,7 @@ const ENDPOINTS: [(&str, Answer); 5] = [
     }),
 ];
 
-/// The story's calls, in order of time.
+/// Returns the story's calls, in order of time.
 pub fn story() -> Vec<Call> {
     let mut dice = Dice(1);
     let mut calls = Vec::new();
@@ -98,7 +98,7 @@ pub fn write_story(output: &mut impl Write) -> io::Result<()> {
     story().iter().try_for_each(|call| call.write(output))
 }
 
-/// Writes the story as a sampler would have seen it: every ten seconds, what ended in the last five minutes.
+/// Writes the story as a sampler would have read it: every ten seconds, the calls that ended in the last five minutes.
 pub fn write_samples(output: &mut impl Write) -> io::Result<()> {
     let calls = story();
     for at_ms in (10_000..=STORY_MS).step_by(10_000) {

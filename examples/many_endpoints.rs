@@ -1,5 +1,5 @@
-//! A reqwest client that calls many endpoints of many tenants: each has a circuit of its own, so the dead ones cost nothing
-//! and the others notice nothing.
+//! A reqwest client that calls many endpoints of many tenants: each has its own circuit, so dead endpoints cost nothing
+//! and the others are not affected.
 //!
 //! ```text
 //! cargo run -p breakerbox-examples --example many-endpoints
@@ -24,7 +24,7 @@ use tokio::net::{TcpListener, TcpSocket};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// How many events each tenant sends to each of its endpoints.
+/// The number of events that each tenant sends to each of its endpoints.
 const EVENTS: u32 = 30;
 
 #[tokio::main]
@@ -33,13 +33,13 @@ async fn main() -> Result<()> {
 }
 
 fn client(breakers: Breakerbox) -> Result<ClientWithMiddleware> {
-    // The tenant of a request comes with it: see `send`.
+    // The tenant of a request is passed with it: see `send`.
     let by_endpoint = KeyFromUrl::by(CircuitBy::Endpoint);
     let client = reqwest::Client::builder().timeout(Duration::from_secs(5)).build()?;
     Ok(ClientBuilder::new(client).with(CircuitMiddleware::new(breakers, by_endpoint)).build())
 }
 
-/// What became of the events of one endpoint.
+/// The results of the events of one endpoint.
 #[derive(Default)]
 struct Tally {
     delivered: u32,
@@ -52,7 +52,7 @@ async fn send(client: &ClientWithMiddleware, tenant: &str, url: &str, tally: &mu
         Ok(response) if response.status().is_success() => tally.delivered += 1,
         Ok(_) => tally.failed += 1,
         Err(error) => match NotAnswered::find(&error) {
-            // Not sent: a sender would keep the event and come back in `refusal.retry_in()`.
+            // Not sent: a real sender would keep the event and retry in `refusal.retry_in()`.
             Some(NotAnswered::Refused { .. }) => tally.refused += 1,
             Some(other) => return Err(other.to_string().into()),
             None => tally.failed += 1,
@@ -61,13 +61,13 @@ async fn send(client: &ClientWithMiddleware, tenant: &str, url: &str, tally: &mu
     Ok(())
 }
 
-/// Sends the events and writes down what became of them.
+/// Sends the events and writes the results.
 pub async fn tell(out: &mut impl Write) -> Result<()> {
     let policy = Policy::builder().failure_rate(50).consecutive_failures(5).jitter(0).build()?;
     let breakers = Breakerbox::builder().policy(policy).build();
     let client = client(breakers.clone())?;
     let host = endpoints().await?;
-    // Taken, so that nobody listens there.
+    // Bound without listening, so that connections are refused.
     let nobody = TcpSocket::new_v4()?;
     nobody.bind("127.0.0.1:0".parse()?)?;
     let gone = format!("http://{}/in", nobody.local_addr()?);

@@ -1,12 +1,13 @@
-//! A job that a scheduler starts again and again, as cron does: one call, then the process ends. It closes its registry before,
-//! so the store hears of every call, and the jobs share a circuit though none of them sees another.
+//! A job that a scheduler such as cron starts again and again: it makes one call, then the process ends. The job closes
+//! its registry first, so that every call is reported to the store, and the jobs share a circuit though they never run
+//! at the same time.
 //!
 //! ```text
 //! cargo run -p breakerbox-examples --example scheduled-job
 //! ```
 //!
-//! The store is in memory here, and each job is a function. A real job says `RedisStore::connect(url).await?` or
-//! `PostgresStore::connect(url).await?` instead, and nothing else changes.
+//! The store is in memory here, and each job is a function. A real job calls `RedisStore::connect(url).await?` or
+//! `PostgresStore::connect(url).await?` instead; nothing else changes.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -22,12 +23,12 @@ async fn main() -> Result<()> {
     tell(&mut io::stdout()).await
 }
 
-/// What the job's process does from its start to its end.
+/// Does what the job's process does from its start to its end.
 async fn job(store: Arc<MemoryStore>) -> Result<&'static str> {
     let breakers = Breakerbox::builder().store(store).build();
     let circuit = breakers.circuit("acme https://hooks.acme.example/nightly")?;
     let result = circuit.call(send_report()).await;
-    // Before the process ends, whatever the result. An error says that the store did not hear of it.
+    // Close before the process ends, whatever the result. An error means that the store did not get the report.
     breakers.close().await?;
     Ok(match result {
         Ok(()) => "sent",
@@ -36,12 +37,12 @@ async fn job(store: Arc<MemoryStore>) -> Result<&'static str> {
     })
 }
 
-/// The call. Its destination is down.
+/// Makes the call. Its destination is down.
 async fn send_report() -> std::result::Result<(), &'static str> {
     Err("connection refused")
 }
 
-/// Seven runs, one after the other.
+/// Runs the job seven times, one after the other.
 pub async fn tell(out: &mut (impl Write + Send)) -> Result<()> {
     let store = Arc::new(MemoryStore::new());
     for run in 1..=7 {

@@ -1,15 +1,15 @@
 //! A server whose outgoing calls go through a throttle and circuits: axum in front, hyper behind, tower layers between.
 //!
-//! The shop asks another service for prices. That service is part of this program, so that it can be told to break. The
-//! story goes: all is well; it breaks, and the circuit opens; the shop's customers are told at once when to come back, and
-//! nothing reaches the broken service; it is mended, and of twenty requests at once one probes; it drowns, and the throttle
-//! sends less.
+//! The shop requests prices from another service. That service is part of this program, so that the example can break
+//! it. The steps: all is well; the service breaks, and the circuit opens; the shop's customers get an answer with
+//! `Retry-After` at once, and no request reaches the broken service; the service is repaired, and of twenty concurrent
+//! requests one probes; the service is overloaded, and the throttle sends less.
 //!
 //! ```text
 //! cargo run -p breakerbox-examples --example shop-server
 //! ```
 //!
-//! Everything is on loopback, takes a few seconds, and ends by itself.
+//! Everything runs on loopback, takes a few seconds, and ends by itself.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -38,10 +38,10 @@ use tokio::time::{sleep, timeout};
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 
-/// Short, so that the story is.
+/// A short cool-off, so that the example is short.
 const COOL_OFF: Duration = Duration::from_millis(900);
 
-/// How long after one customer the next one comes while the service drowns.
+/// The interval between two customers while the service is overloaded.
 const BETWEEN: Duration = Duration::from_millis(5);
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -51,13 +51,14 @@ async fn main() -> Result<()> {
     tell(&mut io::stdout()).await
 }
 
-/// What the shop calls, behind a throttle and circuits.
+/// The client for prices, behind a throttle and circuits.
 type PriceClient = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
 
-/// The outgoing side of the shop: from the outside in, the throttle, the circuit, a time limit, and the client itself.
+/// Builds the outgoing side of the shop: from the outside in, the throttle, the circuit, a timeout, and the client
+/// itself.
 fn price_client(breakers: Breakerbox) -> PriceClient {
     let by_host = KeyFromUrl::by(CircuitBy::Host).or_tenant("shop");
-    // The throttle sends less to a service that says "too many". The circuit need not stop it altogether.
+    // The throttle sends less to a service that answers 429. The circuit need not open for it.
     let outcomes = HttpOutcomes::new().status(StatusCode::TOO_MANY_REQUESTS, OutcomeKind::Ignored);
     let client = ServiceBuilder::new()
         .layer(ThrottleLayer::keyed(Throttle::builder().build_keyed(1_000), by_host.clone()))
@@ -67,7 +68,7 @@ fn price_client(breakers: Breakerbox) -> PriceClient {
     BoxCloneSyncService::new(client.map_response(|response| response.map(Body::new)).map_err(BoxError::from))
 }
 
-/// A customer's request: ask for the price, and pass the answer on.
+/// Handles a customer's request: requests the price, and passes the answer on.
 async fn price(
     State((prices, client)): State<(SocketAddr, PriceClient)>,
     headers: HeaderMap,
@@ -80,18 +81,18 @@ async fn price(
     match client.oneshot(request).await {
         Ok(response) => response,
         Err(error) => match NotSent::find(&*error) {
-            // 503, and when to come back.
+            // 503, with `Retry-After`.
             Some(not_sent) => not_sent.response(),
             None => (StatusCode::BAD_GATEWAY, error.to_string()).into_response(),
         },
     }
 }
 
-/// The service that the shop calls: it answers as it is told, and counts.
+/// The service that the shop calls: its answers are configurable, and it counts requests.
 struct Prices {
     status: AtomicU16,
     received: AtomicU32,
-    /// Answers wait for a permit of this one.
+    /// Each answer waits for a permit of this semaphore.
     gate: Semaphore,
 }
 
@@ -138,7 +139,7 @@ impl Stage {
         Ok(Self { breakers, shop: serve(shop).await?, prices, customer: reqwest::Client::new() })
     }
 
-    /// One customer's request: the status, and what `Retry-After` says.
+    /// Makes one customer's request. Returns the status, and the value of `Retry-After`.
     async fn request(&self, browsing: bool) -> Result<(u16, Option<String>)> {
         let mut request = self.customer.get(format!("http://{}/", self.shop));
         if browsing {
@@ -149,7 +150,7 @@ impl Stage {
         Ok((response.status().as_u16(), retry_after.and_then(|value| Some(value.to_str().ok()?.to_string()))))
     }
 
-    /// So many requests, one after the other: how many had each status, and how many reached the service.
+    /// Makes requests one after the other. Returns the number of each status, and how many reached the service.
     async fn ask_times(&self, times: u32) -> Result<String> {
         let before = self.prices.received.load(SeqCst);
         let mut answers: Vec<(u32, String)> = Vec::new();
@@ -170,7 +171,7 @@ impl Stage {
     }
 }
 
-/// Plays the story and writes down what happens.
+/// Runs the example and writes each step.
 pub async fn tell(out: &mut impl Write) -> Result<()> {
     let stage = Stage::set().await?;
     writeln!(out, "All is well:      {}", stage.ask_times(10).await?)?;
@@ -191,7 +192,7 @@ pub async fn tell(out: &mut impl Write) -> Result<()> {
     Ok(())
 }
 
-/// Twenty requests at once. The one that probes is answered only when all others were.
+/// Makes twenty concurrent requests. The service answers the probe only after all others were answered.
 async fn probe(stage: &Stage) -> Result<String> {
     let before = stage.prices.received.load(SeqCst);
     let closed = stage.prices.gate.acquire_many(1_000).await?;
@@ -211,7 +212,7 @@ async fn probe(stage: &Stage) -> Result<String> {
     Ok(format!("of 20 at once {reached} probed and was answered {status}, {refused} were refused"))
 }
 
-/// The service answers 429, until the throttle has shed a hundred requests of people who only browse.
+/// Lets the service answer 429, until the throttle has shed a hundred low-priority requests.
 async fn drown(stage: &Stage) -> Result<String> {
     let before = stage.prices.received.load(SeqCst);
     let shed = async {
@@ -229,7 +230,7 @@ async fn drown(stage: &Stage) -> Result<String> {
     Ok(format!("the throttle shed {shed}; the circuit is {}", circuit.status()))
 }
 
-/// It is asked until ten answers in a row were good.
+/// Makes requests until ten consecutive answers were good.
 async fn breathe(stage: &Stage) -> Result<String> {
     let well = async {
         let mut in_a_row = 0;

@@ -1,12 +1,13 @@
-//! Asynchronous breakers: two agents deliver webhooks and write every attempt into one table. One of them leads: it looks at
-//! the table now and then and decides about every endpoint. Both ask before they send.
+//! Asynchronous breakers: two agents deliver webhooks and write every attempt into one table. One of them leads: it
+//! reads the table at intervals and decides for every endpoint. Both check the circuit before they send.
 //!
 //! ```text
 //! cargo run -p breakerbox-examples --example two-agents
 //! ```
 //!
-//! The table is an SQLite file in a temporary folder, the endpoints are a switch, and the store is in memory: two agents on two
-//! machines have Redis or Postgres in its place, and everything else is the same. It takes about ten seconds and ends by itself.
+//! The table is an SQLite file in a temporary folder, the endpoints are simulated, and the store is in memory. Two
+//! agents on two machines use Redis or Postgres instead; everything else is the same. The example takes about ten
+//! seconds and ends by itself.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -31,7 +32,7 @@ async fn main() -> Result<()> {
     tell(&mut io::stdout()).await
 }
 
-/// Where every attempt is written down: the deliveries table that such a service has anyway.
+/// The table of all attempts: the deliveries table that such a service has anyway.
 struct Attempts(Mutex<Connection>);
 
 impl Attempts {
@@ -54,7 +55,7 @@ impl Attempts {
     }
 }
 
-/// Milliseconds since 1970.
+/// Returns the milliseconds since 1970.
 fn now() -> Result<i64> {
     Ok(i64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_millis())?)
 }
@@ -70,20 +71,20 @@ struct Agent {
 }
 
 impl Agent {
-    /// Delivers one event, if that may be done now. False: it was kept for later.
+    /// Delivers one event, if the circuit allows it. Returns false if the event was kept for later.
     async fn deliver(&self, endpoint: &str) -> Result<bool> {
         let Ok(checked) = self.sampling.check(endpoint).await? else { return Ok(false) };
         let sent_at = now()?;
-        // Here the request would be made. It takes a while.
+        // A real agent makes the request here. It takes a while.
         sleep(Duration::from_millis(50)).await;
         self.attempts.write(endpoint, self.is_up.load(SeqCst), sent_at)?;
-        // Optional: it lets the next one go as soon as this one is written down.
+        // Optional: this lets the next call go as soon as this attempt is written.
         checked.settle();
         Ok(true)
     }
 }
 
-/// Both agents deliver at once. Returns how many of the events were sent.
+/// Lets both agents deliver at once. Returns the number of events that were sent.
 async fn deliver(agents: &[Agent], events: usize) -> Result<usize> {
     let mut deliveries = JoinSet::new();
     for n in 0..events {
@@ -111,7 +112,7 @@ fn knows(agents: &[Agent], status: Status) -> bool {
         .all(|agent| agent.sampling.circuit(ENDPOINT).is_ok_and(|circuit| circuit.status() == status))
 }
 
-/// Lives through a trip, a recovery and the loss of the leader, and tells of it.
+/// Runs the example: a trip, a recovery and the loss of the leader.
 pub async fn tell(out: &mut impl Write) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("deliveries.db");
@@ -125,7 +126,7 @@ pub async fn tell(out: &mut impl Write) -> Result<()> {
         .times(TimeFormat::UnixMillis);
     let mut agents = Vec::new();
     for name in ["Ada", "Ben"] {
-        // The numbers of Convoy's breaker, but with a cool-off for people who do not like to wait.
+        // The numbers of Convoy's breaker, with a shorter cool-off, so that the example is short.
         let policy = Policy::builder().preset(Preset::Convoy).cool_off(Duration::from_secs(3));
         let sampling = Breakerbox::builder()
             .store(Arc::clone(&store))

@@ -1,7 +1,7 @@
 //! One call through a circuit, beside other crates and the limits of the machine.
 //!
 //! Every figure is nanoseconds for one call, the median of rounds in which all subjects take turns. A ratio is to the
-//! fastest peer of the same column. Heap is what `heap` measures, in a process of its own.
+//! fastest peer of the same column. Heap is measured by the program `heap`, in its own process.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -126,7 +126,7 @@ fn print(rows: &[Row], arguments: &Arguments) {
     }
 }
 
-/// Runs the measuring of memory in its own process: its allocator counts, and is slow.
+/// Measures memory in a separate process: its counting allocator is slow.
 fn heap() -> Result<()> {
     let program = std::env::current_exe()?.with_file_name("heap");
     let status =

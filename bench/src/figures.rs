@@ -1,16 +1,16 @@
-//! What every figure needs: a median, and the machine it was measured on.
+//! Helpers of all benchmarks: a median, and a description of the machine.
 
 use std::fs;
 use std::thread;
 use std::time::Duration;
 
-/// The middle one.
+/// Returns the median.
 pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
     times.sort();
     times[times.len() / 2]
 }
 
-/// What the figures were measured on.
+/// Describes the machine of the measurements.
 pub(crate) fn machine() -> String {
     let cores = thread::available_parallelism().map_or(0, usize::from);
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Figures, each beside what it is compared to, in one run. Call it as `cargo xtask bench`, which builds everything in
-//! release first.
+//! Benchmarks that measure figures and their baselines in the same run. Start them with `cargo xtask bench`, which
+//! builds everything in release mode first.
 
 mod circuit;
 mod figures;
@@ -12,25 +12,27 @@ mod turns;
 
 use clap::Parser;
 
-/// Measure, and print figures with what they are compared to.
+/// Run a benchmark, and print its figures beside their baselines.
 #[derive(Parser)]
 #[command(name = "cargo xtask bench")]
 enum What {
-    /// One call through a circuit, beside other crates and the limits of the machine
+    /// Measure one call through a circuit, beside other crates and the limits of the machine
     Circuit(circuit::Arguments),
-    /// One call through a throttle, beside reading the time, and every overload scenario against its targets
+    /// Measure one call through a throttle, beside reading the time, and run every overload scenario against its
+    /// targets
     Throttle(throttle::Arguments),
-    /// Circuits that a fleet shares through Redis, beside one process's own, one PING and one message
+    /// Measure circuits that a fleet shares through Redis, beside process-local ones, one PING and one message
     Fleet(fleet::Arguments),
-    /// One of the processes that see trips
+    /// Run a process that observes trips (internal: started by the fleet benchmark)
     #[command(hide = true)]
     FleetListener(fleet::ListenerArguments),
-    /// One of the processes that load a store
+    /// Run a process that puts load on a store (internal: started by the fleet benchmark)
     #[command(hide = true)]
     FleetCaller(fleet::CallerArguments),
-    /// The gateway: throughput, latency, CPU and memory, beside a generator straight at the receiver and one durable commit
+    /// Measure the gateway's throughput, latency, CPU and memory, beside direct load on the receiver and one durable
+    /// commit
     Gateway(gateway::Arguments),
-    /// Replay 10 million calls over 10,000 keys, beside merely reading their JSON
+    /// Measure a replay of 10 million calls over 10,000 keys, beside only reading their JSON
     Replay(replay::Arguments),
 }
 

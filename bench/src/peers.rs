@@ -1,4 +1,4 @@
-//! The subjects of the comparison: each makes a no-op call through a closed breaker, and asks an open one.
+//! The subjects of the comparison: each makes a no-op call through a closed breaker, and is refused by an open one.
 //!
 //! Every subject is used as its documentation shows, with a window or a threshold like ours, and without extras.
 
@@ -15,7 +15,7 @@ use tower::ServiceExt;
 pub(crate) trait Subject: Send + Sync + Sized {
     const NAME: &'static str;
 
-    /// A closed breaker.
+    /// Returns a closed breaker.
     fn closed() -> Self;
 
     /// Makes one call that succeeds.
@@ -24,10 +24,10 @@ pub(crate) trait Subject: Send + Sync + Sized {
     /// Makes one call that fails.
     fn fail(&self);
 
-    /// Asks for one call, and must be refused.
+    /// Tries one call, which must be refused.
     fn is_refused(&self) -> bool;
 
-    /// A breaker that refuses for the next hour.
+    /// Returns a breaker that refuses for the next hour.
     fn open() -> Self {
         let subject = Self::closed();
         for _ in 0..1_000 {
@@ -46,7 +46,7 @@ fn policy() -> breakerbox::PolicyBuilder {
     Policy::builder().cool_off(HOUR).cool_off_max(HOUR).jitter(0)
 }
 
-/// Ours, with the default rules.
+/// Breakerbox, with the default rules.
 pub(crate) struct Ours(Circuit);
 
 impl Ours {
@@ -83,7 +83,7 @@ impl Subject for Ours {
     }
 }
 
-/// Ours, with a rule for latencies.
+/// Breakerbox, with a latency rule.
 pub(crate) struct OursTimed(Ours);
 
 impl Subject for OursTimed {
@@ -265,7 +265,8 @@ impl Subject for TowerResilience {
     }
 }
 
-/// The value of a future, without a runtime's own cost. One that waits for another thread is asked again.
+/// Returns the value of a future, without the cost of a runtime. A future that waits for another thread is polled
+/// again.
 #[inline]
 fn now<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);

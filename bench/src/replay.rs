@@ -1,4 +1,4 @@
-//! Replay: 10 million calls over 10,000 keys, beside merely reading their JSON.
+//! A replay of 10 million calls over 10,000 keys, beside only reading their JSON.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -115,7 +115,7 @@ fn measured(command: &mut Command) -> Result<(Duration, u64)> {
     Ok((start.elapsed(), peak))
 }
 
-/// The line `VmHWM:   14436 kB` of a process's status.
+/// Reads the line `VmHWM:   14436 kB` of a process's status, in kilobytes.
 fn peak_memory(status: &str) -> Option<u64> {
     status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.split_whitespace().next()?.parse().ok()
 }

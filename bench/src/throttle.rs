@@ -1,7 +1,7 @@
-//! One call through a throttle, beside what it costs to know the time; then every scenario against its targets.
+//! One call through a throttle, beside the cost of reading the time; then every scenario against its targets.
 //!
-//! The clock is read twice in a call, so two reads are what nobody can be faster than. There is no peer in Rust that does the
-//! same; `governor` stands beside it, which keeps a rate that somebody has to know.
+//! A call reads the clock twice, so two reads are the lower bound. There is no peer in Rust that does the same; the
+//! comparison is with `governor`, which keeps a fixed rate that the operator has to know.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -58,7 +58,7 @@ fn throttle(strategy: Strategy) -> Result<Throttle> {
     Ok(Throttle::builder().policy(policy).build())
 }
 
-/// One call: ask, and say that it ended like this.
+/// Makes one call: acquires a pass, and settles it with this load signal.
 #[inline]
 fn call(throttle: &Throttle, verdict: impl FnOnce() -> LoadSignal) {
     if let Ok(pass) = black_box(throttle).try_acquire(Priority::MEDIUM) {
@@ -97,7 +97,7 @@ fn add_ours(rows: &mut Vec<Row>, name: &'static str, strategy: Strategy) -> Resu
     Ok(())
 }
 
-/// Accepts every fourth.
+/// Returns a source of load signals, of which every fourth is an accept.
 fn one_in_four() -> impl Fn() -> LoadSignal + Sync {
     let count = AtomicU64::new(0);
     move || match count.fetch_add(1, Ordering::Relaxed) % 4 {
@@ -106,7 +106,7 @@ fn one_in_four() -> impl Fn() -> LoadSignal + Sync {
     }
 }
 
-/// Makes calls that end like this until the throttle sheds some.
+/// Makes calls with these load signals until the throttle sheds some.
 fn sheds(throttle: &Throttle, verdict: impl Fn() -> LoadSignal) -> Result<()> {
     let start = Instant::now();
     while let Ok(pass) = throttle.try_acquire(Priority::MEDIUM) {
@@ -118,7 +118,7 @@ fn sheds(throttle: &Throttle, verdict: impl Fn() -> LoadSignal) -> Result<()> {
 
 fn add_governor(rows: &mut Vec<Row>) {
     const NAME: &str = "governor, a fixed rate";
-    // As many as there can be: nothing is refused.
+    // The largest possible quota: no call is refused.
     let limiter = || RateLimiter::direct(Quota::per_second(std::num::NonZeroU32::MAX));
     let (one, two) = (limiter(), limiter());
     let check = |limiter: &governor::DefaultDirectRateLimiter| {

@@ -1,5 +1,5 @@
-//! How calls are measured: all subjects take turns, round after round, and the median of each counts. So a machine that is
-//! busy for a while is busy for all of them.
+//! The method of measuring calls: all subjects take turns, round after round, and the median of each counts. So a busy
+//! period of the machine affects all of them.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::figures::{machine, median};
 
-/// A measure that can be repeated: makes so many calls and says how long they took.
+/// A repeatable measurement: makes this many calls and returns their duration.
 pub(crate) type Measure = Box<dyn FnMut(u64) -> Duration>;
 
 /// How much is measured.
@@ -32,10 +32,10 @@ pub(crate) struct Row {
     times: Vec<Duration>,
 }
 
-/// The column of what nobody can be faster than.
+/// The column of lower bounds, which no subject can beat.
 pub(crate) const FLOOR: &str = "floor";
 
-/// In [`FLOOR`]: what a program pays to know the time.
+/// In [`FLOOR`]: the cost of reading the time.
 pub(crate) const INSTANT: &str = "Instant::now()";
 
 impl Row {
@@ -43,7 +43,7 @@ impl Row {
         Self { column, subject, measure, times: Vec::new() }
     }
 
-    /// The median of all rounds, for one call.
+    /// Returns the median of all rounds for one call, in nanoseconds.
     #[allow(clippy::cast_precision_loss)] // Figures for people.
     pub(crate) fn nanos(&self, calls: u64) -> f64 {
         median(self.times.clone()).as_nanos() as f64 / calls as f64
@@ -59,13 +59,13 @@ pub(crate) fn take_turns(rows: &mut [Row], turns: &Turns) {
     }
 }
 
-/// Says how the figures below were measured.
+/// Prints how the figures below were measured.
 pub(crate) fn say_how(turns: &Turns) {
     let Turns { rounds, calls } = turns;
     println!("ns for one call, medians of {rounds} rounds of {calls} calls on {}", machine());
 }
 
-/// Makes the call so many times.
+/// Makes the call this many times, and returns the duration.
 #[inline]
 pub(crate) fn timed(calls: u64, mut call: impl FnMut()) -> Duration {
     let start = Instant::now();
@@ -75,7 +75,7 @@ pub(crate) fn timed(calls: u64, mut call: impl FnMut()) -> Duration {
     start.elapsed()
 }
 
-/// Two threads make so many calls each; the time of one call is as the slower of them sees it.
+/// Lets two threads make this many calls each. The duration is that of the slower thread.
 pub(crate) fn both_threads(calls: u64, call: impl Fn() + Sync) -> Duration {
     let start = std::sync::Barrier::new(2);
     let work = || {
@@ -89,7 +89,7 @@ pub(crate) fn both_threads(calls: u64, call: impl Fn() + Sync) -> Duration {
     })
 }
 
-/// The limits of the machine.
+/// Returns the limits of the machine.
 pub(crate) fn floors() -> Vec<Row> {
     let shared = AtomicU64::new(0);
     let add = move || {
@@ -112,12 +112,12 @@ pub(crate) fn floors() -> Vec<Row> {
     ]
 }
 
-/// Keys such as tenants' endpoints have.
+/// Returns keys like those of tenants' endpoints.
 pub(crate) fn keys(count: u64) -> Vec<String> {
     (0..count).map(|n| format!("tenant-{:03} https://hooks.example.com/endpoint/{n}", n % 1_000)).collect()
 }
 
-/// The next key, far from the one before.
+/// Returns the index of the next key, far from the one before.
 pub(crate) fn next(place: &mut usize, keys: &[String]) -> usize {
     *place = (*place + 7_919) % keys.len();
     *place

@@ -1,5 +1,5 @@
-//! Custom headers as JSON: any text must be read or refused with the header's name, never panic; what was read can be sent,
-//! is none of the gateway's own, and is read back as it was written.
+//! Parses custom headers from JSON: any text is accepted, or refused with the header's name, and never panics. Accepted
+//! headers can be sent, are none of the gateway's own, and survive a round trip.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A URL is a bounded key that begins with its tenant, or an error.
+//! Turns a URL into a key: the result is a bounded key that begins with its tenant, or an error.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Traffic is replayed to its end, or refused with the number of the line.
+//! Replays traffic: the input is replayed to its end, or refused with the number of the line.
 
 #![no_main]
 

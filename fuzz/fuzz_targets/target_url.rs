@@ -1,5 +1,5 @@
-//! A URL and the addresses that it may name: any text must be read or refused, never panic; what is checked is what would be
-//! called; and no notation of an address gets around the policy.
+//! Checks a URL and the addresses that it may name: any text is accepted or refused, and never panics; the checked
+//! address is the one that would be called; and no notation of an address bypasses the policy.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The options of `prove fleet`, and its tables.
+//! The options of `prove fleet`, and the tables that it prints.
 
 use std::path::Path;
 
@@ -9,36 +9,36 @@ use breakerbox_proofs::fleet::{
 };
 use clap::{Args, ValueEnum};
 
-/// How many endpoints recover side by side.
+/// The number of endpoints that recover in parallel.
 const ENDPOINTS: u32 = 20;
 
-/// In how many places a fault befalls processes side by side.
+/// The number of lanes in which faults are injected in parallel.
 const LANES: u32 = 10;
 
 #[derive(Args)]
 pub(crate) struct Fleet {
-    /// Only over this store
+    /// Run only with this store
     #[arg(long, value_enum)]
     store: Option<Kind>,
-    /// Only in this mode; recoveries and faults are always local-first
+    /// Run only in this mode; recoveries and faults always run local-first
     #[arg(long, value_enum)]
     mode: Option<Mode>,
-    /// Only this part
+    /// Run only this part
     #[arg(long, value_enum)]
     only: Option<Part>,
-    /// How many recoveries for each row, side by side on 20 endpoints
+    /// Number of recoveries for each row, in parallel on 20 endpoints
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(20..))]
     rounds: u32,
-    /// How many rounds for each fault of a prober, side by side in ten places
+    /// Number of rounds for each fault of a prober, in parallel in ten lanes
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(10..))]
     faults: u32,
-    /// How many rounds for each of the other parts
+    /// Number of rounds for each of the other parts
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     promises: u32,
-    /// How many processes recover together
+    /// Number of processes that recover together
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..))]
     processes: u32,
-    /// How many processes ramp together
+    /// Number of processes that ramp together
     #[arg(long, default_value_t = 48, value_parser = clap::value_parser!(u32).range(2..))]
     ramp_processes: u32,
 }
@@ -48,15 +48,15 @@ pub(crate) struct Fleet {
 enum Part {
     /// One probe for each recovery
     Recoveries,
-    /// Probers killed or stopped, processes cut off
+    /// Probers that are killed or stopped, processes that are cut off from the store
     Faults,
     /// Recovery beside a process whose own network is broken
     Broken,
-    /// States decided while the store is away
+    /// States that are decided while the store is unreachable
     Kept,
     /// One ramp for all processes
     Ramp,
-    /// Processes that live for one call
+    /// Processes that make one call and exit
     Jobs,
 }
 

@@ -1,4 +1,5 @@
-//! `cargo xtask prove kills`, `powercut`, ...: the proofs on a running gateway, in full or at a part.
+//! The gateway proofs (`cargo xtask prove kills`, `powercut`, ...), which run against a gateway process, in full or in
+//! part.
 
 use std::path::Path;
 
@@ -14,57 +15,58 @@ use clap::{Args, Subcommand};
 
 #[derive(Subcommand)]
 pub(crate) enum Proof {
-    /// The gateway: kill -9 under load, 100 times
+    /// Kill the gateway with SIGKILL under load, 100 times
     Kills(Seeded),
-    /// The gateway: the power is cut under load, 100 times
+    /// Cut the gateway's power under load, 100 times
     Powercut(Seeded),
-    /// The gateway: SIGTERM under load
+    /// Stop the gateway with SIGTERM under load
     Sigterm(Seeded),
-    /// The gateway: a dead endpoint, thousands of them, or a tenant with a million events, and others notice nothing
+    /// Check that dead endpoints or a tenant with a million events do not affect other tenants
     Isolation(Isolation),
-    /// The gateway: a hostile tenant, in every way that it could hurt others, and they notice nothing
+    /// Check that a hostile tenant does not affect other tenants
     Neighbours(Rows),
-    /// The decision API under load: rate, latency and CPU of permits, and one probe at a time
+    /// Measure rate, latency and CPU of the decision API under load, and check that one probe runs at a time
     Decisions(Part),
-    /// The gateway: new endpoints that fail from the first request on open their circuits in time
+    /// Check that the circuits of new endpoints that fail from the first request on open in time
     FirstFailures(Part),
-    /// The gateway: a million parked deliveries cost nothing
+    /// Check that a million parked deliveries cost nothing
     Backlog(Part),
-    /// The gateway: an endpoint that recovers with 100,000 parked is not drowned
+    /// Check that an endpoint that recovers with 100,000 parked deliveries is not overloaded
     RecoveryDrain(Part),
-    /// The gateway: hostile receivers and hostile clients
+    /// Run the gateway against hostile receivers and hostile clients
     Hostile(Part),
-    /// The gateway: a full disk, and a tenant with too much waiting
+    /// Fill the disk and a tenant's backlog
     Diskfull(Part),
-    /// The gateway: no descriptor left, a pause, ordinary ends of connections, a wrong clock, and no receiver is blamed
+    /// Cause local faults (no descriptors, a pause, ordinary ends of connections, a wrong clock) and check that no
+    /// receiver is blamed
     OwnFaults(Only),
-    /// Reminders: 100,000 due at one moment start on time, within their limits, and nobody else notices
+    /// Check that 100,000 reminders due at once start on time, within their limits, and do not affect other traffic
     RemindersBurst(Part),
-    /// Reminders: a million that are not due cost nothing
+    /// Check that a million reminders that are not due cost nothing
     RemindersFuture(Part),
-    /// Reminders: kill -9 while they fire, 100 times
+    /// Kill the gateway with SIGKILL while reminders fire, 100 times
     ReminderKills(Seeded),
-    /// Reminders: a tenant over its limits is opened at once, parked, probed, and fires what it missed
+    /// Check that the circuit of a tenant over its limits opens at once, parks, probes, and fires the missed reminders
     TenantLimits(Part),
-    /// Reminders: no callback is missing in the window of its circuit
+    /// Check that every callback is counted in the window of its circuit
     Counters(Part),
-    /// Notices: 50 trips of an endpoint in a minute are a few messages, also across a kill -9
+    /// Check that 50 trips of an endpoint in a minute result in few notifications, also across a SIGKILL
     Notices(Part),
 }
 
 #[derive(Args)]
 pub(crate) struct Seeded {
-    /// What chance chooses; the same seed chooses the same
+    /// Seed of all random choices; the same seed repeats them
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How often, instead of as often as is promised
+    /// Number of repetitions; by default as many as the proof promises
     #[arg(long)]
     times: Option<u32>,
 }
 
 #[derive(Args)]
 pub(crate) struct Part {
-    /// Only about a twentieth, as the tests do
+    /// Run only about a twentieth, as the tests do
     #[arg(long)]
     small: bool,
 }
@@ -73,7 +75,7 @@ pub(crate) struct Part {
 pub(crate) struct Rows {
     #[command(flatten)]
     part: Part,
-    /// Only the row with this in its name, such as permits; all: everything at once
+    /// Run only the row whose name contains this text, such as permits; `all` runs every attack at once
     #[arg(long, default_value = "")]
     only: String,
 }
@@ -82,7 +84,7 @@ pub(crate) struct Rows {
 pub(crate) struct Isolation {
     #[command(flatten)]
     part: Part,
-    /// Only what has this in its name: one, crowd, large-tenant
+    /// Run only the parts whose name contains this text: one, crowd, large-tenant
     #[arg(long, default_value = "")]
     only: String,
 }
@@ -91,12 +93,12 @@ pub(crate) struct Isolation {
 pub(crate) struct Only {
     #[command(flatten)]
     part: Part,
-    /// Only what has this in its name: descriptors, pause, ends, clock
+    /// Run only the faults whose name contains this text: descriptors, pause, ends, clock
     #[arg(long, default_value = "")]
     only: String,
 }
 
-/// A proof that is ready to be made.
+/// A proof that is set up and not yet run.
 type Tried<'a> = Box<dyn FnOnce() -> Result<Findings> + 'a>;
 
 impl Proof {

@@ -1,4 +1,5 @@
-//! What is promised, tried. The binary runs it in full, behind `cargo xtask prove`; the tests run a twentieth.
+//! Proofs of the product's guarantees. The binary behind `cargo xtask prove` runs them in full; the tests run about a
+//! twentieth.
 
 pub mod fleet;
 pub mod gateway;

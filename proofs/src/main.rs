@@ -1,4 +1,4 @@
-//! Proves a part of the product. Call it as `cargo xtask prove` or `cargo xtask sim`, which build it in release first.
+//! Runs one proof. Start it with `cargo xtask prove` or `cargo xtask sim`, which build it in release mode first.
 
 mod fleet_proofs;
 mod gateway_proofs;
@@ -23,78 +23,78 @@ use clap::{Args, Parser};
 #[derive(Parser)]
 #[command(name = "cargo xtask prove")]
 enum What {
-    /// The throttle: every overload scenario against its targets
+    /// Run every overload scenario of the throttle and compare the results with the targets
     Throttle(Throttle),
-    /// Recoveries: one probe at a time, whoever asks and whatever becomes of the probes
+    /// Show that one probe runs at a time during a recovery, under concurrent callers and probe failures
     Recovery(Recovery),
-    /// Outages: what happens when the store is killed, paused, emptied, failed over or cut off
+    /// Kill, pause, empty, fail over or cut off the store and check the library's behaviour
     Outages(Outages),
-    /// A fleet: separate processes that share a store, and recover together
+    /// Run separate processes that share a store and recover together
     Fleet(fleet_proofs::Fleet),
     #[command(flatten)]
     Gateway(gateway_proofs::Proof),
-    /// A worker of a fleet, started by its proof
+    /// Run a worker of a fleet (internal: started by the fleet proof)
     #[command(hide = true)]
     Worker(worker::Settings),
-    /// A gateway that keeps nothing, started by a test
+    /// Run a gateway that stores nothing (internal: started by a test)
     #[command(hide = true)]
     Careless(careless::Settings),
-    /// A gateway with names of its own, started by a proof
+    /// Run a gateway with its own host names (internal: started by a proof)
     #[command(hide = true)]
     Named(names::Settings),
-    /// A program whose power is cut, started by its proof
+    /// Run a program that loses power (internal: started by the power-cut proof)
     #[command(hide = true)]
     Witness(witness::Settings),
-    /// A fleet, simulated: seed after seed, with whatever can fail
+    /// Simulate a fleet with injected faults, one seed after the other
     Sim(sim::Arguments),
-    /// An agent that samples, started by its proof
+    /// Run a sampling agent (internal: started by its proof)
     #[command(hide = true)]
     Agent(leaders::agent::Settings),
-    /// Sampling: a tick over many circuits, and that nobody waits for it
+    /// Sample many circuits in one tick and check that no caller waits for it
     Sampling(sampling::Sizes),
-    /// Sampling: leaders that are paused for longer than their term
+    /// Pause sampling leaders for longer than their term
     Leaders(Leaders),
 }
 
 #[derive(Args)]
 struct Throttle {
-    /// Over how many seeds the means are taken
+    /// Number of seeds over which the means are taken
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
-    /// Only scenarios whose name contains this
+    /// Run only the scenarios whose name contains this text
     #[arg(long, default_value = "")]
     only: String,
 }
 
 #[derive(Args)]
 struct Recovery {
-    /// How many recoveries for each fate of a probe
+    /// Number of recoveries for each way that a probe can end
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
 }
 
 #[derive(Args)]
 struct Leaders {
-    /// How many leaders are paused, side by side
+    /// Number of leaders to pause in parallel
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
 }
 
 #[derive(Args)]
 struct Outages {
-    /// Only this store
+    /// Run only with this store
     #[arg(long, value_enum)]
     store: Option<Kind>,
-    /// Only what has this in its name
+    /// Run only the cases whose name contains this text
     #[arg(long, default_value = "")]
     only: String,
-    /// A few circuits and processes, and times are not judged: for a machine that is busy
+    /// Use few circuits and processes, and do not check durations; for a busy machine
     #[arg(long)]
     small: bool,
 }
 
 fn main() -> ExitCode {
-    // The gateway that is proved is this program too: so it is never an old one.
+    // This program is also the gateway under proof, so the gateway is never an outdated build.
     if std::env::args().nth(1).is_some_and(|command| command == "serve") {
         return match clock_file::clocks() {
             Ok(clocks) => breakerbox_cli::run_with(&clocks),
@@ -131,7 +131,7 @@ fn prove(what: What) -> anyhow::Result<()> {
     }
 }
 
-/// On a runtime of its own, as a service has it.
+/// Runs the sampling proof on a Tokio runtime of its own, as a service does.
 #[tokio::main]
 async fn prove_sampling(sizes: sampling::Sizes) -> anyhow::Result<()> {
     let seen = sampling::see(sizes).await?;
@@ -195,7 +195,7 @@ fn outages(arguments: &Outages) -> anyhow::Result<()> {
             let proof = outages::prove(&program, kind, case, &Setting::ALL, size);
             let reports = match runtime.block_on(proof) {
                 Ok(reports) => reports,
-                // Such as a loss that is never reported: the other cases are tried all the same.
+                // An example is a store loss that is never reported. The other cases still run.
                 Err(error) => {
                     let fault = format!("{}, {}: {error:#}", kind.name(), case.name());
                     println!("{fault}");

@@ -1,5 +1,6 @@
-//! The leader's tick at full size: many known circuits, of which some fail all at once, on a real Redis. How long the tick
-//! takes, how long the re-read of what is then open takes, and how long anybody else has to wait meanwhile.
+//! A leader's tick at full size, on a real Redis: many known circuits, of which some fail at once. Measures the
+//! duration of the tick, of the re-read of all open circuits after it, and the longest time that a caller waits
+//! meanwhile.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,13 +18,13 @@ use breakerbox_redis::RedisStore;
 use breakerbox_testkit::servers::RedisServer;
 use clap::Args;
 
-/// What a tick, and the re-read after it, must stay within.
+/// The longest allowed duration of a tick, and of the re-read after it.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// For how long a call may be held up by any of it.
+/// The longest time that a tick or a re-read may delay a call.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long anything here may take before it is called hanging.
+/// The timeout of each step, so that the proof cannot hang.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How big the fleet's day is
@@ -37,20 +38,20 @@ pub struct Sizes {
     pub failing: u64,
 }
 
-/// What was seen.
+/// The measurements of one run.
 pub struct Seen {
-    /// The tick in which they failed.
+    /// The tick in which the circuits failed.
     pub tick: Ticked,
     quiet_tick: Ticked,
-    /// Until another process knew of all that had opened, from the end of the tick.
+    /// The time from the end of the tick until another process knew every circuit that had opened.
     spread: Duration,
-    /// How long it takes to read again all that is open.
+    /// The duration of a re-read of all open circuits.
     reread: Duration,
-    /// The longest that a check of a closed circuit took.
+    /// The longest check of a closed circuit.
     longest_check: Duration,
-    /// How many were made.
+    /// The number of checks of closed circuits.
     pub checks: u64,
-    /// The longest that a check took which had to ask the store.
+    /// The longest check that had to read from the store.
     pub longest_first_check: Duration,
 }
 
@@ -71,7 +72,7 @@ impl fmt::Display for Seen {
 }
 
 impl Seen {
-    /// What is not as promised.
+    /// Returns the limits that were missed, as messages.
     #[must_use]
     pub fn misses(&self) -> Vec<String> {
         [
@@ -87,7 +88,7 @@ impl Seen {
     }
 }
 
-/// Totals that are simply there.
+/// A source of totals that are set in memory.
 struct Totals {
     sizes: Sizes,
     failing: AtomicBool,
@@ -119,10 +120,10 @@ fn key(n: u64) -> String {
     format!("tenant-{} https://hooks-{n}.example.com/in", n % 1_000)
 }
 
-/// Lives through it.
+/// Runs the proof and returns its measurements.
 ///
 /// # Errors
-/// If there is no server, or something never happens.
+/// Fails if there is no Redis server, or if a step exceeds its timeout.
 pub async fn see(sizes: Sizes) -> Result<Seen> {
     ensure!(sizes.failing <= sizes.known, "no more can fail than are known");
     let server = tokio::task::spawn_blocking(RedisServer::start).await??;
@@ -131,7 +132,7 @@ pub async fn see(sizes: Sizes) -> Result<Seen> {
     let leader = agent(connect(&server).await?).sampler(Arc::clone(&totals)).build()?;
     let worker = agent(connect(&server).await?).build()?;
     ticked(&leader, |ticked| ticked.keys as u64 == sizes.known).await?;
-    // The worker knows every circuit, as one does that has been up for a while.
+    // The worker knows every circuit, as a worker does that has run for a while.
     let circuits = (0..sizes.known).map(|n| worker.circuit(&key(n))).collect::<Result<Vec<_>, _>>()?;
     for circuit in &circuits {
         circuit.check().await.ok().context("closed")?;
@@ -201,7 +202,7 @@ async fn make_known(store: &RedisStore, known: u64) -> Result<()> {
     Ok(())
 }
 
-/// What a worker does every `reread_every`: reads all that is not closed, by the thousand.
+/// Reads all circuits that are not closed, by the thousand, as a worker does every `reread_every`.
 async fn reread(store: &RedisStore, open: u64) -> Result<Duration> {
     let keys: Vec<_> = (0..open).map(|n| key(n).into()).collect();
     let began_at = Instant::now();
@@ -212,7 +213,7 @@ async fn reread(store: &RedisStore, open: u64) -> Result<Duration> {
     Ok(began_at.elapsed())
 }
 
-/// Waits for a tick like this.
+/// Waits for a tick that fulfils the condition.
 async fn ticked(leader: &Sampling, is: impl Fn(&Ticked) -> bool) -> Result<Ticked> {
     let began_at = Instant::now();
     loop {
@@ -237,7 +238,7 @@ async fn next_tick(leader: &Sampling) -> Result<Ticked> {
     leader.report().last_tick.context("there was one")
 }
 
-/// Checks a circuit that is known and closed, again and again, and now and then one that nobody has heard of.
+/// Checks a known, closed circuit in a loop, and now and then a circuit that no process knows yet.
 async fn keep_checking(worker: Sampling, sizes: Sizes, done: Arc<AtomicBool>) -> (Duration, u64, Duration) {
     let (mut longest, mut checks, mut longest_first) = (Duration::ZERO, 0, Duration::ZERO);
     let healthy = worker.circuit(&key(sizes.known - 1)).ok();

@@ -1,11 +1,11 @@
-//! `cargo xtask sim`: runs a simulated fleet, seed after seed, and prints the trace of a run that went wrong.
+//! `cargo xtask sim`: runs a simulated fleet, one seed after the other, and prints the trace of a run that failed.
 
 use std::time::Instant;
 
 use anyhow::bail;
 use breakerbox_testkit::sim::{self, Report, Sabotage};
 
-/// How many of a trace's last lines are printed, unless one seed is asked for.
+/// The number of lines printed from the end of a trace. With `--seed` the whole trace is printed.
 const LAST_LINES: usize = 100;
 
 #[derive(clap::Args)]

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: hostile input for a while, found by coverage.
+//! `cargo xtask fuzz`: runs coverage-guided fuzzing for a limited time.
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -28,7 +28,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         },
     };
     for target in targets {
-        // What the fuzzer finds stays in fuzz/corpus, on this machine; it starts from the seeds as well.
+        // New inputs that the fuzzer finds stay in fuzz/corpus, which is not committed; it starts from the seeds as
+        // well.
         let (corpus, seeds) = (format!("fuzz/corpus/{target}"), format!("fuzz/seeds/{target}"));
         std::fs::create_dir_all(&corpus)?;
         let limit = format!("-max_total_time={}", arguments.seconds);

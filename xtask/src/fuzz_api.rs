@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz-api`: clients made from the API's own OpenAPI document, right and wrong ones, by schemathesis.
+//! `cargo xtask fuzz-api`: runs schemathesis, which sends valid and invalid requests made from the API's OpenAPI
+//! document.
 //!
 //! It takes minutes and needs Python, so it is no part of `cargo xtask test`.
 
@@ -10,10 +11,10 @@ use clap::Args;
 
 use crate::steps::{cargo, step, succeed};
 
-/// The version that was tried.
+/// The version that the command is tested with.
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 
-/// Where it lives: nothing else on this machine is touched.
+/// The folder of its virtual environment: nothing outside of it is changed.
 const HOME: &str = "target/schemathesis";
 
 #[derive(Args)]

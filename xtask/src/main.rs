@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask test`, `prove`, `sim`, `bench`, `fuzz`. CI calls these and nothing else.
+//! The project's development commands: `cargo xtask test`, `prove`, `sim`, `bench`, `fuzz`. CI calls only these.
 
 mod bench;
 mod fuzz;
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// The project's own commands.
+/// The project's development commands.
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 struct Arguments {
@@ -22,29 +22,29 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run every check there is: format, lints, tests, documentation, examples
+    /// Run every check: format, lints, tests, documentation, examples
     Test,
-    /// Simulate or try out, and fail if a target is missed
+    /// Run a proof, and fail if a target is missed
     Prove {
-        /// What to prove, and its options; --help lists them
+        /// Proof to run, and its options; --help lists them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         what: Vec<String>,
     },
-    /// Simulate a fleet, seed after seed, and fail if an invariant does not hold
+    /// Simulate a fleet, one seed after the other, and fail if an invariant does not hold
     Sim {
-        /// How many seeds, or which one; --help lists the options
+        /// Number of seeds, or one seed; --help lists the options
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         what: Vec<String>,
     },
-    /// Measure, and print figures with what they are compared to
+    /// Run a benchmark, and print its figures beside their baselines
     Bench {
-        /// What to measure, and its options; --help lists them
+        /// Benchmark to run, and its options; --help lists them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         what: Vec<String>,
     },
-    /// Feed a fuzz target with hostile input for a while (needs cargo-fuzz)
+    /// Run the fuzz targets for a limited time (needs cargo-fuzz)
     Fuzz(fuzz::Arguments),
-    /// Try the gateway's API with clients made from its own document (needs Python)
+    /// Test the gateway's API with requests made from its OpenAPI document (needs Python)
     FuzzApi(fuzz_api::Arguments),
 }
 
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> anyhow::Result<()> {
-    // Cargo runs us in the caller's folder; all paths below are from the repository's root.
+    // Cargo starts this program in the caller's folder; all paths below are relative to the repository's root.
     std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))?;
     match Arguments::parse().command {
         Command::Test => test::run(),

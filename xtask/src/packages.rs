@@ -1,7 +1,7 @@
-//! Programs that the tests run and cargo can't build: found, or else installed.
+//! Finds the programs that the tests run and cargo cannot build, and installs missing ones.
 //!
-//! On Debian and its kin, as root or with a `sudo` that asks for no password, a missing one is installed. Everywhere else
-//! the error says what to install. Nothing is started: tests have servers of their own.
+//! On Debian and its derivatives, as root or with a `sudo` that needs no password, a missing program is installed.
+//! Elsewhere the error names the package to install. No service is started: tests start their own servers.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::steps::{output, succeed};
 
-/// A program, and who has it.
+/// A program, and the Debian package that contains it.
 struct Package {
     program: &'static str,
-    /// Where it is if it is not on the path. A `*` stands for any one folder.
+    /// The folders to search if the program is not on the path. A `*` stands for any one folder.
     folders: &'static [&'static str],
     debian: &'static str,
 }
@@ -28,7 +28,7 @@ const PACKAGES: [Package; 4] = [
     Package { program: "pip3", folders: &[], debian: "python3-pip" },
 ];
 
-/// Installs what is missing.
+/// Installs the missing programs.
 pub(crate) fn install() -> Result<()> {
     let missing: Vec<_> = PACKAGES.iter().filter(|package| !package.is_there()).collect();
     if missing.is_empty() {
@@ -70,14 +70,14 @@ fn apt(arguments: &[&str]) -> Result<()> {
     succeed(apt.stdin(Stdio::null()))
 }
 
-/// Where a program is: on the path, or in one of these folders.
+/// Returns the path of a program: on the path, or in one of these folders.
 fn find(program: &str, folders: &[&str]) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = folders.iter().flat_map(|folder| matching(Path::new(folder)));
     env::split_paths(&path).chain(folders).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// The folders that a path with `*` stands for.
+/// Returns the folders that match a pattern with `*`.
 fn matching(pattern: &Path) -> Vec<PathBuf> {
     pattern.components().fold(vec![PathBuf::new()], |found, part| {
         if part.as_os_str() != "*" {

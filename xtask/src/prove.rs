@@ -1,4 +1,4 @@
-//! `cargo xtask prove` and `cargo xtask sim`: builds the proofs in release, then runs them.
+//! `cargo xtask prove` and `cargo xtask sim`: build the proofs in release mode, then run them.
 
 use anyhow::Result;
 

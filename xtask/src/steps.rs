@@ -1,4 +1,4 @@
-//! Running other programs, one step at a time.
+//! Runs other programs, one step at a time.
 
 use std::env;
 use std::process::Command;
@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-/// `cargo` with these arguments, the same cargo that runs us.
+/// Returns `cargo` with these arguments: the same cargo that runs this program.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments);
     command
 }
 
-/// Runs one step and says how long it took.
+/// Runs one step and prints its duration.
 pub(crate) fn step(title: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     println!("== {title}");
     let start = Instant::now();
@@ -22,7 +22,7 @@ pub(crate) fn step(title: &str, work: impl FnOnce() -> Result<()>) -> Result<()>
     Ok(())
 }
 
-/// Runs a command to its end, which must be a good one.
+/// Runs a command to its end. Fails if the command does.
 pub(crate) fn succeed(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("can't run {command:?}"))?;
     if !status.success() {
@@ -31,7 +31,7 @@ pub(crate) fn succeed(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What a command prints.
+/// Runs a command and returns its output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("can't run {command:?}"))?;
     if !output.status.success() {

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every check there is, and a last line that counts the tests.
+//! `cargo xtask test`: runs every check, and prints the number of tests in the last line.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -8,10 +8,11 @@ use anyhow::{Result, bail};
 use crate::packages;
 use crate::steps::{cargo, output, step, succeed};
 
-/// What the core may depend on: none of these reads a clock, does IO, runs async code or draws random numbers.
+/// The allowed dependencies of the core: none of them reads a clock, does IO, runs async code or draws random numbers.
 const CORE_DEPENDENCIES: [&str; 4] = ["serde", "sha2", "thiserror", "url"];
 
-/// What must not be found anywhere among the dependencies of a package: the text says what each of them never does.
+/// Forbidden dependencies by package, direct or transitive, separated by spaces: the list shows what a package never
+/// does.
 const BOUNDARIES: [(&str, &str); 5] = [
     ("breakerbox-replay", "tokio rusqlite hyper axum breakerbox breakerbox-model"),
     ("breakerbox-model", "tokio mio rusqlite tokio-postgres redis hyper h2 axum reqwest rustls breakerbox"),
@@ -35,7 +36,8 @@ pub(crate) fn run() -> Result<()> {
     step("lints", || {
         let everything = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked"];
         succeed(cargo(&everything).args(["--", "-D", "warnings"]))?;
-        // Together with the others a package has the features that they want of it. Alone it has what it is told.
+        // In a workspace build, a package has the union of the features that others enable. Built alone, it has only
+        // its own.
         for features in LIBRARY_FEATURES {
             let alone =
                 ["clippy", "--package", "breakerbox", "--all-targets", "--locked", "--features", features];
@@ -75,7 +77,7 @@ fn core_is_pure() -> Result<()> {
     Ok(())
 }
 
-/// Whether a boundary between crates holds: the package must not have any of these anywhere in its tree.
+/// Checks a boundary between crates: the package's dependency tree must not contain any of the forbidden crates.
 fn boundary_holds(package: &str, forbidden: &str) -> Result<()> {
     let names = dependencies(package, &[])?;
     let found: Vec<_> = forbidden.split(' ').filter(|name| names.iter().any(|found| found == name)).collect();
@@ -88,7 +90,8 @@ fn boundary_holds(package: &str, forbidden: &str) -> Result<()> {
     Ok(())
 }
 
-/// The names of what a package depends on, as it is built: neither for tests, nor with what other packages ask of it.
+/// Returns the names of a package's dependencies, without those of tests and without features that other packages
+/// enable.
 fn dependencies(package: &str, more: &[&str]) -> Result<Vec<String>> {
     let tree = ["tree", "--package", package, "--edges", "normal", "--prefix", "none", "--locked"];
     let tree = output(cargo(&tree).args(more))?;
@@ -103,7 +106,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Runs tests and adds up what each binary says at its end.
+    /// Runs tests and adds up the results of each binary.
     fn count(&mut self, tests: &mut Command) -> Result<()> {
         let passed_before = self.passed;
         let mut child = tests.stdout(Stdio::piped()).spawn()?;
@@ -124,7 +127,7 @@ impl Tally {
         Ok(())
     }
 
-    /// `test result: ok. 12 passed; 0 failed; ...`
+    /// Adds a line such as `test result: ok. 12 passed; 0 failed; ...`.
     fn add(&mut self, line: &str) {
         let Some(result) = line.strip_prefix("test result: ") else { return };
         let number = |part: &str| part.split_whitespace().rev().nth(1).and_then(|n| n.parse::<u64>().ok());

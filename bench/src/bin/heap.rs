@@ -1,5 +1,5 @@
-//! Heap bytes for each circuit, counted by dhat: new, after traffic, and after an idle window. The text of the keys is
-//! taken off.
+//! Measures the heap bytes of each circuit with dhat: new, after traffic, and after an idle window. The text of the
+//! keys is subtracted.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! One of the processes that load a store: it calls each of its keys once a second, and a part of the calls fails at random.
-//! It ends with its input.
+//! A process that puts load on a store: it calls each of its keys once a second, and a share of the calls fails at
+//! random. It exits when its input ends.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use clap::Args;
 use super::listener::READY;
 use crate::turns::keys;
 
-/// How often calls are made: in bursts, so that the loop itself costs little.
+/// The interval between bursts of calls. Bursts keep the cost of the loop itself low.
 const BURST_EVERY: Duration = Duration::from_millis(5);
 
-/// How many circuits are made known at once.
+/// The number of circuits that are loaded at the same time.
 const AT_ONCE: usize = 500;
 
 #[derive(Args)]
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&stop);
     thread::spawn(move || {
-        // Whatever ends the input ends the calls.
+        // The end of the input, for any reason, ends the calls.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         ended.store(true, Ordering::Relaxed);
     });
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Connects, and makes every circuit known to this process.
+/// Connects, and loads every circuit into this process.
 async fn prepare(arguments: &Arguments) -> Result<(Breakerbox, Vec<Circuit>)> {
     let store: Arc<dyn Store> = if arguments.url.starts_with("postgres") {
         Arc::new(PostgresStore::connect(&arguments.url).await?)
@@ -99,7 +99,7 @@ fn call(circuits: &[Circuit], arguments: &Arguments, stop: &AtomicBool) -> u64 {
     made
 }
 
-/// The next number of a small generator (splitmix64): which calls fail must not follow a pattern.
+/// Returns the next number of a small generator (splitmix64): the failures must not follow a pattern.
 const fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;

@@ -1,4 +1,4 @@
-//! What Redis has to do, at two rates of calls: by its own count.
+//! The commands that Redis executes at two rates of calls, by its own count.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,14 +36,14 @@ pub(super) fn run(server: &RedisServer, runtime: &Runtime, time: Duration) -> Re
 fn circuits(breakers: &Breakerbox, runtime: &Runtime) -> Result<Vec<Circuit>> {
     let circuits: Vec<_> = keys(KEYS).iter().map(|key| breakers.circuit(key)).collect::<Result<_, _>>()?;
     for circuit in &circuits {
-        // So that each is known before anything is counted.
+        // Loads each circuit before the count begins.
         let permit = runtime.block_on(circuit.acquire()).map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
         permit.success();
     }
     Ok(circuits)
 }
 
-/// Calls at a rate, in bursts of a millisecond. Returns how many were made.
+/// Calls at a rate, in bursts of a millisecond. Returns the number of calls.
 fn at_rate(circuits: &[Circuit], rate: u32, time: Duration, one_in: Option<u64>) -> u64 {
     let start = Instant::now();
     let (mut made, mut place) = (0_u64, 0);
@@ -55,7 +55,7 @@ fn at_rate(circuits: &[Circuit], rate: u32, time: Duration, one_in: Option<u64>)
             place = (place + 1) % circuits.len();
             made += 1;
             let Ok(permit) = circuit.try_acquire() else { continue };
-            // A step that meets every endpoint.
+            // The step reaches every endpoint.
             if one_in.is_some_and(|n| (made / KEYS + made % KEYS).is_multiple_of(n)) {
                 permit.failure();
             } else {
@@ -67,12 +67,12 @@ fn at_rate(circuits: &[Circuit], rate: u32, time: Duration, one_in: Option<u64>)
     made
 }
 
-/// All commands that the server has done, but for this question.
+/// Returns the number of commands that the server has executed, without this one.
 pub(super) fn commands(server: &RedisServer) -> Result<u64> {
     counted(server, |name| name != "info")
 }
 
-/// All scripts that it has run for somebody.
+/// Returns the number of scripts that the server has run.
 pub(super) fn scripts(server: &RedisServer) -> Result<u64> {
     counted(server, |name| name == "evalsha" || name == "eval")
 }

@@ -1,4 +1,5 @@
-//! One of the other processes: says when it saw a circuit open, and when it got a plain message. It ends with its input.
+//! A process that reports when it saw a circuit open, and when it received a plain message. It exits when its input
+//! ends.
 
 use std::io::Read;
 use std::sync::mpsc;
@@ -11,10 +12,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::brittle;
 
-/// Where plain messages go.
+/// The Redis channel of plain messages.
 pub(super) const CHANNEL: &str = "plain";
 
-/// What it says when it is ready.
+/// The line that reports that the listener is ready.
 pub(super) const READY: &str = "ready";
 
 #[derive(Args)]
@@ -27,7 +28,7 @@ pub(crate) struct Arguments {
     circuits: u32,
 }
 
-/// The time, by a clock that all processes of a machine share.
+/// Returns the time by a clock that all processes of a machine share, in nanoseconds.
 pub(super) fn nanos() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
@@ -77,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         anyhow::Ok(breakers)
     })?;
     say.send((READY.to_owned(), 0))?;
-    // Until nobody wants to know any more.
+    // Runs until the input ends.
     let waiting = std::thread::spawn(|| std::io::stdin().read_to_end(&mut Vec::new()));
     runtime.block_on(async {
         while !waiting.is_finished() {

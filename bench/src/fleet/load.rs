@@ -1,8 +1,8 @@
-//! What a fleet costs its store: requests, bytes and CPU time, by the number of keys and processes, healthy and with a
-//! percentage of calls failing at random. Every key is called once a second by every process.
+//! The load of a fleet on its store: requests, bytes and CPU time, by the number of keys and processes, healthy and
+//! with a percentage of calls failing at random. Every process calls every key once a second.
 //!
-//! CPU time is that of the server's own processes, by the system's accounts. Bytes are those of the Redis server's own
-//! statistics, and for Postgres those that a proxy before it passes on.
+//! CPU time is that of the server's own processes, as the system accounts it. Bytes come from the Redis server's own
+//! statistics, and for Postgres from a proxy before it.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::net::Ipv4Addr;
@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 use super::commands::{commands, scripts};
 use super::listener::READY;
 
-/// Calls are made for so long before anything is measured.
+/// The duration of calls before the measurement.
 const WARM_UP: Duration = Duration::from_secs(5);
 
 /// One call in a hundred fails.
@@ -65,7 +65,7 @@ pub(super) fn run(runtime: &Runtime, sizes: &Sizes, time: Duration) -> Result<()
             }
         }
         for (processes, keys, failing) in cases {
-            // A server of its own for each, so that nothing is left from the one before.
+            // A new server for each measurement, so that no data is left from the one before.
             let server = Server::start(kind, runtime)?;
             let (calls, used) = measure(&server, processes, keys, failing, time)?;
             print(kind, processes, keys, failing, calls, &used, time);
@@ -74,7 +74,7 @@ pub(super) fn run(runtime: &Runtime, sizes: &Sizes, time: Duration) -> Result<()
     Ok(())
 }
 
-/// Lets processes call, and returns how many calls they made a second, and what the server used.
+/// Lets processes call, and returns their number of calls a second, and the resources that the server used.
 fn measure(server: &Server, processes: u32, keys: u64, failing: u64, time: Duration) -> Result<(f64, Used)> {
     let start = |seed| Caller::start(&server.url(), keys, failing, u64::from(seed));
     let mut callers = (0..processes).map(start).collect::<Result<Vec<_>>>()?;
@@ -117,12 +117,12 @@ fn print(kind: Kind, processes: u32, keys: u64, failing: u64, calls: f64, used: 
     );
 }
 
-/// What a server has used.
+/// The resources that a server has used.
 #[derive(Clone, Copy)]
 struct Used {
     cpu: Duration,
     requests: u64,
-    /// Redis: with those that scripts make.
+    /// For Redis, commands of scripts are included.
     commands: u64,
     bytes_in: u64,
     bytes_out: u64,
@@ -186,7 +186,7 @@ impl Server {
             Self::Postgres(server, proxy) => {
                 let mut cpu = Duration::ZERO;
                 for process in server.processes()? {
-                    // One that ended meanwhile has no accounts.
+                    // A process that ended meanwhile has no accounts.
                     cpu += Usage::of(process).map(|usage| usage.cpu).unwrap_or_default();
                 }
                 let commits = server.query("SELECT sum(xact_commit) FROM pg_stat_database")?;
@@ -197,7 +197,7 @@ impl Server {
     }
 }
 
-/// A process that calls, killed when this is dropped.
+/// A calling process. It is killed when this is dropped.
 struct Caller {
     child: Child,
     input: Option<ChildStdin>,

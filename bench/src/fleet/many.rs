@@ -1,5 +1,5 @@
-//! Many circuits, of which a tenth fails at once: how soon they are open everywhere, how long it takes to read them again,
-//! how long a call to a healthy endpoint takes meanwhile, and what they weigh in Redis.
+//! Many circuits, of which a tenth fails at once: the time until they are open everywhere, the time to re-read them,
+//! the latency of a call to a healthy endpoint meanwhile, and their size in Redis.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,16 +16,16 @@ use crate::turns::keys;
 
 const NAMESPACE: &str = "many";
 
-/// How many calls are made in a row; then a millisecond without any: some 20,000 a second.
+/// The number of calls in a burst. A millisecond follows each burst: some 20,000 calls a second.
 const IN_A_ROW: usize = 20;
 
-/// For how long it goes on once all are open: a few readings.
+/// How long the benchmark continues once all circuits are open: a few re-reads.
 const WATCHED: Duration = Duration::from_secs(8);
 
-/// Reads that are no further apart belong to one reading of everything.
+/// Reads that are no further apart belong to one re-read.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How many records, from when, and until when.
+/// The number of records, the start, and the duration of each read.
 type Reads = Arc<Mutex<Vec<(usize, Instant, Duration)>>>;
 
 pub(super) fn run(server: &RedisServer, runtime: &Runtime, count: u64) -> Result<()> {
@@ -97,7 +97,7 @@ fn watched_registry(server: &RedisServer, runtime: &Runtime, reads: &Reads) -> R
     Ok(Breakerbox::builder().policy(brittle().build()?).store(store).build())
 }
 
-/// Calls each once, so that the process and the store know it.
+/// Calls each circuit once, so that the process and the store know it.
 fn know(breakers: &Breakerbox, runtime: &Runtime, keys: &[String]) -> Result<Vec<Circuit>> {
     let circuits: Vec<_> = keys.iter().map(|key| breakers.circuit(key)).collect::<Result<_, _>>()?;
     runtime.block_on(async {
@@ -114,7 +114,7 @@ fn know(breakers: &Breakerbox, runtime: &Runtime, keys: &[String]) -> Result<Vec
     })
 }
 
-/// Until the store has heard of all of them.
+/// Waits until the store has merged the counts of all circuits.
 fn wait_for_merges(server: &RedisServer, empty: u64, count: u64) -> Result<()> {
     let limit = Instant::now() + Duration::from_secs(60);
     let mut before = empty;
@@ -138,7 +138,7 @@ fn all_open(breakers: &Breakerbox, keys: &[String]) -> Result<bool> {
     Ok(true)
 }
 
-/// How long the longest reading of all that is not closed took, and how many there were.
+/// Returns the duration of the longest re-read of all circuits that are not closed, and the number of re-reads.
 fn readings(reads: &Reads, open: usize) -> (Duration, usize) {
     let reads = reads.lock().unwrap_or_else(PoisonError::into_inner);
     let mut passes: Vec<(usize, Instant, Instant)> = Vec::new();

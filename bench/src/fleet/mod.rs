@@ -1,14 +1,14 @@
-//! Circuits that a fleet shares through Redis, beside circuits of one process, one PING, and one message.
+//! Circuits that a fleet shares through Redis, beside process-local circuits, one PING, and one message.
 //!
-//! | part | what it measures |
+//! | part | measurement |
 //! | --- | --- |
 //! | `cost` | one call: in-process, local-first, strict |
-//! | `commands` | what Redis has to do, at two rates of calls |
-//! | `spread` | how soon others see a trip; `listener` is one of them, a process of its own |
+//! | `commands` | the commands that Redis executes, at two rates of calls |
+//! | `spread` | how soon other processes see a trip; `listener` is one of these processes |
 //! | `many` | 100,000 circuits of which 10,000 fail at once |
-//! | `load` | what a fleet costs its store, by keys and processes; `caller` is one of the processes |
+//! | `load` | the load of a fleet on its store, by keys and processes; `caller` is one of the processes |
 //!
-//! The server is a private one. Everything is bounded, on the loopback address, and stops by itself.
+//! The server is private to the benchmark. Everything is bounded, on the loopback address, and stops by itself.
 
 mod caller;
 mod commands;
@@ -76,12 +76,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Opens at the first failure.
+/// Returns a policy that opens at the first failure.
 fn brittle() -> PolicyBuilder {
     Policy::builder().failure_rate(None).consecutive_failures(1).cool_off(Duration::from_secs(600))
 }
 
-/// A process's registry, on a store of its own in this namespace. What goes on in the background does so on the runtime.
+/// Returns a registry with its own store connection in this namespace. Its background tasks run on the runtime.
 fn registry(
     server: &RedisServer,
     runtime: &Runtime,
@@ -93,7 +93,7 @@ fn registry(
     Ok(settings(Breakerbox::builder().store(store)).build())
 }
 
-/// The p-th of a hundred, and the largest.
+/// Returns the p-th percentile; 100 is the largest.
 fn percentile(times: &mut [Duration], p: usize) -> Duration {
     times.sort();
     times.get(times.len() * p / 100).or(times.last()).copied().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! A store that says when it is asked, and how long it took. It changes nothing.
+//! A store wrapper that reports when a request is made, and how long it took. It passes every request on unchanged.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,13 +24,13 @@ impl<S> TimedStore<S> {
         Self { inner, on_swap: Box::new(|_| {}), on_read: Box::new(|_, _, _| {}) }
     }
 
-    /// Hears whose record is about to be sent.
+    /// Calls `hear` with the key of a record that is about to be sent.
     pub(super) fn on_swap(mut self, hear: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.on_swap = Box::new(hear);
         self
     }
 
-    /// Hears how many records were read, from when on, and how long that took.
+    /// Calls `hear` with the number of records of a read, its start, and its duration.
     pub(super) fn on_read(mut self, hear: impl Fn(usize, Instant, Duration) + Send + Sync + 'static) -> Self {
         self.on_read = Box::new(hear);
         self

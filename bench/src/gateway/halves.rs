@@ -1,4 +1,4 @@
-//! The two halves alone: accepting while nothing is sent, and sending what waits while nothing comes.
+//! The two halves alone: accepting events without sending, and delivering a backlog without new events.
 
 use std::time::Instant;
 

@@ -1,15 +1,16 @@
-//! The gateway: events accepted and delivered, latencies, CPU time and memory, beside a load generator that posts straight at
-//! the receiver, and beside one durable commit.
+//! Benchmarks of the gateway: events accepted and delivered, latencies, CPU time and memory, beside a load generator
+//! that posts directly to the receiver, and beside one durable commit.
 //!
-//! | part | what it measures |
+//! | part | measurement |
 //! | --- | --- |
-//! | `floor` | the limits: the same requests straight at the receiver, and small writes that are synced |
-//! | `throughput` | accept and deliver from end to end, as fast as it goes |
-//! | `halves` | accepting alone, and draining what waits |
-//! | `steady` | 200 events in a second, at fixed times |
+//! | `floor` | the limits: the same requests sent directly to the receiver, and small synced writes |
+//! | `throughput` | accept and deliver from end to end, at the highest rate |
+//! | `halves` | accepting alone, and draining a backlog alone |
+//! | `steady` | 200 events a second, at fixed times |
 //!
-//! Gateway, receiver and generator share the machine. Rounds take turns, and medians count, so that a busy moment is one for
-//! all. Everything is on the loopback address, bounded, and stops by itself; nothing is kept.
+//! Gateway, receiver and generator share the machine. The subjects take turns in rounds, and medians count, so that a
+//! busy moment affects all of them. Everything runs on the loopback address, is bounded, and stops by itself; no data
+//! is kept.
 
 mod floor;
 mod halves;
@@ -49,7 +50,7 @@ pub(crate) struct Arguments {
     program: std::path::PathBuf,
 }
 
-/// How long a round may take that does not come to its end.
+/// The timeout of a round.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A gateway with one endpoint at a receiver.
@@ -59,7 +60,7 @@ struct Site {
     endpoint: String,
 }
 
-/// Where it is received.
+/// The path at the receiver.
 const PATH: &str = "/in";
 
 impl Site {
@@ -80,7 +81,7 @@ impl Site {
         self.receiver.seen(PATH).delivered
     }
 
-    /// Waits until so many were delivered; says whether they were.
+    /// Waits until this many deliveries have arrived. Returns whether they have.
     fn wait_until_delivered(&self, count: u64) -> bool {
         let began = std::time::Instant::now();
         while self.delivered() < count {
@@ -110,14 +111,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The middle one.
+/// Returns the median.
 fn middle<T: PartialOrd + Copy>(values: &[T]) -> T {
     let mut values = values.to_vec();
     values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
     values[values.len() / 2]
 }
 
-/// Microseconds of something for each of so many.
+/// Returns the time for each item, in microseconds.
 #[allow(clippy::cast_precision_loss)] // Figures for people.
 fn micros_each(time: Duration, count: u64) -> f64 {
     time.as_secs_f64() * 1e6 / count.max(1) as f64
@@ -127,7 +128,7 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Whether a target is reached, in a word.
+/// Returns the word for a target that is reached or missed.
 fn verdict(holds: bool) -> &'static str {
     if holds { "reached" } else { "MISSED" }
 }

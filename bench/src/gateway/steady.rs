@@ -1,4 +1,4 @@
-//! 200 events in a second, at fixed times: how long an event takes when nothing is busy, beside one durable commit.
+//! 200 events a second, at fixed times: the latency of an event on an idle gateway, beside one durable commit.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{Arguments, Site, floor, middle, millis, verdict};
 
 const PER_SECOND: f64 = 200.0;
 
-/// Beside the commits.
+/// The allowed latency in addition to the commits.
 const EXTRA: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy)]
@@ -52,7 +52,7 @@ fn round(site: &Site, time: Duration) -> Result<Round> {
     let report = Load { pace, time, connections: 16, ..site.gateway.api().load(&Site::event()) }.run()?;
     ensure!(report.failures() == 0, "events were refused: {:?}", report.first_refusal);
     ensure!(site.wait_until_delivered(before + report.successes()), "not everything was delivered");
-    // A disk that somebody else keeps busy for a moment would only make the target easier.
+    // A disk that another process keeps busy for a moment would only make the target easier.
     let commit = before_it.min(floor::commit(site.gateway.data())?);
     let whole = site.receiver.latencies(0);
     Ok(Round {

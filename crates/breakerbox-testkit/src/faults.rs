@@ -1,5 +1,5 @@
-//! A store between a process and the real one that is slow, silent, deaf, or forgetful of its answers, that answers reads and
-//! refuses writes, or has a record that can't be read, as it is told.
+//! A store wrapper that injects faults between a process and the real store: delay, lost requests or answers, refused
+//! writes, no notifications of changes, or a record that can't be read.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,29 +12,29 @@ use breakerbox::store::{
 };
 use breakerbox::{Nonce, Record};
 
-/// What is wrong with the way to the store.
+/// A fault of the connection to the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
     /// Requests are refused at once.
     Refuses,
-    /// Requests vanish, and nobody answers.
+    /// Requests are lost, and get no answer.
     BlackHole,
-    /// Requests arrive, and their answers vanish.
+    /// Requests are applied, and their answers are lost.
     LosesAnswers,
     /// Reads are answered, and writes are refused, as by a Redis whose memory is full.
     RefusesWrites,
 }
 
-/// The error of a write that is refused ([`Fault::RefusesWrites`]).
+/// The error message of a write that is refused ([`Fault::RefusesWrites`]).
 pub const REFUSED_WRITE: &str = "OOM command not allowed when used memory > 'maxmemory'";
 
-/// A way to a store, on which faults can be switched on and off.
+/// A store wrapper whose faults can be switched on and off.
 pub struct FaultyStore {
     inner: Arc<dyn Store>,
-    /// Whether it never tells of changes.
+    /// Whether it suppresses all notifications of changes.
     is_deaf: bool,
     fault: AtomicU8,
     delay_micros: AtomicU64,
@@ -43,13 +43,13 @@ pub struct FaultyStore {
 }
 
 impl FaultyStore {
-    /// A way to this store without any fault.
+    /// Wraps a store, without a fault at first.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(Self::to(inner, false))
     }
 
-    /// The same, but nobody is ever told of changes: whoever wants to know must ask.
+    /// Wraps a store and suppresses all notifications of changes: a process has to read to see them.
     #[must_use]
     pub fn deaf(inner: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(Self::to(inner, true))
@@ -67,17 +67,17 @@ impl FaultyStore {
         }
     }
 
-    /// From now on this is wrong.
+    /// Sets the fault from now on.
     pub fn set(&self, fault: Fault) {
         self.fault.store(fault as u8, Ordering::SeqCst);
     }
 
-    /// From now on every request takes this much longer.
+    /// Delays every request by this much from now on.
     pub fn delay(&self, by: Duration) {
         self.delay_micros.store(u64::try_from(by.as_micros()).unwrap_or(u64::MAX), Ordering::SeqCst);
     }
 
-    /// From now on the record of this circuit can't be read; none: all can.
+    /// Makes the record of this circuit unreadable from now on; None makes all records readable.
     pub fn spoil(&self, key: Option<&str>) {
         *self.spoilt() = key.map(Into::into);
     }
@@ -86,7 +86,7 @@ impl FaultyStore {
         self.spoilt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What there is for a key, unless it is spoilt.
+    /// Returns the record of a key, or an unreadable one if the key is spoilt.
     fn readable<T>(&self, key: &Arc<str>, found: Readable<T>) -> Readable<T> {
         if self.spoilt().as_ref() == Some(key) {
             return Err(Unreadable { key: key.to_string(), reason: "it was spoilt".into() });
@@ -94,20 +94,20 @@ impl FaultyStore {
         found
     }
 
-    /// How many requests were made. Checks ([`Store::check_write`]) are not counted: they are made whether or not there is
-    /// traffic.
+    /// Returns how many requests were made. Write checks ([`Store::check_write`]) are not counted: they are made
+    /// whether or not there is traffic.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::SeqCst)
     }
 
-    /// Passes a read on.
+    /// Passes a read on to the store, subject to the fault.
     async fn pass<T>(&self, request: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         self.requests.fetch_add(1, Ordering::SeqCst);
         self.pass_uncounted(request).await
     }
 
-    /// Passes a write on.
+    /// Passes a write on to the store, subject to the fault.
     async fn pass_write<T>(
         &self,
         request: impl Future<Output = Result<T, StoreError>>,

@@ -1,4 +1,4 @@
-//! A store together with the server that it is on, so that the server is there as long as the store is.
+//! A store together with the server that it runs on, so that the server lives as long as the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use breakerbox::store::{
 };
 use breakerbox::{Nonce, Record};
 
-/// A store, and what it needs to be there.
+/// A store, and the server that it needs.
 #[derive(Debug)]
 pub struct Held<S, G> {
-    /// The store. It is dropped first.
+    /// The store. It is dropped before the server.
     pub store: S,
-    /// Its server, or a share of it.
+    /// The server, or a shared handle to it.
     pub server: G,
 }
 

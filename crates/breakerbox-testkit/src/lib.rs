@@ -1,20 +1,21 @@
-//! What Breakerbox is tried with: things that no user needs, and that more than one crate's tests or commands do.
+//! Test tools that several crates' tests and commands share: store conformance checks, fault injection, private
+//! servers, load generation, and simulations in virtual time. The crate is not for users of Breakerbox.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`conformance`] | what every store must do, checked verb by verb |
-//! | [`faults`] | a store that is slow, silent, deaf, or forgetful of its answers |
-//! | [`proxy`] | a way to a server that delays, loses, cuts or resets, as it is told |
-//! | [`receiver`] | a real HTTP receiver that answers as it is told, and writes down what it saw |
-//! | [`mail`] | a small mail server that keeps what it gets |
+//! | [`conformance`] | checks for every store, verb by verb |
+//! | [`faults`] | a store wrapper that injects faults: delay, lost requests or answers, refused writes, no notifications |
+//! | [`proxy`] | a TCP proxy that delays, loses, cuts or resets connections on command |
+//! | [`receiver`] | a real HTTP receiver with configurable answers, which records the requests |
+//! | [`mail`] | a small SMTP server that keeps the mails that it receives |
 //! | [`load`] | a load generator: closed loop, and open loop without coordinated omission |
-//! | [`gateway`] | a gateway as a process of its own, and what its owner asks of it |
-//! | [`stamp`], [`usage`] | a time inside a payload; CPU time and memory of processes and threads |
-//! | [`Held`] | a store together with the server that it is on |
-//! | [`servers`] | private servers for tests: real ones, with the faults of real ones |
+//! | [`gateway`] | a gateway in a process of its own, and a client for its API |
+//! | [`stamp`], [`usage`] | timestamps inside payloads; CPU time and memory of processes and threads |
+//! | [`Held`] | a store together with the server that it runs on |
+//! | [`servers`] | private Postgres and Redis servers, which tests can kill, pause and restart |
 //! | [`overload`] | throttles in front of a simulated backend, in virtual time |
-//! | [`sim`] | a whole fleet with the real library, in virtual time, with whatever can fail |
-//! | [`recovery`] | a hundred askers at the end of a cool-off, round after round, with the real library |
+//! | [`sim`] | a whole fleet with the real library, in virtual time, with injected faults |
+//! | [`recovery`] | a hundred concurrent callers at the end of a cool-off, round after round, with the real library |
 
 pub mod conformance;
 pub mod faults;

@@ -1,5 +1,5 @@
-//! A small mail server on loopback: it speaks as much SMTP as a client needs, with and without TLS, and keeps the mails that
-//! it got. It relays nothing.
+//! A small mail server on the loopback address: it speaks as much SMTP as a client needs, with and without TLS, and
+//! keeps the mails that it receives. It relays nothing.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,39 +12,39 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
-/// The longest line, and the longest mail.
+/// The longest line, and the longest mail, in bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// How a client's words are kept from others.
+/// How connections are encrypted.
 #[derive(Clone)]
 pub enum Security {
-    /// Not at all.
+    /// Not encrypted.
     Plain,
-    /// From `STARTTLS` on. Mails that come before are refused.
+    /// Encrypted from `STARTTLS` on. Mails before that are refused.
     StartTls(Arc<ServerConfig>),
-    /// From the first byte on.
+    /// Encrypted from the first byte on.
     Tls(Arc<ServerConfig>),
 }
 
-/// A mail as it came.
+/// A received mail.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mail {
-    /// Who it is from, by the envelope.
+    /// The sender, by the envelope.
     pub from: String,
-    /// To whom it goes, by the envelope.
+    /// The recipients, by the envelope.
     pub to: Vec<String>,
-    /// Its headers and its body.
+    /// Headers and body.
     pub text: String,
-    /// Whether TLS was spoken.
+    /// Whether the connection was encrypted.
     pub by_tls: bool,
-    /// What `AUTH PLAIN` said, in base 64; none if nobody said who they are.
+    /// The credentials of `AUTH PLAIN`, in base 64. None: the client did not authenticate.
     pub credentials: Option<String>,
 }
 
 #[derive(Default)]
 struct Kept {
     mails: Vec<Mail>,
-    /// Every mail is answered so, and not kept.
+    /// The answer to every mail, which is then not kept. None: mails are accepted.
     refusal: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl Shared {
     }
 }
 
-/// A mail server, stopped when this is dropped.
+/// A mail server. It stops when this is dropped.
 pub struct MailServer {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -68,10 +68,10 @@ pub struct MailServer {
 }
 
 impl MailServer {
-    /// Starts it, on a thread of its own.
+    /// Starts the server, on a thread of its own.
     ///
     /// # Errors
-    /// If there is no port or no thread for it.
+    /// If the system provides no port or no thread.
     pub fn start(security: Security) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
@@ -91,19 +91,19 @@ impl MailServer {
         Ok(Self { address, shared, stop: Some(stop), serving: Some(serving) })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the server listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The mails that it got.
+    /// Returns the mails that the server received.
     #[must_use]
     pub fn mails(&self) -> Vec<Mail> {
         self.shared.kept().mails.clone()
     }
 
-    /// From now on each mail is answered so, such as `451 later`; none: each is taken.
+    /// Refuses each mail from now on with this answer, such as `451 later`; None accepts each.
     pub fn refuse(&self, answer: Option<&str>) {
         self.shared.kept().refusal = answer.map(str::to_owned);
     }
@@ -122,7 +122,7 @@ async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     while let Ok((stream, _)) = listener.accept().await {
         let shared = Arc::clone(&shared);
-        // A client that goes away is no trouble of ours.
+        // A client that disconnects is no error of the server.
         tokio::spawn(async move {
             match shared.security.clone() {
                 Security::Tls(config) => {
@@ -142,7 +142,7 @@ async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// One conversation, to its end. Answers the stream if the client wants TLS on it.
+/// Serves one SMTP session to its end. Returns the stream if the client requests TLS on it.
 async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     shared: &Shared,
@@ -198,7 +198,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 impl Kept {
-    /// Keeps a mail, unless it refuses; and says which.
+    /// Keeps a mail, or refuses it, and returns the answer for the client.
     fn take(&mut self, mail: Mail) -> String {
         if let Some(refusal) = &self.refusal {
             return refusal.clone();
@@ -208,7 +208,7 @@ impl Kept {
     }
 }
 
-/// A mail up to the dot.
+/// Reads a mail up to the line with the final dot.
 async fn data<S: AsyncRead + Unpin>(stream: &mut BufReader<S>) -> io::Result<Option<String>> {
     let mut text = String::new();
     loop {
@@ -216,7 +216,7 @@ async fn data<S: AsyncRead + Unpin>(stream: &mut BufReader<S>) -> io::Result<Opt
             None => return Ok(None),
             Some(line) if line == "." => return Ok(Some(text)),
             Some(line) => {
-                // A line that begins with a dot has one more.
+                // SMTP doubles the dot at the beginning of a line.
                 text.push_str(line.strip_prefix('.').unwrap_or(&line));
                 text.push('\n');
                 if text.len() as u64 > LONGEST {
@@ -240,7 +240,7 @@ async fn say<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut BufReader<S>, words
     stream.flush().await
 }
 
-/// What is between the angle brackets.
+/// Returns the text between the angle brackets.
 fn between(text: &str) -> String {
     let inner = text.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
     inner.map_or(text, |(inner, _)| inner).to_owned()

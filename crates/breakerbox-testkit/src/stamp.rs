@@ -1,32 +1,32 @@
-//! A time inside a payload: written by who sends an event, read back by who receives it.
+//! Timestamps inside payloads: the sender of an event writes one, and the receiver reads it.
 //!
-//! The difference is the latency from end to end, with nothing to look up and nothing kept. Times count from the first use in
-//! this process, so sender and receiver must be the same process.
+//! The difference is the end-to-end latency, without a lookup or stored state. Times count from the first use in this
+//! process, so sender and receiver must be the same process.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-/// How a payload with a stamp begins. [`WIDTH`] digits follow.
+/// The beginning of a payload with a timestamp. [`WIDTH`] digits follow.
 pub const PREFIX: &str = r#"{"at":""#;
 
-/// How many digits a stamp has.
+/// The number of digits of a timestamp.
 pub const WIDTH: usize = 20;
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Now, in nanoseconds since the first stamp.
+/// Returns the current time, in nanoseconds since the first use.
 #[must_use]
 pub fn now() -> u64 {
     of(Instant::now())
 }
 
-/// A moment, in nanoseconds since the first stamp. What was before it is 0.
+/// Returns a time in nanoseconds since the first use; 0 for earlier times.
 #[must_use]
 pub fn of(moment: Instant) -> u64 {
     u64::try_from(moment.saturating_duration_since(*START).as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Writes a stamp as [`WIDTH`] digits. A place that is shorter gets the last ones.
+/// Writes a timestamp as [`WIDTH`] digits. A shorter buffer gets the last digits.
 pub fn write(mut stamp: u64, place: &mut [u8]) {
     for digit in place.iter_mut().rev() {
         *digit = b'0' + u8::try_from(stamp % 10).unwrap_or(0);
@@ -34,7 +34,7 @@ pub fn write(mut stamp: u64, place: &mut [u8]) {
     }
 }
 
-/// The stamp at the beginning of a payload.
+/// Returns the timestamp at the beginning of a payload, if there is one.
 #[must_use]
 pub fn read(payload: &[u8]) -> Option<u64> {
     let digits = payload.strip_prefix(PREFIX.as_bytes())?.get(..WIDTH)?;
@@ -44,7 +44,7 @@ pub fn read(payload: &[u8]) -> Option<u64> {
     })
 }
 
-/// How long ago a payload was stamped.
+/// Returns how long ago a payload was stamped.
 #[must_use]
 pub fn age(payload: &[u8]) -> Option<Duration> {
     read(payload).map(|stamp| Duration::from_nanos(now().saturating_sub(stamp)))

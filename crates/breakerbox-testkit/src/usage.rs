@@ -1,33 +1,33 @@
-//! What a process or a thread has used: CPU time and memory, as the system's own books (`/proc`) say.
+//! Resource usage of a process or a thread: CPU time and memory, as `/proc` reports them.
 //!
-//! Only Linux has these books. Elsewhere there is nothing to read, and nothing is guessed.
+//! Only Linux has `/proc`. On other systems there is nothing to read, and nothing is estimated.
 
 use std::fs;
 use std::io;
 use std::time::Duration;
 
-/// What a process has used until now.
+/// The resource usage of a process so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
-    /// CPU time of all its threads, in the steps of the system's clock (10 ms).
+    /// CPU time of all threads, with a resolution of 10 ms (the system's clock ticks).
     pub cpu: Duration,
-    /// Memory that it has now, in bytes.
+    /// Resident memory, in bytes.
     pub resident: u64,
-    /// The most memory that it had.
+    /// The largest resident memory so far, in bytes.
     pub peak: u64,
-    /// Bytes that it wrote, to files and sockets.
+    /// Bytes written, to files and sockets.
     pub written: u64,
 }
 
 impl Usage {
-    /// Of a process.
+    /// Returns the usage of a process.
     ///
     /// # Errors
-    /// If it has ended, or there is no `/proc`.
+    /// If the process has ended, or there is no `/proc`.
     pub fn of(process: u32) -> io::Result<Self> {
         let read = |file: &str| fs::read_to_string(format!("/proc/{process}/{file}"));
         let (stat, status) = (read("stat")?, read("status")?);
-        // Only its owner may read this one; what is missing counts as nothing.
+        // Only the owner of the process may read this file; a missing file counts as zero.
         let io = read("io").unwrap_or_default();
         let kilobytes = |name| field(&status, name).unwrap_or(0) * 1024;
         Ok(Self {
@@ -39,18 +39,18 @@ impl Usage {
     }
 }
 
-/// A thread of this process, to ask for its CPU time.
+/// A thread of this process, for reading its CPU time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ThreadId(i32);
 
 impl ThreadId {
-    /// The thread that asks.
+    /// Returns the calling thread.
     #[must_use]
     pub fn current() -> Self {
         Self(rustix::thread::gettid().as_raw_nonzero().get())
     }
 
-    /// The CPU time that it has used; nothing if it has ended, or there is no `/proc`.
+    /// Returns the CPU time that the thread has used; zero if it has ended, or there is no `/proc`.
     #[must_use]
     pub fn cpu(self) -> Duration {
         let read = |file: &str| fs::read_to_string(format!("/proc/self/task/{}/{file}", self.0)).ok();
@@ -62,7 +62,8 @@ impl ThreadId {
     }
 }
 
-/// User and system time of a `stat` file. The name, which may hold anything, ends with the last bracket.
+/// Returns user and system time of a `stat` file. The process name may contain any character, and ends with the last
+/// bracket.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let mut after_name = stat.rsplit_once(')')?.1.split_whitespace();
     let user: u64 = after_name.nth(11)?.parse().ok()?;
@@ -74,7 +75,7 @@ fn duration_of(ticks: u64) -> Duration {
     Duration::from_millis(ticks * 1_000 / rustix::param::clock_ticks_per_second().max(1))
 }
 
-/// A line such as `VmHWM:   14436 kB`.
+/// Returns the value of a line such as `VmHWM:   14436 kB`.
 fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }

@@ -11,10 +11,10 @@ use breakerbox_redis::RedisStore;
 use breakerbox_testkit::servers::{PostgresOptions, PostgresServer, RedisServer};
 use clap::ValueEnum;
 
-/// How long the server may take to answer. The machine may be busy, and that is no fault of the store.
+/// The timeout of the server. A busy machine is no fault of the store.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Which store.
+/// The kind of store.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub enum Kind {
     /// Redis or Valkey.
@@ -24,7 +24,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// Every kind.
     pub const ALL: [Self; 2] = [Self::Redis, Self::Postgres];
 
     /// The name that tables use.
@@ -45,7 +45,7 @@ pub enum Server {
     Postgres(PostgresServer),
 }
 
-/// The server, and a way of the proof's own to look into it.
+/// The server, and the proof's own connection to it.
 pub struct Backing {
     /// The server.
     pub server: Server,
@@ -56,12 +56,12 @@ impl Backing {
     /// Starts a server.
     ///
     /// # Errors
-    /// If it is not installed, or does not start.
+    /// Fails if the server is not installed, or does not start.
     pub async fn start(kind: Kind) -> Result<Self> {
         let start = move || {
             anyhow::Ok(match kind {
                 Kind::Redis => Server::Redis(RedisServer::start()?),
-                // Every worker has a few connections.
+                // Every worker opens a few connections.
                 Kind::Postgres => {
                     Server::Postgres(PostgresOptions::new().set("max_connections", "400").start()?)
                 }
@@ -79,7 +79,7 @@ impl Backing {
         Ok(Self { server, store })
     }
 
-    /// Where it is.
+    /// Returns the URL of the server.
     #[must_use]
     pub fn url(&self) -> String {
         match &self.server {
@@ -88,7 +88,7 @@ impl Backing {
         }
     }
 
-    /// Its port.
+    /// Returns the port of the server.
     #[must_use]
     pub fn port(&self) -> u16 {
         match &self.server {
@@ -97,17 +97,17 @@ impl Backing {
         }
     }
 
-    /// Where it is for whoever goes through this port.
+    /// Returns the URL of the server through a proxy on this port.
     #[must_use]
     pub fn url_through(&self, port: u16) -> String {
         self.url().replace(&format!(":{}/", self.port()), &format!(":{port}/"))
     }
 
-    /// From now on the server reads and refuses writes, or does both again: a Redis whose memory is full, a Postgres whose
+    /// Makes the server refuse writes and answer reads, or ends that: a Redis whose memory is full, a Postgres whose
     /// transactions are read-only.
     ///
     /// # Errors
-    /// If the server does not answer.
+    /// Fails if the server does not answer.
     pub async fn refuse_writes(&self, refuses: bool) -> Result<()> {
         tokio::task::block_in_place(|| match (&self.server, refuses) {
             (Server::Redis(server), true) => Ok(server.refuse_writes()?),
@@ -117,10 +117,10 @@ impl Backing {
         })
     }
 
-    /// What the store itself has of a circuit.
+    /// Reads a circuit's record from the store.
     ///
     /// # Errors
-    /// If it does not answer, or has nothing.
+    /// Fails if the store does not answer, or has no record.
     pub async fn record(&self, key: &str) -> Result<Record> {
         let answer = self.store.read(&[key.into()]).await?.all()?;
         answer.value.into_iter().next().flatten().with_context(|| format!("the store has no record of {key}"))

@@ -1,4 +1,4 @@
-//! One round of each fault: what is done, and what is not as promised.
+//! One round of each fault: injects it, and returns the deviations from the promise.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -15,23 +15,23 @@ use super::receiver::Manner;
 use super::site::Worker;
 use super::words::{Answer, Order, Outcome};
 
-/// An answer that is still to come.
+/// An answer that has not arrived yet.
 type Coming = Pin<Box<dyn Future<Output = Result<Answer>> + Send>>;
 
-/// What one round came to.
+/// The result of one round.
 #[derive(Default)]
 pub(super) struct Round {
     pub(super) faults: Vec<String>,
-    /// How long after the end of the lease the next probe came.
+    /// The time from the end of the lease until the next probe.
     pub(super) after_lease: Option<Duration>,
-    /// How many results came late.
+    /// The number of late results.
     pub(super) late: u64,
-    /// How many of them changed something.
+    /// The number of late results that changed something.
     pub(super) late_applied: u64,
 }
 
 impl Round {
-    /// Nothing may have changed.
+    /// Checks that a record did not change.
     fn unchanged(&mut self, what: &str, before: &Record, after: &Record) {
         if before != after {
             self.late_applied += 1;
@@ -66,7 +66,7 @@ impl Lane<'_> {
         Ok(round)
     }
 
-    /// When the next probe came: not before the lease ended.
+    /// Checks when the next probe came: not before the lease ended.
     fn judge_next_probe(&self, round: &mut Round, number: usize, lease_ends: Timestamp) {
         let Some(next) = self.visits().into_iter().nth(number) else { return };
         let began = stamp(next.began);
@@ -83,7 +83,7 @@ impl Lane<'_> {
         let late = self.victim().health().await?.late_results;
         let (result, lease_ends) = self.victim_is_stopped_with_a_success(by_hand).await?;
         let probed = self.visits().len();
-        // Somebody else's probe is under way when the old result comes.
+        // Another process's probe is in flight when the old result arrives.
         self.answers(Manner::Hanging);
         let [one, other] = self.others() else { unreachable!("a lane has three workers") };
         let hammers = [one.begin(self.hammer()).await?, other.begin(self.hammer()).await?];
@@ -113,14 +113,14 @@ impl Lane<'_> {
         Ok(round)
     }
 
-    /// The victim probes and is stopped, and then the receiver answers it. By hand it will say that it succeeded, too late or
-    /// not; else the library will say what it takes it for.
+    /// Lets the victim probe, stops it, and then lets the receiver answer. With `by_hand` the victim will settle with
+    /// success, late or not; otherwise the library settles by the answer.
     async fn victim_is_stopped_with_a_success(&self, by_hand: bool) -> Result<(Coming, Timestamp)> {
         let victim = self.victim();
         let (result, lease_ends): (Coming, _) = if by_hand {
             let (permit, lease_ends) = self.victim_probes().await?;
             victim.pause().await?;
-            // It finds it when it goes on.
+            // The victim reads the command when it resumes.
             let order = Order::Settle { permit, outcome: Outcome::Success };
             (Box::pin(victim.begin(order).await?.answer()), lease_ends)
         } else {
@@ -136,7 +136,7 @@ impl Lane<'_> {
         Ok((result, lease_ends))
     }
 
-    /// The victim makes a call, which is a probe and hangs at the receiver.
+    /// Lets the victim make a call, which is a probe and hangs at the receiver.
     async fn victim_calls(&self) -> Result<Coming> {
         self.answers(Manner::Hanging);
         let before = self.visits().len();
@@ -155,7 +155,7 @@ impl Lane<'_> {
         }
     }
 
-    /// The victim goes on, and its result comes late: the store's record stays as it is, to the version.
+    /// Resumes the victim, whose result is late: the store's record must stay as it is, including its version.
     async fn resume_and_compare(&self, round: &mut Round, result: Coming, late_before: u64) -> Result<()> {
         let before = self.record().await?;
         if before.status() != Status::HalfOpen {
@@ -178,7 +178,7 @@ impl Lane<'_> {
 
     async fn cut_off(&mut self, until_open: bool) -> Result<Round> {
         let victim = self.victim();
-        // It has heard of the circuit, and holds calls that will fail when nobody can be told.
+        // The victim knows the circuit, and holds permits for calls that will fail while the store is unreachable.
         let permits = [self.admitted(victim).await?, self.admitted(victim).await?];
         let late = victim.health().await?.late_results;
         victim.way.set(Trouble::Cut);
@@ -187,7 +187,7 @@ impl Lane<'_> {
             self.fail(victim, permit).await?;
         }
         if until_open {
-            // It goes on calling: it finds out that it is cut off, and opens a circuit of its own.
+            // The victim goes on calling: it detects that it is cut off, and opens a process-local circuit.
             let limit = Instant::now() + PATIENCE;
             while victim.health().await?.degraded.is_none()
                 || victim.state(&self.key).await?.status == "closed"
@@ -206,8 +206,8 @@ impl Lane<'_> {
         victim.way.set(Trouble::None);
         self.until_health(victim, "it is back", |health| health.degraded.is_none()).await?;
         self.until_known(victim, &recovered).await?;
-        // One more failure of its own, and one of somebody else's, are one too few for the rule: if the old ones counted, that
-        // would trip it. Both are told before anybody looks.
+        // One more failure of the victim, and one of another process, are one too few for the rule: if the old failures
+        // counted, the circuit would trip. Both are reported before the record is checked.
         self.answers(Manner::Failing);
         for worker in [victim, &self.others()[0]] {
             let merges = worker.health().await?.merges;
@@ -226,7 +226,7 @@ impl Lane<'_> {
         Ok(round)
     }
 
-    /// Waits until a worker has heard of this epoch.
+    /// Waits until a worker knows this epoch.
     async fn until_known(&self, worker: &Worker, record: &Record) -> Result<()> {
         let limit = Instant::now() + PATIENCE;
         while worker.state(&self.key).await?.record.epoch != record.epoch {
@@ -241,7 +241,7 @@ impl Lane<'_> {
         let permits = [self.admitted(victim).await?, self.admitted(victim).await?];
         let late = victim.health().await?.late_results;
         if !knows {
-            // It settles first and hears of the trip after that, or the other way round.
+            // The victim settles first and learns of the trip after that, or the other way round.
             victim.pause().await?;
         }
         let open = self.trip().await?;
@@ -257,7 +257,7 @@ impl Lane<'_> {
         victim.becomes(&self.key, "open").await?;
         let mut round = Round::default();
         round.unchanged("a failure in flight at the trip", &open, &self.record().await?);
-        // Another one, while somebody probes.
+        // Another failure, while a process probes.
         let [one, _] = self.others() else { unreachable!("a lane has three workers") };
         self.answers(Manner::Hanging);
         let tripped = self.visits().len();

@@ -1,4 +1,4 @@
-//! What came of many rounds of one fault, and whether it is as promised.
+//! The result of many rounds of one fault, compared with the promise.
 
 use std::fmt;
 use std::path::Path;
@@ -13,35 +13,35 @@ use super::fault::Fault;
 use super::lane::Lane;
 use super::site::Site;
 
-/// How many deviations are told of.
+/// The number of deviations that are printed.
 const TOLD: usize = 5;
 
-/// What came of all rounds of one fault.
+/// The result of all rounds of one fault.
 #[derive(Clone, Debug)]
 pub struct Befallen {
-    /// Over which store.
+    /// The store.
     pub kind: Kind,
-    /// What befell a process.
+    /// The injected fault.
     pub fault: Fault,
-    /// How often.
+    /// The number of rounds.
     pub rounds: u64,
-    /// How often all was as promised.
+    /// The number of rounds in which the promise held.
     pub kept: u64,
-    /// How many results came too late.
+    /// The number of late results.
     pub late: u64,
-    /// How many of them changed something.
+    /// The number of late results that changed something.
     pub late_applied: u64,
-    /// How long after the end of the lease the next probe came, at the longest.
+    /// The longest time from the end of the lease until the next probe.
     pub after_lease: Option<Duration>,
-    /// How long it took.
+    /// The duration of all rounds.
     pub took: Duration,
     told: Vec<String>,
 }
 
-/// Lets a fault befall processes, so many side by side and so many rounds for each.
+/// Injects a fault, in `lanes` parallel lanes with `rounds` rounds each.
 ///
 /// # Errors
-/// If a server or a worker fails. What is not as promised is no error, but in the result.
+/// Fails if a server or a worker fails. Broken promises are in the result.
 pub async fn befall(program: &Path, kind: Kind, fault: Fault, lanes: u32, rounds: u32) -> Result<Befallen> {
     let site = Site::start(program, kind).await?;
     let began = Instant::now();
@@ -51,7 +51,7 @@ pub async fn befall(program: &Path, kind: Kind, fault: Fault, lanes: u32, rounds
             let mut lane = Lane::start(site, number, fault.probe_timeout()).await?;
             let mut own = Befallen::new(kind, fault);
             for round in 0..rounds {
-                // Side by side, one half does it one way and the other half the other way.
+                // Of the parallel lanes, one half runs one variant of the fault and the other half the other.
                 let done = lane.befall(fault, round + number).await;
                 own.count(done.with_context(|| format!("{fault}, lane {number}, round {round}"))?);
             }
@@ -99,7 +99,7 @@ impl Befallen {
         self.told.extend(more.told);
     }
 
-    /// Everything that is not as promised.
+    /// Returns all deviations from the promise.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let Self { rounds, kept, late_applied, .. } = self;
@@ -111,7 +111,7 @@ impl Befallen {
         faults.chain(self.told.iter().take(TOLD).cloned()).collect()
     }
 
-    /// The head of the table whose rows this displays as.
+    /// Returns the head of the table; `Display` writes the rows.
     #[must_use]
     pub fn head() -> String {
         format!(

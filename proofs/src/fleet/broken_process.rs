@@ -1,15 +1,15 @@
-//! Recovery beside a broken process: of eight processes, one can't reach the destination, and it asks most often.
+//! Recovery beside a broken process: of eight processes, one cannot reach the destination, and it acquires most often.
 //!
 //! One round:
 //!
-//! 1. The destination fails for everyone. All processes call it, and the circuit opens.
-//! 2. The destination is well again for seven of them. The eighth goes on failing, because its own network is broken.
-//! 3. The circuit closes within the cool-off that was running and two seconds, though the eighth takes leases too.
-//! 4. From then on the eighth spares its own calls, and the circuit stays closed for the others. In strict mode the store sees
-//!    every outcome at once, so that five failures of the eighth in a row, with no success of the others in between, do fulfil
-//!    the rule: there it is only counted how often the circuit opens again.
+//! 1. The destination fails for all processes. All of them call it, and the circuit opens.
+//! 2. The destination recovers for seven of them. The eighth goes on failing, because its own network is broken.
+//! 3. The circuit closes within the running cool-off plus two seconds, though the eighth takes leases too.
+//! 4. From then on the eighth refuses its own calls, and the circuit stays closed for the others. In strict mode the
+//!    store sees every outcome at once, so that five consecutive failures of the eighth, with no success of the others
+//!    in between, do fulfil the rule: in that mode the proof only counts how often the circuit opens again.
 //!
-//! Never judged here: who probes, and how often. `recoveries` does that.
+//! This proof does not check which process probes, and how often. `recoveries` does that.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -28,51 +28,52 @@ use super::row::{Row, Scale, longest_and_mean};
 use super::site::{Member, Site, Worker};
 use super::words::{Order, Run, Tally, Target};
 
-/// How many processes can reach the destination.
+/// The number of processes that can reach the destination.
 const HEALTHY: u32 = 7;
 
-/// How many calls a second each of them makes, and the broken one.
+/// The number of calls a second of each process, including the broken one.
 const PER_SECOND: u32 = 10;
 const BROKEN_PER_SECOND: u32 = 50;
 
-/// How much later than at the end of the cool-off the circuit may close.
+/// The longest allowed time from the end of the cool-off until the circuit closes.
 const RECOVERS_WITHIN: Duration = Duration::from_secs(2);
 
-/// After how long a round is given up: the circuit does not close.
+/// The time after which a round counts as not recovered.
 const GIVES_UP_AFTER: Duration = Duration::from_secs(15);
 
-/// Over how many of its asks the broken process is watched after the recovery.
+/// The number of acquires of the broken process that are watched after the recovery.
 const WATCHED_ASKS: u64 = 200;
 
-/// One in so many of these asks may be a failing call: those that trip its own circuit, and its probes.
+/// At most one in this many of those acquires may be a failing call: the calls that trip the process-local circuit, and
+/// its probes.
 const ONE_IN: u64 = 5;
 
 /// The first cool-off of [`POLICY`], and how it grows.
 const COOL_OFF: Duration = Duration::from_millis(500);
 const COOL_OFF_FACTOR: f64 = 1.5;
 
-/// Rules as by default, and a cool-off that grows.
+/// The default rules, and a cool-off that grows.
 const POLICY: &str = r#"{"failure_rate":50,"min_calls":10,"consecutive_failures":5,"cool_off":"500ms",
     "cool_off_factor":1.5,"cool_off_max":"10m","jitter":0,"probes":3,"probe_timeout":"10s"}"#;
 
-/// What one round came to.
+/// The result of one round.
 struct Round {
     deviations: Vec<String>,
-    /// How long after the destination was well again all seven had the circuit closed.
+    /// The time from the destination's recovery until all seven saw the circuit closed.
     recovered_after: Option<Duration>,
     /// Whether the circuit opened again while the broken process was watched.
     reopened: bool,
-    /// What the broken process did after that.
+    /// The calls of the broken process after that.
     broken: Tally,
 }
 
 /// Runs all rounds.
 ///
 /// # Errors
-/// If a server or a worker fails. What is not as promised is in the row.
+/// Fails if a server or a worker fails. Broken promises are in the row.
 pub async fn recover_beside_broken(program: &Path, kind: Kind, mode: Mode, scale: Scale) -> Result<Row> {
     let site = Site::start(program, kind).await?;
-    // Its connections are reset, so the receiver never hears of the broken process.
+    // The proxy resets connections, so the receiver sees no request of the broken process.
     let road = Proxy::before_port(site.receiver.port()).await?;
     road.set(Trouble::Reset);
     let member = |number| Member { number, policy: POLICY, mode, store_timeout: scale.store_timeout };
@@ -177,7 +178,7 @@ impl Fleet<'_> {
         Ok(Round { deviations, recovered_after: recovered.map(|(after, _)| after), reopened, broken })
     }
 
-    /// Waits until all seven have the circuit closed. Returns after how long, and in which epoch.
+    /// Waits until all seven see the circuit closed. Returns the time that it took, and the epoch.
     async fn recovery(&self, key: &str) -> Result<Option<(Duration, Epoch)>> {
         let began = Instant::now();
         while began.elapsed() < GIVES_UP_AFTER {
@@ -192,7 +193,7 @@ impl Fleet<'_> {
         Ok(None)
     }
 
-    /// What the broken process does in its next asks.
+    /// Counts the next acquires of the broken process.
     async fn watch_broken(&self, run: u64) -> Result<Tally> {
         let tally = async || self.broken.begin(Order::Tally { run }).await?.tally().await;
         let (before, limit) = (tally().await?, Instant::now() + PATIENCE);

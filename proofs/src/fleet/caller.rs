@@ -1,4 +1,4 @@
-//! How a worker calls the receiver: over HTTP, with its number and what it takes the call for.
+//! The HTTP calls of a worker to the receiver, with the worker's number and its view of the call (probe or ordinary).
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use reqwest::Client;
 use super::mode::Mode;
 use super::receiver::{KIND, WORKER};
 
-/// How long a call may take. Only so that nothing hangs for ever.
+/// The timeout of a call, so that a proof cannot hang.
 const LIMIT: Duration = Duration::from_secs(600);
 
 #[derive(Clone)]
@@ -25,7 +25,7 @@ impl Caller {
         Ok(Self { client, receiver: receiver.to_owned(), number, mode: Mode::LocalFirst })
     }
 
-    /// In strict mode, whoever calls waits until the store has heard the outcome.
+    /// Sets the mode. In strict mode callers wait until the store has merged the outcome.
     pub(super) const fn settling(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self

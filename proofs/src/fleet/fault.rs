@@ -1,30 +1,31 @@
-//! What befalls a prober, or somebody whose results are old, and what is promised then.
+//! Faults of a prober, or of a process with old results, and the promise for each.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What befalls a process.
+/// A fault of one process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// The prober is killed in the middle of its probe. The next probe comes when the lease ends, not a cool-off later.
+    /// The prober is killed during its probe. The next probe comes when the lease ends, not a cool-off later.
     Killed,
-    /// The prober is stopped beyond its lease, and goes on with a success while somebody else probes. Nothing changes.
+    /// The prober is stopped beyond its lease, and resumes with a success while another process probes. Nothing
+    /// changes.
     PausedWhileOthersAsk,
-    /// The same, and nobody has asked meanwhile. Nothing changes.
+    /// The same, and no other process has acquired meanwhile. Nothing changes.
     PausedAndNobodyAsks,
-    /// A process is cut off from the store, with failures, and comes back after a recovery. It does not trip the circuit.
+    /// A process is cut off from the store, has failures, and returns after a recovery. It does not trip the circuit.
     CutOff,
-    /// A call fails that was in flight at the trip. It moves no deadline.
+    /// A call that was in flight at the trip fails. It moves no deadline.
     InFlight,
 }
 
 impl Fault {
-    /// All of them.
+    /// Every fault.
     pub const ALL: [Self; 5] =
         [Self::Killed, Self::PausedWhileOthersAsk, Self::PausedAndNobodyAsks, Self::CutOff, Self::InFlight];
 
-    /// How long a probe may take. Where a lease has to end, that is waited for; where a probe has to be in time, a busy machine
-    /// must have time for it.
+    /// Returns the timeout of a probe. It is short where the proof waits for the end of a lease, and long where a probe
+    /// has to be in time on a busy machine.
     pub(super) const fn probe_timeout(self) -> Duration {
         Duration::from_millis(match self {
             Self::Killed => 1_000,

@@ -1,15 +1,17 @@
-//! The ramp over a whole fleet: after a circuit closes, its receiver sees one call in flight, then two, then four, whoever calls.
+//! The ramp over a whole fleet: after a circuit closes, its receiver sees one call in flight, then two, then four, from
+//! all processes together.
 //!
 //! One round:
 //!
-//! 1. The destination fails, and every process knows the circuit open.
-//! 2. It is well again, and slow enough for calls to meet there. One probe closes the circuit, and every process calls.
-//! 3. Whenever a call begins, the receiver has at most as many in flight as the successes so far allow. Races may let a few more
-//!    through; they are counted.
-//! 4. The ramp ends: calls beyond its cap get through, and cost the store nothing more.
+//! 1. The destination fails, and every process knows that the circuit is open.
+//! 2. The destination recovers, and is slow enough for calls to overlap there. One probe closes the circuit, and every
+//!    process calls.
+//! 3. Whenever a call begins, the receiver has at most as many in flight as the successes so far allow. Races may let a
+//!    few more through; they are counted.
+//! 4. The ramp ends: calls beyond its cap are admitted, and cost the store nothing more.
 //!
-//! The limit is judged by what the receiver has answered, which is earlier than when the callers hear it. So the judgement is
-//! never too strict by the time that an answer takes.
+//! The limit is checked at the time of the receiver's answers, which is earlier than when the callers get them. So the
+//! check is never too strict by the time that an answer takes.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
@@ -29,22 +31,22 @@ use super::words::{Order, Run, Target};
 /// How many calls a second each process makes.
 const PER_SECOND: u32 = 20;
 
-/// How long a call takes at the receiver.
+/// The duration of a call at the receiver.
 const TAKES: Duration = Duration::from_millis(50);
 
-/// How many more than the limit may be in flight, by races.
+/// The number of calls beyond the limit that races may cause.
 const HANDFUL: usize = 5;
 
-/// Up to this many calls in flight the ramp is judged.
+/// The ramp is checked up to this many calls in flight.
 const CAP: usize = 64;
 
-/// How soon after the closing calls are called a rush.
+/// Calls that begin within this time after the closing count as a rush.
 const RUSH: Duration = Duration::from_millis(50);
 
-/// How many asks each process makes after the ramp, while its requests to the store are counted.
+/// The number of acquires of each process after the ramp, while its requests to the store are counted.
 const ASKS_AFTER: u64 = 40;
 
-/// Local-first, after the ramp: at most one request to the store for so many asks.
+/// After the ramp, in local-first mode, a process makes at most one request to the store for this many acquires.
 const ASKS_A_REQUEST: u64 = 4;
 
 const POLICY: &str = r#"{"failure_rate":"off","consecutive_failures":"off","failures":3,"cool_off":"500ms",
@@ -53,7 +55,7 @@ const POLICY: &str = r#"{"failure_rate":"off","consecutive_failures":"off","fail
 /// Runs all rounds, one after the other.
 ///
 /// # Errors
-/// If a server or a worker fails. What is not as promised is in the row.
+/// Fails if a server or a worker fails. Broken promises are in the row.
 pub async fn ramp_together(
     program: &Path,
     kind: Kind,
@@ -139,7 +141,7 @@ impl Fleet<'_> {
         Ok(Round { deviations, seen, asks_after, requests_after })
     }
 
-    /// How many asks are made after the ramp, and how many requests to the store meanwhile.
+    /// Returns the number of acquires after the ramp, and of requests to the store meanwhile.
     async fn after(&self, runs: &[u64]) -> Result<(u64, u64)> {
         let look = async || -> Result<Vec<(u64, u64)>> {
             let looks = self.workers.iter().zip(runs).map(|(worker, &run)| async move {
@@ -166,17 +168,17 @@ impl Fleet<'_> {
 struct Ramp {
     /// How many calls began while more were in flight than the limit allowed, below the cap.
     beyond: usize,
-    /// By how many at the most.
+    /// The largest excess over the limit.
     most_beyond: usize,
     /// How many calls began shortly after the closing.
     rush: usize,
-    /// How long after the closing the cap was reached; none: it was not.
+    /// The time from the closing until the cap was reached. `None`: it was not reached.
     ramped_for: Option<Duration>,
 }
 
 impl Ramp {
-    /// Of all requests since the destination is well again, in the order in which they began. The first success closed the
-    /// circuit; what began before it ended was permitted otherwise, and is not judged.
+    /// Evaluates all requests since the destination recovered, in the order in which they began. The first success
+    /// closed the circuit; requests that began before its end were permitted before the ramp, and are not checked.
     fn of(visits: &[Visit]) -> Self {
         let closed_at = visits.iter().find(|visit| visit.status == Some(200)).and_then(|visit| visit.ended);
         let Some(closed_at) = closed_at else { return Self::default() };
@@ -200,7 +202,7 @@ impl Ramp {
     }
 }
 
-/// How many calls may be in flight after so many successes: 1, after one 2, after two more 4.
+/// Returns the limit of calls in flight after this many successes: 1, after one success 2, after two more 4.
 const fn limit_after(successes: usize) -> usize {
     1 << (successes + 1).ilog2()
 }

@@ -1,7 +1,8 @@
-//! Processes that live for one call, such as cron jobs: their outcomes count, and the circuit opens with the fifth failure.
+//! Processes that make one call and exit, such as cron jobs: their outcomes count, and the circuit opens with the fifth
+//! failure.
 //!
-//! Each job makes one call to a destination that fails, closes its registry in good order, and exits. They come one after the
-//! other, or a few at once. The receiver counts the calls that were sent.
+//! Each job makes one call to a destination that fails, closes its registry, and exits. Jobs run one after the other,
+//! or a few at once. The receiver counts the calls.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,18 +16,18 @@ use super::receiver::Manner;
 use super::row::{Row, Scale};
 use super::site::{Member, Site};
 
-/// How many failures in a row open the circuit.
+/// The number of consecutive failures that open the circuit.
 const FAILURES: u32 = 5;
 
 /// The cool-off is longer than any round.
 const POLICY: &str = r#"{"failure_rate":"off","consecutive_failures":5,"cool_off":"10m","jitter":0}"#;
 
-/// How the jobs come.
+/// The number and concurrency of the jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Jobs {
-    /// How many in all.
+    /// The number of jobs of a round.
     pub count: u32,
-    /// How many at a time.
+    /// The number of jobs that run at the same time.
     pub at_once: u32,
 }
 
@@ -40,7 +41,8 @@ impl Jobs {
         if self.at_once == 1 { "one-call jobs count" } else { "jobs at once count" }
     }
 
-    /// How many calls may be sent: as many as open the circuit, and those that begin at the same time as the last of them.
+    /// Returns the largest allowed number of calls: as many as open the circuit, and those that begin at the same time
+    /// as the last of them.
     const fn sent_at_most(self) -> u32 {
         FAILURES.div_ceil(self.at_once) * self.at_once
     }
@@ -49,11 +51,12 @@ impl Jobs {
 /// Runs all rounds.
 ///
 /// # Errors
-/// If a server or a worker fails. What is not as promised is in the row.
+/// Fails if a server or a worker fails. Broken promises are in the row.
 pub async fn run_jobs(program: &Path, kind: Kind, mode: Mode, jobs: Jobs, scale: Scale) -> Result<Row> {
     let site = Site::start(program, kind).await?;
     let began = Instant::now();
-    // As many processes at a time, however many a round has of them: each of them connects to the store.
+    // Limits the number of processes at a time, whatever the concurrency of a round: each of them connects to the
+    // store.
     let side_by_side = (scale.side_by_side / jobs.at_once).max(1);
     let lanes = (0..side_by_side.min(scale.rounds)).map(|lane| {
         let site = &site;
@@ -84,7 +87,7 @@ pub async fn run_jobs(program: &Path, kind: Kind, mode: Mode, jobs: Jobs, scale:
     Ok(row)
 }
 
-/// Runs all jobs of a round, and returns how many calls the receiver saw.
+/// Runs all jobs of a round, and returns the number of calls that the receiver saw.
 async fn run_round(site: &Site, mode: Mode, jobs: Jobs, store_timeout: Duration, path: &str) -> Result<u32> {
     site.receiver.set(path, Manner::Failing);
     let key = format!("proof {path}");

@@ -1,4 +1,4 @@
-//! Whether what the receiver saw in one recovery is as promised. Pure.
+//! Checks the requests that the receiver saw in one recovery. Pure functions.
 
 use super::receiver::Visit;
 
@@ -7,7 +7,7 @@ use super::receiver::Visit;
 pub struct Seen(pub Vec<Visit>);
 
 impl Seen {
-    /// How many requests were there while another was, of those that began before the circuit can have been closed.
+    /// Returns how many requests overlapped with another, of those that began before the circuit can have been closed.
     #[must_use]
     pub fn overlaps(&self, probes: u32) -> usize {
         let closed = self.closed_after(probes);
@@ -15,7 +15,7 @@ impl Seen {
         (0..self.0.len()).filter(|n| is_early(*n) && self.0[*n].beside > 0).count()
     }
 
-    /// Whether more than one process probed.
+    /// Returns whether more than one process probed.
     #[must_use]
     pub fn is_by_several(&self) -> bool {
         let mut probers = self.0.iter().filter(|visit| visit.claims_to_probe).map(|visit| visit.worker);
@@ -23,17 +23,18 @@ impl Seen {
         probers.any(|prober| Some(prober) != first)
     }
 
-    /// The request whose success closes the circuit.
+    /// Returns the index of the request whose success closes the circuit.
     fn closed_after(&self, probes: u32) -> Option<usize> {
         let last = usize::try_from(probes).ok()?.checked_sub(1)?;
         (last < self.0.len()).then_some(last)
     }
 }
 
-/// What is not as promised: exactly so many probes, one after the other, and nobody else before the last was answered.
+/// Returns the deviations from the promise: exactly `probes` probes, one after the other, and no other request before
+/// the last was answered.
 ///
-/// The first requests must be the probes, by the receiver's own watch. Whatever it saw later may be an ordinary call, if it
-/// says so and began after the last probe was answered.
+/// The first requests must be the probes, by the receiver's own times. A later request may be an ordinary call, if it
+/// declares itself one and began after the last probe was answered.
 #[must_use]
 pub fn judge(seen: &Seen, probes: u32, claimed: u64) -> Vec<String> {
     let mut faults = Vec::new();

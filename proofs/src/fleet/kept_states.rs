@@ -1,16 +1,17 @@
-//! States that processes decide alone are kept: the store is lost, circuits close alone, the store returns but refuses writes,
-//! is lost again, and returns.
+//! States that processes decide alone are kept: the store is lost, each process closes its circuits alone, the store
+//! returns but refuses writes, is lost again, and returns.
 //!
-//! One pass takes many circuits through it at once, because the store is lost for all of them. Each circuit is a round:
+//! One pass takes many circuits through this at once, because the store is lost for all of them. Each circuit is a
+//! round:
 //!
 //! 1. The destinations fail, and all circuits open.
-//! 2. The way to the store is cut. The destinations are well again, and every process closes its circuits alone.
-//! 3. The store returns and answers reads, but refuses writes: nothing can be published.
-//! 4. The way is cut again, the store takes writes again, and the way is back.
+//! 2. The connection to the store is cut. The destinations recover, and every process closes its circuits alone.
+//! 3. The store returns and answers reads, but refuses writes: no process can publish.
+//! 4. The connection is cut again, the store accepts writes again, and the connection is restored.
 //! 5. All processes agree with the store.
 //!
-//! From step 2 on no circuit may be anything but closed, in any process; no epoch may become smaller; and observers must have
-//! heard of every change, and of nothing that is none.
+//! From step 2 on every circuit must be closed, in every process; no epoch may become smaller; and observers must have
+//! received every change, and no change that did not happen.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -35,23 +36,23 @@ const PROCESSES: u32 = 3;
 /// How many calls a second each process makes to each circuit.
 const PER_SECOND: u32 = 10;
 
-/// How many requests each process that takes the store for connected makes in vain, before the store is lost again.
+/// The number of failed requests of each process that sees the store as connected, before the store is lost again.
 const REQUESTS: u64 = 20;
 
-/// How long the store refuses writes at the most.
+/// The longest time for which the store refuses writes.
 const REFUSES_FOR: Duration = Duration::from_secs(4);
 
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The cool-off is longer than it takes to open all circuits and to cut the way: a lease that is taken at the moment of the cut
-/// moves the store's record on, and then that record counts, rightly.
+/// The cool-off is longer than it takes to open all circuits and to cut the connection: a lease that is taken at the
+/// moment of the cut moves the store's record on, and then that record rightly counts.
 const POLICY: &str = r#"{"failure_rate":"off","consecutive_failures":3,"cool_off":"3s","cool_off_factor":1,
     "jitter":0,"probes":1,"probe_timeout":"5s","ramp_cap":"off"}"#;
 
 /// Runs all rounds.
 ///
 /// # Errors
-/// If a server or a worker fails. What is not as promised is in the row.
+/// Fails if a server or a worker fails. Broken promises are in the row.
 pub async fn keep_states(program: &Path, kind: Kind, mode: Mode, scale: Scale) -> Result<Row> {
     let site = Site::start(program, kind).await?;
     let member = |number| Member { number, policy: POLICY, mode, store_timeout: scale.store_timeout };
@@ -78,14 +79,14 @@ pub async fn keep_states(program: &Path, kind: Kind, mode: Mode, scale: Scale) -
     Ok(row)
 }
 
-/// Circuits that go through it at once.
+/// The circuits of one pass.
 struct Pass<'a> {
     site: &'a Site,
     workers: &'a [Worker],
     paths: Vec<String>,
 }
 
-/// What is not as promised of one circuit.
+/// The broken promises of one circuit.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Found {
     undone: Vec<String>,
@@ -100,7 +101,7 @@ impl Found {
     }
 }
 
-/// What is known of every circuit, by worker.
+/// The state of every circuit, by worker.
 type Known = Vec<HashMap<String, Seen>>;
 
 impl Pass<'_> {
@@ -166,8 +167,8 @@ impl Pass<'_> {
         known.iter().all(|known| known.len() == self.paths.len() && known.values().all(&is_so))
     }
 
-    /// Looks on while every process has a store that refuses writes: until each took it for connected and made some requests,
-    /// or, if it is rightly taken for lost, for a while.
+    /// Watches while the store refuses writes: until each process saw it as connected and made some requests, or, if
+    /// the store is rightly seen as lost, for a fixed time.
     async fn ask_in_vain(&self, watch: &mut Watch) -> Result<()> {
         let limit = Instant::now() + REFUSES_FOR;
         let mut connected: Vec<Option<u64>> = vec![None; self.workers.len()];
@@ -190,7 +191,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Whether every process has every circuit as the store has it.
+    /// Returns whether every process has every circuit in the store's state.
     async fn agree(&self, known: &Known) -> Result<bool> {
         for path in &self.paths {
             let key = key(path);
@@ -229,14 +230,14 @@ fn key(path: &str) -> String {
     format!("proof {path}")
 }
 
-/// What every process knew last, and what was found wrong, by key.
+/// The last known states of every process, and the faults found, by key.
 struct Watch {
     known: Known,
     found: HashMap<String, Found>,
 }
 
 impl Watch {
-    /// Compares what is known now with what was known before.
+    /// Compares the states with the previous ones.
     fn look(&mut self, now: Known) {
         for (worker, (before, now)) in self.known.iter().zip(&now).enumerate() {
             for (key, before) in before {
@@ -254,7 +255,7 @@ impl Watch {
         self.known = now;
     }
 
-    /// Compares what is known with what observers heard.
+    /// Compares the states with the changes that observers received.
     fn compare(&mut self, heard: &[Vec<HeardChange>]) {
         for (worker, (known, heard)) in self.known.iter().zip(heard).enumerate() {
             for (key, known) in known {
@@ -266,8 +267,9 @@ impl Watch {
     }
 }
 
-/// What observers heard must lead to what is known, without a gap and with growing epochs. What a process learns first of a
-/// circuit is no change. A process that missed a whole half-open time hears that the circuit opened again, from half-open.
+/// Checks that the received changes lead to the known state, without a gap and with growing epochs. The first state
+/// that a process learns of a circuit is no change. A process that missed a whole half-open period receives the change
+/// from half-open to open.
 fn judge_heard<'a>(who: &str, heard: impl Iterator<Item = &'a HeardChange>, known: &Seen, found: &mut Found) {
     let (mut state, mut epoch) = (None, Epoch(0));
     for HeardChange { from, to, epoch: next, .. } in heard {

@@ -1,7 +1,7 @@
-//! Three processes and one endpoint after the other: what all faults have in common.
+//! The common part of all faults: three processes, and one endpoint after the other.
 //!
-//! The first cool-off is short. The second would be ten minutes, longer than any proof waits for anything: so whatever comes
-//! after a fault did not wait for a cool-off, and nothing was taken for a failed probe.
+//! The first cool-off is short. The second would be ten minutes, longer than any timeout of a proof: so every request
+//! after a fault came without waiting for a cool-off, and no result was counted as a failed probe.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,7 +16,7 @@ use super::receiver::{Manner, Visit};
 use super::site::{Latency, Site, Worker};
 use super::words::{Health, Order, Outcome};
 
-/// A rule that three failures fulfil, whoever has them.
+/// Returns a policy with a rule that three failures fulfil, of any processes.
 fn policy(probe_timeout: Duration) -> String {
     format!(
         r#"{{"failure_rate":"off","consecutive_failures":"off","failures":3,"cool_off":"50ms","cool_off_factor":12000,
@@ -25,23 +25,23 @@ fn policy(probe_timeout: Duration) -> String {
     )
 }
 
-/// How often a condition is looked at.
+/// The interval at which a condition is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// Three processes.
 pub(super) struct Lane<'a> {
     pub(super) site: &'a Site,
-    /// The first is the one that something befalls.
+    /// The workers. The first one is the victim of the fault.
     pub(super) workers: Vec<Worker>,
     number: u32,
     policy: String,
-    /// What to do to which circuit: both names are new in each round.
+    /// The key of the circuit. Key and path are new in each round.
     pub(super) key: String,
     pub(super) path: String,
 }
 
 impl<'a> Lane<'a> {
-    /// A lease is two seconds longer than a probe may take.
+    /// Starts the workers. A lease is two seconds longer than a probe may take.
     pub(super) async fn start(site: &'a Site, number: u32, probe_timeout: Duration) -> Result<Self> {
         let policy = policy(probe_timeout);
         let workers = (0..3).map(|n| site.worker(number * 3 + n, &policy, Latency::None));
@@ -49,7 +49,7 @@ impl<'a> Lane<'a> {
         Ok(Self { site, workers, number, policy, key: String::new(), path: String::new() })
     }
 
-    /// An endpoint that nobody has called yet.
+    /// Switches to an endpoint that no process has called yet.
     pub(super) fn begin(&mut self, round: u32) {
         self.path = format!("/lane-{}-round-{round}", self.number);
         self.key = format!("proof {}", self.path);
@@ -63,7 +63,7 @@ impl<'a> Lane<'a> {
         &self.workers[1..]
     }
 
-    /// Somebody in the victim's place, who knows nothing.
+    /// Replaces the victim by a new process.
     pub(super) async fn replace_victim(&mut self) -> Result<()> {
         self.workers[0] = self.site.worker(self.number * 3, &self.policy, Latency::None).await?;
         Ok(())
@@ -81,7 +81,7 @@ impl<'a> Lane<'a> {
         self.site.backing.record(&self.key).await
     }
 
-    /// A permit for an ordinary call.
+    /// Acquires a permit for an ordinary call.
     pub(super) async fn admitted(&self, worker: &Worker) -> Result<u64> {
         match worker.try_acquire(&self.key).await? {
             Asked::Call(permit) => Ok(permit),
@@ -89,15 +89,15 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// A call that fails. Its permit is asked for before.
+    /// Makes a call that fails, with a permit that was acquired before.
     pub(super) async fn fail(&self, worker: &Worker, permit: u64) -> Result<String> {
         let status = worker.send(permit, &self.path).await?;
         ensure!(status == Some(503), "worker {}: the receiver said {status:?}", worker.number());
         worker.settle(permit, Outcome::Failure).await
     }
 
-    /// Opens the circuit, by failures of the two others. The victim has asked for what it wants before. Returns the open
-    /// circuit's record.
+    /// Opens the circuit, by failures of the two others. The victim has acquired its permits before. Returns the record
+    /// of the open circuit.
     pub(super) async fn trip(&self) -> Result<Record> {
         let [one, other] = self.others() else { bail!("there are three workers") };
         self.answers(Manner::Failing);
@@ -112,7 +112,7 @@ impl<'a> Lane<'a> {
         Ok(record)
     }
 
-    /// Asks until the cool-off is over and this worker has the probe.
+    /// Acquires until the cool-off is over and this worker has the probe.
     pub(super) async fn probe(&self, worker: &Worker) -> Result<u64> {
         let limit = Instant::now() + PATIENCE;
         loop {
@@ -125,20 +125,20 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// The victim probes, and its call hangs at the receiver. Returns its permit, and when its lease ends.
+    /// Lets the victim probe, with a call that hangs at the receiver. Returns its permit, and when its lease ends.
     pub(super) async fn victim_probes(&self) -> Result<(u64, Timestamp)> {
         self.answers(Manner::Hanging);
         let before = self.visits().len();
         let permit = self.probe(self.victim()).await?;
         let lease = self.record().await?.lease.context("a prober has a lease")?;
         let order = Order::Send { permit, path: self.path.clone() };
-        // Its answer comes when it may, or never.
+        // The answer is not awaited: it may never come.
         drop(self.victim().begin(order).await?);
         self.until("its probe arrives", || self.visits().len() == before + 1).await?;
         Ok((permit, lease.expires_at))
     }
 
-    /// The two others ask until they were permitted an ordinary call.
+    /// Lets the two others acquire until they were permitted an ordinary call.
     pub(super) async fn others_close_it(&self) -> Result<()> {
         let pending = try_join_all(self.others().iter().map(|worker| worker.begin(self.hammer()))).await?;
         for hammer in pending {
@@ -151,7 +151,7 @@ impl<'a> Lane<'a> {
         Order::Hammer { key: self.key.clone(), path: self.path.clone() }
     }
 
-    /// What is not as promised of the probes from this one on, of which there must be one, and the circuit closed by it.
+    /// Returns the deviations from this request on: there must be one probe, which closed the circuit.
     pub(super) async fn judge_from(&self, first: usize) -> Result<Vec<String>> {
         let seen = Seen(self.visits().split_off(first));
         let mut faults = judge(&seen, 1, 1);
@@ -162,7 +162,7 @@ impl<'a> Lane<'a> {
         Ok(faults)
     }
 
-    /// Waits until a worker's own counts are so.
+    /// Waits until a worker's health fulfils the condition.
     pub(super) async fn until_health(
         &self,
         worker: &Worker,
@@ -189,13 +189,13 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// Waits until the store's clock, which is this machine's, says so.
+    /// Waits until this time by the store's clock, which is this machine's.
     pub(super) async fn until_time(&self, time: Timestamp) -> Result<()> {
         self.until("time passes", || stamp(SystemTime::now()) > time).await
     }
 }
 
-/// A time as the stores tell it.
+/// Converts a time to the stores' timestamp.
 pub(super) fn stamp(time: SystemTime) -> Timestamp {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))

@@ -1,25 +1,25 @@
-//! Fleets of separate processes, over a real store, against a real receiver.
+//! Proofs with fleets of separate processes, over a real store, against a real receiver.
 //!
-//! | part | what it does |
+//! | part | content |
 //! | --- | --- |
-//! | [`Process`] | a worker, as a proof holds it: told what to do, stopped, resumed, killed |
-//! | [`worker`] | the worker itself: the same binary, with a registry of its own |
-//! | [`words`] | what the two say to each other |
-//! | [`Receiver`] | the destination, and the witness: when did each request begin and end? |
+//! | [`Process`] | the proof's handle of a worker: send commands, stop, resume, kill |
+//! | [`worker`] | the worker itself: the same binary, with its own registry |
+//! | [`words`] | the protocol between proof and worker |
+//! | [`Receiver`] | the destination; records when each request began and ended |
 //! | [`Backing`] | the store's server |
-//! | [`Site`] | server, receiver, and workers with a way of their own to the store |
-//! | `traffic`, `caller` | what a worker does by itself: calls at a rate, or asks as fast as it can |
-//! | `watched` | how often two processes wanted the same lease at once |
-//! | [`recover`] | recoveries by all processes at once; [`judge`] says whether one is as promised, [`Recoveries`] adds up |
+//! | [`Site`] | server, receiver, and workers, each with its own connection to the store |
+//! | `traffic`, `caller` | the calls of a worker: at a rate, or as fast as it can acquire permits |
+//! | `watched` | counts how often two processes competed for the same lease |
+//! | [`recover`] | recoveries by all processes at once; [`judge`] checks one of them, [`Recoveries`] adds up |
 //! | [`befall`] | faults of single processes ([`Fault`]), round by round; [`Befallen`] adds up |
 //! | [`recover_beside_broken`] | recovery beside a process whose own network is broken |
-//! | [`keep_states`] | states decided while the store is away are kept |
+//! | [`keep_states`] | states that are decided while the store is unreachable are kept |
 //! | [`ramp_together`] | the ramp over all processes, by the receiver's count |
-//! | [`run_jobs`] | processes that live for one call |
-//! | [`Row`], [`Scale`] | what came of those four, and how much of each is tried |
-//! | `lane` | what all faults have in common: three processes, a short cool-off, and a long one after it |
+//! | [`run_jobs`] | processes that make one call and exit |
+//! | [`Row`], [`Scale`] | the results of those four, and how many rounds of each are run |
+//! | `lane` | the common part of all faults: three processes, a short cool-off, and a long one after it |
 //!
-//! A worker is killed with its handle, and ends with its proof, however that ends.
+//! A worker is killed when its handle is dropped, and when the process of its proof ends, for any reason.
 
 mod backing;
 mod befall;

@@ -1,4 +1,4 @@
-//! How closely the processes of a fleet keep together, as an option of a proof and of a worker.
+//! The consistency mode of a fleet, as an option of a proof and of a worker.
 
 use breakerbox::Consistency;
 use clap::ValueEnum;
@@ -13,7 +13,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// All of them.
+    /// Every mode.
     pub const ALL: [Self; 2] = [Self::LocalFirst, Self::Strict];
 
     /// The name that options and tables use.

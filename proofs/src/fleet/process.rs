@@ -1,4 +1,4 @@
-//! A worker as its proof holds it: told what to do, stopped, resumed, killed. It ends with this handle.
+//! The proof's handle of a worker: sends commands, stops, resumes and kills it. Dropping the handle kills the worker.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -21,14 +21,14 @@ use super::words::{
 };
 use super::worker::Settings;
 
-/// How long a worker may take to answer. Only so that nothing hangs for ever.
+/// The timeout of a worker's answer, so that a proof cannot hang.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Answer>>>>;
 
-/// A worker, killed when this is dropped.
+/// A worker process. It is killed when this is dropped.
 pub struct Process {
-    /// What it was started with.
+    /// The settings with which the worker was started.
     pub settings: Settings,
     child: Child,
     orders: tokio::sync::Mutex<ChildStdin>,
@@ -36,21 +36,21 @@ pub struct Process {
     count: AtomicU64,
 }
 
-/// An answer that is still to come.
+/// An answer that has not arrived yet.
 pub struct Pending {
     order: String,
     worker: u32,
     answer: oneshot::Receiver<Answer>,
 }
 
-/// What an ask came to.
+/// The result of an acquire.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Asked {
     /// A permit for an ordinary call.
     Call(u64),
     /// A permit for a probe.
     Probe(u64),
-    /// None, and why.
+    /// No permit, and the name of the reason.
     Refused(String),
 }
 
@@ -58,7 +58,7 @@ impl Process {
     /// Starts a worker, and waits until it is ready.
     ///
     /// # Errors
-    /// If it does not start.
+    /// Fails if the worker does not start.
     pub async fn start(program: &Path, settings: &Settings) -> Result<Self> {
         let mut command = Command::new(program);
         command.arg("worker").args(arguments(settings)).kill_on_drop(true);
@@ -74,16 +74,16 @@ impl Process {
         Ok(Self { settings, child, orders, waiting, count: AtomicU64::new(1) })
     }
 
-    /// Its number.
+    /// Returns the worker's number, which it sends to the receiver.
     #[must_use]
     pub const fn number(&self) -> u32 {
         self.settings.number
     }
 
-    /// Tells it to do something, and does not wait for the answer.
+    /// Sends a command, and does not wait for the answer.
     ///
     /// # Errors
-    /// If it has ended.
+    /// Fails if the worker has exited.
     pub async fn begin(&self, order: Order) -> Result<Pending> {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let text = format!("{order:?}");
@@ -96,15 +96,15 @@ impl Process {
         Ok(Pending { order: text, worker: self.number(), answer })
     }
 
-    /// Tells it to do something, and waits for the answer.
+    /// Sends a command, and waits for the answer.
     ///
     /// # Errors
-    /// If it has ended, does not answer, or can't do it.
+    /// Fails if the worker has exited, does not answer, or answers with an error.
     pub async fn order(&self, order: Order) -> Result<Answer> {
         self.begin(order).await?.answer().await
     }
 
-    /// Asks for a permit.
+    /// Acquires a permit.
     ///
     /// # Errors
     /// As [`order`](Self::order).
@@ -117,7 +117,7 @@ impl Process {
         }
     }
 
-    /// Makes the call of a permit. None: there was no answer.
+    /// Makes the call of a permit, and returns the HTTP status. `None`: the receiver did not answer.
     ///
     /// # Errors
     /// As [`order`](Self::order).
@@ -128,7 +128,7 @@ impl Process {
         }
     }
 
-    /// Settles a permit, and says how: `counted`, `uncounted`, `late`.
+    /// Settles a permit, and returns the settlement: `counted`, `uncounted` or `late`.
     ///
     /// # Errors
     /// As [`order`](Self::order).
@@ -139,7 +139,7 @@ impl Process {
         }
     }
 
-    /// What it knows of a circuit.
+    /// Returns the worker's view of a circuit.
     ///
     /// # Errors
     /// As [`order`](Self::order).
@@ -147,7 +147,7 @@ impl Process {
         known(self.order(Order::State { key: key.to_owned() }).await?)
     }
 
-    /// In what state it has each of its circuits.
+    /// Returns the state of each circuit that the worker has.
     ///
     /// # Errors
     /// As [`order`](Self::order).
@@ -158,7 +158,7 @@ impl Process {
         }
     }
 
-    /// Begins to make calls at a rate, and returns the number of the run.
+    /// Starts to make calls at a rate, and returns the number of the run.
     ///
     /// # Errors
     /// As [`order`](Self::order).
@@ -169,10 +169,10 @@ impl Process {
         }
     }
 
-    /// Waits until it knows a circuit in this state.
+    /// Waits until the worker sees a circuit in this state.
     ///
     /// # Errors
-    /// As [`order`](Self::order); it is not waited for longer than [`PATIENCE`].
+    /// As [`order`](Self::order); also fails after [`PATIENCE`].
     pub async fn becomes(&self, key: &str, status: &str) -> Result<Known> {
         match self.order(Order::Await { key: key.to_owned(), status: status.to_owned() }).await {
             Ok(answer) => known(answer),
@@ -180,7 +180,7 @@ impl Process {
         }
     }
 
-    /// How the store is doing, in its eyes.
+    /// Returns the health of the store, as the worker sees it.
     ///
     /// # Errors
     /// As [`order`](Self::order).
@@ -191,7 +191,7 @@ impl Process {
         }
     }
 
-    /// Returns all changes that its observers heard since this was last asked.
+    /// Returns all changes that the worker's observers received since the last call of this function.
     ///
     /// # Errors
     /// As [`order`](Self::order).
@@ -202,10 +202,10 @@ impl Process {
         }
     }
 
-    /// Makes one call, closes the registry in good order, and lets the process exit. Returns whether the call was admitted.
+    /// Makes one call, closes the registry, and lets the process exit. Returns whether the call was admitted.
     ///
     /// # Errors
-    /// As [`order`](Self::order), or if it does not exit within [`PATIENCE`].
+    /// As [`order`](Self::order), or if the process does not exit within [`PATIENCE`].
     pub async fn call_and_exit(self, key: &str, path: &str) -> Result<bool> {
         let call = Order::Call { key: key.to_owned(), path: path.to_owned() };
         let answer = self.order(call).await?;
@@ -217,7 +217,7 @@ impl Process {
         Ok(!matches!(answer, Answer::Refused { .. }))
     }
 
-    /// Lets it give an operator's order.
+    /// Applies an operator's override through this worker.
     ///
     /// # Errors
     /// As [`order`](Self::order).
@@ -225,19 +225,19 @@ impl Process {
         self.order(Order::Obey { key: key.to_owned(), command }).await.map(drop)
     }
 
-    /// Ends it as `kill -9` does.
+    /// Ends the process as `kill -9` does.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// Fails if the system refuses.
     pub async fn kill(&mut self) -> Result<()> {
         Ok(self.child.kill().await?)
     }
 
-    /// Stops it where it is, as `SIGSTOP` does, and waits until it has stopped: one of its threads hears the signal, and until
-    /// that one has its turn the others go on.
+    /// Stops the process as `SIGSTOP` does, and waits until it has stopped: one thread receives the signal, and until
+    /// that thread is scheduled the others continue.
     ///
     /// # Errors
-    /// If it has ended, or the system refuses.
+    /// Fails if the process has exited, or the system refuses.
     pub async fn pause(&self) -> Result<()> {
         self.signal(Signal::STOP)?;
         let look = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
@@ -250,10 +250,10 @@ impl Process {
         timeout(PATIENCE, stopped).await.context("it does not stop")?
     }
 
-    /// Lets it go on.
+    /// Resumes a stopped process.
     ///
     /// # Errors
-    /// If it has ended, or the system refuses.
+    /// Fails if the process has exited, or the system refuses.
     pub fn resume(&self) -> Result<()> {
         self.signal(Signal::CONT)
     }
@@ -269,10 +269,10 @@ impl Process {
 }
 
 impl Pending {
-    /// Waits for it.
+    /// Waits for the answer.
     ///
     /// # Errors
-    /// If it does not come within [`PATIENCE`], or says that it can't be done.
+    /// Fails if the answer does not come within [`PATIENCE`], or is an error.
     pub async fn answer(self) -> Result<Answer> {
         let Self { order, worker, answer } = self;
         let answer = timeout(PATIENCE, answer).await.with_context(|| format!("worker {worker}, {order}"))?;
@@ -282,7 +282,7 @@ impl Pending {
         }
     }
 
-    /// Waits for a tally.
+    /// Waits for an answer that is a tally.
     ///
     /// # Errors
     /// As [`answer`](Self::answer).
@@ -294,8 +294,8 @@ impl Pending {
     }
 }
 
-/// Starts a process on a thread that lives as long as the program: a worker ends with the thread that started it, and those of
-/// a runtime come and go.
+/// Starts a process on a thread that lives as long as the program: a worker ends with the thread that started it, and
+/// the threads of a runtime come and go.
 async fn spawn(mut command: Command) -> Result<Child> {
     static STARTER: LazyLock<mpsc::Sender<Box<dyn FnOnce() + Send>>> = LazyLock::new(|| {
         let (starts, to_start) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
@@ -305,7 +305,7 @@ async fn spawn(mut command: Command) -> Result<Child> {
     let (runtime, (tell, told)) = (Handle::current(), oneshot::channel());
     let start = move || {
         let _within = runtime.enter();
-        // Whoever does not wait any more has no use for it, and it is killed.
+        // If the caller no longer waits, the child is dropped here, which kills it.
         let _ = tell.send(command.spawn());
     };
     STARTER.send(Box::new(start)).map_err(|_| anyhow!("nobody is there to start it"))?;
@@ -323,11 +323,11 @@ fn unexpected<T>(answer: &Answer) -> Result<T> {
     bail!("that is no answer to this order: {answer:?}")
 }
 
-/// Hears answers until there are no more. Whoever still waits then learns so.
+/// Reads answers until the output ends. Callers that still wait then get an error.
 async fn hear(answers: ChildStdout, waiting: Waiting) {
     let mut lines = BufReader::new(answers).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        // What can't be read answers nobody, who then says so.
+        // An unreadable line answers no command; its caller then gets an error.
         let Ok(Numbered { number, word }) = serde_json::from_str(&line) else { continue };
         let waits = waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
         if let Some(waits) = waits {

@@ -1,6 +1,8 @@
-//! The destination: an HTTP server on loopback that answers as it is told, and writes down when each request began and ended.
+//! The destination: an HTTP server on loopback with configurable answers, which records when each request began and
+//! ended.
 //!
-//! It is the witness. What it counts it saw itself; what a request claims to be is written down beside it.
+//! A proof relies on the receiver's own observations. The declarations of a request (worker, probe or call) are
+//! recorded beside them.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -18,43 +20,43 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// The header that says which worker calls.
+/// The header with the number of the calling worker.
 pub(super) const WORKER: &str = "x-worker";
 
-/// The header that says what the worker takes its call for: `probe` or `call`.
+/// The header with the worker's own view of its call: `probe` or `call`.
 pub(super) const KIND: &str = "x-kind";
 
-/// How an endpoint answers.
+/// The behaviour of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Manner {
-    /// With success, after so long.
+    /// Answers with success, after this time.
     Healthy(Duration),
-    /// With 503, at once.
+    /// Answers with 503, at once.
     Failing,
-    /// With 503, after so long.
+    /// Answers with 503, after this time.
     FailingAfter(Duration),
-    /// Not before it is told to answer otherwise.
+    /// Does not answer until another behaviour is set.
     Hanging,
 }
 
-/// One request, as it was seen here.
+/// One request, as the receiver saw it.
 #[derive(Clone, Debug)]
 pub struct Visit {
-    /// Which worker called.
+    /// The number of the calling worker.
     pub worker: u32,
-    /// Whether it says that it probes.
+    /// Whether the request declares itself a probe.
     pub claims_to_probe: bool,
-    /// When the request began to be answered.
+    /// When the receiver began to answer the request.
     pub began: SystemTime,
-    /// When that ended: it was answered, or the caller went away.
+    /// When the request was answered, or the caller disconnected.
     pub ended: Option<SystemTime>,
-    /// How many others were being answered when it began.
+    /// The number of other requests in flight when this one began.
     pub beside: usize,
-    /// What it was answered with.
+    /// The HTTP status of the answer.
     pub status: Option<u16>,
 }
 
-/// The server. It ends when this is dropped.
+/// The server. It stops when this is dropped.
 pub struct Receiver {
     address: SocketAddr,
     endpoints: Arc<Endpoints>,
@@ -67,15 +69,15 @@ struct Endpoints(Mutex<HashMap<String, Endpoint>>);
 struct Endpoint {
     manner: watch::Sender<Manner>,
     visits: Vec<Visit>,
-    /// How many of them are being answered.
+    /// The number of requests in flight.
     live: usize,
 }
 
 impl Receiver {
-    /// Starts it, with healthy endpoints.
+    /// Starts the server, with healthy endpoints.
     ///
     /// # Errors
-    /// If there is no port for it.
+    /// Fails if no port is free.
     pub async fn start() -> std::io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -91,30 +93,30 @@ impl Receiver {
         Ok(Self { address, endpoints, accepting: accepting.abort_handle() })
     }
 
-    /// Where it is.
+    /// Returns the base URL.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Its port on the loopback address.
+    /// Returns the port on the loopback address.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// From now on an endpoint answers so; whoever hangs there too.
+    /// Sets the behaviour of an endpoint, also for requests that hang there.
     pub fn set(&self, path: &str, manner: Manner) {
         self.endpoints.with(path, |endpoint| endpoint.manner.send_replace(manner));
     }
 
-    /// All requests to an endpoint so far, in the order in which they began.
+    /// Returns all requests to an endpoint so far, in the order in which they began.
     #[must_use]
     pub fn visits(&self, path: &str) -> Vec<Visit> {
         self.endpoints.with(path, |endpoint| endpoint.visits.clone())
     }
 
-    /// How many requests there were to an endpoint so far.
+    /// Returns the number of requests to an endpoint so far.
     #[must_use]
     pub fn count(&self, path: &str) -> usize {
         self.endpoints.with(path, |endpoint| endpoint.visits.len())
@@ -123,7 +125,7 @@ impl Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        // With it go all connections.
+        // This closes all connections.
         self.accepting.abort();
     }
 }
@@ -149,7 +151,7 @@ async fn serve(connection: TcpStream, endpoints: Arc<Endpoints>) {
         Ok::<_, Infallible>(response)
     });
     let _ = connection.set_nodelay(true);
-    // Its end, good or bad, is what the caller sees.
+    // The caller sees how the connection ends; the server needs no result.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(connection), service).await;
 }
 
@@ -194,7 +196,7 @@ async fn answer(request: &Request<Incoming>, endpoints: &Endpoints) -> StatusCod
     status
 }
 
-/// A request that is being answered. Whoever goes away before ends it too.
+/// A request in flight. It also ends when the caller disconnects.
 struct Stay<'a> {
     path: &'a str,
     number: usize,

@@ -1,4 +1,4 @@
-//! What came of many recoveries, and whether it is as promised.
+//! The result of many recoveries, compared with the promise.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,31 +7,31 @@ use super::judge::Seen;
 use super::rounds::Plan;
 use super::words::Tally;
 
-/// How many deviations are told of.
+/// The number of deviations that are printed.
 const TOLD: usize = 5;
 
-/// What came of all recoveries of one plan.
+/// The result of all recoveries of one plan.
 #[derive(Clone, Debug)]
 pub struct Recoveries {
-    /// What was tried.
+    /// The parameters of the run.
     pub plan: Plan,
-    /// How many recoveries there were.
+    /// The number of recoveries.
     pub rounds: u64,
-    /// In how many of them the receiver saw exactly the probes that are needed, one after the other.
+    /// The number of recoveries in which the receiver saw exactly the needed probes, one after the other.
     pub exact: u64,
-    /// How often a request came while another was there, before the circuit was closed.
+    /// The number of requests that overlapped with another, before the circuit was closed.
     pub overlaps: u64,
-    /// In how many rounds two processes wanted the same lease: both had read the same record, and one was faster.
+    /// The number of rounds in which two processes competed for the same lease: both had read the same record.
     pub raced: u64,
-    /// In how many rounds the probes were several processes'.
+    /// The number of rounds in which several processes probed.
     pub by_several: u64,
-    /// How many results came too late.
+    /// The number of late results.
     pub late: u64,
-    /// In how many rounds something came late and changed something.
+    /// The number of rounds in which a late result changed something.
     pub late_applied: u64,
-    /// How often was asked.
+    /// The number of acquires.
     pub asks: u64,
-    /// How long it took.
+    /// The duration of all rounds.
     pub took: Duration,
     deviations: u64,
     told: Vec<String>,
@@ -86,13 +86,13 @@ impl Recoveries {
         self.told.truncate(TOLD);
     }
 
-    /// Whether processes met often enough for this to prove anything: in one round of ten at the least.
+    /// Returns whether processes competed often enough for the run to prove anything: in at least one round of ten.
     #[must_use]
     pub const fn is_worth_something(&self) -> bool {
         self.raced * 10 >= self.rounds
     }
 
-    /// Everything that is not as promised.
+    /// Returns all deviations from the promise.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let Self { plan, rounds, exact, overlaps, late_applied, deviations, .. } = self;
@@ -111,7 +111,7 @@ impl Recoveries {
         faults.chain(self.told.iter().cloned()).collect()
     }
 
-    /// The head of the table whose rows this displays as.
+    /// Returns the head of the table; `Display` writes the rows.
     #[must_use]
     pub fn head() -> String {
         format!(

@@ -1,18 +1,19 @@
-//! Recoveries by a fleet: all processes ask at the end of a cool-off, and the receiver counts who comes.
+//! Recoveries by a fleet: all processes acquire at the end of a cool-off, and the receiver records the requests.
 //!
 //! One round of one endpoint:
 //!
-//! 1. Every process asks for a permit, while the circuit is closed. Nobody has failed yet, so all get one.
-//! 2. The endpoint fails. Every process makes its call and says so. That trips the circuit, once; some failures come too late.
-//! 3. Every process knows that the circuit is open. From here on nobody holds a permit and nobody has asked, so whatever the
-//!    receiver sees next was permitted after the trip.
-//! 4. The endpoint is healthy again, and slow enough for others to come while a probe is there. All processes ask as fast as
-//!    they can, before, at and after the end of the cool-off, and make every call that is permitted; each until it was
-//!    permitted an ordinary one.
-//! 5. The receiver has seen as many probes as are needed to close, one after the other, and nobody else before the last of
-//!    them was answered. Whoever came after that says that it was no probe.
+//! 1. Every process acquires a permit while the circuit is closed. No call has failed yet, so all get one.
+//! 2. The endpoint fails. Every process makes its call and reports the failure. That trips the circuit, once; some
+//!    failures are late.
+//! 3. Every process knows that the circuit is open. From here on no process holds a permit and none has acquired, so
+//!    every request that the receiver sees next was permitted after the trip.
+//! 4. The endpoint is healthy again, and slow enough for other requests to arrive during a probe. All processes acquire
+//!    as fast as they can, before, at and after the end of the cool-off, and make every permitted call; each until it
+//!    was permitted an ordinary one.
+//! 5. The receiver has seen as many probes as are needed to close, one after the other, and no other request before the
+//!    last of them was answered. Every later request declares that it is not a probe.
 //!
-//! Many endpoints do so side by side, with the same processes.
+//! Many endpoints go through this in parallel, with the same processes.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -29,30 +30,30 @@ use super::recoveries::Recoveries;
 use super::site::{Latency, Site, Worker};
 use super::words::{Order, Outcome, Tally};
 
-/// How long a probe is there: some round trips to a store that is next door.
+/// The duration of a probe: several round trips to a store on the same machine.
 const PROBE_TAKES: Duration = Duration::from_millis(10);
 
-/// What is to be tried.
+/// The parameters of one run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// Over which store.
+    /// The store.
     pub kind: Kind,
-    /// How much longer it takes to answer.
+    /// The latency added to the store's own.
     pub latency: Latency,
-    /// How many probes must succeed to close.
+    /// The number of successful probes that close the circuit.
     pub probes: u32,
-    /// How many processes.
+    /// The number of processes.
     pub processes: u32,
-    /// How many endpoints recover side by side.
+    /// The number of endpoints that recover in parallel.
     pub endpoints: u32,
-    /// How often each of them does.
+    /// The number of recoveries of each endpoint.
     pub rounds: u32,
 }
 
 /// Runs all rounds.
 ///
 /// # Errors
-/// If a server or a worker fails, or the store was lost meanwhile. What is not as promised is no error, but in the result.
+/// Fails if a server or a worker fails, or the store was lost meanwhile. Broken promises are in the result.
 pub async fn recover(program: &Path, plan: Plan) -> Result<Recoveries> {
     let site = Site::start(program, plan.kind).await?;
     let policy = policy(&plan);
@@ -79,9 +80,10 @@ pub async fn recover(program: &Path, plan: Plan) -> Result<Recoveries> {
     Ok(all)
 }
 
-/// A rule that half of the processes fulfil together, cool-offs that do not grow, and no ramp: each round is like the first.
-/// It is not a rule about failures in a row: the successes that ended the round before were some milliseconds ago, and which
-/// of two processes' outcomes was first is known no better than to the time that a request takes.
+/// Returns a policy with a rule that half of the processes fulfil together, cool-offs that do not grow, and no ramp:
+/// each round is like the first. The rule is not about consecutive failures: the successes that ended the previous
+/// round were some milliseconds ago, and the order of two processes' outcomes is known only to within the duration of a
+/// request.
 fn policy(plan: &Plan) -> String {
     let failures = plan.processes / 2;
     let cool_off_ms = if plan.latency == Latency::None { 100 } else { 150 };
@@ -115,7 +117,7 @@ impl Course<'_> {
             let record = self.site.backing.record(&self.key).await?;
             all.count(&seen, faults, lost > contested, &tally);
             contested = lost;
-            // A late failure that counted would trip it once more.
+            // A late failure that counted would trip the circuit once more.
             if (trips, record.trips, record.status()) != (round, round, Status::Closed) {
                 all.late_applied += 1;
                 all.deviates(format!(
@@ -124,14 +126,14 @@ impl Course<'_> {
                     record.trips,
                     record.status()
                 ));
-                // Later rounds would only repeat it.
+                // Later rounds would only repeat the fault.
                 break;
             }
         }
         Ok(all)
     }
 
-    /// Steps 1 to 3.
+    /// Runs steps 1 to 3.
     async fn trip(&self) -> Result<()> {
         let permits = try_join_all(self.workers.iter().map(|worker| worker.try_acquire(&self.key))).await?;
         self.site.receiver.set(&self.path, Manner::Failing);
@@ -148,7 +150,7 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Step 4. What the receiver saw, and what the workers say.
+    /// Runs step 4. Returns what the receiver saw, and the workers' counts.
     async fn close(&self) -> Result<(Seen, Tally)> {
         let receiver = &self.site.receiver;
         let before = receiver.count(&self.path);
@@ -165,7 +167,7 @@ impl Course<'_> {
         Ok((Seen(receiver.visits(&self.path).split_off(before)), tally))
     }
 
-    /// How often two processes wanted the same lease so far.
+    /// Returns how often two processes competed for the same lease so far.
     async fn leases_lost(&self) -> Result<u64> {
         let known = try_join_all(self.workers.iter().map(|worker| worker.state(&self.key))).await?;
         Ok(known.iter().map(|known| known.leases_lost).sum())

@@ -1,4 +1,4 @@
-//! What came of all rounds of one promise over one store in one mode, and whether it holds.
+//! The result of all rounds of one promise over one store in one mode.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,36 +9,36 @@ use super::backing::Kind;
 use super::mode::Mode;
 use super::process::Process;
 
-/// How many deviations are shown.
+/// The number of deviations that are printed.
 const SHOWN: usize = 5;
 
-/// How much is tried.
+/// The size of a proof.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scale {
-    /// How many rounds.
+    /// The number of rounds.
     pub rounds: u32,
-    /// How many of them run side by side, on endpoints of their own.
+    /// The number of rounds that run in parallel, each on its own endpoint.
     pub side_by_side: u32,
-    /// How long the store may take to answer.
+    /// The timeout of the store.
     pub store_timeout: Duration,
-    /// Whether times count. On a busy machine they don't: only counts do.
+    /// Whether durations are checked. On a busy machine only counts are.
     pub judges_times: bool,
 }
 
 impl Scale {
-    /// As promised, with the library's own time limit.
+    /// Returns the full size, with the library's own timeout.
     #[must_use]
     pub const fn full(rounds: u32) -> Self {
         Self { rounds, side_by_side: 10, store_timeout: Duration::from_millis(500), judges_times: true }
     }
 
-    /// Enough to see whether it holds, on a machine of whatever speed.
+    /// Returns a size that shows whether the promise holds, on a machine of any speed.
     #[must_use]
     pub const fn small(rounds: u32) -> Self {
         Self { rounds, side_by_side: rounds, store_timeout: Duration::from_secs(3), judges_times: false }
     }
 
-    /// The same for a store that must never be taken for lost, however busy the machine is.
+    /// Raises the store's timeout, so that the store is never seen as lost, however busy the machine is.
     #[must_use]
     pub const fn patient(mut self) -> Self {
         self.store_timeout = Duration::from_secs(20);
@@ -49,19 +49,19 @@ impl Scale {
 /// One row of the table.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Over which store.
+    /// The store.
     pub kind: Kind,
-    /// In which mode.
+    /// The consistency mode.
     pub mode: Mode,
-    /// What is promised.
+    /// The promise under proof.
     pub promise: &'static str,
     /// How many rounds there were.
     pub rounds: u64,
-    /// In how many of them all was as promised.
+    /// The number of rounds in which the promise held.
     pub kept: u64,
-    /// What was measured, in words.
+    /// The measurements, as text.
     pub figures: String,
-    /// How long it took.
+    /// The duration of the proof.
     pub took: Duration,
     deviations: Vec<String>,
 }
@@ -72,7 +72,7 @@ impl Row {
         Self { kind, mode, promise, rounds: 0, kept: 0, figures, took: Duration::ZERO, deviations }
     }
 
-    /// Counts a round, with everything that was not as promised.
+    /// Counts a round, with its deviations from the promise.
     pub(super) fn count(&mut self, deviations: Vec<String>) {
         self.rounds += 1;
         self.kept += u64::from(deviations.is_empty());
@@ -80,8 +80,8 @@ impl Row {
         self.deviations.truncate(SHOWN);
     }
 
-    /// Notes whether a worker took the store for lost. On a machine that is too busy that happens, and then each process
-    /// decides alone: the row proves nothing.
+    /// Records whether a worker saw the store as lost. That happens on a machine that is too busy, and then each
+    /// process decides alone: the row proves nothing.
     pub(super) async fn note_losses(&mut self, worker: &Process) -> Result<()> {
         let losses = worker.health().await?.losses;
         if losses > 0 {
@@ -91,7 +91,7 @@ impl Row {
         Ok(())
     }
 
-    /// Everything that is not as promised.
+    /// Returns all deviations from the promise.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
@@ -102,7 +102,7 @@ impl Row {
         faults
     }
 
-    /// The head of the table whose rows this displays as.
+    /// Returns the head of the table; `Display` writes the rows.
     #[must_use]
     pub fn head() -> String {
         format!(
@@ -128,7 +128,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// The longest and the mean of some times, in words.
+/// Formats the longest and the mean of some durations.
 pub(super) fn longest_and_mean(times: &[Duration]) -> String {
     let longest = times.iter().max().copied().unwrap_or_default();
     let count = u32::try_from(times.len()).unwrap_or(u32::MAX).max(1);

@@ -1,4 +1,4 @@
-//! Where a proof takes place: a store's server, a receiver, and workers, each with a way of its own to the store.
+//! The setup of a proof: a store's server, a receiver, and workers, each with its own proxied connection to the store.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use super::process::Process;
 use super::receiver::Receiver;
 use super::worker::Settings;
 
-/// How long the store may take to answer. No proof here is about a slow store, and the machine may be busy.
+/// The timeout of the store. No proof here is about a slow store, and the machine may be busy.
 const STORE_TIMEOUT_MS: u64 = 20_000;
 
-/// A server and a receiver, for workers to come.
+/// A store's server and a receiver, to which workers can be added.
 pub struct Site {
     program: PathBuf,
     /// The store's server.
@@ -25,31 +25,31 @@ pub struct Site {
     pub receiver: Receiver,
 }
 
-/// What a worker of a [`Site`] is like.
+/// The settings of a worker of a [`Site`].
 #[derive(Clone, Copy, Debug)]
 pub struct Member<'a> {
-    /// The number that it tells the receiver.
+    /// The worker's number, which it sends to the receiver.
     pub number: u32,
     /// The policy, as JSON.
     pub policy: &'a str,
-    /// How closely it keeps to the others.
+    /// The consistency mode.
     pub mode: Mode,
-    /// How long the store may take to answer.
+    /// The timeout of the store.
     pub store_timeout: Duration,
 }
 
-/// A worker, and its way to the store.
+/// A worker, and the proxy between it and the store.
 pub struct Worker {
     process: Process,
-    /// Its way to the store, which can be slow, or cut.
+    /// The proxy to the store, which can add latency or cut the connection.
     pub way: Proxy,
 }
 
 impl Site {
-    /// Starts a server and a receiver. The program is the one that is a worker too.
+    /// Starts a server and a receiver. `program` is the binary that also runs the workers.
     ///
     /// # Errors
-    /// If one of them does not start.
+    /// Fails if one of them does not start.
     pub async fn start(program: &Path, kind: Kind) -> Result<Self> {
         Ok(Self {
             program: program.to_owned(),
@@ -58,10 +58,10 @@ impl Site {
         })
     }
 
-    /// Starts a worker. Failures are told within some milliseconds.
+    /// Starts a worker. It reports failures to the store within milliseconds.
     ///
     /// # Errors
-    /// If it does not start.
+    /// Fails if the worker does not start.
     pub async fn worker(&self, number: u32, policy: &str, latency: Latency) -> Result<Worker> {
         let way = Proxy::before_port(self.backing.port()).await?;
         let (to_server, to_client) = latency.delays(number);
@@ -78,25 +78,25 @@ impl Site {
     /// Starts a worker that reports to the store as often as the library does by default.
     ///
     /// # Errors
-    /// If it does not start.
+    /// Fails if the worker does not start.
     pub async fn member(&self, member: Member<'_>) -> Result<Worker> {
         self.member_calling(member, &self.receiver.url()).await
     }
 
-    /// The same for a worker that calls the receiver at another address, such as that of a proxy.
+    /// Starts a worker that calls the receiver at another address, such as that of a proxy.
     ///
     /// # Errors
-    /// If it does not start.
+    /// Fails if the worker does not start.
     pub async fn member_calling(&self, member: Member<'_>, receiver: &str) -> Result<Worker> {
         let way = Proxy::before_port(self.backing.port()).await?;
         let settings = member.settings(&self.backing.url_through(way.port()), receiver)?;
         Ok(Worker { process: Process::start(&self.program, &settings).await?, way })
     }
 
-    /// Starts a worker without a way of its own: for a process that lives for one call.
+    /// Starts a worker without a proxy, for a process that makes one call and exits.
     ///
     /// # Errors
-    /// If it does not start.
+    /// Fails if the worker does not start.
     pub async fn job(&self, member: Member<'_>) -> Result<Process> {
         let settings = member.settings(&self.backing.url(), &self.receiver.url())?;
         Process::start(&self.program, &settings).await
@@ -115,10 +115,10 @@ impl Member<'_> {
 }
 
 impl Worker {
-    /// Ends it as `kill -9` does.
+    /// Ends the worker as `kill -9` does.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// Fails if the system refuses.
     pub async fn kill(&mut self) -> Result<()> {
         self.process.kill().await
     }
@@ -132,12 +132,12 @@ impl Deref for Worker {
     }
 }
 
-/// How much longer the store takes than it does by itself.
+/// The latency that the proxy adds to the store's own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Latency {
-    /// No longer.
+    /// No added latency.
     None,
-    /// 1 to 20 ms for a request and its answer, anew for each.
+    /// 1 to 20 ms for a request and its answer, drawn anew for each.
     Varying,
 }
 

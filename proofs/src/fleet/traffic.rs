@@ -1,4 +1,4 @@
-//! Calls that a worker makes by itself: at a rate until it is told to stop, or as fast as it can until a circuit is closed.
+//! The calls of a worker: at a rate until it is stopped, or as fast as it can until a circuit is closed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::caller::Caller;
 use super::words::{Run, Tally};
 
-/// How long a refused asker sleeps before it asks again. Tokio's timer knows nothing shorter.
+/// The pause between a refusal and the next acquire. Tokio's timer has no finer resolution.
 const ASK_EVERY: Duration = Duration::from_millis(1);
 
-/// Calls at a rate.
+/// Calls at a fixed rate.
 pub(super) struct Traffic {
     tally: Arc<Mutex<Tally>>,
     stop: watch::Sender<bool>,
@@ -31,7 +31,7 @@ impl Traffic {
         let (tally, caller) = (Arc::new(Mutex::new(Tally::default())), caller.clone());
         let (stop, mut stopped) = watch::channel(false);
         let mut ticks = interval(Duration::from_secs(1) / run.per_second);
-        // After a pause it goes on at its rate, and does not make up for what it missed.
+        // After a pause the calls continue at their rate, and do not catch up.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let counted = Arc::clone(&tally);
         let task = tokio::spawn(async move {
@@ -61,13 +61,13 @@ impl Traffic {
 
     pub(super) async fn stop(self) -> Tally {
         self.stop.send_replace(true);
-        // What it counted until then is right, however it ended.
+        // The counts are valid however the task ended.
         let _ = self.task.await;
         self.tally.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// Asks until an ordinary call was made: the circuit is closed. Every call that is permitted is made.
+/// Acquires until an ordinary call was made: the circuit is closed. Makes every permitted call.
 pub(super) async fn hammer(circuit: &Circuit, caller: &Caller, path: &str) -> Tally {
     let mut tally = Tally::default();
     while tally.calls == 0 {
@@ -78,7 +78,7 @@ pub(super) async fn hammer(circuit: &Circuit, caller: &Caller, path: &str) -> Ta
     tally
 }
 
-/// One ask, and the call if there is a permit.
+/// Acquires once, and makes the call if there is a permit.
 async fn ask_and_call(
     circuit: &Circuit,
     caller: &Caller,

@@ -1,6 +1,6 @@
-//! The way to the store, watched: how many requests there were, and how often a lease was wanted by two at once.
+//! A store wrapper that counts requests, and how often two processes competed for the same lease.
 //!
-//! It passes everything on and changes nothing.
+//! It passes every request on unchanged.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,16 +14,16 @@ use breakerbox::store::{
 };
 use breakerbox::{Nonce, Record};
 
-/// A store, and who looks over its shoulder.
+/// A store whose requests are counted.
 pub(super) struct Watched {
     inner: Arc<dyn Store>,
     requests: AtomicU64,
-    /// Merges that were answered.
+    /// The number of merges that the store answered.
     merges: AtomicU64,
     leases: Mutex<HashMap<Arc<str>, Leases>>,
 }
 
-/// How this process fared with the leases of a circuit.
+/// How often this process won and lost the leases of a circuit.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Leases {
     pub(super) won: u64,
@@ -107,11 +107,11 @@ impl Store for Watched {
         self.count().lead(name, candidate, ttl).await
     }
 
-    /// Not counted: it is made whether or not there is traffic.
+    /// Not counted: it is made with and without traffic.
     async fn check_write(&self) -> Result<Answer<()>, StoreError> {
         self.inner.check_write().await
     }
-    /// What a process reports at its very end is not watched.
+    /// The report of a process at its shutdown is not counted.
     fn reopen(&self) -> Option<Arc<dyn Store>> {
         self.inner.reopen()
     }

@@ -1,147 +1,147 @@
-//! What a proof and its workers say to each other: orders in, answers out, a line of JSON each.
+//! The protocol between a proof and its workers: commands in, answers out, each a line of JSON.
 //!
-//! Every order has a number, and its answer has the same. A worker does all of its orders at once, so answers come in any
-//! order.
+//! Every command has a number, and its answer has the same number. A worker runs its commands concurrently, so answers
+//! come in any order.
 
 use breakerbox::{Command, Epoch, Record};
 use serde::{Deserialize, Serialize};
 
-/// One line.
+/// One line of the protocol.
 #[derive(Serialize, Deserialize, Debug)]
 pub struct Numbered<T> {
-    /// The order's number.
+    /// The number of the command, which its answer repeats.
     pub number: u64,
-    /// What is said.
+    /// The command or the answer.
     pub word: T,
 }
 
-/// What a worker is told to do.
+/// A command to a worker.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// Ask for a permit, and keep it. Answer: [`Answer::Permit`] or [`Answer::Refused`].
+    /// Acquire a permit, and keep it. Answer: [`Answer::Permit`] or [`Answer::Refused`].
     Ask {
-        /// Whose circuit.
+        /// The key of the circuit.
         key: String,
     },
     /// Make the call that a permit allows, and keep the permit. Answer: [`Answer::Sent`].
     Send {
-        /// Which permit.
+        /// The number of the permit, from [`Answer::Permit`].
         permit: u64,
-        /// Where to, at the receiver.
+        /// The path at the receiver.
         path: String,
     },
     /// Settle a permit. Answer: [`Answer::Settled`].
     Settle {
-        /// Which permit.
+        /// The number of the permit, from [`Answer::Permit`].
         permit: u64,
-        /// With what.
+        /// The outcome to report.
         outcome: Outcome,
     },
-    /// Ask, call and settle as the library does it. Answer: [`Answer::Sent`] or [`Answer::Refused`].
+    /// Acquire, call and settle through the library's call API. Answer: [`Answer::Sent`] or [`Answer::Refused`].
     Call {
-        /// Whose circuit.
+        /// The key of the circuit.
         key: String,
-        /// Where to, at the receiver.
+        /// The path at the receiver.
         path: String,
     },
-    /// Ask again and again, and make every call that is permitted, until one was an ordinary call: the circuit is closed.
+    /// Acquire again and again, and make every permitted call, until one was an ordinary call: the circuit is closed.
     /// Answer: [`Answer::Tally`].
     Hammer {
-        /// Whose circuit.
+        /// The key of the circuit.
         key: String,
-        /// Where to, at the receiver.
+        /// The path at the receiver.
         path: String,
     },
-    /// Wait until this process knows the circuit in this state. Answer: [`Answer::Circuit`].
+    /// Wait until this process sees the circuit in this state. Answer: [`Answer::Circuit`].
     Await {
-        /// Whose circuit.
+        /// The key of the circuit.
         key: String,
-        /// The state's name.
+        /// The name of the state.
         status: String,
     },
-    /// Say what is known of a circuit. Answer: [`Answer::Circuit`].
+    /// Report what this process knows of a circuit. Answer: [`Answer::Circuit`].
     State {
-        /// Whose circuit.
+        /// The key of the circuit.
         key: String,
     },
-    /// Say in what state each circuit is that this process has. Answer: [`Answer::Circuits`].
+    /// Report the state of every circuit that this process has. Answer: [`Answer::Circuits`].
     Circuits,
-    /// Say how the store is doing, and what was counted. Answer: [`Answer::Health`].
+    /// Report the health of the store, and the counters. Answer: [`Answer::Health`].
     Health,
-    /// Begin to make calls at a rate. Answer: [`Answer::Running`].
+    /// Start to make calls at a rate. Answer: [`Answer::Running`].
     Run(Run),
-    /// Say how a run is going. Answer: [`Answer::Tally`].
+    /// Report the counts of a run. Answer: [`Answer::Tally`].
     Tally {
-        /// Which run.
+        /// The number of the run, from [`Answer::Running`].
         run: u64,
     },
-    /// End a run. Calls that are under way are waited for. Answer: [`Answer::Tally`].
+    /// End a run, after the calls in flight have ended. Answer: [`Answer::Tally`].
     Stop {
-        /// Which run.
+        /// The number of the run, from [`Answer::Running`].
         run: u64,
     },
-    /// Return all changes that observers heard since this was last asked. Answer: [`Answer::Changes`].
+    /// Return all changes that observers received since the last such command. Answer: [`Answer::Changes`].
     Changes,
-    /// Close the registry in good order, as a process does before it exits. Answer: [`Answer::Done`].
+    /// Close the registry, as a process does before it exits. Answer: [`Answer::Done`].
     Close,
-    /// Give an operator's order. Answer: [`Answer::Done`].
+    /// Apply an operator's override. Answer: [`Answer::Done`].
     Obey {
-        /// Whose circuit.
+        /// The key of the circuit.
         key: String,
-        /// The order.
+        /// The override.
         command: Operator,
     },
 }
 
-/// Calls at a rate.
+/// Calls at a fixed rate.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Run {
-    /// Whose circuits, and where to: one after the other, and round again.
+    /// The circuits and paths to call, in turn and from the start again.
     pub targets: Vec<Target>,
-    /// How many calls a second, refused ones too. A call that takes long does not hold up the next.
+    /// The number of calls a second, including refused ones. A slow call does not delay the next.
     pub per_second: u32,
 }
 
-/// Where calls go.
+/// A circuit, and the path that its calls go to.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Target {
-    /// Whose circuit.
+    /// The key of the circuit.
     pub key: String,
-    /// Where to, at the receiver.
+    /// The path at the receiver.
     pub path: String,
 }
 
-/// What a permit is settled with.
+/// The outcome with which a permit is settled.
 #[derive(Clone, Copy, Serialize, Deserialize, Debug)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The call did well.
+    /// The call succeeded.
     Success,
     /// The call failed.
     Failure,
-    /// The call failed, and the destination wants to be left alone for so long.
+    /// The call failed, and the destination sent a retry-after.
     RetryAfter {
-        /// How long.
+        /// The retry-after, in milliseconds.
         ms: u64,
     },
-    /// It says nothing.
+    /// The result says nothing about the destination.
     Ignored,
-    /// The permit is dropped.
+    /// The permit is dropped without an outcome.
     Dropped,
 }
 
-/// What an operator can say.
+/// An operator's override of a circuit.
 #[derive(Clone, Copy, Serialize, Deserialize, Debug)]
 #[serde(rename_all = "snake_case")]
 pub enum Operator {
     /// Refuse every call.
     ForceOpen,
-    /// Switch it off.
+    /// Disable the circuit.
     Disable,
-    /// End an override and probe.
+    /// End an override, and probe.
     Release,
-    /// Start anew.
+    /// Reset the circuit to its initial state.
     Reset,
 }
 
@@ -156,83 +156,83 @@ impl From<Operator> for Command {
     }
 }
 
-/// What a worker says.
+/// A worker's answer.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// There is a permit.
+    /// A permit was given.
     Permit {
-        /// Its number.
+        /// The number of the permit, for later commands.
         permit: u64,
-        /// Whether it is a probe's.
+        /// Whether the permit is for a probe.
         is_probe: bool,
     },
-    /// There is none.
+    /// No permit was given.
     Refused {
-        /// The refusal's name.
+        /// The name of the refusal's reason.
         why: String,
-        /// When to come back, if that is known.
+        /// When to acquire again, in milliseconds. `None`: unknown.
         retry_in_ms: Option<u64>,
     },
     /// A call was made.
     Sent {
-        /// The status; none: there was no answer.
+        /// The HTTP status. `None`: the receiver did not answer.
         status: Option<u16>,
     },
-    /// A permit was settled: `counted`, `uncounted` or `late`. A dropped one does not say.
+    /// A permit was settled.
     Settled {
-        /// How.
+        /// The settlement: `counted`, `uncounted` or `late`. A dropped permit reports none of them.
         how: String,
     },
-    /// What is known of a circuit.
+    /// The process's view of a circuit.
     Circuit(Box<Known>),
     /// The states of all circuits.
     Circuits(Vec<Seen>),
-    /// Changes that observers heard, in the order in which they heard them.
+    /// The changes that observers received, in the order of receipt.
     Changes(Vec<HeardChange>),
-    /// How the store is doing.
+    /// The health of the store.
     Health(Health),
-    /// A run has begun.
+    /// A run has started.
     Running {
-        /// Its number.
+        /// The number of the run, for later commands.
         run: u64,
     },
-    /// How a run goes, or went.
+    /// The counts of a run, so far or in total.
     Tally(Tally),
-    /// It is done.
+    /// The command was carried out.
     Done,
-    /// It can't be done.
+    /// The command failed.
     Error {
-        /// Why.
+        /// The error message.
         error: String,
     },
 }
 
-/// What one process knows of a circuit.
+/// One process's view of a circuit.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Known {
-    /// The state's name.
+    /// The name of the state.
     pub status: String,
     /// The whole record.
     pub record: Record,
     /// How often this process took a lease.
     pub leases_won: u64,
-    /// How often it wanted to, and another was faster: both had read the same record.
+    /// How often another process took the lease first: both had read the same record.
     pub leases_lost: u64,
 }
 
-/// In what state a process has a circuit.
+/// The state of a circuit in one process.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
 pub struct Seen {
-    /// Whose circuit.
+    /// The key of the circuit.
     pub key: String,
-    /// The state's name.
+    /// The name of the state.
     pub status: String,
-    /// Since which change.
+    /// The epoch that began with the last transition.
     pub epoch: Epoch,
 }
 
-/// One change of a circuit, as an observer of one process heard it.
+/// One change of a circuit, as an observer of one process received it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
 pub struct HeardChange {
     /// The circuit's key.
@@ -245,48 +245,49 @@ pub struct HeardChange {
     pub epoch: Epoch,
 }
 
-/// How the store is doing, in one process's eyes.
+/// The health of the store, as one process sees it.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Health {
-    /// Why it is degraded; none: it is connected.
+    /// Why the store is degraded. `None`: it is connected.
     pub degraded: Option<String>,
-    /// How often this process was told that it is lost.
+    /// How often the loss of the store was reported to this process.
     pub losses: u64,
-    /// How often this process was told that it is back.
+    /// How often the return of the store was reported to this process.
     pub returns: u64,
     /// Requests to the store so far.
     pub requests: u64,
-    /// How often the store took note of counts.
+    /// How often the store merged counts.
     pub merges: u64,
-    /// Results that came too late, and changed nothing.
+    /// Results that came late, and changed nothing.
     pub late_results: u64,
-    /// How often counts were told to a store that did not answer.
+    /// How often counts were sent to a store that did not answer.
     pub unheard: u64,
 }
 
-/// What came of many asks.
+/// The counts of many acquires.
 #[derive(Clone, Default, Serialize, Deserialize, Debug)]
 pub struct Tally {
-    /// How many asks.
+    /// The number of acquires.
     pub asks: u64,
-    /// How many were refused because the circuit was open.
+    /// Acquires refused because the circuit was open.
     pub open: u64,
-    /// How many were refused because somebody else was probing.
+    /// Acquires refused because another caller was probing.
     pub probing: u64,
-    /// How many were refused for another reason.
+    /// Acquires refused for another reason.
     pub refused: u64,
-    /// How many permits were probes'.
+    /// Permits for probes.
     pub probes: u64,
-    /// How many were ordinary.
+    /// Permits for ordinary calls.
     pub calls: u64,
-    /// How many calls had an answer that was no success, or none.
+    /// Calls that got no answer, or an answer other than success.
     pub failed: u64,
-    /// The longest ask.
+    /// The duration of the longest acquire, in microseconds.
     pub longest_ask_us: u64,
 }
 
 impl Tally {
-    /// What came on top of an earlier state of the same tally. The longest ask is that of both.
+    /// Returns the counts that were added since an earlier state of the same tally. The longest acquire is that of
+    /// both.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -301,7 +302,7 @@ impl Tally {
         }
     }
 
-    /// Both together.
+    /// Adds another tally to this one.
     pub fn add(&mut self, more: &Self) {
         self.asks += more.asks;
         self.open += more.open;

@@ -1,7 +1,7 @@
-//! A worker: a process with a registry of its own on the shared store, which does what it is told on its standard input and
-//! answers on its standard output.
+//! A worker: a process with its own registry on the shared store. It reads commands from standard input and writes
+//! answers to standard output.
 //!
-//! It ends when its input does, and with whoever started it.
+//! It exits when its input ends, and when the process that started it ends.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,13 +27,14 @@ use super::traffic::{self, Traffic};
 use super::watched::Watched;
 use super::words::{Answer, Health, HeardChange, Known, Numbered, Order, Outcome, Seen};
 
-/// How often a worker looks whether what it waits for has come.
+/// The interval at which a worker checks a condition that it waits for.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// How many changes a worker keeps until it is asked for them. Beyond it, the newest are dropped, and the answer is an error.
+/// The number of changes that a worker keeps until they are read. Beyond it, the newest are dropped, and the answer is
+/// an error.
 const MAX_HEARD: usize = 100_000;
 
-/// What a worker is started with.
+/// The options of a worker.
 #[derive(Args, Clone, Debug)]
 pub struct Settings {
     /// Where the store is: a URL of Redis or of Postgres
@@ -69,7 +70,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Everything as the library has it, if nothing is said.
+    /// Returns settings with the library's defaults.
     #[must_use]
     pub fn new(store: &str, receiver: &str, number: u32) -> Self {
         Self {
@@ -87,7 +88,7 @@ impl Settings {
     }
 }
 
-/// What to do while the store is away.
+/// The fleet's behaviour while the store is unreachable.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub enum OnLoss {
     /// Each process goes on with circuits of its own.
@@ -99,7 +100,7 @@ pub enum OnLoss {
 }
 
 impl OnLoss {
-    /// All of them.
+    /// Every value.
     pub const ALL: [Self; 3] = [Self::Local, Self::Admit, Self::Refuse];
 
     /// The name that settings and tables use.
@@ -113,17 +114,17 @@ impl OnLoss {
     }
 }
 
-/// Works until its input ends.
+/// Runs the worker until its input ends.
 ///
 /// # Errors
-/// If the settings are wrong, or the store can't be reached.
+/// Fails if the settings are invalid, or the store cannot be reached.
 pub fn work(settings: &Settings) -> Result<()> {
-    // A worker that is stopped does not see its input end.
+    // A stopped worker does not see its input end.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let worked = runtime.block_on(run_orders(settings));
-    // Nobody waits for what is still under way.
+    // Does not wait for commands in flight.
     runtime.shutdown_background();
     worked
 }
@@ -141,7 +142,7 @@ async fn run_orders(settings: &Settings) -> Result<()> {
         }
         anyhow::Ok(())
     });
-    // The first line says that it is ready.
+    // The first line reports that the worker is ready.
     answers.send(Numbered { number: 0, word: Answer::Done })?;
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Some(line) = lines.next_line().await? {
@@ -152,7 +153,7 @@ async fn run_orders(settings: &Settings) -> Result<()> {
                 .execute(word)
                 .await
                 .unwrap_or_else(|error| Answer::Error { error: format!("{error:#}") });
-            // If nobody hears it, nobody needs it.
+            // If the output is closed, no reader needs the answer.
             let _ = answers.send(Numbered { number, word });
         });
         if saying.is_finished() {
@@ -166,9 +167,9 @@ struct Worker {
     breakers: Breakerbox,
     store: Arc<Watched>,
     caller: Caller,
-    /// How often the store was lost, and came back.
+    /// How often the store was lost, and how often it returned.
     news: Arc<[AtomicU64; 2]>,
-    /// What observers heard.
+    /// The changes that observers received.
     heard: Arc<Mutex<Vec<HeardChange>>>,
     permits: Mutex<HashMap<u64, OwnedPermit>>,
     runs: Mutex<HashMap<u64, Traffic>>,
@@ -259,7 +260,7 @@ impl Worker {
     }
 
     async fn try_acquire(&self, key: &str) -> Result<Answer> {
-        // Asked with the patience of nobody: once, and if it is refused once more.
+        // Acquires without waiting: one attempt, and one more if the first is refused.
         Ok(match self.circuit(key)?.acquire_owned_within(Duration::ZERO).await {
             Ok(permit) => {
                 let (number, is_probe) = (self.number(), permit.is_probe());
@@ -293,7 +294,7 @@ impl Worker {
 
     async fn call(&self, key: &str, path: &str) -> Result<Answer> {
         let circuit = self.circuit(key)?;
-        // What it is taken for here may be wrong by the time it is made; the receiver does not go by it.
+        // This guess may be wrong by the time the call is made; the receiver does not rely on it.
         let is_probe = circuit.status().name() != "closed";
         let call = async { self.caller.call(path, is_probe).await.and_then(Caller::succeeded) };
         Ok(match circuit.call(call).await {
@@ -328,7 +329,7 @@ impl Worker {
     fn circuits(&self) -> Vec<Seen> {
         let mut seen = Vec::new();
         self.breakers.for_each(|circuit| {
-            // One record, so that state and epoch belong together.
+            // Reads one record, so that state and epoch belong together.
             let record = circuit.record();
             let (key, status) = (circuit.key().to_owned(), record.status().name().to_owned());
             seen.push(Seen { key, status, epoch: record.epoch });
@@ -366,7 +367,7 @@ impl Worker {
     }
 }
 
-/// An observer that keeps what it hears.
+/// Returns an observer that stores the changes it receives.
 fn keep_changes(heard: &Arc<Mutex<Vec<HeardChange>>>) -> impl Fn(&CircuitChange) + Send + Sync + use<> {
     let heard = Arc::clone(heard);
     move |CircuitChange { key, change, .. }| {
@@ -383,7 +384,7 @@ fn refused(refusal: &Refusal) -> Answer {
     Answer::Refused { why: refusal.name().to_owned(), retry_in_ms }
 }
 
-/// The store's own time limit is a little shorter than the library's, as it is if nothing is said.
+/// Connects to the store. The store's own timeout is a little shorter than the library's, as it is by default.
 async fn connect(settings: &Settings) -> Result<Arc<dyn Store>> {
     let limit = Duration::from_millis(settings.store_timeout_ms * 4 / 5);
     let url = &settings.store;

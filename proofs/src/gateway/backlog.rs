@@ -1,5 +1,5 @@
-//! A million deliveries are parked: accepting and delivering costs what it costs on an empty queue, nobody polls, and a trip,
-//! a failed probe and a closing each write as little as if nothing were parked.
+//! A million deliveries are parked: accepting and delivering costs as much as on an empty queue, the gateway does not
+//! poll, and a trip, a failed probe and a closing each write as little as if no delivery were parked.
 
 use std::path::Path;
 use std::thread;
@@ -14,55 +14,55 @@ use serde_json::{Value, json};
 use super::findings::Findings;
 use super::site::{PATIENCE, Site, create_all};
 
-/// How much is tried.
+/// The size of the proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Parked deliveries.
+    /// The number of parked deliveries.
     pub parked: u64,
-    /// Behind so many open circuits.
+    /// The number of open circuits that they wait for.
     pub circuits: usize,
-    /// Rounds of measuring, on the empty queue and on the full one in turns.
+    /// The number of rounds, in turns on the empty queue and on the full one.
     pub rounds: usize,
-    /// For how long each.
+    /// The duration of each round.
     pub time: Duration,
-    /// Whether costs are judged.
+    /// Whether costs are checked; on a busy machine they are not.
     pub judged: bool,
 }
 
 impl Size {
-    /// What is promised.
+    /// The full size, at which the promise is made.
     pub const FULL: Self =
         Self { parked: 1_000_000, circuits: 1_000, rounds: 7, time: Duration::from_secs(4), judged: true };
-    /// A twentieth.
+    /// About a twentieth of the full size, for the tests.
     pub const SMALL: Self =
         Self { parked: 20_000, circuits: 50, rounds: 1, time: Duration::from_secs(1), judged: false };
 }
 
-/// Events of one request.
+/// The number of events in one request.
 const BATCH: usize = 500;
 
-/// How much more it may cost.
+/// The largest allowed ratio of the costs.
 const COSTS_MORE: f64 = 1.2;
 
-/// The most memory, whatever is parked.
+/// The largest allowed memory, in bytes, for any number of parked deliveries.
 const MOST_MEMORY: u64 = 256 << 20;
 
-/// For how long nobody may poll.
+/// How long the idle gateway is watched for polling.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// What a trip, a failed probe or a closing may write: a few pages and not a row for each of a million.
+/// The number of bytes that a trip, a failed probe or a closing may write: a few pages, not a row for each delivery.
 const FEW_BYTES: u64 = 1 << 20;
 
-/// Opens at the first failure, and stays open.
+/// Returns a policy that opens at the first failure, and stays open.
 fn brittle(cool_off: &str) -> Value {
     json!({"policy": {"failure_rate": "off", "consecutive_failures": 1, "cool_off": cool_off, "cool_off_factor": 1,
         "cool_off_max": cool_off, "jitter": 0, "probes": 1}})
 }
 
-/// Compares a gateway that has nothing with one that has much parked.
+/// Compares an idle gateway without a backlog with one that has many parked deliveries.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let mut findings = Findings::new(format!(
         "backlog: {} deliveries parked behind {} open circuits",
@@ -80,7 +80,7 @@ fn many_circuits(program: &Path, size: Size, findings: &mut Findings) -> Result<
     let endpoints = dead.iter().enumerate();
     let endpoints = endpoints.map(|(n, path)| (full.receiver.url(path), vec![format!("dead.{n:010}")]));
     create_all(full.api(), "parked", &endpoints.collect::<Vec<_>>(), &brittle("1h"))?;
-    // One event for each opens its circuit; then the rest is parked.
+    // One event for each endpoint opens its circuit; the others are parked.
     let kind = Event { size: 128, ..Event::new("parked", &format!("dead.{NUMBER}")) };
     let ones = full.api().load(&kind);
     let template = ones.template.clone().cycle(size.circuits as u64);
@@ -139,7 +139,7 @@ fn one_circuit(program: &Path, size: Size, findings: &mut Findings) -> Result<()
     let mut before = (written(&site)?, site.requests(&dead));
     let mut step = |what: &str, wanted: u64, findings: &mut Findings| -> Result<()> {
         site.until(what, PATIENCE, |site| Ok(site.requests(&dead) >= before.1 + wanted))?;
-        // What it writes because of that, it writes at once.
+        // The gateway writes at once what it writes because of that.
         thread::sleep(Duration::from_secs(1));
         let after = (written(&site)?, site.requests(&dead));
         let (bytes, requests) = (after.0 - before.0, after.1 - before.1);
@@ -161,7 +161,7 @@ fn one_circuit(program: &Path, size: Size, findings: &mut Findings) -> Result<()
     Ok(())
 }
 
-/// Sends it all, and none of it is refused.
+/// Sends all events. Fails if one is refused.
 fn fill(site: &Site, load: Load) -> Result<()> {
     let report = load.run()?;
     ensure!(
@@ -173,8 +173,8 @@ fn fill(site: &Site, load: Load) -> Result<()> {
     Ok(())
 }
 
-/// CPU time of the gateway for each event, and the median of accepting one, in microseconds. A busy gateway, but not one that
-/// is pushed to its limits.
+/// Returns the gateway's CPU time for each event, and the median latency of accepting one, in microseconds. The gateway
+/// is busy, but not at its limits.
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
 pub(super) fn cost(site: &Site, time: Duration) -> Result<(f64, f64)> {
     let before = site.gateway.usage()?.cpu;

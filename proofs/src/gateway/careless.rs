@@ -1,6 +1,6 @@
-//! A gateway that keeps nothing: it answers 202, and sends from memory. A proof that it passes proves nothing.
+//! A gateway that stores no events: it answers 202, and sends from memory. A proof that it passes proves nothing.
 //!
-//! It has as much of the API as the proofs need to begin. Endpoints are kept in a file, events nowhere.
+//! It has only the part of the API that the proofs need. It stores endpoints in a file, and events nowhere.
 
 use std::convert::Infallible;
 use std::fs::{self, OpenOptions};
@@ -33,7 +33,7 @@ pub struct Settings {
     allow: Option<String>,
 }
 
-/// How long an event waits in memory before it is sent. Long enough to be lost.
+/// How long an event waits in memory before it is sent: long enough to be lost.
 const WAITS: Duration = Duration::from_millis(30);
 
 struct Careless {
@@ -41,10 +41,10 @@ struct Careless {
     client: reqwest::Client,
 }
 
-/// Serves until it is killed.
+/// Serves until the process is killed.
 ///
 /// # Errors
-/// If it can't listen.
+/// Fails if it cannot listen.
 #[tokio::main]
 pub async fn run(settings: &Settings) -> Result<()> {
     fs::create_dir_all(&settings.data)?;
@@ -59,7 +59,7 @@ pub async fn run(settings: &Settings) -> Result<()> {
                 async move { Ok::<_, Infallible>(answer(request, careless).await) }
             });
             let _ = stream.set_nodelay(true);
-            // Its end, good or bad, is what the caller sees.
+            // The caller sees how the connection ends; the server needs no result.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }
@@ -110,7 +110,7 @@ impl Careless {
             for url in fs::read_to_string(self.endpoints()).unwrap_or_default().lines() {
                 let request =
                     self.client.post(url).header("webhook-id", &name).body(payload.get().to_owned());
-                // Nobody is told, and nobody tries again.
+                // A failure is neither reported nor retried.
                 let _ = request.send().await;
             }
         });

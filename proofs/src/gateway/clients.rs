@@ -1,4 +1,4 @@
-//! Hostile clients: whatever they send, they get the right status and a reason, and nothing of others.
+//! Hostile clients: every request gets the right status and a reason, and no data of other tenants.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,19 +13,19 @@ use serde_json::{Value, json};
 
 use super::findings::{Findings, Millis};
 
-/// How long a request may take to arrive, in this proof.
+/// The time limit for a request to arrive, in this proof.
 const TO_ARRIVE: Duration = Duration::from_secs(2);
 
-/// A connection that nobody ends is given up then.
+/// The timeout of a connection that the gateway does not close.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A text that only the victim has.
+/// A text that only the victim's data contains.
 const SECRET: &str = "the-victims-own-words";
 
-/// Sends what should not be sent.
+/// Sends invalid and unauthorized requests, and checks the answers.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(program: &Path) -> Result<Findings> {
     let receiver = Receiver::start()?;
     let limit = format!("{}s", TO_ARRIVE.as_secs());
@@ -105,7 +105,7 @@ pub fn prove(program: &Path) -> Result<Findings> {
     Ok(findings)
 }
 
-/// What is sent, by whom, how and where to, and the right status.
+/// A description, the client, the method, the path, the body, and the right status.
 type Case<'a> = (&'a str, &'a Api, &'a Method, &'a str, Option<Value>, u16);
 
 struct Victim {
@@ -138,7 +138,7 @@ fn judge(findings: &mut Findings, what: &str, status: u16, answer: &Value, expec
     findings.hold(what, format!("{status} {code}"), format!("{expected}, and why"), holds);
 }
 
-/// Bytes that no library would send. Status 0: the connection was closed without an answer.
+/// Returns requests that no HTTP library would send. Status 0: the connection was closed without an answer.
 fn raw_requests(address: &str) -> Vec<(&'static str, Vec<u8>, Vec<u16>)> {
     let head = |rest: &str| format!("POST /v1/events HTTP/1.1\r\nhost: {address}\r\n{rest}").into_bytes();
     vec![
@@ -160,13 +160,13 @@ fn raw_requests(address: &str) -> Vec<(&'static str, Vec<u8>, Vec<u16>)> {
     ]
 }
 
-/// Sends bytes, and waits for an answer or the end.
+/// Sends bytes, and waits for an answer or the end of the connection.
 fn exchange(address: &str, request: &[u8]) -> Result<(String, Duration)> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let began = Instant::now();
-    // It may be cut off before everything is sent.
+    // The gateway may close the connection before everything is sent.
     let _ = stream.write_all(request);
     let mut answer = vec![0; 4_096];
     let read = stream.read(&mut answer).unwrap_or(0);

@@ -31,17 +31,17 @@ use tempfile::TempDir;
 /// The environment variable that names the file.
 pub const VARIABLE: &str = "BREAKERBOX_TEST_CLOCK_FILE";
 
-/// A file that holds by how many seconds a wall clock is ahead of the system's; negative: behind.
+/// A file with the offset of a wall clock from the system's, in seconds. Negative: behind.
 pub struct ClockFile {
     folder: TempDir,
     path: PathBuf,
 }
 
 impl ClockFile {
-    /// A file with the offset 0.
+    /// Creates a file with the offset 0.
     ///
     /// # Errors
-    /// If it can't be written.
+    /// Fails if the file cannot be written.
     pub fn new() -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("clock").tempdir()?;
         let file = Self { path: folder.path().join("offset"), folder };
@@ -49,7 +49,7 @@ impl ClockFile {
         Ok(file)
     }
 
-    /// Its name: the value of [`VARIABLE`].
+    /// Returns the path of the file: the value of [`VARIABLE`].
     #[must_use]
     pub fn path(&self) -> &OsStr {
         self.path.as_os_str()
@@ -58,26 +58,26 @@ impl ClockFile {
     /// Sets the wall clock of all gateways that read this file.
     ///
     /// # Errors
-    /// If it can't be written.
+    /// Fails if the file cannot be written.
     pub fn set(&self, seconds_ahead: i64) -> Result<()> {
-        // By a new file, so that a reader never sees half a number.
+        // Replaces the file, so that a reader never sees half a number.
         let new = self.folder.path().join("new");
         fs::write(&new, seconds_ahead.to_string())?;
         fs::rename(&new, &self.path).context("the clock file can't be replaced")
     }
 }
 
-/// The clocks of a gateway under proof: the system's, unless [`VARIABLE`] names a file.
+/// Returns the clocks of a gateway under proof: the system's, unless [`VARIABLE`] names a file.
 ///
 /// # Errors
-/// If the file does not hold a number.
+/// Fails if the file does not hold a number.
 pub fn clocks() -> Result<Clocks> {
     let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from) else {
         return Ok(Clocks::system());
     };
     let latest = AtomicI64::new(read(&path)?);
     let wall: WallClock = Arc::new(move || {
-        // A file that is gone or can't be read leaves the clock as it was.
+        // A missing or unreadable file leaves the clock as it was.
         let seconds = read(&path).unwrap_or_else(|_| latest.load(Ordering::Relaxed));
         latest.store(seconds, Ordering::Relaxed);
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

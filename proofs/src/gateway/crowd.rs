@@ -1,4 +1,4 @@
-//! Thousands of endpoints are dead that were never called before: those that already deliver do not notice.
+//! Thousands of endpoints that were never called before are dead: endpoints that already deliver are not affected.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,27 +12,27 @@ use serde_json::json;
 use super::findings::Findings;
 use super::site::{Site, create_all};
 
-/// How much is tried.
+/// The size of the proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Endpoints that hang.
+    /// The number of endpoints that hang.
     pub hanging: usize,
-    /// Endpoints that refuse connections.
+    /// The number of endpoints that refuse connections.
     pub refusing: usize,
-    /// Endpoints that are healthy.
+    /// The number of healthy endpoints.
     pub healthy: usize,
-    /// For how long, without the dead ones and with them.
+    /// The duration of each measurement, without the dead endpoints and with them.
     pub time: Duration,
-    /// Events in a second to the healthy ones; each goes to all of them.
+    /// The number of events a second to the healthy endpoints; each goes to all of them.
     pub per_second: f64,
-    /// Events in a second to the dead ones; each goes to one of them.
+    /// The number of events a second to the dead endpoints; each goes to one of them.
     pub to_the_dead: f64,
-    /// Whether times are judged.
+    /// Whether durations are checked; on a busy machine they are not.
     pub judged: bool,
 }
 
 impl Size {
-    /// What is promised.
+    /// The full size, at which the promise is made.
     pub const FULL: Self = Self {
         hanging: 4_000,
         refusing: 1_000,
@@ -42,7 +42,7 @@ impl Size {
         to_the_dead: 500.0,
         judged: true,
     };
-    /// A twentieth.
+    /// About a twentieth of the full size, for the tests.
     pub const SMALL: Self = Self {
         hanging: 200,
         refusing: 50,
@@ -54,13 +54,13 @@ impl Size {
     };
 }
 
-/// How much longer than without the dead ones it may take, if that is more than twice as long.
+/// The allowed increase of a latency. Twice the latency is allowed too: the larger of the two limits applies.
 const OR_LONGER_BY: Duration = Duration::from_millis(20);
 
-/// Looks at the healthy ones without the dead ones, then with them.
+/// Measures the healthy endpoints without the dead ones, then with them.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let (site, refusing) = (Site::plain(program, &["shop"])?, RefusingPort::new()?);
     let healthy = site.add_healthy("shop", size.healthy, &["live"])?;
@@ -68,7 +68,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     hanging.iter().for_each(|path| site.receiver.set(path, Manner::Hang));
     let urls = hanging.iter().map(|path| site.receiver.url(path));
     let urls = urls.chain((0..size.refusing).map(|n| refusing.url(&format!("/dead/{n}"))));
-    // In turns, so that both kinds are met from the beginning.
+    // Alternates the two kinds, so that both are called from the beginning.
     let dead: Vec<_> = urls.enumerate().map(|(n, url)| (url, vec![format!("dead.{n:010}")])).collect();
     create_all(site.api(), "shop", &dead, &json!({}))?;
 

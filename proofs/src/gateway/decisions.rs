@@ -1,6 +1,6 @@
-//! The decision API under load: how many permits are given and settled in a second, how long that takes and what it costs,
-//! beside a request that does nothing and beside accepting an event. And what it is for: of many workers that ask for a
-//! destination that recovers, one probes at a time.
+//! The decision API under load: rate, latency and CPU cost of giving and settling permits, beside a request that does
+//! nothing and beside accepting an event. It also checks that of many workers that acquire for a recovering
+//! destination, one probes at a time.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -18,46 +18,46 @@ use tokio::task::JoinSet;
 use super::findings::{Findings, Millis};
 use super::site::{PATIENCE, Site};
 
-/// How much is tried.
+/// The size of the proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Workers that ask at once.
+    /// The number of concurrent workers.
     pub workers: usize,
-    /// Circuits that they ask for.
+    /// The number of circuits that they acquire from.
     pub keys: usize,
-    /// For how long each figure is taken.
+    /// The duration of each measurement.
     pub time: Duration,
-    /// How often a destination goes down and comes back.
+    /// The number of outages and recoveries of a destination.
     pub recoveries: u32,
-    /// Whether figures are judged.
+    /// Whether figures are checked; on a busy machine they are not.
     pub judged: bool,
 }
 
 impl Size {
-    /// What is promised.
+    /// The full size, at which the promise is made.
     pub const FULL: Self =
         Self { workers: 32, keys: 1_000, time: Duration::from_secs(15), recoveries: 100, judged: true };
-    /// A small part.
+    /// A small part of the full size, for the tests.
     pub const SMALL: Self =
         Self { workers: 8, keys: 20, time: Duration::from_millis(500), recoveries: 3, judged: false };
 }
 
-/// What a permit and its settlement may cost at the most, in accepted events: two requests, of which one writes.
+/// The largest allowed CPU cost of a permit and its settlement, in accepted events: two requests, of which one writes.
 const WORTH_EVENTS: f64 = 3.0;
 
-/// How many probes fail before the destination is well again.
+/// The number of probes that fail before the destination recovers.
 const FAILING_PROBES: u64 = 3;
 
-/// How long a probe takes at the receiver: time enough for another one to come on top of it.
+/// The duration of a probe at the receiver: long enough for another one to overlap.
 const PROBE_TAKES: Duration = Duration::from_millis(20);
 
-/// How long a worker waits that was refused.
+/// The pause of a worker after a refusal.
 const ASK_AGAIN: Duration = Duration::from_millis(2);
 
-/// Takes all figures, and makes a destination recover.
+/// Takes all measurements, and lets a destination recover.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let site = Site::plain(program, &["shop"])?;
     let mut findings = Findings::new(format!("decisions: {} workers, {} circuits", size.workers, size.keys));
@@ -86,12 +86,12 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     Ok(findings)
 }
 
-/// What one kind of request costs.
+/// The cost of one kind of request.
 struct Figures {
     rate: f64,
     p50: Duration,
     p99: Duration,
-    /// CPU time of the gateway for one of them.
+    /// The gateway's CPU time for one request.
     cpu: Duration,
 }
 
@@ -109,7 +109,7 @@ fn figures(site: &Site, load: Load, size: Size) -> Result<Figures> {
     Ok(Figures::of(&report, site.gateway.usage()?.cpu - before))
 }
 
-/// Workers that ask for permits and settle them, one after the other.
+/// Lets workers acquire and settle permits, one after the other.
 fn decide(site: &Site, size: Size) -> Result<Figures> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (before, began) = (site.gateway.usage()?.cpu, Instant::now());
@@ -154,7 +154,7 @@ fn decide(site: &Site, size: Size) -> Result<Figures> {
     })
 }
 
-/// A worker: a connection to the gateway.
+/// A worker, with its connection to the gateway.
 struct Worker {
     client: Client,
     api: Api,
@@ -175,7 +175,7 @@ impl Worker {
     }
 }
 
-/// A destination goes down and comes back, again and again, while all workers want to call it.
+/// Lets a destination fail and recover, again and again, while all workers want to call it.
 fn recover(site: &Site, size: Size, findings: &mut Findings) -> Result<()> {
     let policy = json!({
         "failure_rate": "off", "consecutive_failures": 3, "cool_off": "100ms", "cool_off_factor": 1,
@@ -233,7 +233,7 @@ fn half_opens(metrics: &Metrics) -> u64 {
     count
 }
 
-/// A worker that calls a destination whenever it may, and reports what came of it.
+/// Runs a worker that calls a destination whenever it gets a permit, and settles with the outcome.
 async fn call(mut worker: Worker, url: String, stop: Arc<AtomicBool>) -> Result<()> {
     let receiver: SocketAddr =
         url.trim_start_matches("http://").split('/').next().unwrap_or_default().parse()?;

@@ -1,7 +1,7 @@
-//! The disk is full: nothing more is accepted, and that is said; what was accepted is still delivered and settled; it goes on
-//! when there is room again.
+//! The disk is full: the gateway refuses new events with a reason; accepted events are still delivered and settled; the
+//! gateway accepts again when there is space.
 //!
-//! The disk is a small one in memory (tmpfs), mounted for this proof, so that nobody's real disk is filled. That needs root.
+//! The disk is a small one in memory (tmpfs), mounted for this proof, so that no real disk is filled. That needs root.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -20,28 +20,29 @@ use tempfile::TempDir;
 use super::findings::Findings;
 use super::ledger::{account, wait_for_all};
 
-/// How much is tried.
+/// The size of the proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The size of the disk, in megabytes.
     pub disk: u64,
-    /// What is kept in reserve. Without one, the last byte is used, and nothing can be settled until there is room.
+    /// The disk reserve of the gateway, in megabytes. With 0, the last byte is used, and no delivery can be settled
+    /// until there is space.
     pub reserve: u64,
 }
 
 impl Size {
-    /// What is promised.
+    /// The full size, at which the promise is made.
     pub const FULL: [Self; 2] = [Self { disk: 256, reserve: 64 }, Self { disk: 128, reserve: 0 }];
-    /// A part of it.
+    /// A part of the full size, for the tests.
     pub const SMALL: [Self; 2] = [Self { disk: 48, reserve: 16 }, Self { disk: 24, reserve: 0 }];
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Fills the disk, and makes room again.
+/// Fills the disk, and frees space again.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let mut findings = Findings::new(format!(
         "disk full: {} MB of which {} MB are kept in reserve",
@@ -54,7 +55,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
             return Ok(findings);
         }
     };
-    // Something else is on the disk, and will not be there for ever.
+    // Another file on the disk, which is removed later.
     let others = disk.path().join("others");
     fs::write(&others, vec![0; usize::try_from(size.disk << 20)? / 4])?;
     let receiver = Receiver::start()?;
@@ -76,13 +77,13 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
 
     let enable = || gateway.api().post(&format!("/v1/endpoints/{id}/enable"), &json!({}));
     if size.reserve > 0 {
-        // What was accepted goes out and is settled, on what is left.
+        // Accepted events are sent and settled, in the remaining space.
         enable()?;
         let missing = wait_for_all(&receiver, &report.accepted, &paths, PATIENCE).len();
         findings.exactly("not delivered from the reserve", missing, 0);
     }
     let ballast = disk.fill()?;
-    // The database may have room of its own left in its log, for a few events.
+    // The database may have space left in its log for a few events.
     let (status, problem) = first_refusal(&gateway)?;
     note_refusal(&mut findings, "without a byte left", status, &problem);
     fs::remove_file(ballast)?;
@@ -107,7 +108,7 @@ fn submit(gateway: &breakerbox_testkit::gateway::Gateway) -> Result<(u16, Value)
     Ok(gateway.api().request(&Method::POST, "/v1/events", Some(&event))?)
 }
 
-/// Submits until it is refused.
+/// Submits events until one is refused.
 fn first_refusal(gateway: &breakerbox_testkit::gateway::Gateway) -> Result<(u16, Value)> {
     until("it is full", || {
         let (status, problem) = submit(gateway)?;
@@ -115,7 +116,7 @@ fn first_refusal(gateway: &breakerbox_testkit::gateway::Gateway) -> Result<(u16,
     })
 }
 
-/// Submits until it is accepted again.
+/// Submits events until one is accepted again.
 fn resume(gateway: &breakerbox_testkit::gateway::Gateway, event: &Event) -> Result<Report> {
     let mut last = None;
     until("it accepts again", || {
@@ -147,7 +148,7 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T
     }
 }
 
-/// A small disk in memory, gone when this is dropped.
+/// A small disk in memory, unmounted when this is dropped.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
@@ -164,7 +165,7 @@ impl SmallDisk {
         self.0.path()
     }
 
-    /// Takes every byte that is left.
+    /// Fills all space that is left.
     fn fill(&self) -> Result<PathBuf> {
         let path = self.path().join("ballast");
         let mut ballast = File::create(&path)?;
@@ -177,7 +178,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: whoever still has a file open there keeps it until then.
+        // Unmounts lazily: a process that still has a file open there keeps it until it closes the file.
         let _ = Command::new("umount").arg("--lazy").arg(self.path()).status();
     }
 }

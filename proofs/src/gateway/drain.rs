@@ -1,5 +1,5 @@
-//! An endpoint recovers with much parked behind its circuit: it gets a few requests at first, more as it takes them, and never
-//! more than it takes for long.
+//! An endpoint recovers with many deliveries parked behind its circuit: it gets a few requests at first, more as it
+//! accepts them, and never for long more than it can take.
 
 use std::path::Path;
 use std::thread;
@@ -14,42 +14,42 @@ use serde_json::json;
 use super::findings::{Findings, Millis};
 use super::site::{PATIENCE, Site};
 
-/// How much is tried.
+/// The size of the proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Parked deliveries.
+    /// The number of parked deliveries.
     pub parked: u64,
-    /// How many requests at once the endpoint takes.
+    /// The number of concurrent requests that the endpoint accepts.
     pub takes: u32,
-    /// How long each takes.
+    /// The duration of each request.
     pub each: Duration,
-    /// Whether the rate is judged.
+    /// Whether the rate is checked; on a busy machine it is not.
     pub judged: bool,
 }
 
 impl Size {
-    /// What is promised.
+    /// The full size, at which the promise is made.
     pub const FULL: Self = Self { parked: 100_000, takes: 40, each: Duration::from_millis(20), judged: true };
-    /// A twentieth.
+    /// About a twentieth of the full size, for the tests.
     pub const SMALL: Self = Self { parked: 1_500, takes: 10, each: Duration::from_millis(20), judged: false };
 }
 
-/// Events of one request.
+/// The number of events in one request.
 const BATCH: usize = 500;
 
-/// How often the endpoint is looked at.
+/// The interval at which the endpoint is sampled.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// By when it must be busy.
+/// The longest allowed time until the endpoint is fully used.
 const FULL_RATE_WITHIN: Duration = Duration::from_secs(60);
 
-/// Of all answers after the recovery, so many may be that it is too much.
+/// The largest allowed share of answers after the recovery that report an overload.
 const REFUSED: f64 = 0.05;
 
-/// Lets an endpoint recover, and looks at what it gets.
+/// Lets an endpoint recover, and records its requests.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let site = Site::plain(program, &["shop"])?;
     site.receiver.set("/back", Manner::FAILING);
@@ -108,7 +108,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     Ok(findings)
 }
 
-/// When so many in a second came for the first time, over half a second.
+/// Returns when this rate (in requests a second) was first reached, over half a second.
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
 fn busy_after(looks: &[(Duration, u32, u64)], rate: f64) -> Option<Duration> {
     const OVER: Duration = Duration::from_millis(500);

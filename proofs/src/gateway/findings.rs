@@ -1,9 +1,9 @@
-//! What a proof found: figures, each with what was promised of it, and whether it holds.
+//! The findings of a proof: figures, each with its promise, and whether the promise holds.
 
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-/// What a proof found.
+/// The findings of a proof.
 #[derive(Clone, Debug)]
 pub struct Findings {
     title: String,
@@ -19,13 +19,13 @@ struct Row {
 }
 
 impl Findings {
-    /// Nothing yet.
+    /// Returns empty findings.
     #[must_use]
     pub fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), rows: Vec::new() }
     }
 
-    /// A figure of which nothing is promised.
+    /// Adds a figure without a promise.
     pub fn note(&mut self, what: &str, seen: impl Display) {
         self.rows.push(Row {
             what: what.into(),
@@ -35,31 +35,31 @@ impl Findings {
         });
     }
 
-    /// A figure, what is promised of it, and whether that holds.
+    /// Adds a figure, its promise, and whether the promise holds.
     pub fn hold(&mut self, what: &str, seen: impl Display, promised: impl Display, holds: bool) {
         let (seen, promised) = (seen.to_string(), promised.to_string());
         self.rows.push(Row { what: what.into(), seen, promised, holds });
     }
 
-    /// A figure that must be this one.
+    /// Adds a figure that must have exactly this value.
     pub fn exactly<T: Display + PartialEq>(&mut self, what: &str, seen: T, promised: T) {
         let holds = seen == promised;
         self.hold(what, seen, promised, holds);
     }
 
-    /// A figure with a limit.
+    /// Adds a figure with an upper limit.
     pub fn at_most<T: Display + PartialOrd>(&mut self, what: &str, seen: T, limit: T) {
         let holds = seen <= limit;
         self.hold(what, seen, format_args!("at most {limit}"), holds);
     }
 
-    /// A figure that must be reached.
+    /// Adds a figure with a lower limit.
     pub fn at_least<T: Display + PartialOrd>(&mut self, what: &str, seen: T, limit: T) {
         let holds = seen >= limit;
         self.hold(what, seen, format_args!("at least {limit}"), holds);
     }
 
-    /// A time with a limit, if times are judged: on a machine that others use too they say little.
+    /// Adds a duration with an upper limit, which counts only if `judged`: on a busy machine durations say little.
     pub fn within(&mut self, what: &str, seen: Duration, limit: Duration, judged: bool) {
         if judged {
             self.hold(what, Millis(seen), format_args!("at most {}", Millis(limit)), seen <= limit);
@@ -68,7 +68,7 @@ impl Findings {
         }
     }
 
-    /// A figure with what is promised of it, if it is judged: on a machine that others use too it says little.
+    /// Adds a figure with a promise, which counts only if `judged`: on a busy machine the figure says little.
     pub fn judge(
         &mut self,
         what: &str,
@@ -84,7 +84,7 @@ impl Findings {
         }
     }
 
-    /// What is against the promise.
+    /// Returns the broken promises.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let broken = self.rows.iter().filter(|row| !row.holds);
@@ -117,7 +117,7 @@ impl Display for Findings {
     }
 }
 
-/// A time as people read it, in milliseconds or seconds.
+/// A duration that displays in milliseconds or seconds.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
 pub struct Millis(pub Duration);
 

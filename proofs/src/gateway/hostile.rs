@@ -1,4 +1,4 @@
-//! Hostile receivers: whatever they do, each attempt ends in time, and memory stays small.
+//! Hostile receivers: each attempt ends in time, and memory stays small.
 
 use std::path::Path;
 use std::thread;
@@ -14,35 +14,35 @@ use super::findings::{Findings, Millis};
 use super::site::{Site, create_all};
 use super::tls::{Wrong, WrongTls};
 
-/// How much is tried.
+/// The size of the proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// How many endpoints of each kind, all at once.
+    /// The number of endpoints of each kind, all called at once.
     pub of_each: usize,
-    /// How long an attempt may take.
+    /// The timeout of an attempt.
     pub timeout: Duration,
 }
 
 impl Size {
-    /// What is promised: a thousand at once.
+    /// The full size, at which the promise is made: a thousand endpoints at once.
     pub const FULL: Self = Self { of_each: 100, timeout: Duration::from_millis(1_500) };
-    /// A twentieth.
+    /// About a twentieth of the full size, for the tests.
     pub const SMALL: Self = Self { of_each: 5, timeout: Duration::from_millis(1_500) };
 }
 
-/// The most memory.
+/// The largest allowed memory, in bytes.
 const MOST_MEMORY: u64 = 256 << 20;
 
-/// The border of a bucket of the gateway's own histogram: the time limit and a second.
+/// A bucket boundary of the gateway's own histogram: the timeout and a second.
 const IN_TIME: &str = "le=\"2.5\"";
 
-/// How long all attempts together may take: they need several turns if the machine is slow.
+/// The timeout of all attempts together: on a slow machine they do not all run at once.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Calls all of them at once.
+/// Calls all endpoints at once.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     // Endpoints without a success share half of all slots.
     let settings = Settings::new(program).flag("--delivery-slots", "4000");
@@ -58,7 +58,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     }
     kinds.push(("slow TLS", numbers.clone().map(|n| slow.url(&format!("/{n}"))).collect()));
     kinds.push(("wrong certificate", numbers.clone().map(|n| untrusted.url(&format!("/{n}"))).collect()));
-    // One that is well, to see that it still is.
+    // A healthy endpoint, to check that it stays so.
     let healthy = site.add_healthy("shop", 1, &["live"])?;
     let endpoint = json!({"timeout": format!("{}ms", size.timeout.as_millis()), "retry": ["1h"]});
     let urls: Vec<_> =
@@ -94,7 +94,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     findings.exactly("of which within their time and a second", in_time, ended);
     findings.note("the most at once, as the receiver saw it", most);
     findings.note("all of them took", Millis(took));
-    // Who does not unpack a bomb has a good answer, though it may be too long to be read.
+    // The gateway does not unpack a compression bomb, so it counts as a success, though it may be too long to be read.
     findings.at_most("taken for delivered", delivered, exact(3 * size.of_each));
     findings.exactly("a healthy endpoint beside them: missing", live.missing, 0);
     findings.at_most("peak memory, MB", site.gateway.usage()?.peak >> 20, MOST_MEMORY >> 20);

@@ -1,4 +1,5 @@
-//! One endpoint hangs, ten are healthy, and every event goes to all of them: the ten notice nothing, and the one is left alone.
+//! One endpoint hangs, ten are healthy, and every event goes to all of them: the ten are not affected, and the dead one
+//! gets few requests.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,39 +12,39 @@ use serde_json::json;
 use super::findings::Findings;
 use super::site::Site;
 
-/// How much is tried.
+/// The size of the proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// For how long, without the dead one and with it.
+    /// The duration of each measurement, without the dead endpoint and with it.
     pub time: Duration,
-    /// Events in a second.
+    /// The number of events a second.
     pub per_second: f64,
-    /// Whether times are judged.
+    /// Whether durations are checked; on a busy machine they are not.
     pub judged: bool,
 }
 
 impl Size {
-    /// What is promised.
+    /// The full size, at which the promise is made.
     pub const FULL: Self = Self { time: Duration::from_secs(120), per_second: 50.0, judged: true };
-    /// A twentieth.
+    /// About a twentieth of the full size, for the tests.
     pub const SMALL: Self = Self { time: Duration::from_secs(5), per_second: 20.0, judged: false };
 }
 
-/// How many endpoints are healthy.
+/// The number of healthy endpoints.
 const HEALTHY: usize = 10;
 
-/// The most requests that the dead one may get.
+/// The largest allowed number of requests to the dead endpoint.
 const MOST_TO_THE_DEAD: u64 = 100;
 
-/// Looks at the ten without the dead one, then with it.
+/// Measures the ten without the dead endpoint, then with it.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let site = Site::plain(program, &["shop"])?;
     let healthy = site.add_healthy("shop", HEALTHY, &[])?;
     let event = Event::new("shop", "order.paid");
-    // The first connections and pages are made before anything is measured.
+    // Opens the first connections and fills caches before the measurement.
     site.measure(&event, size.per_second, size.time / 20, &healthy)?;
     let alone = site.measure(&event, size.per_second, size.time / 2, &healthy)?;
     site.receiver.set("/dead", Manner::Hang);

@@ -1,5 +1,5 @@
-//! `kill -9` under load, again and again: nothing that was accepted is lost, what is sent twice was in flight, and it delivers
-//! again soon.
+//! `kill -9` under load, again and again: no accepted event is lost, only deliveries in flight are sent twice, and the
+//! gateway soon delivers again.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,23 +14,23 @@ use super::findings::Findings;
 use super::ledger::{Interruption, account, duplicates, wait_for_all};
 use super::seed::Seed;
 
-/// How much is tried.
+/// The size of the proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// How often it is killed.
+    /// The number of kills.
     pub kills: u32,
-    /// Events in a second.
+    /// The number of events a second.
     pub per_second: f64,
-    /// How long it lives between two kills.
+    /// The shortest and longest time between two kills.
     pub lives: (Duration, Duration),
-    /// How long what was accepted may take to arrive in the end.
+    /// The timeout until all accepted events have arrived.
     pub patience: Duration,
-    /// Whether times are judged.
+    /// Whether durations are checked; on a busy machine they are not.
     pub judged: bool,
 }
 
 impl Size {
-    /// What is promised.
+    /// The full size, at which the promise is made.
     pub const FULL: Self = Self {
         kills: 100,
         per_second: 1_000.0,
@@ -38,7 +38,7 @@ impl Size {
         patience: PATIENCE,
         judged: true,
     };
-    /// A twentieth.
+    /// About a twentieth of the full size, for the tests.
     pub const SMALL: Self = Self {
         kills: 5,
         per_second: 150.0,
@@ -48,19 +48,19 @@ impl Size {
     };
 }
 
-/// How soon it must deliver again.
+/// The longest allowed time until the gateway delivers again.
 const AGAIN_WITHIN: Duration = Duration::from_secs(2);
 
-/// A settlement waits for 10 ms at the most, and then for its commit. What was answered longer ago was settled.
+/// A settlement waits for at most 10 ms, and then for its commit. Deliveries answered longer ago were settled.
 const SETTLED_AFTER: Duration = Duration::from_millis(500);
 
-/// How long anything may take that has no promised time. Only so that nothing hangs for ever.
+/// The timeout of steps without a promised duration, so that a proof cannot hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Kills it, and looks.
+/// Kills the gateway again and again, and checks its deliveries.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(gateway: &Settings, size: Size, seed: u64) -> Result<Findings> {
     let (mut choices, receiver) = (Seed::new(seed), Receiver::start()?);
     let mut gateway = gateway.clone().start()?;

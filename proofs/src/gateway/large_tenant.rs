@@ -1,5 +1,5 @@
-//! A tenant has a million events queued, all of them marked high, for an endpoint that is healthy. Another tenant, who has a
-//! few, does not notice.
+//! A tenant has a million events queued, all with high priority, for a healthy endpoint. Another tenant with few events
+//! is not affected.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,42 +13,42 @@ use serde_json::json;
 use super::findings::Findings;
 use super::site::Site;
 
-/// How much is tried.
+/// The size of the proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Events that are queued for the large one.
+    /// The number of events queued for the large tenant.
     pub queued: u64,
-    /// For how long the small one is looked at, alone and beside the large one.
+    /// How long the small tenant is measured, alone and beside the large one.
     pub time: Duration,
-    /// Its events in a second.
+    /// The number of the small tenant's events a second.
     pub per_second: f64,
-    /// Whether times are judged.
+    /// Whether durations are checked; on a busy machine they are not.
     pub judged: bool,
 }
 
 impl Size {
-    /// What is promised.
+    /// The full size, at which the promise is made.
     pub const FULL: Self =
         Self { queued: 1_000_000, time: Duration::from_secs(30), per_second: 50.0, judged: true };
-    /// A twentieth.
+    /// About a twentieth of the full size, for the tests.
     pub const SMALL: Self =
         Self { queued: 20_000, time: Duration::from_secs(3), per_second: 20.0, judged: false };
 }
 
-/// Events of one request.
+/// The number of events in one request.
 const BATCH: usize = 500;
 
-/// How much longer than alone it may take, if that is more than twice as long.
+/// The allowed increase of a latency. Twice the latency is allowed too: the larger of the two limits applies.
 const OR_LONGER_BY: Duration = Duration::from_millis(20);
 
-/// Looks at the small one alone, then beside the large one.
+/// Measures the small tenant alone, then beside the large one.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let site = Site::plain(program, &["large", "small"])?;
     let healthy = site.add_healthy("small", 1, &[])?;
-    // Its receiver takes its time, so that it is still busy when the small one has been looked at.
+    // The receiver is slow, so that the large tenant's queue lasts for the whole measurement.
     site.receiver.set("/large", Manner::after(200, Duration::from_millis(5)));
     let large =
         site.api().create_endpoint("large", &site.receiver.url("/large"), &[], &json!({"enabled": false}))?;

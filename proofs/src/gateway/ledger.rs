@@ -1,5 +1,5 @@
-//! The ledger: where every event is that was answered 202. Delivered is what the receiver has seen; everything else must be
-//! known to the gateway as waiting, failed or cancelled.
+//! The ledger: the state of every event that was answered with 202. An event is delivered if the receiver has seen it;
+//! every other event must be known to the gateway as waiting, failed or cancelled.
 
 use std::collections::{HashMap, HashSet};
 use std::thread;
@@ -11,13 +11,13 @@ use breakerbox_testkit::load::Accepted;
 use breakerbox_testkit::receiver::{IdHash, Receiver, Visit};
 use serde_json::Value;
 
-/// How often the receiver's book is looked at.
+/// The interval at which the receiver's records are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Where events are.
+/// The number of events in each state.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ledger {
-    /// Events that were answered 202.
+    /// Events that were answered with 202.
     pub accepted: usize,
     /// Deliveries that the receiver has answered with success.
     pub delivered: usize,
@@ -25,13 +25,14 @@ pub struct Ledger {
     pub waiting: usize,
     /// Dead letters.
     pub failed: usize,
-    /// Cancelled ones.
+    /// Cancelled deliveries.
     pub cancelled: usize,
-    /// What is nowhere, in words.
+    /// Lost events, as messages.
     pub lost: Vec<String>,
 }
 
-/// Waits until the receiver has all of these, at each of so many paths, or the time is over. Returns what is missing.
+/// Waits until the receiver has all of these events, at each of the paths, or the time is over. Returns the missing
+/// ones.
 pub fn wait_for_all<'a>(
     receiver: &Receiver,
     accepted: &'a [Accepted],
@@ -61,10 +62,11 @@ fn missing<'a>(receiver: &Receiver, accepted: &'a [Accepted], paths: &[String]) 
     accepted.iter().filter(is_missing).collect()
 }
 
-/// Accounts for all events, each of which goes to all of these paths. What the receiver has not seen is asked of the gateway.
+/// Accounts for all events, each of which goes to all of these paths. Asks the gateway for those that the receiver has
+/// not seen.
 ///
 /// # Errors
-/// If the gateway does not answer.
+/// Fails if the gateway does not answer.
 pub fn account(receiver: &Receiver, api: &Api, accepted: &[Accepted], paths: &[String]) -> Result<Ledger> {
     let missing = missing(receiver, accepted, paths);
     let mut ledger = Ledger { accepted: accepted.len(), ..Ledger::default() };
@@ -81,7 +83,7 @@ pub fn account(receiver: &Receiver, api: &Api, accepted: &[Accepted], paths: &[S
                 "pending" | "in_flight" | "retrying" => ledger.waiting += 1,
                 "failed" => ledger.failed += 1,
                 "cancelled" => ledger.cancelled += 1,
-                // Its receiver must have seen it, or else the gateway is wrong.
+                // The receiver must have seen it, or else the gateway is wrong.
                 "delivered" if seen_somewhere(receiver, event, paths) => ledger.delivered += 1,
                 other => ledger.lost.push(format!("{} is said to be {other}", event.id)),
             }
@@ -108,26 +110,26 @@ fn seen_somewhere(receiver: &Receiver, event: &Accepted, paths: &[String]) -> bo
 /// Deliveries that were sent more than once.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Duplicates {
-    /// How many requests were too many.
+    /// The number of repeated requests.
     pub count: usize,
-    /// The most of them that one interruption explains.
+    /// The largest number of them that one interruption explains.
     pub most_at_once: usize,
-    /// How long before its interruption the earliest of them was first sent.
+    /// The longest time from the first request of a repeated delivery to the interruption.
     pub oldest: Duration,
-    /// Those that no interruption explains.
+    /// The number of repeated requests that no interruption explains.
     pub unexplained: usize,
 }
 
-/// A time in which there was no gateway, after the receiver's start.
+/// A period without a gateway, as times since the receiver's start.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Interruption {
-    /// When it was gone.
+    /// When the gateway ended.
     pub began: Duration,
-    /// When the next one was started. What the receiver reads until then was sent by the one before.
+    /// When the next gateway was started. Requests that the receiver reads until then were sent by the previous one.
     pub over: Duration,
 }
 
-/// Looks for requests that came more than once, and for the interruption between the two.
+/// Finds requests that came more than once, and the interruption between them.
 #[must_use]
 pub fn duplicates(receiver: &Receiver, interruptions: &[Interruption]) -> Duplicates {
     let mut times: HashMap<(IdHash, u32), Vec<Duration>> = HashMap::new();

@@ -1,27 +1,28 @@
-//! The gateway, tried as its owner has it: a process of its own, under load, with everything that can befall it.
+//! Proofs against the gateway as it runs in production: a separate process, under load, with injected faults.
 //!
-//! | part | what it proves |
+//! | part | guarantee or content |
 //! | --- | --- |
-//! | [`kills`] | `kill -9` under load: nothing is lost |
-//! | [`powercut`] | the power is cut under load: nothing is lost, the database is whole |
-//! | [`sigterm`] | `SIGTERM` under load: it ends well, nothing is lost or sent twice |
-//! | [`isolation`], [`crowd`], [`large_tenant`] | one dead endpoint, thousands of them, or a tenant with a million events: other tenants notice nothing |
-//! | [`neighbours`] | a hostile tenant, in every way that it could hurt others: they notice nothing |
+//! | [`kills`] | `kill -9` under load: no event is lost |
+//! | [`powercut`] | a power cut under load: no event is lost, the database is intact |
+//! | [`sigterm`] | `SIGTERM` under load: the gateway shuts down cleanly, no event is lost or sent twice |
+//! | [`isolation`], [`crowd`], [`large_tenant`] | one dead endpoint, thousands of them, or a tenant with a million events: other tenants are not affected |
+//! | [`neighbours`] | a hostile tenant, with every known attack: other tenants are not affected |
 //! | [`decisions`] | the decision API under load: rate, latency and CPU; one probe at a time |
-//! | [`first_failures`] | endpoints that fail from the first request on: the circuit opens in time, the throttle holds nothing for long |
+//! | [`first_failures`] | endpoints that fail from the first request on: the circuit opens in time, the throttle delays no delivery for long |
 //! | [`backlog`] | a million parked deliveries cost nothing |
-//! | [`drain`] | an endpoint that recovers is not drowned |
-//! | [`hostile`], [`clients`] | whatever a receiver does, attempts end in time and memory stays small; whatever a client sends, it is told what is wrong |
-//! | [`disk`], [`quota`] | a full disk, a full backlog: refused with a reason, and nothing breaks |
-//! | [`own_faults`] | faults on the gateway's own side: no receiver is blamed, and all goes on by itself |
-//! | [`reminders`] | reminders: on time, cheap, never lost, held back by tenant, all counted |
-//! | [`notices`] | an endpoint that flaps: a few messages, in which every trip is told once |
-//! | `site`, `tls` | a gateway and a receiver side by side; receivers whose TLS is wrong |
+//! | [`drain`] | a recovering endpoint is not overloaded |
+//! | [`hostile`], [`clients`] | with any receiver, attempts end in time and memory stays small; with any request, the client gets an error that states what is wrong |
+//! | [`disk`], [`quota`] | a full disk or a full backlog: the gateway refuses with a reason, and keeps working |
+//! | [`own_faults`] | local faults: no receiver is blamed, and the gateway recovers by itself |
+//! | [`reminders`] | reminders: on time, cheap, never lost, limited by tenant, all counted |
+//! | [`notices`] | a flapping endpoint: few messages, which report every trip once |
+//! | `site`, `tls` | a gateway and a receiver for a proof; receivers with faulty TLS |
 //! | [`clock_file`] | a wall clock that a proof sets while a gateway runs |
-//! | [`careless`] | a gateway that keeps nothing, to see that the proofs notice |
-//! | [`findings`], [`ledger`], [`seed`] | what was found; where every accepted event is; what a seed chooses |
+//! | [`careless`] | a gateway that stores nothing, to check that the proofs detect it |
+//! | [`findings`], [`ledger`], [`seed`] | the result of a proof; the state of every accepted event; choices by seed |
 //!
-//! The program under proof is this package's own: called with `serve` it is the gateway, so it is never an old one.
+//! The program under proof is this package's own binary: called with `serve` it is the gateway, so it is never
+//! outdated.
 
 pub mod backlog;
 pub mod careless;

@@ -1,5 +1,5 @@
-//! An endpoint flaps: fifty trips within a minute, and the gateway is killed and started again among them. Its owner gets a few
-//! messages, and every trip is told in them, once.
+//! An endpoint flaps: fifty trips within a minute, and the gateway is killed and restarted among them. The endpoint's
+//! owner gets a few messages, which report every trip once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,23 +14,23 @@ use serde_json::{Value, json};
 use super::findings::{Findings, Millis};
 use super::site::{PATIENCE, Site};
 
-/// How much is tried.
+/// The size of the proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Trips of one endpoint.
+    /// The number of trips of one endpoint.
     pub trips: usize,
-    /// After how many of them the gateway is killed and started again; none: it is not.
+    /// The number of trips after which the gateway is killed and restarted. `None`: it is not.
     pub kill_after: Option<usize>,
-    /// How many messages at once.
+    /// The number of messages that may be sent at once.
     pub burst: u32,
-    /// One more after each of these.
+    /// The interval after which one more message may be sent.
     pub interval: Duration,
-    /// Within how long the trips must be, if that is judged.
+    /// The longest allowed time for all trips. `None`: not checked.
     pub within: Option<Duration>,
 }
 
 impl Size {
-    /// What is promised, with the gateway's defaults: without a restart, and across one.
+    /// The full size, with the gateway's defaults: without a restart, and across one.
     pub const FULL: [Self; 2] = [
         Self {
             trips: 50,
@@ -47,7 +47,7 @@ impl Size {
             within: Some(Duration::from_secs(60)),
         },
     ];
-    /// A part, and less time between messages.
+    /// A part of the full size, with a shorter interval between messages.
     pub const SMALL: [Self; 1] =
         [Self { trips: 8, kill_after: Some(4), burst: 2, interval: Duration::from_secs(3), within: None }];
 }
@@ -59,10 +59,10 @@ const TARGET: &str = "/notices";
 /// Messages to the target, by their id.
 type Messages = Arc<Mutex<BTreeMap<String, Value>>>;
 
-/// Lets an endpoint flap, and counts what its owner is told.
+/// Lets an endpoint flap, and counts the messages to its owner.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let restarts = u64::from(size.kill_after.is_some());
     let mut findings = Findings::new(format!(
@@ -95,7 +95,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let began = Instant::now();
     for trip in 0..size.trips {
         if size.kill_after == Some(trip) {
-            // A transition that is not committed yet is lost in a kill, and is no trip afterwards.
+            // A transition that is not committed yet is lost at a kill, and does not count as a trip afterwards.
             site.until("all so far is written down", PATIENCE, |site| Ok(trips(site)?.len() >= trip))?;
             site.gateway.kill()?;
             site.gateway.start_again()?;
@@ -123,7 +123,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     findings.exactly("trips that were told", told(&messages, "trip"), wanted);
     findings.note("recoveries that were told", told(&messages, "recovery"));
     let count = messages.lock().unwrap_or_else(PoisonError::into_inner).len();
-    // A start has its burst, and then there is one in each interval.
+    // Each start allows a burst, and then one message in each interval.
     let intervals = lasted.as_secs() / size.interval.as_secs().max(1);
     let most = (1 + restarts) * u64::from(size.burst) + intervals + 1;
     findings.at_most("messages", count as u64, most);
@@ -131,14 +131,14 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     Ok(findings)
 }
 
-/// The state of the circuit; closed if nothing has happened to it.
+/// Returns the state of the circuit. A circuit without a history is closed.
 fn state(site: &Site) -> Result<String> {
     let listed = site.api().get(&format!("/v1/circuits?tenant={TENANT}"))?;
     let state = listed.pointer("/items/0/state").and_then(Value::as_str);
     Ok(state.unwrap_or("closed").to_owned())
 }
 
-/// The epochs of its trips. A failed probe is none.
+/// Returns the epochs of the circuit's trips. A failed probe is no trip.
 fn trips(site: &Site) -> Result<BTreeSet<u64>> {
     let listed = site.api().get(&format!("/v1/circuits?tenant={TENANT}"))?;
     let id = listed.pointer("/items/0/id").and_then(Value::as_str).context("it has a circuit")?.to_owned();
@@ -157,7 +157,7 @@ fn trips(site: &Site) -> Result<BTreeSet<u64>> {
     }
 }
 
-/// How many notices of a kind are in all messages, digests taken apart.
+/// Counts the notifications of a kind in all messages, including those in digests.
 fn told(messages: &Messages, kind: &str) -> usize {
     let messages = messages.lock().unwrap_or_else(PoisonError::into_inner);
     let of = |message: &Value| match message.get("groups").and_then(Value::as_array) {

@@ -1,4 +1,4 @@
-//! The power is cut under load: nothing that was accepted is lost, and the database is whole.
+//! The power is cut under load: no accepted event is lost, and the database is intact.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,33 +16,33 @@ use super::ledger::{account, wait_for_all};
 use super::seed::Seed;
 use crate::powercut::{CUT_STATUS, Cut, Left, Shim};
 
-/// How much is tried.
+/// The size of the proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// How often the power is cut under load.
+    /// The number of power cuts under load.
     pub cuts: u32,
-    /// How often it is cut at the first start.
+    /// The number of power cuts at the first start.
     pub first_starts: u32,
-    /// After how many operations at the most.
+    /// The largest number of operations before a cut.
     pub operations: u64,
 }
 
 impl Size {
-    /// What is promised.
+    /// The full size, at which the promise is made.
     pub const FULL: Self = Self { cuts: 100, first_starts: 20, operations: 3_000 };
-    /// A twentieth.
+    /// About a twentieth of the full size, for the tests.
     pub const SMALL: Self = Self { cuts: 5, first_starts: 2, operations: 400 };
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long a sync takes at the most. Short ones make more commits, and more moments to be cut in.
+/// The longest duration of a sync. Short syncs allow more commits, and so more moments for a cut.
 const SYNC: Duration = Duration::from_micros(500);
 
-/// Cuts, and looks.
+/// Cuts the power again and again, and checks the database and the deliveries.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(gateway: &Settings, size: Size, seed: u64) -> Result<Findings> {
     let (mut choices, receiver, shim) = (Seed::new(seed), Receiver::start()?, Shim::build()?);
     let mut seen = Seen::default();
@@ -69,7 +69,7 @@ pub fn prove(gateway: &Settings, size: Size, seed: u64) -> Result<Findings> {
         let missing = wait_for_all(&receiver, &accepted, &paths, PATIENCE).len();
         gateway.kill()?;
         if missing > 0 {
-            // More of the same would say nothing more.
+            // More rounds would only repeat the fault.
             break;
         }
     }
@@ -96,7 +96,7 @@ fn choose(choices: &mut Seed, after: std::ops::Range<u64>) -> Cut {
     Cut { seed: choices.any(), after: choices.number(after), left, sync: SYNC }
 }
 
-/// Starts it so that its power is cut, and sends events until then. Returns what was accepted.
+/// Starts the gateway with a power cut ahead, and sends events until then. Returns the accepted events.
 fn cut_once(gateway: &mut Gateway, shim: &Shim, cut: Cut) -> Result<Vec<Accepted>> {
     let environment = shim.environment(gateway.data(), cut);
     gateway.launch(&environment)?;
@@ -109,14 +109,15 @@ fn cut_once(gateway: &mut Gateway, shim: &Shim, cut: Cut) -> Result<Vec<Accepted
     Ok(report.accepted)
 }
 
-/// The power is cut while the folder is made. Afterwards it must start as if nothing had been.
+/// Cuts the power while the data folder is created. Afterwards the gateway must start as if for the first time.
 fn cut_first_start(gateway: &Settings, shim: &Shim, cut: Cut, seen: &mut Seen) -> Result<()> {
     let mut gateway = gateway.clone().prepare()?;
-    // What is not there can't be watched.
+    // The shim can only watch a folder that exists.
     fs::create_dir_all(gateway.data())?;
     let environment = shim.environment(gateway.data(), cut);
     gateway.launch(&environment)?;
-    // It may be ready before so many operations: then it was not cut, which is no use and no harm.
+    // The gateway may be ready before the cut is due: then there was no cut, and the round is neither counted nor a
+    // fault.
     if gateway.wait_until_ready().is_ok() {
         gateway.kill()?;
     } else {
@@ -139,7 +140,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// What the shim said at the end: `...; lost 7 writes, 0 names`.
+    /// Reads the shim's last line: `...; lost 7 writes, 0 names`.
     fn note_said(&mut self, log: &str) {
         let last = log.lines().rev().find(|line| line.starts_with("powercut: "));
         let lost = last.and_then(|line| line.split_once("; lost ")?.1.split(' ').next()?.parse::<u64>().ok());
@@ -147,7 +148,7 @@ impl Seen {
         self.cuts_with_loss += usize::from(lost.unwrap_or(0) > 0);
     }
 
-    /// Looks at a copy: who opens a database repairs it, and that is for the gateway to do.
+    /// Checks a copy of the database: opening a database repairs it, and that is the gateway's task.
     fn note_database(&mut self, gateway: &Gateway) -> Result<()> {
         let copy = tempfile::tempdir()?;
         let mut databases: Vec<PathBuf> = Vec::new();

@@ -1,4 +1,4 @@
-//! A tenant has more waiting than it may: it is told so, and nobody else notices.
+//! A tenant exceeds its backlog limit: its events are refused with a reason, and no other tenant is affected.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use super::findings::Findings;
 use super::site::Site;
 
-/// How many deliveries of it may wait.
+/// The backlog limit of the tenant, in deliveries.
 const MAY_WAIT: u64 = 200;
 
-/// Lets one tenant have too much.
+/// Lets one tenant exceed its limit.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(program: &Path) -> Result<Findings> {
     let site = Site::plain(program, &["other"])?;
     let healthy = site.add_healthy("other", 1, &[])?;
@@ -46,7 +46,7 @@ pub fn prove(program: &Path) -> Result<Findings> {
     findings.exactly("answered 429", report.answers.get(&429).copied().unwrap_or(0), 100);
     let code = problem.get("code").and_then(Value::as_str).unwrap_or_default();
     findings.exactly("one more", format!("{status} {code}"), "429 backlog_full".to_owned());
-    // That none was refused was seen when they were sent.
+    // Refusals of these events would have failed the proof when they were sent.
     findings.at_least("another tenant's events", others.events, 1);
     findings.exactly("another tenant's deliveries that did not come", others.missing, 0);
     findings.exactly("after it has drained", again, 202);

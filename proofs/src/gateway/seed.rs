@@ -1,20 +1,20 @@
-//! What a seed chooses. The same seed makes the same choices; what threads and processes make of them may differ.
+//! Choices by seed. The same seed makes the same choices; their effect on threads and processes may differ.
 
 use std::ops::Range;
 use std::time::Duration;
 
-/// Choices of a proof.
+/// A source of a proof's choices.
 #[derive(Clone, Debug)]
 pub struct Seed(u64);
 
 impl Seed {
-    /// Those of this number.
+    /// Returns the choices of this seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Any number (SplitMix64).
+    /// Returns a number of the whole range (SplitMix64).
     pub const fn any(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -23,12 +23,12 @@ impl Seed {
         z ^ (z >> 31)
     }
 
-    /// A number of a range.
+    /// Returns a number in a range.
     pub fn number(&mut self, range: Range<u64>) -> u64 {
         range.start + self.any() % (range.end - range.start).max(1)
     }
 
-    /// A time of a range, to the microsecond.
+    /// Returns a duration in a range, to the microsecond.
     pub fn time(&mut self, range: Range<Duration>) -> Duration {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         Duration::from_micros(self.number(micros(range.start)..micros(range.end)))

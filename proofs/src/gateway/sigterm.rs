@@ -1,4 +1,5 @@
-//! `SIGTERM` under load: it ends well and in time, nothing is lost, and nothing that was answered is sent again.
+//! `SIGTERM` under load: the gateway exits cleanly and in time, no event is lost, and no answered delivery is sent
+//! again.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,34 +14,34 @@ use super::findings::Findings;
 use super::ledger::{account, duplicates, wait_for_all};
 use super::seed::Seed;
 
-/// How much is tried.
+/// The size of the proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// How often it is stopped.
+    /// The number of stops.
     pub stops: u32,
-    /// Events in a second.
+    /// The number of events a second.
     pub per_second: f64,
 }
 
 impl Size {
-    /// What is promised.
+    /// The full size, at which the promise is made.
     pub const FULL: Self = Self { stops: 40, per_second: 500.0 };
-    /// A twentieth.
+    /// About a twentieth of the full size, for the tests.
     pub const SMALL: Self = Self { stops: 3, per_second: 100.0 };
 }
 
-/// The grace time, by default.
+/// The default grace period.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// How long the slower endpoint takes: less than the grace time.
+/// The duration of a request to the slower endpoint: less than the grace period.
 const TAKES: Duration = Duration::from_millis(300);
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Stops it, and looks.
+/// Stops the gateway again and again, and checks its deliveries.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(gateway: &Settings, size: Size, seed: u64) -> Result<Findings> {
     let (mut choices, receiver) = (Seed::new(seed), Receiver::start()?);
     let mut gateway = gateway.clone().start()?;

@@ -1,4 +1,4 @@
-//! A gateway and a receiver side by side, with endpoints of both kinds: those that must not notice anything, and the others.
+//! A gateway and a receiver, with endpoints whose latencies are measured and others.
 
 use std::path::Path;
 use std::thread;
@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 
 use super::findings::{Findings, Millis};
 
-/// How long anything may take that has no promised time. Only so that nothing hangs for ever.
+/// The timeout of steps without a promised duration, so that a proof cannot hang.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How many endpoints are created at the same time.
+/// The number of endpoints that are created at the same time.
 const AT_ONCE: usize = 8;
 
-/// The group of endpoints whose latencies count.
+/// The group of endpoints whose latencies are measured.
 const HEALTHY: usize = 1;
 
-/// In how many slices latencies are measured.
+/// The number of slices in which latencies are measured.
 const SLICES: u32 = 10;
 
 /// A gateway and a receiver.
@@ -31,11 +31,11 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// With tenants of these names.
+    /// Starts a gateway with tenants of these names.
     pub(super) fn start(settings: Settings, tenants: &[&str]) -> Result<Self> {
         let receiver = Receiver::builder().recording(Recording::Off).start()?;
         let site = Self { gateway: settings.start()?, receiver };
-        // Nobody's limit is to be met here.
+        // High enough that no tenant reaches its limit.
         let roomy = json!({"backlog": {"count": 100_000_000, "bytes": 1_000_000_000_000_u64}});
         for tenant in tenants {
             site.api().create_tenant(tenant, &roomy)?;
@@ -51,12 +51,12 @@ impl Site {
         self.gateway.api()
     }
 
-    /// The latencies of this path count.
+    /// Measures the latencies of this path.
     pub(super) fn count_latencies(&self, path: &str) {
         self.receiver.put_into_group(path, HEALTHY);
     }
 
-    /// Endpoints that answer at once: paths such as `/healthy/7`. Their latencies count.
+    /// Adds endpoints that answer at once, with paths such as `/healthy/7`. Their latencies are measured.
     pub(super) fn add_healthy(&self, tenant: &str, count: usize, types: &[&str]) -> Result<Vec<String>> {
         let paths: Vec<String> = (0..count).map(|n| format!("/{tenant}/healthy/{n}")).collect();
         for path in &paths {
@@ -68,8 +68,8 @@ impl Site {
         Ok(paths)
     }
 
-    /// Sends events at a steady pace, waits until the healthy endpoints have all of them, and says how old they were. In
-    /// slices: a moment in which the machine is busy with something else is in one of them.
+    /// Sends events at a steady rate, waits until the healthy endpoints have all of them, and returns their latencies.
+    /// It measures in slices, so that a moment in which the machine is busy affects only one of them.
     pub(super) fn measure(
         &self,
         event: &Event,
@@ -82,7 +82,7 @@ impl Site {
         Ok(measured)
     }
 
-    /// The same with another key, also if events are refused.
+    /// Does the same with another API key, also if events are refused.
     pub(super) fn measure_by(
         &self,
         api: &Api,
@@ -120,7 +120,7 @@ impl Site {
         Ok(Measured { deliveries, accepts, events, missing, refused, slow_commits })
     }
 
-    /// Commits that took longer than 50 ms: then the disk had other things to do.
+    /// Returns the number of commits that took longer than 50 ms: the disk was busy.
     fn slow_commits(&self) -> Result<f64> {
         let metrics = self.api().metrics()?;
         let all = metrics.sum("breakerbox_commit_seconds_count").unwrap_or(0.0);
@@ -136,7 +136,7 @@ impl Site {
         paths.iter().map(|path| self.receiver.seen(path).requests).sum()
     }
 
-    /// What a metric says; the proof fails if there is none of that name.
+    /// Returns the value of a metric. Fails if there is no metric of that name.
     pub(super) fn metric(&self, name: &str) -> Result<f64> {
         self.api().metrics()?.sum(name).with_context(|| format!("there is no metric {name}"))
     }
@@ -157,27 +157,27 @@ impl Site {
     }
 }
 
-/// What healthy endpoints saw.
+/// The measurements of healthy endpoints.
 pub(super) struct Measured {
-    /// From when an event should have been sent to its delivery.
+    /// From an event's scheduled time to its delivery.
     pub(super) deliveries: Latency,
-    /// From when it should have been sent to the answer that it was accepted.
+    /// From an event's scheduled time to the answer that it was accepted.
     pub(super) accepts: Latency,
     pub(super) events: u64,
-    /// Deliveries that did not come.
+    /// The number of deliveries that did not arrive.
     pub(super) missing: u64,
     /// The first refusal of each slice.
     pub(super) refused: Vec<String>,
     slow_commits: f64,
 }
 
-/// How long something took.
+/// The latencies of one step.
 #[derive(Clone, Copy)]
 pub(super) struct Latency {
     pub(super) p50: Duration,
-    /// Over the whole time.
+    /// The 99th percentile over the whole time.
     pub(super) p99: Duration,
-    /// The median of the slices' own.
+    /// The median of the slices' 99th percentiles.
     pub(super) usual_p99: Duration,
 }
 
@@ -187,7 +187,7 @@ impl Latency {
         Self { p50, p99, usual_p99: slices[slices.len() / 2] }
     }
 
-    /// Compares it with the same beside some trouble: twice as long at the most, or so much longer.
+    /// Compares the latency with that during a fault: at most twice as long, or longer by this much.
     fn compare(
         self,
         beside: Self,
@@ -209,7 +209,7 @@ impl Latency {
 }
 
 impl Measured {
-    /// Compares it with the same beside some trouble: twice as long at the most, or so much longer.
+    /// Compares the latency with that during a fault: at most twice as long, or longer by this much.
     pub(super) fn compare(
         &self,
         beside: &Self,
@@ -224,7 +224,7 @@ impl Measured {
         findings.exactly("deliveries that did not come", self.missing + beside.missing, 0);
     }
 
-    /// Compares how long it took until events were accepted.
+    /// Compares the latencies of accepting events.
     pub(super) fn compare_accepts(
         &self,
         beside: &Self,
@@ -237,7 +237,7 @@ impl Measured {
     }
 }
 
-/// Creates endpoints, some at the same time.
+/// Creates endpoints, several at the same time.
 pub(super) fn create_all(
     api: &Api,
     tenant: &str,

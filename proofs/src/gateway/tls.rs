@@ -1,4 +1,4 @@
-//! Receivers whose TLS is wrong: one that never gets further than the beginning, and one whose certificate nobody trusts.
+//! Receivers with faulty TLS: one never completes the handshake, and one has an untrusted certificate.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
-/// What is wrong with it.
+/// The fault of the receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wrong {
-    /// It answers the greeting with a byte a second.
+    /// It answers the handshake with one byte a second.
     Slow,
-    /// Its certificate is its own word.
+    /// Its certificate is self-signed.
     Untrusted,
 }
 
-/// A receiver on a thread of its own, stopped when this is dropped.
+/// A receiver on its own thread. It stops when this is dropped.
 pub(super) struct WrongTls {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
@@ -30,7 +30,7 @@ pub(super) struct WrongTls {
 }
 
 impl WrongTls {
-    /// Starts one.
+    /// Starts a receiver.
     pub(super) fn start(wrong: Wrong) -> Result<Self> {
         let acceptor = acceptor()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -55,7 +55,7 @@ impl WrongTls {
         Ok(Self { address, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The URL of a path there.
+    /// Returns the URL of a path at the receiver.
     #[must_use]
     pub(super) fn url(&self, path: &str) -> String {
         format!("https://{}{path}", self.address)
@@ -64,7 +64,7 @@ impl WrongTls {
 
 impl Drop for WrongTls {
     fn drop(&mut self) {
-        // It may have ended by itself; there is nobody left to tell.
+        // The receiver may have ended by itself.
         let _ = self.stop.take().map(|stop| stop.send(()));
         let _ = self.thread.take().map(JoinHandle::join);
     }
@@ -82,7 +82,7 @@ fn acceptor() -> Result<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Reads the greeting, and begins a record of 16 KB that never ends.
+/// Reads the client's hello, and begins a record of 16 KB that never ends.
 async fn drip(mut stream: TcpStream) {
     let mut greeting = [0; 4_096];
     let _ = stream.read(&mut greeting).await;
@@ -95,7 +95,7 @@ async fn drip(mut stream: TcpStream) {
 }
 
 async fn greet(stream: TcpStream, acceptor: TlsAcceptor) {
-    // Whoever looks at the certificate leaves. If not, it is answered, which the proof will notice.
+    // A client that checks the certificate disconnects. If it does not, it gets an answer, and the proof detects that.
     if let Ok(mut stream) = acceptor.accept(stream).await {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
     }

@@ -1,5 +1,5 @@
-//! An agent: a process that samples, and may lead. It does what it is told on its standard input, a line each, and answers every
-//! line on its standard output with its report. It ends when its input does.
+//! An agent: a process that samples, and may lead. It reads commands from standard input, a line each, and answers
+//! every line on standard output with its report. It exits when its input ends.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::watch;
 
-/// How often the leader asks for totals.
+/// The interval at which the leader polls totals.
 pub(super) const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 
-/// How long a poll may take: longer than any pause of this proof.
+/// The timeout of a poll: longer than any pause of this proof.
 const POLL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long the store may take to answer. The machine may be busy, and no proof here is about a slow store.
+/// The timeout of the store. The machine may be busy, and no proof here is about a slow store.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What an agent is started with.
@@ -40,7 +40,7 @@ pub struct Settings {
     pub keys: u32,
 }
 
-/// What an agent is told.
+/// A command to an agent.
 #[derive(Clone, Copy, Serialize, Deserialize, Debug)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Order {
@@ -48,22 +48,22 @@ pub(super) enum Order {
     Report,
     /// From now on all keys fail, or none does.
     Failing(bool),
-    /// From now on polls hang, or go on.
+    /// From now on polls hang, or continue.
     Hanging(bool),
 }
 
-/// How sampling goes in an agent.
+/// The state of sampling in an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Debug)]
 pub(super) struct Report {
     pub(super) leads: bool,
     pub(super) ticks: u64,
-    /// A poll is under way.
+    /// Whether a poll is in flight.
     pub(super) polls: bool,
-    /// How many writes the store refused, because they came after the term.
+    /// The number of writes that the store refused, because they came after the term.
     pub(super) refused_writes: u64,
 }
 
-/// Totals that are as the proof says, when the proof says so.
+/// A source of totals that the proof controls.
 struct Totals {
     keys: u32,
     failing: AtomicBool,
@@ -76,7 +76,7 @@ impl Sampler for Totals {
     async fn sample(&self, _: &Poll) -> Result<HashMap<String, Sample>, SampleError> {
         self.polls.store(true, Ordering::SeqCst);
         let mut hanging = self.hanging.subscribe();
-        // The sender is in this sampler, so there is always somebody to say it.
+        // The sender is part of this sampler, so it is never dropped before.
         let _ = hanging.wait_for(|hangs| !hangs).await;
         self.polls.store(false, Ordering::SeqCst);
         let is_failing = self.failing.load(Ordering::SeqCst);
@@ -90,15 +90,16 @@ pub(super) fn key(n: u32) -> String {
     format!("tenant https://hooks.example.com/{n}")
 }
 
-/// Opens or closes circuits by their failure rate alone; a circuit that is open stays so for the rest of the proof.
+/// Returns a policy that opens circuits by their failure rate alone; an open circuit stays open for the rest of the
+/// proof.
 fn policy() -> breakerbox::PolicyBuilder {
     Policy::builder().failure_rate(50).min_calls(10).cool_off(Duration::from_secs(600))
 }
 
-/// Connects to a store, with a namespace of the fleet's own.
+/// Connects to a store, in the fleet's own namespace.
 ///
 /// # Errors
-/// If the store can't be reached.
+/// Fails if the store cannot be reached.
 pub(super) async fn connect(url: &str, namespace: &str) -> Result<Arc<dyn Store>> {
     Ok(if url.starts_with("postgres") {
         let builder = PostgresStore::builder(url).schema(namespace).time_limit(STORE_TIMEOUT);
@@ -108,13 +109,13 @@ pub(super) async fn connect(url: &str, namespace: &str) -> Result<Arc<dyn Store>
     })
 }
 
-/// Samples until its input ends.
+/// Samples until the input ends.
 ///
 /// # Errors
-/// If the settings are wrong, or the store can't be reached.
+/// Fails if the settings are invalid, or the store cannot be reached.
 #[tokio::main(flavor = "current_thread")]
 pub async fn run(settings: &Settings) -> Result<()> {
-    // An agent that is stopped does not see its input end.
+    // A stopped agent does not see its input end.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let totals = Arc::new(Totals {

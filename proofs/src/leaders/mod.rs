@@ -1,11 +1,12 @@
-//! A leader that is paused for longer than its term: the other agent leads within the term and a second, and what the paused one
-//! decided before is refused by the store.
+//! A leader that is paused for longer than its term: the other agent leads within the term plus a second, and the store
+//! refuses the old leader's writes.
 //!
 //! One round, with two processes:
 //!
-//! 1. One of them leads. Its next poll hangs, and in the middle of it the process is stopped (`SIGSTOP`).
-//! 2. The other one leads within the term and a second, and ticks.
-//! 3. The first one goes on, and its poll says that every key fails. It decides to open all circuits, and writes nothing.
+//! 1. One of them leads. Its next poll hangs, and during the poll the process is stopped (`SIGSTOP`).
+//! 2. The other one leads within the term plus a second, and ticks.
+//! 3. The first one resumes, and its poll returns that every key fails. It decides to open all circuits, and writes
+//!    nothing.
 //! 4. The second one finds the same, in its own term: all circuits open.
 
 pub mod agent;
@@ -27,36 +28,36 @@ use tokio::time::{sleep, timeout};
 use self::agent::{Order, Report, SAMPLE_EVERY, Settings, connect, key};
 use crate::fleet::{Backing, Kind, PATIENCE};
 
-/// How many keys are sampled.
+/// The number of sampled keys.
 const KEYS: u32 = 20;
 
-/// How long a term lasts at the least.
+/// The minimum duration of a term.
 const SHORTEST_TERM: Duration = Duration::from_secs(5);
 
-/// How much later than the end of the term the next leader must be there.
+/// The longest allowed time from the end of the term until the next leader.
 const MARGIN: Duration = Duration::from_secs(1);
 
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What came of all rounds over one store.
+/// The result of all rounds over one store.
 #[derive(Debug)]
 pub struct Paused {
     kind: Kind,
     rounds: usize,
-    /// By round: how long after the pause the other one led.
+    /// The time from the pause until the other agent led, by round.
     successors: Vec<Duration>,
-    /// Circuits that a leader changed after its term.
+    /// The number of circuits that a leader changed after its term.
     late_changes: usize,
-    /// Writes after a term that the store refused.
+    /// The number of writes after a term that the store refused.
     refused_writes: u64,
-    /// Circuits that the new leader did not open.
+    /// The number of circuits that the new leader did not open.
     not_opened: usize,
 }
 
-/// Pauses leaders, so many pairs of processes side by side.
+/// Pauses leaders, in `rounds` parallel pairs of processes.
 ///
 /// # Errors
-/// If a server or an agent fails. What is not as promised is in the result.
+/// Fails if a server or an agent fails. Broken promises are in the result.
 pub async fn pause_leaders(program: &Path, kind: Kind, rounds: u32) -> Result<Paused> {
     let backing = Backing::start(kind).await?;
     let pairs = (0..rounds).map(|n| {
@@ -94,7 +95,7 @@ async fn round(program: &Path, url: &str, namespace: &str) -> Result<Round> {
 
     leader.signal(Signal::STOP)?;
     let paused = Instant::now();
-    // Found when it goes on: the poll ends, and says that all keys fail.
+    // Read when the process resumes: the poll ends, and returns that all keys fail.
     leader.write(Order::Failing(true)).await?;
     leader.write(Order::Hanging(false)).await?;
     other.until("the other one leads", |report| report.leads).await?;
@@ -119,7 +120,7 @@ async fn round(program: &Path, url: &str, namespace: &str) -> Result<Round> {
     Ok(Round { successor_after, late_changes, refused_writes: late.refused_writes, not_opened })
 }
 
-/// How many circuits the store has in such a state. One without a record is closed.
+/// Counts the circuits whose state in the store fulfils the condition. A circuit without a record is closed.
 async fn count(store: &dyn Store, is_meant: impl Fn(Status) -> bool) -> Result<usize> {
     let keys: Vec<_> = (0..KEYS).map(|n| key(n).into()).collect();
     let records = store.read(&keys).await?.all()?.value;
@@ -127,7 +128,7 @@ async fn count(store: &dyn Store, is_meant: impl Fn(Status) -> bool) -> Result<u
     Ok(records.into_iter().filter(|record| is_meant(status(record.clone()))).count())
 }
 
-/// An agent, killed when this is dropped.
+/// An agent process. It is killed when this is dropped.
 struct Agent {
     child: Child,
     input: ChildStdin,
@@ -178,7 +179,7 @@ impl Agent {
 }
 
 impl Paused {
-    /// What is not as promised. Times count only where the machine has time.
+    /// Returns the broken promises. Durations are checked only on a machine that is not busy.
     #[must_use]
     pub fn faults(&self, judges_times: bool) -> Vec<String> {
         let limit = SHORTEST_TERM.max(SAMPLE_EVERY * 3) + MARGIN;

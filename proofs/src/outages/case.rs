@@ -1,46 +1,46 @@
-//! What can become of a store, and what that means for a fleet.
+//! The outages of a store, and their meaning for a fleet.
 
 use crate::fleet::Kind;
 
-/// What becomes of the store.
+/// One kind of outage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Case {
-    /// Its process is killed, and started again with what it had on disk.
+    /// The server process is killed, and restarted with its data on disk.
     Killed,
-    /// It is stopped where it is, and goes on.
+    /// The server process is stopped (`SIGSTOP`), and resumed.
     Paused,
-    /// It is shut down in good order and started again, at once.
+    /// The server is shut down cleanly and restarted at once.
     Restarted,
-    /// It is killed, and started again with nothing.
+    /// The server is killed, and restarted without data.
     Emptied,
     /// All its data is deleted.
     Flushed,
-    /// It forgets its scripts.
+    /// Redis forgets its loaded scripts.
     ScriptsForgotten,
-    /// It is killed, and a replica takes its place which has not heard of the last writes.
+    /// The server is killed, and replaced by a replica that has not received the last writes.
     FailedOver,
-    /// What is sent either way vanishes. Connections from that time stay dead.
+    /// Packets vanish in both directions. Connections of that time stay dead.
     BlackHole,
     /// Requests arrive, and their answers vanish.
     HalfOpen,
-    /// Connections are reset, new ones too.
+    /// Existing and new connections are reset.
     Reset,
-    /// Redis: memory is full, and nothing may be evicted. Reads are answered, writes are refused.
+    /// Redis: memory is full, and no key may be evicted. Reads are answered, writes are refused.
     MemoryFull,
     /// Postgres: transactions are read-only.
     ReadOnly,
-    /// Postgres: the right to write was revoked.
+    /// Postgres: the worker's right to write is revoked.
     RightsRevoked,
     /// The master is killed, and sentinels promote its replica.
     SentinelFailover,
-    /// Every node of a cluster is stopped, and goes on.
+    /// Every node of a cluster is stopped, and resumed.
     ClusterPaused,
     /// A master of a cluster is killed, and its replica takes over.
     ClusterFailover,
 }
 
 impl Case {
-    /// What can become of this store.
+    /// Returns the outages that apply to this kind of store.
     #[must_use]
     pub const fn of(kind: Kind) -> &'static [Self] {
         match kind {
@@ -72,7 +72,7 @@ impl Case {
         }
     }
 
-    /// The name that tables use.
+    /// Returns the name that tables use.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -95,7 +95,8 @@ impl Case {
         }
     }
 
-    /// Whether it is away for as long as is wanted, so that everybody has to notice. The others are over in a moment.
+    /// Returns whether the outage lasts as long as the proof wants, so that every process must detect it. The others
+    /// are momentary.
     #[must_use]
     pub const fn lasts(self) -> bool {
         !matches!(
@@ -108,13 +109,14 @@ impl Case {
         )
     }
 
-    /// Whether the store answers reads and refuses writes. That must be reported soon, and circuits must recover alone.
+    /// Returns whether the store answers reads and refuses writes. That must be reported soon, and each process must
+    /// let its circuits recover alone.
     #[must_use]
     pub const fn refuses_writes(self) -> bool {
         matches!(self, Self::MemoryFull | Self::ReadOnly | Self::RightsRevoked)
     }
 
-    /// Whether nobody must notice anything.
+    /// Returns whether no process may report a loss.
     #[must_use]
     pub const fn is_harmless(self) -> bool {
         matches!(self, Self::Flushed | Self::ScriptsForgotten)

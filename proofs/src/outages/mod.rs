@@ -1,19 +1,18 @@
-//! What happens when the store is away: killed, paused, emptied, failed over, cut off, with real servers and separate
-//! processes.
+//! Outages of the store: killed, paused, emptied, failed over, cut off, with real servers and separate processes.
 //!
-//! | part | what it does |
+//! | part | content |
 //! | --- | --- |
-//! | [`Case`] | what can become of a store |
-//! | `site` | the server behind a proxy, and what becomes of them |
-//! | `scene` | one fleet: its workers, circuits in every state, calls all the time |
-//! | [`Setting`] | what a fleet does while the store is away, and its consistency mode |
-//! | [`Report`] | what was seen, and what of it is against the promise |
+//! | [`Case`] | the kinds of outages |
+//! | `site` | the server behind a proxy, and the outages of both |
+//! | `scene` | one fleet: its workers, circuits in every state, continuous calls |
+//! | [`Setting`] | a fleet's `on_store_loss` and consistency mode |
+//! | [`Report`] | the observations, and which of them break the promise |
 //!
-//! What is promised: calls go on as `on_store_loss` says; no ask waits longer than the store may take; the loss is reported;
-//! when the store is back, all processes agree with it and with each other within five seconds; what was open, forced or
-//! disabled is so all the time. A store that answers reads and refuses writes is reported within a second, and circuits recover
-//! alone meanwhile. Four fleets, one for each [`Setting`], go through the same trouble at the same time, on circuits of their
-//! own.
+//! The promise: calls are decided by `on_store_loss`; no acquire waits longer than the store's timeout; the loss is
+//! reported; within five seconds after the store's return, all processes agree with it and with each other; circuits
+//! that are open, forced or disabled stay so all the time. A store that answers reads and refuses writes is reported
+//! within a second, and circuits recover in each process alone meanwhile. Four fleets, one for each [`Setting`], go
+//! through the same outage at the same time, each with its own circuits.
 
 mod case;
 mod report;
@@ -38,48 +37,48 @@ use crate::fleet::words::{Seen, Tally};
 use crate::fleet::worker::OnLoss;
 use crate::fleet::{Kind, Receiver};
 
-/// How long anything is waited for that has no promised time. Only so that nothing hangs for ever.
+/// The timeout of steps without a promised duration, so that a proof cannot hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often is looked.
+/// The interval at which a condition is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// How often the states are looked at while the store is away.
+/// The interval at which the states are read during an outage.
 const SAMPLE_EVERY: Duration = Duration::from_millis(200);
 
-/// How long the store is away at the least after everybody has noticed.
+/// The minimum duration of an outage after every process has detected it.
 const NOTICED_FOR: Duration = Duration::from_secs(1);
 
-/// How much is tried.
+/// The size of the proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Workers for each `on_store_loss`.
+    /// The number of workers for each [`Setting`].
     pub workers: u32,
-    /// How many circuits of each kind.
+    /// The number of circuits that are closed.
     pub closed: usize,
-    /// Opened long before.
+    /// The number of circuits that opened long before the outage.
     pub open: usize,
-    /// Opened just before.
+    /// The number of circuits that opened just before the outage.
     pub late: usize,
-    /// Probed again and again.
+    /// The number of circuits that are probed again and again.
     pub recovering: usize,
-    /// First asked for while the store is away.
+    /// The number of circuits that are first acquired during the outage.
     pub fresh: usize,
-    /// How long the store may take to answer.
+    /// The timeout of the store.
     pub store_timeout: Duration,
-    /// How long the store is away.
+    /// The duration of the outage.
     pub away: Duration,
-    /// How soon a store that refuses writes must be reported.
+    /// The longest allowed time until a store that refuses writes is reported.
     pub notice_within: Duration,
-    /// How soon after its return all must agree.
+    /// The longest allowed time from the store's return until all processes agree.
     pub agree_within: Duration,
-    /// How much longer than the store's time limit an ask may take. All processes share the machine's cores, and whoever
-    /// measures may itself have to wait for one.
+    /// How much longer than the store's timeout an acquire may take. All processes share the machine's cores, and the
+    /// measuring task may itself have to wait for one.
     pub margin: Duration,
 }
 
 impl Size {
-    /// What is promised.
+    /// The full size, at which the promise is made.
     pub const FULL: Self = Self {
         workers: 4,
         closed: 30,
@@ -94,8 +93,8 @@ impl Size {
         margin: Duration::from_millis(250),
     };
 
-    /// Enough to see that it holds, on a machine of whatever speed: times are not judged, and a store that is there is not
-    /// taken for lost because it has to wait for its turn.
+    /// A size that shows whether the promise holds, on a machine of any speed: durations are not checked, and the
+    /// timeout is long enough that a busy store is not seen as lost.
     pub const SMALL: Self = Self {
         workers: 2,
         closed: 4,
@@ -111,31 +110,32 @@ impl Size {
     };
 }
 
-/// How things are before the trouble.
+/// The state of a fleet before the outage.
 struct Rest {
-    /// What must not change.
+    /// The states that must not change.
     shut: Vec<Seen>,
-    /// On a machine that is too busy the store may have been lost already. What came of that is not held against it.
+    /// The losses reported before the outage. On a machine that is too busy there may be some; they are not held
+    /// against the store.
     losses: u64,
     overlaps: usize,
     trespasses: usize,
 }
 
-/// What a fleet did while the store was away.
+/// The calls of a fleet during the outage.
 struct Away {
     noticed_after: Duration,
-    /// Before everybody had noticed, and of circuits that nobody knew.
+    /// Calls before every process had detected the outage, and to circuits that no process knew.
     before: Vec<Tally>,
     fresh: Tally,
-    /// From then on, by group.
+    /// Calls after that, by group.
     calls: Vec<Tally>,
     recovered_alone_after: Option<Duration>,
 }
 
-/// Lets one thing become of one store, for fleets with each of these settings.
+/// Causes one outage of one store, for fleets with each of these settings.
 ///
 /// # Errors
-/// If the proof itself can't be made. What is against the promise is in the reports.
+/// Fails if the proof cannot run. Broken promises are in the reports.
 pub async fn prove(
     program: &Path,
     kind: Kind,
@@ -200,7 +200,7 @@ pub async fn prove(
     try_join_all(ends).await
 }
 
-/// Waits until all agree and everything is in the state it should be in before the trouble.
+/// Waits until all processes agree and every circuit is in its initial state.
 async fn at_rest(scene: &Scene, store: &dyn Store, receiver: &Receiver) -> Result<Rest> {
     let opened = async || {
         let (seen, keys) = (scene.seen().await?, scene.recovering());
@@ -227,20 +227,20 @@ async fn at_rest(scene: &Scene, store: &dyn Store, receiver: &Receiver) -> Resul
     Ok(Rest { shut: scene.shut_now().await?, losses, overlaps, trespasses })
 }
 
-/// Waits until everybody has noticed, while circuits are asked for that nobody knows.
+/// Waits until every process has detected the outage, while circuits are acquired that no process knows.
 async fn notice(scene: &mut Scene, began: Instant) -> Result<Away> {
     let noticing = async {
         within("the loss is reported", async || Ok(scene.is_degraded(0).await?.then_some(()))).await?;
         Ok(began.elapsed())
     };
     let (fresh, noticed_after) = tokio::try_join!(scene.call_fresh(), noticing)?;
-    // What is asked from here on is asked of somebody who knows.
+    // From here on, every process that is called has detected the outage.
     let before = scene.end_calls().await?.into();
     scene.begin_calls().await?;
     Ok(Away { noticed_after, before, fresh, calls: Vec::new(), recovered_alone_after: None })
 }
 
-/// The destinations are well again while the store refuses writes. Returns after how long all circuits are closed.
+/// Lets the destinations recover while the store refuses writes. Returns the time until all circuits are closed.
 async fn recover_alone(scene: &Scene, receiver: &Receiver) -> Result<Duration> {
     let healed = Instant::now();
     scene.heal(receiver);
@@ -248,7 +248,7 @@ async fn recover_alone(scene: &Scene, receiver: &Receiver) -> Result<Duration> {
         .await
 }
 
-/// Looks at what must not change, until then. Returns what did.
+/// Watches the states that must not change, until the given time. Returns the first change.
 async fn keep_looking(scene: &Scene, shut: &[Seen], until: Instant) -> Result<Option<String>> {
     while Instant::now() < until {
         if let Some(strayed) = strayed(scene, shut).await? {
@@ -269,7 +269,7 @@ async fn strayed(scene: &Scene, shut: &[Seen]) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Waits until all is well again after the return, and writes down what was seen.
+/// Waits until the fleet has recovered after the store's return, and fills the report.
 async fn settle(
     scene: &mut Scene,
     rest: &Rest,
@@ -282,7 +282,7 @@ async fn settle(
     let mut last = None;
     let agreed = async || {
         last = scene.differs(store).await?;
-        // Looked at before it was asked, so that it is no younger than the agreement.
+        // The time is read before the check, so that it is not later than the agreement.
         let after = back.elapsed();
         Ok((last.is_none() && scene.is_connected().await?).then_some(after))
     };
@@ -309,13 +309,13 @@ async fn settle(
     calls.iter().for_each(|tally| report.note_ask(tally));
     report.losses = scene.losses().await? - rest.losses;
     let in_all = scene.trespasses(receiver);
-    // While the store was away, `admit` admits them.
+    // During the outage, `admit` admits these calls.
     report.trespasses =
         if scene.setting.on_loss == OnLoss::Admit { in_all - called } else { in_all - rest.trespasses };
     Ok(())
 }
 
-/// Looks until something is there.
+/// Polls until there is a value.
 async fn within<T>(what: &str, mut look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
     let limit = Instant::now() + PATIENCE;
     loop {

@@ -1,4 +1,4 @@
-//! What was seen of one trouble and one `on_store_loss`, and what of it is against the promise.
+//! The observations of one outage with one [`Setting`], and the broken promises among them.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::fleet::Kind;
 use crate::fleet::words::Tally;
 use crate::fleet::worker::OnLoss;
 
-/// What was seen.
+/// The observations.
 #[derive(Debug)]
 pub struct Report {
     kind: Kind,
@@ -18,13 +18,13 @@ pub struct Report {
     setting: Setting,
     size: Size,
     was_away: Duration,
-    /// By when everybody had noticed; none: there was nothing to notice.
+    /// The time until every process had detected the outage. `None`: there was nothing to detect.
     noticed_after: Option<Duration>,
     fresh: Tally,
-    /// What was asked once everybody had noticed, by group.
+    /// The calls after every process had detected the outage, by group.
     calls: Vec<Tally>,
     longest_ask: Duration,
-    /// How long after its destination was well again the last circuit closed, while the store refused writes.
+    /// The time from the destinations' recovery until the last circuit closed, while the store refused writes.
     pub(super) recovered_alone_after: Option<Duration>,
     pub(super) connected_after: Duration,
     pub(super) agreed_after: Duration,
@@ -68,13 +68,13 @@ impl Report {
         self.longest_ask = self.longest_ask.max(Duration::from_micros(tally.longest_ask_us));
     }
 
-    /// Which one it is.
+    /// Returns the name of the case and setting.
     #[must_use]
     pub fn name(&self) -> String {
         format!("{}, {}, {}", self.kind.name(), self.case.name(), self.setting.name())
     }
 
-    /// What is against the promise.
+    /// Returns the broken promises.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
@@ -106,7 +106,7 @@ impl Report {
         faults
     }
 
-    /// What was decided otherwise than `on_store_loss` says, while the store was away.
+    /// Returns the decisions during the outage that contradict `on_store_loss`.
     fn wrong_meanwhile(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut hold = |holds: bool, what: &str| {
@@ -133,7 +133,7 @@ impl Report {
         wrong
     }
 
-    /// The first line of a table.
+    /// Returns the head of the table.
     #[must_use]
     pub fn head() -> String {
         format!(

@@ -1,13 +1,13 @@
-//! One fleet over the store: its workers, the circuits they share, and the calls that they make all the time.
+//! One fleet over the store: its workers, the circuits they share, and their continuous calls.
 //!
-//! | circuits | what is with them |
+//! | circuits | description |
 //! | --- | --- |
-//! | `closed` | healthy, and called all the time |
-//! | `open` | opened for ten minutes, long before |
-//! | `late` | the same, just before the trouble: what a replica has not heard of |
-//! | `forced`, `disabled` | an operator's |
-//! | `recovering` | its destination fails: it is probed every two seconds, and opens again |
-//! | `fresh` | nobody has asked for it before the trouble |
+//! | `closed` | healthy, and called continuously |
+//! | `open` | opened for ten minutes, long before the outage |
+//! | `late` | the same, just before the outage: a replica has not received it |
+//! | `forced`, `disabled` | overridden by an operator |
+//! | `recovering` | the destination fails: the circuit is probed every two seconds, and opens again |
+//! | `fresh` | not acquired by any process before the outage |
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -24,17 +24,17 @@ use crate::fleet::words::{Operator, Order, Outcome, Run, Seen, Tally, Target};
 use crate::fleet::worker::Settings;
 use crate::fleet::{Asked, Manner, Process, Receiver, Visit};
 
-/// Nothing but a run of failures opens a circuit, for two seconds unless the destination says more.
+/// Only consecutive failures open a circuit, for two seconds unless the destination sends a longer retry-after.
 const POLICY: &str = r#"{"failure_rate":"off","consecutive_failures":3,"cool_off":"2s","cool_off_factor":1,
     "cool_off_max":"10m","jitter":0,"probes":1,"probe_timeout":"2s","ramp_cap":"off"}"#;
 
-/// How long circuits that are to stay open are told to.
+/// The retry-after of circuits that are to stay open, in milliseconds.
 const STAYS_OPEN_MS: u64 = 600_000;
 
-/// How many calls a second a worker makes to each group of circuits.
+/// The number of calls a second of a worker to each group of circuits.
 const PER_SECOND: u32 = 40;
 
-/// How long a call to a recovering destination takes before it fails, so that two probes could meet there.
+/// The duration of a failing call to a recovering destination, long enough for two probes to overlap.
 const FAILS_AFTER: Duration = Duration::from_millis(40);
 
 /// The groups that are called, in the order of [`Scene::end_calls`].
@@ -47,12 +47,12 @@ pub(super) struct Scene {
     pub(super) setting: Setting,
     pub(super) workers: Vec<Process>,
     size: Size,
-    /// By worker: the runs of the groups.
+    /// The runs of the groups, by worker.
     runs: Vec<[u64; GROUPS]>,
 }
 
 impl Scene {
-    /// Starts the workers, brings the circuits into their states, and begins to call them.
+    /// Starts the workers, brings the circuits into their states, and starts to call them.
     pub(super) async fn set(
         program: &Path,
         store: &str,
@@ -80,15 +80,15 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Opens the last of those that stay open, and calls all of them from now on.
+    /// Opens the `late` circuits, and from now on calls all that stay open.
     pub(super) async fn open_the_last(&mut self) -> Result<()> {
         self.open("late", self.size.late).await?;
         try_join_all(self.workers.iter().map(|worker| self.introduce(worker))).await?;
         self.begin_calls().await
     }
 
-    /// Sees to it that a worker knows what nobody may call. A first reading that a busy store does not answer in time is taken
-    /// for none, and would let calls through.
+    /// Makes sure that a worker knows the circuits that may not be called. A first read that a busy store does not
+    /// answer in time counts as no record, and would admit calls.
     async fn introduce(&self, worker: &Process) -> Result<()> {
         for key in self.shut() {
             within("what is open is known", async || match worker.try_acquire(&key).await? {
@@ -115,8 +115,8 @@ impl Scene {
         (0..count).map(|n| self.key(group, n)).collect()
     }
 
-    /// Opens circuits by failures whose destination wants to be left alone. As many as it takes: on a busy machine a request may
-    /// be given up, and its counts with it.
+    /// Opens circuits by failures with a retry-after. Repeats them as often as needed: on a busy machine a request may
+    /// time out, and its counts are lost.
     async fn open(&self, group: &str, count: usize) -> Result<()> {
         let worker = self.first();
         let opens = |key: String| async move {
@@ -133,7 +133,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Those that nobody may call, in whatever trouble, unless `on_store_loss` says so.
+    /// Returns the circuits that no process may call, in any outage, unless `on_store_loss` allows it.
     pub(super) fn shut(&self) -> Vec<String> {
         let mut keys = self.keys("open", self.size.open);
         keys.extend(self.keys("late", self.size.late));
@@ -149,7 +149,7 @@ impl Scene {
         [self.keys("closed", self.size.closed), self.shut(), self.recovering()]
     }
 
-    /// Begins to call every group.
+    /// Starts to call every group.
     pub(super) async fn begin_calls(&mut self) -> Result<()> {
         let groups = self.called();
         let begun = self.workers.iter().map(|worker| {
@@ -167,7 +167,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Ends the calls, waits for those under way, and says what came of each group's.
+    /// Ends the calls, waits for those in flight, and returns the counts of each group.
     pub(super) async fn end_calls(&mut self) -> Result<[Tally; GROUPS]> {
         let mut tallies = <[Tally; GROUPS]>::default();
         for (worker, runs) in self.workers.iter().zip(std::mem::take(&mut self.runs)) {
@@ -178,7 +178,7 @@ impl Scene {
         Ok(tallies)
     }
 
-    /// Calls circuits that nobody knows yet, a few times each, and says what came of it.
+    /// Calls circuits that no process knows yet, a few times each, and returns the counts.
     pub(super) async fn call_fresh(&self) -> Result<Tally> {
         let run = run(&self.keys("fresh", self.size.fresh));
         let mut tally = Tally::default();
@@ -199,14 +199,14 @@ impl Scene {
         Ok(tally)
     }
 
-    /// What each worker makes of each circuit.
+    /// Returns each worker's state of each circuit.
     pub(super) async fn seen(&self) -> Result<Vec<HashMap<String, Seen>>> {
         let all = try_join_all(self.workers.iter().map(Process::circuits)).await?;
         let by_key = |seen: Vec<Seen>| seen.into_iter().map(|seen| (seen.key.clone(), seen)).collect();
         Ok(all.into_iter().map(by_key).collect())
     }
 
-    /// Whether all workers have every circuit as the store has it. If not: the first that differs.
+    /// Returns the first circuit that a worker has in another state than the store. `None`: all agree.
     pub(super) async fn differs(&self, store: &dyn Store) -> Result<Option<String>> {
         let keys: Vec<Arc<str>> = self.called().concat().iter().map(|key| key.as_str().into()).collect();
         let records = store.read(&keys).await?.all()?.value;
@@ -228,19 +228,19 @@ impl Scene {
         Ok(None)
     }
 
-    /// Whether every worker has been told that the store is lost, and says so when it is asked.
+    /// Returns whether the loss of the store was reported to every worker, and every worker's health shows it.
     pub(super) async fn is_degraded(&self, losses: u64) -> Result<bool> {
         let health = try_join_all(self.workers.iter().map(Process::health)).await?;
         Ok(health.iter().all(|health| health.degraded.is_some() && health.losses > losses))
     }
 
-    /// Whether no worker misses the store, and each that was told of a loss was told of the return.
+    /// Returns whether every worker is connected, and each reported loss was followed by a reported return.
     pub(super) async fn is_connected(&self) -> Result<bool> {
         let health = try_join_all(self.workers.iter().map(Process::health)).await?;
         Ok(health.iter().all(|health| health.degraded.is_none() && health.losses == health.returns))
     }
 
-    /// How often workers were told of a loss, in all.
+    /// Returns the number of losses reported to all workers.
     pub(super) async fn losses(&self) -> Result<u64> {
         Ok(try_join_all(self.workers.iter().map(Process::health))
             .await?
@@ -249,12 +249,12 @@ impl Scene {
             .sum())
     }
 
-    /// Calls that reached a destination that nobody may call.
+    /// Returns the number of calls that reached a destination that may not be called.
     pub(super) fn trespasses(&self, receiver: &Receiver) -> usize {
         self.shut().iter().map(|key| receiver.count(&path(key))).sum()
     }
 
-    /// How many probes began while another probe of the same circuit was under way.
+    /// Returns how many probes began while another probe of the same circuit was in flight.
     pub(super) fn overlaps(&self, receiver: &Receiver) -> usize {
         let of = |key: &String| {
             let probes: Vec<Visit> =
@@ -267,14 +267,14 @@ impl Scene {
         self.recovering().iter().map(of).sum()
     }
 
-    /// The destinations that failed are well again.
+    /// Makes the failing destinations healthy again.
     pub(super) fn heal(&self, receiver: &Receiver) {
         for key in self.recovering() {
             receiver.set(&path(&key), Manner::Healthy(Duration::ZERO));
         }
     }
 
-    /// Whether every circuit that was recovering is closed everywhere.
+    /// Returns whether every recovering circuit is closed in every process.
     pub(super) async fn has_recovered(&self) -> Result<bool> {
         let (seen, keys) = (self.seen().await?, self.recovering());
         Ok(seen
@@ -282,7 +282,7 @@ impl Scene {
             .all(|seen| keys.iter().all(|key| seen.get(key).is_some_and(|seen| seen.status == "closed"))))
     }
 
-    /// In what state those are that are to stay as they are, which all workers agree on.
+    /// Returns the states of the circuits that must not change, on which all workers agree.
     pub(super) async fn shut_now(&self) -> Result<Vec<Seen>> {
         let seen = self.seen().await?;
         let all = self.shut().into_iter().map(|key| {

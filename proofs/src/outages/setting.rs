@@ -1,4 +1,4 @@
-//! How a fleet is set up: what it does while the store is away, and how closely its processes keep together.
+//! The settings of a fleet: its behaviour while the store is unreachable, and its consistency mode.
 
 use crate::fleet::Mode;
 use crate::fleet::worker::OnLoss;
@@ -6,26 +6,26 @@ use crate::fleet::worker::OnLoss;
 /// The settings of one fleet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setting {
-    /// What to do while the store is away.
+    /// The behaviour while the store is unreachable.
     pub on_loss: OnLoss,
-    /// How closely the processes keep together.
+    /// The consistency mode.
     pub mode: Mode,
 }
 
 impl Setting {
-    /// Local-first, each process with circuits of its own while the store is away.
+    /// Local-first; process-local circuits while the store is unreachable.
     pub const LOCAL: Self = Self { on_loss: OnLoss::Local, mode: Mode::LocalFirst };
-    /// Local-first, every call admitted while the store is away.
+    /// Local-first; every call is admitted while the store is unreachable.
     pub const ADMIT: Self = Self { on_loss: OnLoss::Admit, mode: Mode::LocalFirst };
-    /// Local-first, every call refused while the store is away.
+    /// Local-first; every call is refused while the store is unreachable.
     pub const REFUSE: Self = Self { on_loss: OnLoss::Refuse, mode: Mode::LocalFirst };
-    /// Strict, each process with circuits of its own while the store is away.
+    /// Strict; process-local circuits while the store is unreachable.
     pub const STRICT: Self = Self { on_loss: OnLoss::Local, mode: Mode::Strict };
 
-    /// All that are tried.
+    /// Every setting under proof.
     pub const ALL: [Self; 4] = [Self::LOCAL, Self::ADMIT, Self::REFUSE, Self::STRICT];
 
-    /// The name that tables and keys use.
+    /// Returns the name that tables and keys use.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match (self.mode, self.on_loss) {

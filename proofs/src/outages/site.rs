@@ -1,4 +1,4 @@
-//! The store's server and the way to it, and what becomes of them.
+//! The store's server and the proxy before it, and the outages of both.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use tokio::task::block_in_place;
 use super::case::Case;
 use crate::fleet::Kind;
 
-/// How long the proof's own look into the store may take. The machine may be busy, and that is no fault of the store.
+/// The timeout of the proof's own reads from the store. A busy machine is no fault of the store.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The name that sentinels know the master by.
+/// The name by which sentinels know the master.
 const MASTER: &str = "proof";
 
-/// The user whose rights are revoked: not the owner of the tables, who always may.
+/// The user whose rights are revoked. It is not the owner of the tables, who always keeps them.
 const WORKER: &str = "worker";
 
-/// Where the tables are.
+/// The schema of the tables.
 const SCHEMA: &str = "breakerbox";
 
-/// A server, behind a proxy if there is only one; gone when this is dropped.
+/// A server, behind a proxy if it is a single one. It stops when this is dropped.
 pub(super) struct Site {
     server: Server,
     proxy: Option<Proxy>,
@@ -40,12 +40,12 @@ enum Server {
     Redis(Box<RedisServer>),
     Pair(Box<RedisPair>),
     Sentinel(Box<Watched>),
-    /// With the number of the node that is a replica of the first.
+    /// A cluster, with the number of the node that is a replica of the first.
     Cluster(Box<RedisCluster>, usize),
     Postgres(Box<PostgresServer>),
 }
 
-/// A master and its replica, and the sentinel that watches over them.
+/// A master, its replica, and the sentinel that monitors them.
 struct Watched {
     master: RedisServer,
     replica: RedisServer,
@@ -65,7 +65,7 @@ impl Site {
                 }
                 (Kind::Redis, _) => Server::Redis(Box::new(RedisOptions::new().append_only().start()?)),
                 (Kind::Postgres, _) => {
-                    // Every worker has a few connections.
+                    // Every worker opens a few connections.
                     let options = PostgresOptions::new().set("max_connections", "400");
                     Server::Postgres(Box::new(options.start()?))
                 }
@@ -77,7 +77,7 @@ impl Site {
         };
         let site = Self { server, proxy };
         if let (Server::Postgres(server), Case::RightsRevoked) = (&site.server, case) {
-            // The owner makes the tables, and the workers get the rights that the manual names.
+            // The owner creates the tables, and the workers get the rights that the manual names.
             site.look().await?;
             block_in_place(|| {
                 server.add_user(WORKER)?;
@@ -89,13 +89,13 @@ impl Site {
         Ok(site)
     }
 
-    /// The way that workers go.
+    /// Returns the URL that workers use.
     pub(super) fn url(&self, case: Case) -> String {
         let url = self.own_url();
         if case == Case::RightsRevoked { url.replacen("postgres@", &format!("{WORKER}@"), 1) } else { url }
     }
 
-    /// The same way, as the user who may do everything.
+    /// Returns the same URL, for the user with all rights.
     fn own_url(&self) -> String {
         let url = match &self.server {
             Server::Redis(server) => server.url(),
@@ -112,7 +112,7 @@ impl Site {
         }
     }
 
-    /// The same way, for the proof itself, on connections that know of no trouble.
+    /// Connects the proof itself, on connections that the outage does not affect.
     pub(super) async fn look(&self) -> Result<Arc<dyn Store>> {
         Ok(match &self.server {
             Server::Postgres(_) => {
@@ -122,7 +122,7 @@ impl Site {
         })
     }
 
-    /// What comes before: from here on a replica hears nothing.
+    /// Prepares a failover: from here on the replica receives no writes.
     pub(super) fn part(&self) -> Result<()> {
         if let Server::Pair(pair) = &self.server {
             block_in_place(|| pair.part())?;
@@ -130,7 +130,7 @@ impl Site {
         Ok(())
     }
 
-    /// The trouble begins, unless it is over in a moment: then it [ends](Self::end) only.
+    /// Begins the outage. A momentary one takes place in [`end`](Self::end) alone.
     pub(super) fn begin(&mut self, case: Case) -> Result<()> {
         let trouble = match case {
             Case::BlackHole => Trouble::BlackHole,
@@ -157,7 +157,7 @@ impl Site {
         })
     }
 
-    /// The store is back when this returns.
+    /// Ends the outage. The store is back when this returns.
     pub(super) fn end(&mut self, case: Case) -> Result<()> {
         block_in_place(|| {
             match (&mut self.server, case) {
@@ -198,7 +198,7 @@ impl Site {
 }
 
 impl Server {
-    /// Its port, if it is a single server that a proxy can stand before.
+    /// Returns the port, if this is a single server that a proxy can stand before.
     fn port(&self) -> Option<u16> {
         match self {
             Self::Redis(server) => Some(server.port()),
@@ -235,7 +235,7 @@ impl Watched {
     }
 }
 
-/// Waits until every node says that all is well.
+/// Waits until every node reports a healthy cluster.
 fn cluster_agrees(cluster: &RedisCluster) -> Result<()> {
     cluster.nodes().iter().try_for_each(|node| {
         until(|| match node.query::<String>(&["CLUSTER", "INFO"]) {

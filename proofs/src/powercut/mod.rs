@@ -1,15 +1,16 @@
-//! A simulated power cut: a program runs on until a seeded moment, and then its folder has only what was synced, and some of
-//! the rest.
+//! A simulated power cut: a program runs until a seeded moment, and then its folder has only the synced data, and some
+//! of the rest.
 //!
-//! | part | what it does |
+//! | part | content |
 //! | --- | --- |
-//! | `powercut.c` | goes into the program with `LD_PRELOAD`: remembers what is not synced, and undoes it at the cut |
+//! | `powercut.c` | loaded into the program with `LD_PRELOAD`: records unsynced writes, and undoes them at the cut |
 //! | [`Shim`] | that file, compiled for this machine |
-//! | [`Cut`] | when, and what is left |
-//! | [`witness`] | little programs that write with care and without, to see that the cut cuts |
+//! | [`Cut`] | the moment of the cut, and which unsynced writes remain |
+//! | [`witness`] | small programs that write with and without syncing, to check that the cut works |
 //!
-//! It is C because the project's own code has no `unsafe`, and `LD_PRELOAD` because a file system that forgets would need
-//! more rights than a test has. It sees what goes through the C library, which is all that SQLite and the standard library do.
+//! It is C because the project's own code has no `unsafe`, and `LD_PRELOAD` because a file system that loses writes
+//! would need more rights than a test has. It sees the calls through the C library, which is all that SQLite and the
+//! standard library make.
 
 pub mod witness;
 
@@ -24,13 +25,13 @@ use anyhow::{Context, Result, bail};
 
 const SOURCE: &str = include_str!("../../powercut/powercut.c");
 
-/// How a program ends whose power was cut.
+/// The exit status of a program whose power was cut.
 pub const CUT_STATUS: i32 = 86;
 
-/// What is left of writes that were not synced.
+/// Which of the unsynced writes remain.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Left {
-    /// Nothing.
+    /// None.
     Nothing,
     /// Some of them, in any order.
     Some,
@@ -41,10 +42,10 @@ pub enum Left {
 }
 
 impl Left {
-    /// All of them.
+    /// Every value.
     pub const ALL: [Self; 4] = [Self::Nothing, Self::Some, Self::Torn, Self::First];
 
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -65,28 +66,28 @@ impl Left {
     }
 }
 
-/// When the power is cut, and what is left.
+/// A power cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cut {
-    /// Chooses what is left.
+    /// The seed that chooses which writes remain.
     pub seed: u64,
-    /// After how many writes, syncs and changes of names.
+    /// The cut comes after this many writes, syncs and renames.
     pub after: u64,
-    /// What is left.
+    /// Which of the unsynced writes remain.
     pub left: Left,
-    /// How long a sync takes at the most.
+    /// The longest duration of a sync.
     pub sync: Duration,
 }
 
-/// The library that cuts.
+/// The compiled library that cuts the power.
 #[derive(Clone, Debug)]
 pub struct Shim(PathBuf);
 
 impl Shim {
-    /// Compiles it, once for each program that asks, beside that program.
+    /// Compiles the library, once for each calling program, beside that program.
     ///
     /// # Errors
-    /// If there is no C compiler.
+    /// Fails if there is no C compiler.
     pub fn build() -> Result<Self> {
         static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
         let built = BUILT.get_or_init(|| compile().map_err(|error| format!("{error:#}")));
@@ -96,7 +97,7 @@ impl Shim {
         }
     }
 
-    /// What a program needs in its environment so that its power is cut.
+    /// Returns the environment variables of a program whose power is to be cut.
     #[must_use]
     pub fn environment(&self, folder: &Path, cut: Cut) -> Vec<(&'static str, OsString)> {
         vec![
@@ -114,7 +115,8 @@ fn compile() -> Result<PathBuf> {
     let program = std::env::current_exe()?;
     let folder = program.parent().context("a program is in a folder")?.join("powercut");
     fs::create_dir_all(&folder)?;
-    // Others may compile it at the same time: each has names of its own, and the last one to be ready is as good as any.
+    // Several processes may compile it at the same time: each uses its own file names, and the last one replaces the
+    // others' equal result.
     let (source, made) = (folder.join(format!("{}.c", id())), folder.join(format!("{}.so", id())));
     fs::write(&source, SOURCE)?;
     let mut compiler = Command::new("cc");

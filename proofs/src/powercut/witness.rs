@@ -1,6 +1,7 @@
-//! Little programs that write, and say what they have synced. After a power cut their folder tells whether that was true.
+//! Small programs that write, and report what they have synced. After a power cut their folder shows whether the report
+//! was true.
 //!
-//! One of them is careless on purpose: a cut that a careless program survives proves nothing.
+//! One of them does not sync, on purpose: a cut that this program survives proves nothing.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -43,10 +44,10 @@ pub struct Settings {
     folder: PathBuf,
 }
 
-/// Writes until the power is cut, and prints the number of what is durable after each sync.
+/// Writes until the power is cut, and prints the last durable number after each sync.
 ///
 /// # Errors
-/// If it can't write.
+/// Fails if it cannot write.
 pub fn run(settings: &Settings) -> Result<()> {
     let folder = &settings.folder;
     match settings.kind {
@@ -96,7 +97,7 @@ fn insert(folder: &Path, synchronous: &str) -> Result<()> {
     let database = Connection::open(folder.join("rows.db"))?;
     database.pragma_update(None, "journal_mode", "WAL")?;
     database.pragma_update(None, "synchronous", synchronous)?;
-    // Often, so that cuts meet checkpoints and logs that begin again.
+    // Checkpoints often, so that cuts hit checkpoints and restarted logs.
     database.pragma_update(None, "wal_autocheckpoint", 20)?;
     database.execute_batch("CREATE TABLE rows (number INTEGER PRIMARY KEY, bytes BLOB)")?;
     for number in 1_u32.. {
@@ -106,31 +107,31 @@ fn insert(folder: &Path, synchronous: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a witness said, and what was found after the cut.
+/// The reports of a witness, and the content of its folder after the cut.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// The last number that it said was durable.
+    /// The last number that the witness reported as durable.
     pub said: u64,
-    /// How many numbers are there, from the first one on.
+    /// How many numbers are present, from the first one on.
     pub kept: u64,
-    /// What else is wrong.
+    /// Any other fault.
     pub wrong: Option<String>,
-    /// Whether there is more than those: pieces of what was not synced.
+    /// Whether more data is present: parts of unsynced writes.
     pub pieces: bool,
 }
 
 impl Found {
-    /// Whether everything is there that was said to be.
+    /// Returns whether all data that was reported as durable is present.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.kept >= self.said && self.wrong.is_none()
     }
 }
 
-/// Lets a witness write into an empty folder until its power is cut, and looks at what is left.
+/// Runs a witness in an empty folder until its power is cut, and examines the folder.
 ///
 /// # Errors
-/// If that can't be done.
+/// Fails if the witness cannot run.
 pub fn observe(program: &Path, kind: Kind, folder: &Path, cut: Cut) -> Result<Found> {
     let mut command = Command::new(program);
     let name = kind.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();

@@ -14,9 +14,9 @@
 //! **Under suspicion** is a key whose reported outcomes are at the limit of a rate or a mean, or have at least half
 //! of the run that `consecutive_failures` needs (two or more). A process that learns this from the store calls for
 //! reports. Every process that receives the call reports all its counts, and goes on reporting every outcome until
-//! the store's totals no longer require it, or a window has passed. The design suspects a key as soon as any
-//! failure was reported within the window. With one call in a hundred failing at random, that would be a third of all
-//! keys at any time; the present condition is enough for every rule (see the property test), and costs nothing in
+//! the store's totals no longer require it, or a window has passed. A simpler rule would suspect a key as soon as
+//! any failure was reported within the window. With one call in a hundred failing at random, that would be a third of
+//! all keys at any time; the present condition is enough for every rule (see the property test), and costs nothing in
 //! that case.
 //!
 //! **Not covered**: the reported totals also reach a limit when successes in them grow older than the window. This is

@@ -79,7 +79,8 @@ mod tests {
         Reply::Answered { status, retry_after: Some(Duration::from_secs(seconds)) }
     }
 
-    /// The table of the design for deliveries, with the rows that are otherwise.
+    /// Checks the rows of docs/guide/gateway.md#response-handling, with the changes of
+    /// docs/guide/reminders.md#response-handling.
     #[test]
     fn the_table_for_reminders() {
         let rulings = Rulings::for_reminders();

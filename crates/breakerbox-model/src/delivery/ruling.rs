@@ -131,7 +131,8 @@ mod tests {
         Reply::Answered { status, retry_after: retry_after.map(Duration::from_secs) }
     }
 
-    /// The rows of the design, in its order: answers, whether a probe, what it means.
+    /// Checks the rows of docs/guide/gateway.md#response-handling, in their order: the answers, whether the call is a
+    /// probe, and the expected result.
     #[test]
     fn the_table() {
         use Fate::{Delivered, Gone, Rejected, Retry};

@@ -1,4 +1,4 @@
-//! Write checks: they write, and change nothing.
+//! Write checks: they write to the store, and change nothing that callers see.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use breakerbox::{Nonce, Status};
 
 use super::{AnyStore, at_once, put, read, record, unique, unique_key};
 
-/// However many processes check at once, and however often: no circuit and no term changes, and nobody hears of it.
+/// A write check changes no circuit and no term, and announces nothing, however many processes check at once.
 pub async fn a_write_check_changes_nothing(store: AnyStore) {
     let tenant = unique("checked");
     let key = unique_key(&format!("{tenant} e1"));
@@ -40,7 +40,7 @@ pub async fn a_write_check_changes_nothing(store: AnyStore) {
     assert_eq!(listed, [(Arc::clone(&key), record(Status::Open, 5, 1))]);
     let other = store.lead(&tenant, Nonce(2), Duration::from_secs(1)).await.expect("the store answers").value;
     assert_eq!((other.leads, other.ends_at), (false, term.ends_at));
-    // What is heard of other circuits is somebody else's.
+    // Ignores announcements about other checks' circuits.
     put(&store, &key, Some(1), record(Status::Closed, 6, 2)).await;
     let mut versions = Vec::new();
     while versions.last() != Some(&2) {
@@ -53,7 +53,7 @@ pub async fn a_write_check_changes_nothing(store: AnyStore) {
     assert_eq!(versions, [1, 2]);
 }
 
-/// A check hears the store's time, as every verb does.
+/// A write check returns the store's time, as every verb does.
 pub async fn a_write_check_answers_with_the_stores_time(store: AnyStore) {
     // Servers of one store may have clocks of their own, which agree well enough.
     let margin = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Lists, and what is announced.
+//! Lists, and the changes that a store announces.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use breakerbox::store::{Heard, ListQuery};
 
 use super::{AnyStore, PATIENCE, put, record, unique};
 
-/// All keys of a query, page by page, without their prefix.
+/// Returns all keys of a query, page by page, without their prefix.
 async fn keys(store: &AnyStore, query: &ListQuery) -> Vec<String> {
     let mut query = query.clone();
     let mut keys = Vec::new();
@@ -30,7 +30,7 @@ fn under(prefix: &str, limit: usize) -> ListQuery {
     ListQuery { prefix: prefix.to_owned(), limit, ..ListQuery::default() }
 }
 
-/// Whatever the size of a page, and while others come and go elsewhere.
+/// Holds for every page size, and while other circuits are added and removed.
 pub async fn pages_hold_every_circuit_once(store: AnyStore) {
     let prefix = unique("pages ");
     let names: BTreeSet<_> = (0..100).map(|n| format!("e{n}")).collect();
@@ -60,7 +60,8 @@ pub async fn circuits_are_found_by_state(store: AnyStore) {
     }
 }
 
-/// A tenant's circuits begin with its name. Names that begin alike are not mixed up, nor are patterns taken for such.
+/// A tenant's circuits begin with its name. A tenant whose name is a prefix of another's gets only its own circuits,
+/// and pattern characters in a name have no special meaning.
 pub async fn circuits_are_found_by_tenant(store: AnyStore) {
     let unique = unique("tenants");
     for tenant in ["a", "ab", "a*", "a_", "a%"] {
@@ -73,7 +74,7 @@ pub async fn circuits_are_found_by_tenant(store: AnyStore) {
     }
 }
 
-/// Whoever listens hears what anybody swaps in; what it misses, it is told of.
+/// Every listener receives every swap, whichever process made it; a listener that missed some is notified that it did.
 pub async fn a_swap_is_heard_by_everybody(store: AnyStore) {
     let key: Arc<str> = unique("heard").into();
     let mut listeners = [store.changes(), store.changes()];
@@ -93,7 +94,8 @@ pub async fn a_swap_is_heard_by_everybody(store: AnyStore) {
     }
 }
 
-/// Whoever listens hears which keys reports are called for, however many they are. A call may be lost, so it is repeated.
+/// Every listener receives the keys for which reports are requested, however many there are. A request may be lost, so
+/// it is repeated.
 pub async fn a_call_for_reports_is_heard_by_everybody(store: AnyStore) {
     let unique = unique("called");
     let keys: Vec<Arc<str>> = (0..1_500).map(|n| format!("{unique} \u{e9} \" {n}").into()).collect();
@@ -112,7 +114,7 @@ pub async fn a_call_for_reports_is_heard_by_everybody(store: AnyStore) {
                         }
                     }
                 };
-                // If nothing more comes, something was lost.
+                // If nothing more arrives within a second, a request was lost.
                 let _ = tokio::time::timeout(std::time::Duration::from_secs(1), hear_some).await;
             }
         };

@@ -1,4 +1,4 @@
-//! Counts: none lost, none doubled, none of another epoch.
+//! Counts: none is lost, doubled or added to another epoch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A delta of one bucket for a circuit without a record.
+/// Returns a delta of one bucket for a circuit without a record.
 fn delta(key: &Arc<str>, bucket: BucketDelta) -> Delta {
     Delta {
         key: Arc::clone(key),
@@ -46,7 +46,7 @@ async fn merge(store: &AnyStore, delta: Delta) -> Merged {
     merged
 }
 
-/// Whatever one process adds, the next one sees in the totals.
+/// The counts that one process adds are in the totals that the next process reads.
 pub async fn counts_of_many_processes_add_up(store: AnyStore) {
     let key = unique_key("adds");
     let bucket = BucketDelta {
@@ -72,7 +72,7 @@ pub async fn counts_of_many_processes_add_up(store: AnyStore) {
     assert_eq!(merge(&store, again).await.totals, expected);
 }
 
-/// A result of an old epoch says nothing about the new one.
+/// A result of an old epoch is not evidence about the new one.
 pub async fn counts_of_another_epoch_are_late(store: AnyStore) {
     let key = unique_key("epochs");
     put(&store, &key, None, record(Status::Closed, 7, 1)).await;
@@ -84,7 +84,7 @@ pub async fn counts_of_another_epoch_are_late(store: AnyStore) {
     }
 }
 
-/// Most circuits have no record. Their epoch is the default one, and any other is late.
+/// Most circuits have no record. Their epoch is the default one, and counts of any other epoch are late.
 pub async fn counts_for_a_circuit_without_a_record_need_no_epoch(store: AnyStore) {
     let key = unique_key("pristine");
     let merged = merge(&store, Delta { epoch: Epoch(5), ..delta(&key, failures(1)) }).await;
@@ -93,7 +93,7 @@ pub async fn counts_for_a_circuit_without_a_record_need_no_epoch(store: AnyStore
     assert_eq!((merged.late, merged.totals.failures, merged.record), (false, 1, None));
 }
 
-/// Many keys at once, and each answer belongs to its delta.
+/// A batch may have many keys. The answers are in the order of the deltas.
 pub async fn a_batch_is_answered_in_its_order(store: AnyStore) {
     let keys: Vec<_> = (0..1_000).map(|_| unique_key("batch")).collect();
     let deltas: Vec<_> = keys.iter().zip(1..).map(|(key, n)| delta(key, successes(n))).collect();
@@ -104,7 +104,7 @@ pub async fn a_batch_is_answered_in_its_order(store: AnyStore) {
     assert!(store.merge(&[]).await.expect("the store answers").value.is_empty());
 }
 
-/// The window slides: nothing that is older than it is ever in the totals.
+/// The window slides: the totals never contain counts that are older than the window.
 pub async fn what_is_older_than_the_window_does_not_count(store: AnyStore) {
     let key = unique_key("slides");
     for (age, counts) in [(61, false), (1_000_000, false), (50, true), (1, true)] {
@@ -114,7 +114,7 @@ pub async fn what_is_older_than_the_window_does_not_count(store: AnyStore) {
     }
 }
 
-/// A policy that changes loses no counts.
+/// A policy change loses no counts.
 pub async fn a_window_of_another_length_sees_the_same_counts(store: AnyStore) {
     let key = unique_key("lengths");
     merge(&store, delta(&key, aged(failures(3), 30))).await;
@@ -124,7 +124,7 @@ pub async fn a_window_of_another_length_sees_the_same_counts(store: AnyStore) {
     assert_eq!(merge(&store, shorter).await.totals.failures, 0);
 }
 
-/// Failures in a row, whoever counted them, until somebody succeeds.
+/// Failures of all processes extend one run, until any process reports a success.
 pub async fn a_success_ends_the_run_of_failures(store: AnyStore) {
     let key = unique_key("runs");
     assert_eq!(merge(&store, delta(&key, aged(failures(2), 3))).await.totals.failure_run, 2);
@@ -134,25 +134,26 @@ pub async fn a_success_ends_the_run_of_failures(store: AnyStore) {
     assert_eq!(merge(&store, delta(&key, failures(1))).await.totals.failure_run, 1);
 }
 
-/// Deltas come late and in any order. A run counts only what is known to be after the latest success.
+/// Deltas arrive late and in any order. A run counts only failures that are known to be after the latest success.
 pub async fn failures_before_the_latest_success_extend_no_run(store: AnyStore) {
     let key = unique_key("orders");
     merge(&store, delta(&key, aged(successes(1), 20))).await;
     let merged = merge(&store, delta(&key, aged(failures(3), 40))).await;
     assert_eq!((merged.totals.failure_run, merged.totals.failures), (0, 3));
-    // In one delta, at the same time as the success that came last: nobody can tell.
+    // In one delta, at the same time as the latest success: their order is unknown.
     let mixed = BucketDelta { age: seconds(15), successes: 1, failures: 1, run: 1, ..BucketDelta::default() };
     assert_eq!(merge(&store, delta(&key, mixed)).await.totals.failure_run, 0);
     assert_eq!(merge(&store, delta(&key, aged(failures(2), 10))).await.totals.failure_run, 2);
-    // A success that is told late, and was before the run, does not end it.
+    // A success that is reported late, and was before the run, does not end it.
     assert_eq!(merge(&store, delta(&key, aged(successes(1), 30))).await.totals.failure_run, 2);
     assert_eq!(merge(&store, delta(&key, aged(successes(1), 5))).await.totals.failure_run, 0);
 }
 
-/// How long an endpoint has been dead is asked at a trip.
+/// A trip needs these times to decide for how long an endpoint has been failing.
 pub async fn the_latest_success_and_the_first_failure_after_it_are_remembered(store: AnyStore) {
     let key = unique_key("successes");
-    // The ages of the latest success and of the first failure after it, to five seconds: a machine may be slow.
+    // Reads the ages of the latest success and of the first failure after it, to five seconds, because a machine may
+    // be slow.
     let tell = async |bucket| {
         let answer = store.merge(&[delta(&key, bucket)]).await.expect("the store answers");
         let answer = answer.all().expect("the record can be read");
@@ -168,7 +169,7 @@ pub async fn the_latest_success_and_the_first_failure_after_it_are_remembered(st
     assert_eq!(tell(aged(failures(1), 15)).await, (Some(20), Some(15)), "an earlier failure told later");
 }
 
-/// A new epoch counts from zero, but an endpoint that was dead before it is dead for longer.
+/// A new epoch counts from zero, but the time since the endpoint's latest success continues.
 pub async fn what_the_record_knows_of_outcomes_is_answered_too(store: AnyStore) {
     let key = unique_key("recorded");
     let now = store.read(&[]).await.expect("the store answers").now;
@@ -182,7 +183,7 @@ pub async fn what_the_record_knows_of_outcomes_is_answered_too(store: AnyStore) 
     assert!(latest.last_success > ago(10) && latest.failing_since.is_none(), "{latest:?}");
 }
 
-/// Fifty processes, a thousand merges.
+/// Fifty processes make a thousand merges.
 pub async fn merges_at_once_lose_nothing(store: AnyStore) {
     let key = unique_key("crowd");
     at_once(50, |_| {

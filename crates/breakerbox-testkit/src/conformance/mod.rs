@@ -1,17 +1,17 @@
-//! What every store must do: one suite, run against each of them.
+//! The conformance suite: what every store must do, with one test for each check.
 //!
-//! A store's tests call [`store_conformance!`](crate::store_conformance) with an expression that makes a store. Each check
-//! uses keys of its own, so that stores may share a server. Checks are about the verbs alone: no time passes that a check
-//! does not wait for, and what is said about the past is said as an age.
+//! A store's tests call [`store_conformance!`](crate::store_conformance) with an expression that makes a store. Each
+//! check uses keys of its own, so that stores may share a server. Checks test the verbs alone: no time passes that a
+//! check does not wait for, and times in the past are given as ages.
 //!
 //! | file | checks |
 //! | --- | --- |
-//! | `merges` | counts: none lost, none of another epoch |
-//! | `swaps` | one winner, deadlines, whole records |
-//! | `lists` | pages, filters, what is announced |
-//! | `ramps` | places: never more than the limit, none of another epoch |
-//! | `terms` | leaders |
-//! | `checks` | write checks |
+//! | `merges` | counts: none is lost or added to another epoch |
+//! | `swaps` | one winner, deadlines, complete records |
+//! | `lists` | pages, filters, announced changes |
+//! | `ramps` | ramp slots: never more than the limit, none of another epoch |
+//! | `terms` | terms of leaders: one leader at a time |
+//! | `checks` | write checks change nothing |
 
 mod checks;
 mod lists;
@@ -34,10 +34,11 @@ pub use self::ramps::*;
 pub use self::swaps::*;
 pub use self::terms::*;
 
-/// How long a check waits for what must happen.
+/// How long a check waits for an expected event before it fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Runs the whole suite: a test for each check. The argument is an expression for a future that makes a store, new or not.
+/// Runs the whole suite: one test for each check. The argument is an expression for a future that returns a store, new
+/// or shared.
 ///
 /// ```
 /// use breakerbox::store::MemoryStore;
@@ -100,10 +101,10 @@ macro_rules! store_conformance {
     };
 }
 
-/// What a check is given.
+/// The store that a check runs against.
 type AnyStore = Arc<dyn Store>;
 
-/// Text that no other check uses, in this process or another.
+/// Returns a text that no other check uses, in this process or another.
 fn unique(name: &str) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -115,7 +116,7 @@ fn unique_key(name: &str) -> Arc<str> {
     unique(name).into()
 }
 
-/// A record of a circuit in this state.
+/// Returns the record of a circuit in this state.
 fn record(status: Status, epoch: u64, version: u128) -> Record {
     let by = || breakerbox::Attribution::new("ops", "a check").expect("short");
     let (state, mode) = match status {
@@ -143,13 +144,13 @@ fn record(status: Status, epoch: u64, version: u128) -> Record {
     }
 }
 
-/// A swap that is in time and whose record stays.
+/// Returns a swap whose deadline has not passed and whose record does not expire.
 fn swap(key: &Arc<str>, expected: Option<u128>, record: Record) -> Swap {
     let not_after = Timestamp::from_micros(u64::MAX >> 11);
     Swap { key: Arc::clone(key), expected: expected.map(Version), record, not_after, keep_for: None }
 }
 
-/// Swaps a record in where nobody is in the way.
+/// Checks that a swap won, where no other swap competes with it.
 #[track_caller]
 fn won(swapped: &Swapped) {
     assert_eq!(*swapped, Swapped::Won);
@@ -166,7 +167,7 @@ async fn read(store: &AnyStore, key: &Arc<str>) -> Option<Record> {
     record
 }
 
-/// Runs as many tasks at once, and collects what they say.
+/// Runs this many tasks concurrently, and collects their results.
 async fn at_once<T: Send + 'static, F>(tasks: u64, task: impl Fn(u64) -> F) -> Vec<T>
 where
     F: Future<Output = T> + Send + 'static,

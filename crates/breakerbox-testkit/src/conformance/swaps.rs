@@ -1,4 +1,4 @@
-//! Swaps: one winner, deadlines, whole records.
+//! Swaps: one winner, deadlines, complete records.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ async fn swap_if(store: &AnyStore, swap: &Swap) -> Swapped {
     store.swap_if(swap).await.expect("the store answers").value
 }
 
-/// Nobody replaces a record that it has not read.
+/// A process cannot replace a record that it has not read.
 pub async fn the_first_record_needs_that_there_is_none(store: AnyStore) {
     let key = unique_key("first");
     let first = record(Status::Open, 5, 1);
@@ -26,7 +26,7 @@ pub async fn the_first_record_needs_that_there_is_none(store: AnyStore) {
     assert_eq!(answer, Swapped::Lost(Some(first)));
 }
 
-/// Every field, at its edges.
+/// Every field survives a round trip, with its smallest and largest values.
 pub async fn a_record_comes_back_whole(store: AnyStore) {
     let key = unique_key("whole \u{1f50c} key");
     let by = Attribution::new("Zo\u{eb} \"ops\"", "line one\nline two: {}'\\ \0").expect("short");
@@ -36,7 +36,7 @@ pub async fn a_record_comes_back_whole(store: AnyStore) {
         Mode::ForcedClosed(by.clone()),
         Mode::Disabled(Attribution::new("", "").expect("short")),
     ];
-    // Beyond this no store's clock will ever count: more than 250 years of microseconds.
+    // No store's clock gets beyond this time: more than 250 years of microseconds.
     let latest = Timestamp::from_micros(1 << 53);
     let mut version = None;
     for (n, mode) in (1..).zip(modes) {
@@ -65,7 +65,7 @@ pub async fn a_record_comes_back_whole(store: AnyStore) {
     assert_eq!(read(&store, &key).await, Some(bare), "and what was there is gone");
 }
 
-/// Of what was read, only the newest can be replaced.
+/// A swap replaces only the newest version of a record.
 pub async fn a_swap_needs_the_version_that_is_there(store: AnyStore) {
     let key = unique_key("versions");
     put(&store, &key, None, record(Status::Open, 5, 1)).await;
@@ -78,7 +78,7 @@ pub async fn a_swap_needs_the_version_that_is_there(store: AnyStore) {
     assert_eq!(read(&store, &key).await, Some(second));
 }
 
-/// Whoever was paused between deciding and writing writes nothing.
+/// A process that was paused between deciding and writing writes nothing.
 pub async fn a_swap_after_its_deadline_writes_nothing(store: AnyStore) {
     let key = unique_key("deadlines");
     let now = store.read(&[]).await.expect("the store answers").now;
@@ -92,7 +92,7 @@ pub async fn a_swap_after_its_deadline_writes_nothing(store: AnyStore) {
     assert_eq!(swap_if(&store, &late).await, Swapped::TooLate(Some(in_time.record)));
 }
 
-/// A transition happens exactly once, however many see that it is due.
+/// A transition happens exactly once, however many processes see that it is due.
 pub async fn of_swaps_at_once_one_wins_and_all_see_it(store: AnyStore) {
     let key = unique_key("race");
     put(&store, &key, None, record(Status::Open, 5, 0)).await;
@@ -117,7 +117,7 @@ pub async fn of_swaps_at_once_one_wins_and_all_see_it(store: AnyStore) {
     }
 }
 
-/// The same where there was nothing before.
+/// The same holds if there was no record before.
 pub async fn of_first_records_at_once_one_wins(store: AnyStore) {
     for _ in 0..20 {
         let key = unique_key("first race");
@@ -130,7 +130,7 @@ pub async fn of_first_records_at_once_one_wins(store: AnyStore) {
     }
 }
 
-/// Of many at once each stands for itself, and all are answered in their order.
+/// In a batch, each swap succeeds or fails by itself, and the answers are in the order of the swaps.
 pub async fn of_many_swaps_each_stands_for_itself(store: AnyStore) {
     let answer = store.swap_all(&[]).await.expect("the store answers");
     assert_eq!(answer.value, [], "none at all");
@@ -167,7 +167,7 @@ pub async fn of_many_swaps_each_stands_for_itself(store: AnyStore) {
         while !unheard.is_empty() {
             match listener.next().await.expect("the store is there") {
                 Heard::Changed { key, .. } => _ = unheard.remove(&key),
-                // Another check's, on the same server.
+                // From another check on the same server.
                 Heard::ReportsWanted { .. } => {}
                 _ => return,
             }
@@ -176,13 +176,13 @@ pub async fn of_many_swaps_each_stands_for_itself(store: AnyStore) {
     tokio::time::timeout(PATIENCE, hear_all).await.expect("all winners are heard of");
 }
 
-/// Expiry clears away, and is no transition: what must be remembered stays.
+/// Expiry removes idle records and is no transition: records that must be kept stay.
 pub async fn an_idle_record_goes_and_one_to_keep_stays(store: AnyStore) {
     let (goes, stays) = (unique_key("goes"), unique_key("stays"));
     let brief = Some(Duration::from_millis(1));
     won(&swap_if(&store, &Swap { keep_for: brief, ..swap(&goes, None, record(Status::Closed, 5, 1)) }).await);
     won(&swap_if(&store, &Swap { keep_for: brief, ..swap(&stays, None, record(Status::Closed, 5, 1)) }).await);
-    // The second one got a reason to stay, unless it was too late for that.
+    // The second record gets a reason to be kept, unless it has expired already.
     let reason = swap(&stays, Some(1), record(Status::Open, 6, 2));
     if swap_if(&store, &reason).await != Swapped::Won {
         put(&store, &stays, None, record(Status::Open, 6, 2)).await;

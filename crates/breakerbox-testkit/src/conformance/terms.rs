@@ -1,4 +1,4 @@
-//! Terms: one leader at a time.
+//! Terms of leaders: one leader at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ async fn lead(store: &AnyStore, name: &str, candidate: u64, ttl: Duration) -> Te
     store.lead(name, Nonce(candidate.into()), ttl).await.expect("the store answers").value
 }
 
-/// However many want to.
+/// Holds for any number of concurrent candidates.
 pub async fn of_candidates_at_once_one_leads(store: AnyStore) {
     let name = unique("election");
     let terms = at_once(50, |n| {
@@ -28,7 +28,7 @@ pub async fn of_candidates_at_once_one_leads(store: AnyStore) {
     assert!(lead(&store, &unique("another"), 1, LONG).await.leads, "another name is another office");
 }
 
-/// A term goes on as long as its leader says so.
+/// A term continues as long as its leader prolongs it.
 pub async fn a_leader_prolongs_its_term(store: AnyStore) {
     let name = unique("prolonged");
     let first = lead(&store, &name, 1, LONG).await;
@@ -38,7 +38,7 @@ pub async fn a_leader_prolongs_its_term(store: AnyStore) {
     assert_eq!(other, Term { leads: false, ends_at: second.ends_at });
 }
 
-/// Nobody leads from the grave.
+/// A leader that died or resigned does not block the next one.
 pub async fn a_term_that_ends_or_is_given_back_is_free(store: AnyStore) {
     let name = unique("free");
     assert!(lead(&store, &name, 1, Duration::from_millis(5)).await.leads);

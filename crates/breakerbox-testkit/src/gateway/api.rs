@@ -1,4 +1,4 @@
-//! What an owner asks of a gateway. Each call waits for its answer.
+//! A blocking client for the API of a gateway.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use super::{GatewayError, Metrics};
 use crate::load::{Load, NUMBER, STAMP, Template};
 
-/// How long an answer may take. Only so that nothing hangs for ever.
+/// The timeout of a call, so that no test hangs for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The API of a gateway, with one key.
+/// A client for the API of a gateway, with one API key.
 #[derive(Clone, Debug)]
 pub struct Api {
     address: SocketAddr,
@@ -21,21 +21,21 @@ pub struct Api {
     client: Client,
 }
 
-/// An event to submit again and again.
+/// The description of an event that a load submits again and again.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// Whose.
+    /// The tenant id.
     pub tenant: String,
-    /// What kind. A [`NUMBER`] in it is the number of the request.
+    /// The event type. A [`NUMBER`] in it is replaced by the number of the request.
     pub kind: String,
-    /// How important.
+    /// The priority, as in the API.
     pub priority: &'static str,
-    /// How many bytes the payload has.
+    /// The size of the payload in bytes.
     pub size: usize,
 }
 
 impl Event {
-    /// Of this tenant and kind, with 512 bytes.
+    /// Returns an event of this tenant and type, with a payload of 512 bytes.
     #[must_use]
     pub fn new(tenant: &str, kind: &str) -> Self {
         Self { tenant: tenant.into(), kind: kind.into(), priority: "medium", size: 512 }
@@ -48,7 +48,7 @@ impl Event {
     }
 }
 
-/// A payload of so many bytes that carries the time when it was sent.
+/// Returns a payload of this many bytes, with placeholders for the time of sending and the number of the request.
 #[must_use]
 pub fn payload(size: usize) -> String {
     let fixed = format!(r#"{{"at":"{STAMP}","n":"{NUMBER}","fill":""}}"#);
@@ -57,23 +57,23 @@ pub fn payload(size: usize) -> String {
 }
 
 impl Api {
-    /// Of the gateway at this address.
+    /// Returns a client of the gateway at this address.
     #[must_use]
     pub fn new(address: SocketAddr, key: &str) -> Self {
         let client = Client::builder().timeout(PATIENCE).no_proxy().build().unwrap_or_default();
         Self { address, key: key.to_owned(), client }
     }
 
-    /// The same with another key.
+    /// Returns a client of the same gateway with another API key.
     #[must_use]
     pub fn with_key(&self, key: &str) -> Self {
         Self { key: key.to_owned(), ..self.clone() }
     }
 
-    /// Asks, and takes whatever is answered: the status, and the body if it is JSON.
+    /// Sends a request, and returns any answer: the status, and the body if it is JSON.
     ///
     /// # Errors
-    /// If nothing is answered.
+    /// If no answer arrives.
     pub fn request(
         &self,
         method: &Method,
@@ -100,34 +100,34 @@ impl Api {
         Err(GatewayError::Refused { request: format!("{method} {path}"), status, body: answer.to_string() })
     }
 
-    /// Looks something up.
+    /// Sends a `GET` request.
     ///
     /// # Errors
-    /// If it is not there.
+    /// If the answer is no success.
     pub fn get(&self, path: &str) -> Result<Value, GatewayError> {
         self.done(&Method::GET, path, None)
     }
 
-    /// Creates or does something.
+    /// Sends a `POST` request.
     ///
     /// # Errors
-    /// If it is refused.
+    /// If the gateway refuses.
     pub fn post(&self, path: &str, body: &Value) -> Result<Value, GatewayError> {
         self.done(&Method::POST, path, Some(body))
     }
 
-    /// Changes something.
+    /// Sends a `PATCH` request.
     ///
     /// # Errors
-    /// If it is refused.
+    /// If the gateway refuses.
     pub fn patch(&self, path: &str, body: &Value) -> Result<Value, GatewayError> {
         self.done(&Method::PATCH, path, Some(body))
     }
 
-    /// Deletes something.
+    /// Sends a `DELETE` request.
     ///
     /// # Errors
-    /// If it is refused.
+    /// If the gateway refuses.
     pub fn delete(&self, path: &str) -> Result<Value, GatewayError> {
         self.done(&Method::DELETE, path, None)
     }
@@ -135,15 +135,15 @@ impl Api {
     /// Creates a tenant.
     ///
     /// # Errors
-    /// If it is refused.
+    /// If the gateway refuses.
     pub fn create_tenant(&self, id: &str, settings: &Value) -> Result<(), GatewayError> {
         self.post("/v1/tenants", &with(json!({"id": id}), settings)).map(drop)
     }
 
-    /// Creates an endpoint, and says its id.
+    /// Creates an endpoint, and returns its id.
     ///
     /// # Errors
-    /// If it is refused.
+    /// If the gateway refuses.
     pub fn create_endpoint(
         &self,
         tenant: &str,
@@ -161,22 +161,22 @@ impl Api {
         })
     }
 
-    /// What `/metrics` says.
+    /// Returns the samples of `/metrics`.
     ///
     /// # Errors
-    /// If it says nothing.
+    /// If the gateway does not answer.
     pub fn metrics(&self) -> Result<Metrics, GatewayError> {
         let answer = self.done(&Method::GET, "/metrics", None)?;
         Ok(Metrics::parse(answer.as_str().unwrap_or_default()))
     }
 
-    /// A load of events like this one.
+    /// Returns a load that submits such events, one in each request.
     #[must_use]
     pub fn load(&self, event: &Event) -> Load {
         Load::new(self.address, self.template("/v1/events", &event.body()))
     }
 
-    /// A load of batches of so many events like this one.
+    /// Returns a load that submits batches of `count` such events.
     #[must_use]
     pub fn load_of_batches(&self, event: &Event, count: usize) -> Load {
         let Event { tenant, kind, priority, size } = event;
@@ -186,7 +186,7 @@ impl Api {
         Load::new(self.address, self.template("/v1/events/batch", &body))
     }
 
-    /// A request with this body.
+    /// Returns a `POST` request with this body and the API key.
     #[must_use]
     pub fn template(&self, path: &str, body: &str) -> Template {
         let bearer = format!("Bearer {}", self.key);
@@ -195,7 +195,7 @@ impl Api {
     }
 }
 
-/// One object with the fields of both.
+/// Returns one object with the fields of both.
 fn with(mut one: Value, other: &Value) -> Value {
     if let (Some(one), Some(other)) = (one.as_object_mut(), other.as_object()) {
         one.extend(other.clone());

@@ -1,11 +1,11 @@
-//! What `/metrics` says, as numbers by name.
+//! The samples of `/metrics`, as numbers by name.
 
-/// Samples of a gateway's metrics.
+/// The samples of a gateway's metrics.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Metrics(Vec<(String, f64)>);
 
 impl Metrics {
-    /// Reads the text form: a line such as `name{label="value"} 12` for each sample.
+    /// Parses the text format: a line such as `name{label="value"} 12` for each sample.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let sample = |line: &str| {
@@ -15,13 +15,13 @@ impl Metrics {
         Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(sample).collect())
     }
 
-    /// The sum of all samples of this name, whatever their labels. None: there is no such metric.
+    /// Returns the sum of all samples of this name, over all labels. None: no such metric exists.
     #[must_use]
     pub fn sum(&self, name: &str) -> Option<f64> {
         self.sum_with(name, "")
     }
 
-    /// The sum of those whose labels contain this text.
+    /// Returns the sum of the samples whose labels contain this text.
     #[must_use]
     pub fn sum_with(&self, name: &str, label: &str) -> Option<f64> {
         let is = |sample: &&(String, f64)| {

@@ -1,12 +1,13 @@
-//! A gateway as its owner has it: a process of its own, with a folder of its own, talked to by its API.
+//! A gateway in a process of its own, with a folder of its own, driven through its API.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Gateway`] | the process: started, asked, stopped, killed, started again on the same folder; gone when this is dropped |
-//! | [`Api`] | what an owner does: tenants, endpoints, events, what became of them |
-//! | [`Metrics`] | what `/metrics` says |
+//! | [`Gateway`] | the process, which tests can start, stop, kill, and start again on the same folder; it ends when this is dropped |
+//! | [`Api`] | a client for the API: tenants, endpoints, events, deliveries |
+//! | [`Metrics`] | the samples of `/metrics` |
 //!
-//! It knows the gateway's program only by its path, so that proofs, benchmarks and the gateway's own tests can use it.
+//! The module knows only the path of the gateway's program, so that proofs, benchmarks and the gateway's own tests can
+//! use it.
 
 mod api;
 mod metrics;
@@ -19,47 +20,47 @@ pub use self::metrics::Metrics;
 pub use self::process::{Gateway, Settings};
 use crate::servers::ServerError;
 
-/// Why a gateway did not do what it was told.
+/// An error of a gateway process, or of a request to it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GatewayError {
-    /// It is not there.
+    /// The gateway did not start.
     #[error(transparent)]
     NotReady(#[from] ServerError),
-    /// It printed no admin key at its first start.
+    /// The gateway printed no admin key at its first start.
     #[error("no admin key was printed; the log:\n{log}")]
     NoKey {
-        /// What it wrote.
+        /// The output of the gateway.
         log: String,
     },
-    /// It did not end in time.
+    /// The gateway did not end in time.
     #[error("it did not end within {limit:?}; the log:\n{log}")]
     DidNotEnd {
-        /// How long it had.
+        /// The limit that it exceeded.
         limit: std::time::Duration,
-        /// What it wrote.
+        /// The output of the gateway.
         log: String,
     },
-    /// It answered otherwise than it should.
+    /// The gateway answered with an unexpected status.
     #[error("{request} was answered {status}: {body}")]
     Refused {
-        /// What was asked.
+        /// Method and path of the request.
         request: String,
-        /// The status.
+        /// The HTTP status.
         status: u16,
-        /// What it said.
+        /// The body of the answer.
         body: String,
     },
-    /// It did not answer.
+    /// The gateway did not answer.
     #[error("{request} was not answered")]
     NoAnswer {
-        /// What was asked.
+        /// Method and path of the request.
         request: String,
-        /// Why.
+        /// The error of the HTTP client.
         #[source]
         source: reqwest::Error,
     },
-    /// A file or a process could not be had.
+    /// The system did not provide a file or a process.
     #[error(transparent)]
     System(#[from] io::Error),
 }

@@ -1,4 +1,4 @@
-//! The process of a gateway.
+//! The process of a gateway: start, pause, kill, stop, and start again.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -16,13 +16,13 @@ use super::{Api, GatewayError};
 use crate::servers::Process;
 use crate::usage::Usage;
 
-/// How often is looked whether it has ended.
+/// The pause between two checks whether the process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// How an admin key begins.
+/// The prefix of API keys, by which the admin key is found in the output.
 const KEY_PREFIX: &str = "bbx_";
 
-/// How a gateway is started.
+/// The settings with which a gateway process is started.
 #[derive(Clone, Debug)]
 pub struct Settings {
     program: PathBuf,
@@ -33,40 +33,40 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// `serve` of this program, which may call loopback addresses.
+    /// Returns the settings for `serve` of this program, with loopback addresses allowed as destinations.
     #[must_use]
     pub fn new(program: &Path) -> Self {
         let flags = ["--allow", "127.0.0.0/8"].map(OsString::from).to_vec();
         Self { program: program.to_owned(), command: "serve", flags, variables: Vec::new(), folder: None }
     }
 
-    /// Another of the program's commands that is called like `serve`.
+    /// Runs another command of the program that takes the same flags as `serve`.
     #[must_use]
     pub fn command(self, command: &'static str) -> Self {
         Self { command, ..self }
     }
 
-    /// With this flag too.
+    /// Adds a flag with a value.
     #[must_use]
     pub fn flag(mut self, flag: &str, value: impl AsRef<OsStr>) -> Self {
         self.flags.extend([flag.into(), value.as_ref().into()]);
         self
     }
 
-    /// With this environment variable, at each start.
+    /// Adds an environment variable, for each start.
     #[must_use]
     pub fn variable(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.variables.push((name.into(), value.as_ref().into()));
         self
     }
 
-    /// In this folder, which stays. Without this it has one of its own, which goes with it.
+    /// Uses this folder, and keeps it. Default: a new folder that is removed with the gateway.
     #[must_use]
     pub fn folder(self, folder: &Path) -> Self {
         Self { folder: Some(folder.to_owned()), ..self }
     }
 
-    /// Starts one for the first time.
+    /// Starts the gateway for the first time, and waits until it is ready.
     ///
     /// # Errors
     /// If it does not start, or prints no admin key.
@@ -76,10 +76,10 @@ impl Settings {
         Ok(gateway)
     }
 
-    /// One that was never started.
+    /// Returns a gateway that is not started yet.
     ///
     /// # Errors
-    /// If there is no folder or no port for it.
+    /// If the system provides no folder or no port.
     pub fn prepare(self) -> Result<Gateway, GatewayError> {
         let own = tempfile::Builder::new().prefix("gateway").tempdir()?;
         Ok(Gateway {
@@ -94,7 +94,7 @@ impl Settings {
     }
 }
 
-/// A gateway. Its process ends when this is dropped, also by a panic.
+/// A gateway process. It is killed when this is dropped, also by a panic.
 pub struct Gateway {
     settings: Settings,
     data: PathBuf,
@@ -106,7 +106,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts one in a folder of its own.
+    /// Starts a gateway in a new folder.
     ///
     /// # Errors
     /// As [`Settings::start`].
@@ -114,7 +114,7 @@ impl Gateway {
         Settings::new(program).start()
     }
 
-    /// Starts it on the same folder, at the same address, and waits until it answers.
+    /// Starts the gateway on the same folder, at the same address, and waits until it answers.
     ///
     /// # Errors
     /// If it does not start.
@@ -123,26 +123,26 @@ impl Gateway {
         self.wait_until_ready()
     }
 
-    /// Starts it with these variables besides, and does not wait.
+    /// Starts the gateway with additional environment variables, and does not wait.
     ///
     /// # Errors
-    /// If it can't be run.
+    /// If the program can't be run.
     pub fn launch(&mut self, environment: &[(&str, OsString)]) -> Result<(), GatewayError> {
         self.process = None;
         let mut command = Command::new(&self.settings.program);
         command.arg(self.settings.command).arg("--data").arg(&self.data);
         command.arg("--listen").arg(self.address.to_string()).args(&self.settings.flags);
-        // Its output goes to a file, and not to a terminal: it must be told to print its first key.
+        // The output goes to a file, and not to a terminal: without this, the gateway does not print its first key.
         command.env("BREAKERBOX_PRINT_ADMIN_KEY", "true");
         command.envs(self.settings.variables.iter().map(|(name, value)| (name, value)));
         command.envs(environment.iter().map(|(name, value)| (name, value)));
-        // A file of settings where the tests happen to run is none of its business.
+        // So that the gateway does not read a settings file of the folder in which the tests run.
         command.current_dir(self.log.parent().unwrap_or(Path::new("/")));
         self.process = Some(Process::start(&mut command, "breakerbox", &self.log)?);
         Ok(())
     }
 
-    /// Waits until it answers, and has said its key if it never did before.
+    /// Waits until the gateway answers, and, at the first start, until it has printed its admin key.
     ///
     /// # Errors
     /// If it ends, or does not answer.
@@ -153,7 +153,7 @@ impl Gateway {
         if self.api.is_none() {
             let log = self.log();
             let words = log.split(|c: char| c.is_whitespace() || "\"'`,;".contains(c));
-            // The last one: one that a crash took back was followed by another.
+            // Takes the last key: one that a crash rolled back was followed by another.
             let key = words.map(str::trim).rfind(|word| word.starts_with(KEY_PREFIX)).map(str::to_owned);
             let key = key.ok_or(GatewayError::NoKey { log })?;
             self.api = Some(Api::new(self.address, &key));
@@ -161,51 +161,51 @@ impl Gateway {
         Ok(())
     }
 
-    /// Where it listens.
+    /// Returns the address on which the gateway listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its folder.
+    /// Returns the gateway's data folder.
     #[must_use]
     pub fn data(&self) -> &Path {
         &self.data
     }
 
-    /// What its owner can do, with the admin key.
+    /// Returns a client for the API, with the admin key.
     ///
     /// # Panics
-    /// If it was never ready.
+    /// If the gateway was never ready.
     #[must_use]
     #[expect(clippy::expect_used, reason = "start waits for the key")]
     pub fn api(&self) -> &Api {
         self.api.as_ref().expect("a gateway that was ready has said its key")
     }
 
-    /// What it has written.
+    /// Returns the gateway's output.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 
-    /// CPU time and memory.
+    /// Returns the CPU time and memory that the process uses.
     ///
     /// # Errors
-    /// If it has ended.
+    /// If the process has ended.
     pub fn usage(&self) -> io::Result<Usage> {
         Usage::of(self.process.as_ref().ok_or(io::ErrorKind::NotFound)?.id())
     }
 
-    /// How it ended, if it did.
+    /// Returns the exit status if the process has ended.
     ///
     /// # Errors
-    /// If the system does not say.
+    /// If the system does not report it.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.process.as_mut().map_or(Ok(None), Process::ended)
     }
 
-    /// Ends it at once, as `kill -9` does.
+    /// Kills the process, as `kill -9` does.
     ///
     /// # Errors
     /// If the system refuses.
@@ -213,15 +213,15 @@ impl Gateway {
         self.process.take().map_or(Ok(()), |mut process| process.kill())
     }
 
-    /// The number of its process.
+    /// Returns the process id.
     ///
     /// # Errors
-    /// If it has ended.
+    /// If the process has ended.
     pub fn id(&self) -> io::Result<u32> {
         self.process.as_ref().map(Process::id).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Stops its process where it is, as `SIGSTOP` does, until [`resume`](Self::resume).
+    /// Pauses the process, as `SIGSTOP` does, until [`resume`](Self::resume).
     ///
     /// # Errors
     /// If the system refuses.
@@ -229,7 +229,7 @@ impl Gateway {
         self.process.as_mut().map_or(Ok(()), |process| process.signal(Signal::STOP))
     }
 
-    /// Lets a paused process go on.
+    /// Resumes a paused process.
     ///
     /// # Errors
     /// If the system refuses.
@@ -237,7 +237,7 @@ impl Gateway {
         self.process.as_mut().map_or(Ok(()), |process| process.signal(Signal::CONT))
     }
 
-    /// Asks it to stop, as `SIGTERM` does.
+    /// Sends `SIGTERM`, which requests a graceful shutdown.
     ///
     /// # Errors
     /// If the system refuses.
@@ -245,10 +245,10 @@ impl Gateway {
         self.process.as_mut().map_or(Ok(()), |process| process.signal(Signal::TERM))
     }
 
-    /// Waits until it has ended, and says how.
+    /// Waits until the process has ended, and returns its exit status.
     ///
     /// # Errors
-    /// If it does not end in time.
+    /// If the process does not end in time.
     pub fn wait_for_end(&mut self, limit: Duration) -> Result<ExitStatus, GatewayError> {
         let end = Instant::now() + limit;
         loop {
@@ -264,8 +264,8 @@ impl Gateway {
     }
 }
 
-/// Whether a gateway there has started, in whatever health. By hand: this is asked every few milliseconds, and how soon it is answered is
-/// a part of what is proved.
+/// Checks whether the gateway at this address has started, healthy or not. Written by hand, because it runs every few
+/// milliseconds, and the time to the first answer is a part of what is proved.
 fn is_ready(address: SocketAddr) -> Result<(), String> {
     let ask = || -> io::Result<String> {
         let mut stream = TcpStream::connect(address)?;
@@ -282,8 +282,8 @@ fn is_ready(address: SocketAddr) -> Result<(), String> {
     }
 }
 
-/// An address that nobody has, and that no outgoing connection gets: a load that goes on while the gateway is away would
-/// otherwise sooner or later sit on the gateway's own port.
+/// Returns a free address whose port is never used for outgoing connections: a load that continues while the gateway
+/// is down would otherwise sooner or later get the gateway's own port as a local port.
 fn quiet_address() -> io::Result<SocketAddr> {
     const PORTS: std::ops::Range<u16> = 12_000..30_000;
     for _ in 0..1_000 {

@@ -1,4 +1,4 @@
-//! One keep-alive connection: a request out, an answer in. As cheap as can be, since benchmarks pay for it.
+//! One keep-alive connection: sends a request, reads the answer. It is cheap, since benchmarks pay for it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,16 +10,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// What is read at once.
+/// How many bytes are read at once.
 const CHUNK: usize = 8 << 10;
 
-/// More headers than that are nobody's.
+/// Answers with more headers are rejected.
 const MOST_HEADERS: usize = 64;
 
-/// The largest answer that is taken.
+/// The largest answer that is accepted, in bytes.
 const LARGEST: usize = 64 << 20;
 
-/// One keep-alive connection: a request out, an answer in.
+/// One keep-alive connection: sends a request, reads the answer.
 #[derive(Debug)]
 pub struct Client {
     target: SocketAddr,
@@ -28,17 +28,17 @@ pub struct Client {
     limit: Duration,
 }
 
-/// An answer; its body is in the client's buffer until the next call.
+/// An answer. Its body is in the client's buffer until the next call.
 #[derive(Clone, Debug)]
 pub struct Answered {
-    /// The status.
+    /// The HTTP status.
     pub status: u16,
     body: Range<usize>,
     closes: bool,
 }
 
 impl Client {
-    /// A client of this server. Each call may take so long.
+    /// Returns a client of this server. `limit` is the timeout of each call.
     #[must_use]
     pub fn new(target: SocketAddr, limit: Duration) -> Self {
         Self { target, stream: None, buffer: BytesMut::with_capacity(CHUNK), limit }
@@ -47,7 +47,7 @@ impl Client {
     /// Sends a request and waits for its answer. After an error the next call begins with a new connection.
     ///
     /// # Errors
-    /// If there is no answer, or none that can be read.
+    /// If no answer arrives in time, or it can't be read.
     pub async fn call(&mut self, request: &[u8]) -> io::Result<Answered> {
         let answered = timeout(self.limit, self.exchange(request)).await.unwrap_or_else(|_| {
             Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer for {:?}", self.limit)))
@@ -58,7 +58,7 @@ impl Client {
         answered
     }
 
-    /// The body of the latest answer.
+    /// Returns the body of the latest answer.
     #[must_use]
     pub fn body(&self, answered: &Answered) -> &[u8] {
         &self.buffer[answered.body.clone()]
@@ -88,7 +88,7 @@ impl Client {
     }
 }
 
-/// The answer, once it is whole.
+/// Returns the answer once it is complete.
 fn parse(buffer: &mut BytesMut) -> io::Result<Option<Answered>> {
     loop {
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
@@ -99,7 +99,7 @@ fn parse(buffer: &mut BytesMut) -> io::Result<Option<Answered>> {
         };
         let status = response.code.unwrap_or(0);
         if status < 200 {
-            // A word in between; the answer follows.
+            // An informational answer (1xx); the final one follows.
             buffer.advance(length);
             continue;
         }

@@ -1,16 +1,17 @@
-//! A load generator: posts a request again and again over keep-alive connections, and says what came of it.
+//! A load generator: it sends a request again and again over keep-alive connections, and reports the results.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Load`] | what is sent, how fast, for how long |
-//! | [`Template`] | a request with places for a time and a number |
+//! | [`Load`] | the request, the rate, the duration |
+//! | [`Template`] | a request with placeholders for a timestamp and a number |
 //! | [`Client`] | one keep-alive connection, for requests that depend on answers |
-//! | [`Running`] | a load that goes on, on a thread of its own; it stops when this is dropped |
-//! | [`Report`] | answers, latencies, CPU time, and the names of what was accepted |
+//! | [`Running`] | a load in progress, on a thread of its own; it stops when this is dropped |
+//! | [`Report`] | answers, latencies, CPU time, and the ids of accepted events |
 //!
-//! **Closed loop**: each connection sends its next request when it has its answer: the most that a server can do.
-//! **Open loop**: requests begin at fixed times, whatever the server does. A latency counts from the time when its request
-//! should have begun, so a server that stalls has to answer for all requests that it kept waiting, and not for one.
+//! **Closed loop**: each connection sends its next request when it has its answer. This measures the most that a
+//! server can do. **Open loop**: requests begin at fixed times, however slow the server is. A latency counts from the
+//! time when its request should have begun, so a stall of the server counts for all requests that it delayed, and not
+//! for one.
 
 mod client;
 mod pace;
@@ -33,44 +34,44 @@ pub use self::template::{NUMBER, STAMP, Template};
 use crate::stamp;
 use crate::usage::ThreadId;
 
-/// How long a connection that failed waits before the next one.
+/// How long a connection waits after an error before it connects again.
 const BEFORE_CONNECTING_AGAIN: Duration = Duration::from_millis(5);
 
-/// How fast requests follow each other.
+/// The rate of requests.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Pace {
     /// Each connection sends its next request when it has its answer.
     Closed,
-    /// So many in a second, at fixed times.
+    /// Requests begin at fixed times.
     Open {
-        /// How many.
+        /// Requests per second.
         per_second: f64,
     },
 }
 
-/// What is sent.
+/// The description of a load.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// To whom.
+    /// The address of the server.
     pub target: SocketAddr,
-    /// What.
+    /// The request.
     pub template: Template,
-    /// Over how many connections.
+    /// How many connections to use.
     pub connections: usize,
-    /// How fast.
+    /// The rate of requests.
     pub pace: Pace,
-    /// How many requests at the most.
+    /// The maximum number of requests.
     pub requests: u64,
-    /// For how long at the most.
+    /// The maximum duration.
     pub time: Duration,
-    /// How long a call may take.
+    /// The timeout of one call.
     pub call_limit: Duration,
-    /// Whether the names of accepted events are kept.
+    /// Whether the report contains the ids of accepted events.
     pub keep_ids: bool,
 }
 
 impl Load {
-    /// A load in a closed loop without an end.
+    /// Returns a load in a closed loop over 32 connections that lasts an hour unless it is stopped.
     #[must_use]
     pub fn new(target: SocketAddr, template: Template) -> Self {
         Self {
@@ -85,10 +86,10 @@ impl Load {
         }
     }
 
-    /// Begins.
+    /// Starts the load in the background.
     ///
     /// # Errors
-    /// If there is no thread for it.
+    /// If the system provides no thread.
     pub fn start(self) -> io::Result<Running> {
         let shared = Arc::new(Progress::default());
         let (progress, runtime) =
@@ -102,10 +103,10 @@ impl Load {
         Ok(Running { progress: shared, thread: Some(thread) })
     }
 
-    /// Begins, and waits for the end.
+    /// Runs the load, and waits for its end.
     ///
     /// # Errors
-    /// If there is no thread for it.
+    /// If the system provides no thread.
     pub fn run(self) -> io::Result<Report> {
         self.start().map(Running::finish)
     }
@@ -117,27 +118,27 @@ struct Progress {
     successes: AtomicU64,
 }
 
-/// A load that goes on.
+/// A load in progress.
 pub struct Running {
     progress: Arc<Progress>,
     thread: Option<JoinHandle<Report>>,
 }
 
 impl Running {
-    /// How many requests were answered with success so far.
+    /// Returns how many requests were answered with success so far.
     #[must_use]
     pub fn successes(&self) -> u64 {
         self.progress.successes.load(Ordering::Relaxed)
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the load.
     #[must_use]
     pub fn finish(mut self) -> Report {
         let report = self.thread.take().and_then(|thread| thread.join().ok());
         report.unwrap_or_else(Report::new)
     }
 
-    /// No more requests; waits for the answers that are still to come.
+    /// Sends no more requests, and waits for the outstanding answers.
     #[must_use]
     pub fn stop(self) -> Report {
         self.progress.stopped.store(true, Ordering::Relaxed);
@@ -171,7 +172,7 @@ async fn run(load: Load, progress: &Arc<Progress>) -> Report {
     report
 }
 
-/// One connection, turn after turn.
+/// Runs one connection, request after request.
 async fn drive(load: &Load, turns: &Turns, progress: &Progress) -> Report {
     let (mut report, mut request) = (Report::new(), Vec::new());
     let mut client = Client::new(load.target, load.call_limit);

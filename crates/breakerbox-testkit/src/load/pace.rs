@@ -1,4 +1,4 @@
-//! Whose turn it is, and since when: the times at which requests should begin.
+//! The schedule of the requests: the times at which they should begin.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -9,21 +9,21 @@ use tokio::sync::{Mutex, mpsc};
 
 use super::Pace;
 
-/// Work may not be further ahead than that: the connections are all busy, and the rest is late anyway.
+/// The longest sleep of the pacer, so that it notices soon that the load was stopped.
 const LONGEST_NAP: Duration = Duration::from_millis(50);
 
-/// A request to make.
+/// The permission to send one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     pub(super) number: u64,
-    /// When it should begin.
+    /// When the request should begin.
     pub(super) at: Instant,
 }
 
 pub(super) enum Turns {
-    /// As soon as somebody asks.
+    /// A turn is due as soon as a connection requests it.
     Closed { next: AtomicU64, requests: u64, end: Instant },
-    /// When its time has come.
+    /// A turn is due at its scheduled time.
     Open { turns: Mutex<mpsc::UnboundedReceiver<Turn>>, _pacer: Arc<AtomicBool> },
 }
 
@@ -36,7 +36,8 @@ impl Turns {
                 let alive = Arc::new(AtomicBool::new(true));
                 let watched = Arc::downgrade(&alive);
                 let every = Duration::from_secs_f64(1.0 / per_second.max(1e-3));
-                // A runtime's timers are a millisecond apart, which is more than what is measured. A thread sleeps better.
+                // The runtime's timers have a resolution of a millisecond, which is coarser than the latencies to
+                // measure. A thread's sleep is finer.
                 thread::spawn(move || pace_out(&give, &watched, requests, start, time, every));
                 Self::Open { turns: Mutex::new(turns), _pacer: alive }
             }
@@ -54,7 +55,7 @@ impl Turns {
     }
 }
 
-/// Gives turns at their times until there are enough, or nobody wants any more.
+/// Hands out turns at their times until the limit is reached, or the load is stopped.
 fn pace_out(
     give: &mpsc::UnboundedSender<Turn>,
     watched: &Weak<AtomicBool>,

@@ -1,4 +1,4 @@
-//! What came of a load: answers by status, latencies, and the names of what was accepted.
+//! The result of a load: answers by status, latencies, and the ids of accepted events.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,32 +10,32 @@ use crate::receiver::latencies;
 /// An event that was accepted.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Accepted {
-    /// Its name.
+    /// The id of the event.
     pub id: Box<str>,
     /// The number of the request that submitted it.
     pub number: u64,
 }
 
-/// What came of a load.
+/// The result of a load.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// How many answers of each status.
+    /// The number of answers by HTTP status.
     pub answers: BTreeMap<u16, u64>,
-    /// Requests that got none. Whether they were accepted, nobody knows.
+    /// Requests without an answer. It is unknown whether they were accepted.
     pub unanswered: u64,
-    /// The first answer that was no success, or the first reason why there was none.
+    /// The first answer that was no success, or the first error.
     pub first_refusal: Option<String>,
-    /// From the time when a request should have begun to its answer, in microseconds; of successes only.
+    /// Latencies of successes in microseconds, from the time when a request should have begun to its answer.
     pub latencies: Histogram<u64>,
-    /// The events that were accepted, if that was asked for.
+    /// The accepted events, if [`Load::keep_ids`](super::Load::keep_ids) is set.
     pub accepted: Vec<Accepted>,
-    /// From the first request to the last answer.
+    /// The time from the first request to the last answer.
     pub took: Duration,
-    /// CPU time of the generator.
+    /// The CPU time of the load generator.
     pub cpu: Duration,
 }
 
-/// How much of an answer is shown.
+/// How many bytes of an answer are shown.
 const SHOWN: usize = 300;
 
 impl Report {
@@ -51,26 +51,26 @@ impl Report {
         }
     }
 
-    /// Requests that were answered with success.
+    /// Returns how many requests were answered with success.
     #[must_use]
     pub fn successes(&self) -> u64 {
         self.answers.range(200..300).map(|(_, count)| count).sum()
     }
 
-    /// Requests that were answered otherwise, or not at all.
+    /// Returns how many requests were answered with another status, or not at all.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.answers.values().sum::<u64>() - self.successes() + self.unanswered
     }
 
-    /// Successes in a second.
+    /// Returns the successes per second.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
     pub fn rate(&self) -> f64 {
         self.successes() as f64 / self.took.as_secs_f64().max(1e-9)
     }
 
-    /// The latency that so many of a hundred do not exceed.
+    /// Returns the latency at this percentile (0 to 100).
     #[must_use]
     pub fn percentile(&self, percent: f64) -> Duration {
         percentile(&self.latencies, percent)
@@ -107,19 +107,19 @@ impl Report {
         }
         self.unanswered += other.unanswered;
         self.first_refusal = self.first_refusal.take().or(other.first_refusal);
-        // Both have the same bounds.
+        // The histograms have the same bounds, so this does not fail.
         let _ = self.latencies.add(other.latencies);
         self.accepted.extend(other.accepted);
     }
 }
 
-/// A percentile of latencies in microseconds.
+/// Returns a percentile (0 to 100) of latencies in microseconds.
 #[must_use]
 pub fn percentile(latencies: &Histogram<u64>, percent: f64) -> Duration {
     Duration::from_micros(latencies.value_at_quantile(percent / 100.0))
 }
 
-/// The ids of events in an answer, whatever its form.
+/// Returns the ids of events in an answer, in any of its forms.
 fn ids_in(body: &[u8]) -> impl Iterator<Item = &str> {
     let text = str::from_utf8(body).unwrap_or("");
     text.split('"').filter(|word| word.starts_with("evt_"))

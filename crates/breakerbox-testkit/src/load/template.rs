@@ -1,14 +1,14 @@
-//! A request that is made once and sent again and again, with a time and a number that change in their places.
+//! A request that is built once and sent again and again, with placeholders for a timestamp and a number.
 
 use crate::stamp;
 
-/// Stands for the stamp in a body: as many characters as it has digits.
+/// The placeholder of the timestamp in a body: as long as a timestamp has digits.
 pub const STAMP: &str = "@@@@@@@@@@@@@@@@@@@@";
 
-/// Stands for the number of the request.
+/// The placeholder of the request's number.
 pub const NUMBER: &str = "##########";
 
-/// A request with places for its stamp and its number.
+/// A request with placeholders for its timestamp and its number.
 ///
 /// ```
 /// use breakerbox_testkit::load::{NUMBER, STAMP, Template};
@@ -24,19 +24,19 @@ pub struct Template {
     request: Vec<u8>,
     stamps: Vec<usize>,
     numbers: Vec<usize>,
-    /// After so many requests the numbers begin again.
+    /// After this many requests the numbers begin again.
     cycle: u64,
 }
 
 impl Template {
-    /// A `GET`.
+    /// Returns a `GET` request.
     #[must_use]
     pub fn get(host: &str, path: &str) -> Self {
         let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n").into_bytes();
         Self { request, stamps: Vec::new(), numbers: Vec::new(), cycle: u64::MAX }
     }
 
-    /// A `POST` of this body. Every [`STAMP`] and [`NUMBER`] in it is a place.
+    /// Returns a `POST` request with this body. Every [`STAMP`] and [`NUMBER`] in it is a placeholder.
     #[must_use]
     pub fn post(host: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Self {
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -49,13 +49,13 @@ impl Template {
         Self { request: request.into_bytes(), stamps, numbers, cycle: u64::MAX }
     }
 
-    /// Numbers begin again after so many.
+    /// Makes the numbers begin again after this many requests.
     #[must_use]
     pub fn cycle(self, cycle: u64) -> Self {
         Self { cycle: cycle.max(1), ..self }
     }
 
-    /// Writes a request into a buffer, over what is there.
+    /// Writes a request into a buffer, and replaces its contents.
     pub fn fill(&self, number: u64, stamp: u64, into: &mut Vec<u8>) {
         into.clear();
         into.extend_from_slice(&self.request);

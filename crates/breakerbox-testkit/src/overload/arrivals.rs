@@ -1,8 +1,9 @@
-//! When calls come, from which client, and how important they are.
+//! The calls of a scenario: when they come, from which client, and with which priority.
 //!
-//! Calls are spaced evenly or by chance, one by one or several at once. They are dealt to the clients in rounds of a fresh random order
-//! (always the same order would let the same clients meet the same gaps of the backend for ever). Each client draws a
-//! fresh random order of the priorities for every so many of its calls, so that all are equally frequent.
+//! Calls are spaced evenly or at random, one by one or several at once. They are dealt to the clients in rounds, each
+//! in a new random order (with a fixed order, the same clients would always meet the same gaps of the backend). Each
+//! client draws a new random order of the priorities whenever it has used up the last one, so that all priorities are
+//! equally frequent.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use rand::seq::SliceRandom;
 
 use super::scenario::{Dealt, Phase, Scenario, Spaced};
 
-/// One call, as it comes.
+/// One call, as it comes in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub(super) at_micros: u64,
@@ -28,12 +29,12 @@ pub(super) struct Arrivals<'a> {
     phases: std::slice::Iter<'a, Phase>,
     phase: Option<&'a Phase>,
     phase_began: Duration,
-    /// How many calls' worth of the phase passes before the next call.
+    /// How much of the phase has to pass before the next call, in calls.
     worth: f64,
     left_at_once: usize,
-    /// Who is still to come in the current round.
+    /// The clients that are still to come in the current round.
     round: Vec<usize>,
-    /// What is left of each client's current order of priorities.
+    /// The rest of each client's current order of priorities.
     orders: Vec<Vec<Priority>>,
 }
 
@@ -52,12 +53,12 @@ impl<'a> Arrivals<'a> {
         }
     }
 
-    /// When the next call comes.
+    /// Returns when the next call comes; None after the end of the scenario.
     fn next_time(&mut self) -> Option<Duration> {
         loop {
             if let Some(phase) = self.phase {
                 let passed = self.worth / phase.rate;
-                // At a rate of 0 no time is early enough.
+                // At a rate of 0, no call comes in this phase.
                 if passed < phase.lasts.as_secs_f64() {
                     return Some(self.phase_began + Duration::from_secs_f64(passed));
                 }
@@ -69,7 +70,7 @@ impl<'a> Arrivals<'a> {
         }
     }
 
-    /// Moves on to the call after this one.
+    /// Advances to the next call.
     fn advance(&mut self) {
         self.left_at_once -= 1;
         if self.left_at_once == 0 {

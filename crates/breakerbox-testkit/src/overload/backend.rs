@@ -1,5 +1,5 @@
-//! The simulated backend: a bucket of capacity that fills with time, no queue. It also serves the oracle, which has
-//! such a bucket of its own in front of the real one.
+//! The simulated backend: a token bucket of capacity, without a queue. The oracle uses such a bucket, too, in front of
+//! the real one.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use rand::rngs::SmallRng;
 
 use super::scenario::{BackendModel, holds_at};
 
-/// Capacity as it fills and drains, in millionths of a call, so that a rate of whole calls a second is exact.
+/// A token bucket, in millionths of a call, so that a rate of whole calls per second is exact.
 pub(super) struct Capacity {
     model: BackendModel,
     filled: f64,
@@ -21,12 +21,12 @@ impl Capacity {
         Self { model: model.clone(), filled: model.burst * 1e6, filled_at: 0 }
     }
 
-    /// What the oracle knows of the backend. Its own sheds cost nothing.
+    /// Returns the oracle's copy of the backend's bucket. The oracle's own sheds cost no capacity.
     pub(super) fn oracle(model: &BackendModel, by_priority: bool) -> Self {
         Self::of(&BackendModel { by_priority, rejection_cost: 0.0, ..model.clone() })
     }
 
-    /// Takes a call, if there is room for it. A rejection costs what the model says.
+    /// Takes a call if there is capacity for it. A rejection costs as much capacity as the model states.
     pub(super) fn take(&mut self, priority: Priority, now: u64) -> bool {
         self.fill(now);
         let levels = f64::from(Levels::STANDARD.count());

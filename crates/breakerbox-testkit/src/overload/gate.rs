@@ -1,4 +1,4 @@
-//! What lets calls through: nothing at all, a throttle, or the oracle, who knows the backend's capacity.
+//! The gate in front of the backend: none, a throttle, or the oracle, which knows the backend's capacity.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,23 +11,23 @@ use rand::rngs::SmallRng;
 use super::backend::Capacity;
 use super::scenario::BackendModel;
 
-/// Which gate a run has.
+/// The kind of gate of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GateKind {
-    /// Everything is sent.
+    /// No gate: all calls are sent.
     None,
-    /// The published formula, with its defaults.
+    /// The published formula (strategy `Sre`), with its defaults.
     Sre,
-    /// The default strategy.
+    /// The default strategy of the throttle.
     Adaptive,
-    /// One bucket for all clients that has the backend's true capacity, and serves the most important first.
+    /// One bucket for all clients with the backend's true capacity, which serves the most important calls first.
     Oracle,
-    /// The same without priorities: it sheds nothing that the backend would take.
+    /// The oracle without priorities: it sheds no call that the backend would accept.
     BlindOracle,
 }
 
 impl GateKind {
-    /// Those of the tables, in their order.
+    /// The gates of the printed tables, in their order.
     pub const TABLED: [Self; 4] = [Self::None, Self::Sre, Self::Adaptive, Self::Oracle];
 }
 
@@ -65,7 +65,8 @@ impl Gates {
         }
     }
 
-    /// Whether a call is let through; a throttle's comes with a pass. If not, when to ask again: only a throttle says so.
+    /// Returns whether a call is admitted; a throttle also returns a pass. A refusal of a throttle states when to ask
+    /// again.
     pub(super) fn try_acquire(
         &mut self,
         client: usize,
@@ -89,7 +90,7 @@ impl Gates {
         }
     }
 
-    /// Whether a failed call may be retried. Only a throttle has a budget.
+    /// Returns whether a failed call may be retried. Only a throttle has a retry budget.
     pub(super) fn retry(&self, client: usize, now: u64) -> bool {
         match self {
             Self::Throttles(throttles) => throttles[client].retry(Timestamp::from_micros(now)),

@@ -1,4 +1,4 @@
-//! What a run is judged by, and how it is recorded.
+//! The measures of a run, and how they are recorded.
 
 use std::time::Duration;
 
@@ -6,42 +6,42 @@ use breakerbox_core::throttle::{Levels, Priority};
 
 use super::scenario::Scenario;
 
-/// Service is normal again when this share of the calls of [`BACK_OVER`] is admitted.
+/// Service is normal again when this share of the calls within [`BACK_OVER`] is admitted.
 const BACK_SHARE: f64 = 0.99;
-/// Over how long service is looked at.
+/// The time over which that share is measured.
 const BACK_OVER: Duration = Duration::from_secs(5);
-/// How exactly the return of normal service is timed.
+/// The resolution with which the return of normal service is timed.
 const BACK_STEP: Duration = Duration::from_millis(10);
-/// Over how long the sheds of two runs are compared: long enough for a call a second.
+/// The intervals in which the sheds of two runs are compared: long enough for a load of one call per second.
 const SHEDS_OVER: Duration = Duration::from_secs(10);
 
-/// What a run is judged by. Means, where it stands for several runs.
+/// The measures of a run, or the means of several runs.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Measures {
-    /// Successful calls a second.
+    /// Successful calls per second.
     pub goodput: f64,
-    /// Calls sent to the backend, a second.
+    /// Calls sent to the backend per second.
     pub sent: f64,
-    /// Successful calls of each priority, in percent.
+    /// Successful calls of each priority, in percent; the most important level first.
     pub success: Vec<f64>,
-    /// Sheds after the overload.
+    /// Sheds after the end of the overload, all of which are needless.
     pub needless: f64,
-    /// Seconds from the end of the overload to normal service; infinite if it never came.
+    /// Seconds from the end of the overload to normal service; infinite if it did not return.
     pub back: f64,
     /// Seconds from the start of an outage to the first shed.
     pub first_shed_seconds: f64,
-    /// Calls sent from the start of an outage to the first shed, of the client that took longest.
+    /// Calls sent from the start of an outage to the first shed, of the slowest client.
     pub first_shed_calls: f64,
-    /// The longest that a shed call was told to wait, in seconds; of several runs, the longest of all.
+    /// The longest wait that a shed call was given, in seconds; of several runs, the maximum.
     pub longest_hold: f64,
-    /// All calls that came.
+    /// All calls that came in.
     pub came: f64,
-    /// Sheds in each ten seconds.
+    /// Sheds in each interval of ten seconds.
     pub sheds: Vec<f64>,
 }
 
 impl Measures {
-    /// The mean of several runs.
+    /// Returns the means of several runs.
     #[must_use]
     pub fn mean(runs: &[Self]) -> Self {
         let mean = |value: fn(&Self) -> f64| runs.iter().map(value).sum::<f64>() / runs.len() as f64;
@@ -65,7 +65,7 @@ impl Measures {
         }
     }
 
-    /// The sheds that another run did not make in the same ten seconds, in percent of all calls.
+    /// Returns the sheds that another run did not make in the same ten seconds, in percent of all calls.
     #[must_use]
     pub fn sheds_beyond(&self, other: &Self) -> f64 {
         let beyond = self.sheds.iter().zip(&other.sheds).map(|(own, others)| (own - others).max(0.0));
@@ -73,7 +73,7 @@ impl Measures {
     }
 }
 
-/// Records a run.
+/// Records the measures of a run.
 pub(super) struct Recorder {
     from: u64,
     to: u64,
@@ -86,11 +86,11 @@ pub(super) struct Recorder {
     came: f64,
     sheds: Vec<f64>,
     needless: f64,
-    /// Of each call since the overload: when it came and whether it was admitted.
+    /// For each call since the end of the overload: when it came, and whether it was admitted.
     since_over: Vec<(u64, bool)>,
     first_shed: Option<u64>,
     longest_hold: Duration,
-    /// Of each client: calls sent in the outage before its first shed, and whether there was one.
+    /// For each client: the calls sent in the outage before its first shed, and whether there was a shed.
     before_shed: Vec<(f64, bool)>,
 }
 
@@ -121,7 +121,7 @@ impl Recorder {
         self.end
     }
 
-    /// A call came, and was admitted or shed.
+    /// Records that a call came, and whether it was admitted or shed.
     pub(super) fn came(&mut self, client: usize, priority: Priority, admitted: bool, now: u64) {
         self.came += 1.0;
         if self.is_measured(now) {
@@ -145,7 +145,7 @@ impl Recorder {
         }
     }
 
-    /// A call was shed, and told to wait so long.
+    /// Records the wait that a shed call was given.
     pub(super) fn held(&mut self, hold: Duration) {
         self.longest_hold = self.longest_hold.max(hold);
     }
@@ -154,7 +154,7 @@ impl Recorder {
         self.sent += f64::from(u8::from(self.is_measured(now)));
     }
 
-    /// A call that came at `came_at` succeeded.
+    /// Records the success of a call that came at `came_at`.
     pub(super) fn succeeded(&mut self, priority: Priority, came_at: u64) {
         if self.is_measured(came_at) {
             self.succeeded_by_level[usize::from(priority.level())] += 1.0;
@@ -185,7 +185,7 @@ impl Recorder {
     }
 }
 
-/// Seconds from `over_at` to the first moment that begins a time of normal service.
+/// Returns the seconds from `over_at` to the first moment from which service is normal.
 fn back(calls: &[(u64, bool)], over_at: u64, end: u64) -> f64 {
     let mut admitted = vec![0.0];
     admitted.extend(calls.iter().scan(0.0, |sum, (_, admitted)| {
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn service_is_back_when_99_of_100_are_admitted_for_five_seconds() {
-        // 100 calls a second from 10 s on, of which those before `until` are shed.
+        // 100 calls per second from 10 s on, of which those before `until` are shed.
         let calls = |until: u64| -> Vec<_> {
             (0..1_000).map(|n| (10_000_000 + n * 10_000, n * 10_000 >= until)).collect()
         };

@@ -2,15 +2,15 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Scenario`] | a scenario file: who calls, what the backend takes, what is to be reached |
-//! | `arrivals` | when calls come, from which client, how important |
-//! | `backend` | what becomes of a call that was sent |
-//! | `gate` | what lets calls through: nothing, a throttle, the oracle |
+//! | [`Scenario`] | a scenario file: the load, the backend, the targets |
+//! | `arrivals` | when calls come, from which client, with which priority |
+//! | `backend` | the answers to the calls that are sent |
+//! | `gate` | the gate in front of the backend: none, a throttle, the oracle |
 //! | [`simulate`] | one run: one scenario, one gate, one seed |
-//! | [`Measures`] | what a run is judged by |
+//! | [`Measures`] | the measures of a run |
 //! | [`prove`](prove()) | all scenarios over many seeds, against their targets |
 //!
-//! A run depends on nothing but its scenario, its gate and its seed.
+//! A run is deterministic: it depends only on its scenario, its gate and its seed.
 
 mod arrivals;
 mod backend;

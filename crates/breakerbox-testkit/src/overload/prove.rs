@@ -1,4 +1,4 @@
-//! All scenarios over many seeds, against their targets.
+//! Runs all scenarios over many seeds, and compares them with their targets.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::run::simulate;
 use super::scenario::{Scenario, ScenarioError};
 use super::target::{Compared, Judged};
 
-/// One scenario over many seeds: the means of each gate, and the targets.
+/// The result of one scenario over many seeds: the means of each gate, and the targets.
 #[derive(Debug)]
 pub struct Proof {
     scenario: String,
@@ -16,7 +16,8 @@ pub struct Proof {
     judged: Vec<Judged>,
 }
 
-/// Runs a scenario through every gate of the tables with the seeds 1 to `seeds`, and judges [`GateKind::Adaptive`].
+/// Runs a scenario through every gate of [`GateKind::TABLED`] with the seeds 1 to `seeds`, and judges
+/// [`GateKind::Adaptive`].
 #[must_use]
 pub fn prove(scenario: &Scenario, seeds: u64) -> Proof {
     let means = |gate| (gate, Measures::mean(&runs(scenario, gate, seeds)));
@@ -24,8 +25,8 @@ pub fn prove(scenario: &Scenario, seeds: u64) -> Proof {
     Proof { scenario: scenario.name.clone(), means, judged: judge(scenario, seeds) }
 }
 
-/// Whether [`GateKind::Adaptive`] reaches the targets of a scenario, over the seeds 1 to `seeds`. Runs only what the
-/// targets need.
+/// Returns whether [`GateKind::Adaptive`] reaches each target of a scenario, over the seeds 1 to `seeds`. Runs only
+/// the gates that the targets need.
 #[must_use]
 pub fn judge(scenario: &Scenario, seeds: u64) -> Vec<Judged> {
     let targets = &scenario.targets;
@@ -43,7 +44,7 @@ pub fn judge(scenario: &Scenario, seeds: u64) -> Vec<Judged> {
     }
     if targets.percent_beyond_oracle_max.is_some() {
         let oracle = runs(scenario, GateKind::BlindOracle, seeds);
-        // Seed by seed: what one run sheds too much, another does not make good.
+        // Compares seed by seed, so that a good run does not compensate for the excess sheds of another.
         let beyond = own.iter().zip(&oracle).map(|(own, oracle)| own.sheds_beyond(oracle));
         compared.percent_beyond_oracle = Some(beyond.sum::<f64>() / own.len() as f64);
     }
@@ -54,11 +55,11 @@ fn runs(scenario: &Scenario, gate: GateKind, seeds: u64) -> Vec<Measures> {
     (1..=seeds).map(|seed| simulate(scenario, gate, seed)).collect()
 }
 
-/// Proves every scenario whose name contains `only`, prints each as it is done, and returns the names of those that
-/// missed a target.
+/// Proves every scenario whose name contains `only`, prints each result as it is ready, and returns the names of the
+/// scenarios that missed a target.
 ///
 /// # Errors
-/// If a scenario file is wrong.
+/// If a scenario file is invalid.
 pub fn print_proofs(only: &str, seeds: u64) -> Result<Vec<String>, ScenarioError> {
     println!("{}", Proof::head());
     let mut missed = Vec::new();
@@ -73,13 +74,13 @@ pub fn print_proofs(only: &str, seeds: u64) -> Result<Vec<String>, ScenarioError
 }
 
 impl Proof {
-    /// Whether every target was reached.
+    /// Returns whether every target was reached.
     #[must_use]
     pub fn is_met(&self) -> bool {
         self.judged.iter().all(|judged| judged.met)
     }
 
-    /// The head of the table whose rows a proof displays as.
+    /// Returns the header of the table. A proof displays as one of its rows.
     #[must_use]
     pub fn head() -> String {
         format!(

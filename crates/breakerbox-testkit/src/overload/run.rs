@@ -13,7 +13,7 @@ use super::gate::{GateKind, Gates};
 use super::measures::{Measures, Recorder};
 use super::scenario::Scenario;
 
-/// Runs a scenario through a gate.
+/// Runs a scenario through a gate. The same seed gives the same run.
 #[must_use]
 pub fn simulate(scenario: &Scenario, gate: GateKind, seed: u64) -> Measures {
     let mut rng = SmallRng::seed_from_u64(seed);
@@ -42,7 +42,7 @@ pub fn simulate(scenario: &Scenario, gate: GateKind, seed: u64) -> Measures {
     run.recorder.finish()
 }
 
-/// One call, however often it is tried.
+/// One call, with all its retries.
 #[derive(Clone, Copy)]
 struct Call {
     client: usize,
@@ -61,7 +61,7 @@ struct Run {
     gates: Gates,
     backend: Backend,
     rng: SmallRng,
-    /// Time, order and place of the answers to come.
+    /// Time, sequence number and index of each answer to come.
     due: BinaryHeap<Reverse<(u64, u64, usize)>>,
     in_flight: Vec<Option<InFlight>>,
     free: Vec<usize>,

@@ -1,4 +1,4 @@
-//! The scenario files: who calls, what the backend takes, what is measured and what is to be reached.
+//! The scenario files: the load, the backend, the measured interval and the targets.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -13,8 +13,9 @@ macro_rules! files {
     ($($name:literal)*) => { [$(($name, include_str!(concat!("../../scenarios/", $name, ".toml")))),*] };
 }
 
-/// The name and the text of every scenario file: those of the design's tables in their order, then what else must hold,
-/// then what is only reported.
+/// The name and the text of every scenario file in `scenarios/`: first those of the overload tables, in their order,
+/// then further requirements, then scenarios that are only reported. ARCHITECTURE.md lists them with the other tables
+/// below its section "Transition table".
 const FILES: [(&str, &str); 34] = files! {
     "reference"
     "fleet-of-100"
@@ -56,13 +57,13 @@ const FILES: [(&str, &str); 34] = files! {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// The file's name.
+    /// The name of the file.
     #[serde(skip)]
     pub name: String,
-    /// How many clients share the load, each with a throttle of its own.
+    /// How many clients share the load, each with its own throttle.
     #[serde(default = "one")]
     pub clients: NonZeroUsize,
-    /// How the calls are dealt to the clients.
+    /// How the calls are distributed over the clients.
     #[serde(default)]
     pub dealt: Dealt,
     /// How the calls are spaced.
@@ -71,95 +72,94 @@ pub struct Scenario {
     /// How many calls come at once.
     #[serde(default = "one")]
     pub at_once: NonZeroUsize,
-    /// How often a failed call is retried. A shed never is.
+    /// How often a failed call is retried. A shed call is never retried.
     #[serde(default)]
     pub retries: u32,
-    /// How many calls a second all clients make together, one phase after the other. The end of the last is the end
-    /// of the scenario.
+    /// The calls per second of all clients together, one phase after the other. The scenario ends with the last phase.
     pub offered: Vec<Phase>,
-    /// What answers.
+    /// The simulated backend.
     pub backend: BackendModel,
-    /// What is measured when.
+    /// The interval and the time for which measures are taken.
     #[serde(default)]
     pub measure: Measured,
-    /// What is to be reached.
+    /// The targets.
     #[serde(default)]
     pub targets: Targets,
 }
 
-/// How calls are dealt to clients.
+/// How calls are distributed over clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dealt {
     /// A fresh random order of the clients for every round of calls.
     #[default]
     InRounds,
-    /// Anyone may have the next call.
+    /// Each call goes to a random client.
     AtRandom,
 }
 
-/// How calls are spaced.
+/// The spacing of calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Spaced {
-    /// All gaps are equal.
+    /// With equal gaps.
     #[default]
     Evenly,
-    /// Calls know nothing of each other: a Poisson process.
+    /// At random times, independently of each other: a Poisson process.
     AtRandom,
 }
 
-/// A rate that holds for a while.
+/// A rate that holds for a time.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phase {
-    /// How long. Where nothing ends the scenario, the last phase goes on.
+    /// The duration of the phase. If nothing else ends the scenario, the last phase continues.
     #[serde(rename = "for", deserialize_with = "duration")]
     pub lasts: Duration,
-    /// How many a second.
+    /// Calls per second.
     pub rate: f64,
 }
 
-/// The simulated backend: a bucket of capacity, no queue.
+/// The simulated backend: a token bucket of capacity, without a queue.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BackendModel {
-    /// How many calls a second it takes, one phase after the other; the last goes on.
+    /// The calls per second that it accepts, one phase after the other; the last phase continues.
     pub capacity: Vec<Phase>,
-    /// How many calls it takes at once.
+    /// The size of the bucket: how many calls it accepts at once.
     pub burst: f64,
-    /// How long an accepted call takes, in phases; the last goes on.
+    /// The duration of an accepted call, in phases; the last phase continues.
     pub accept_takes: Vec<Latency>,
-    /// How long a rejected call takes.
+    /// The duration of a rejected call.
     #[serde(deserialize_with = "duration")]
     pub reject_takes: Duration,
-    /// Whether it rejects the least important first.
+    /// Whether it rejects the least important calls first.
     #[serde(default)]
     pub by_priority: bool,
-    /// What a rejection costs, in parts of a call.
+    /// The capacity that a rejection costs, as a fraction of a call.
     #[serde(default)]
     pub rejection_cost: f64,
-    /// The share of calls that it rejects for no reason.
+    /// The share of calls that it rejects at random, whatever the load.
     #[serde(default)]
     pub stray_rejections: f64,
-    /// So many calls are rejected first, whatever the load.
+    /// How many calls at the beginning are rejected, whatever the load.
     #[serde(default)]
     pub first_rejected: u32,
-    /// So many connections are refused first: the calls were neither accepted nor rejected.
+    /// How many connections at the beginning are refused: the calls were neither accepted nor rejected.
     #[serde(default)]
     pub first_refused: u32,
-    /// When nothing is answered at all.
+    /// The time in which every call fails. None: there is no outage.
     pub outage: Option<Outage>,
 }
 
-/// A latency that holds for a while.
+/// A latency that holds for a time.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latency {
-    /// How long it holds.
+    /// The duration of the phase.
     #[serde(rename = "for", deserialize_with = "duration")]
     pub lasts: Duration,
-    /// How long a call takes.
+    /// The duration of a call.
     #[serde(deserialize_with = "duration")]
     pub takes: Duration,
 }
@@ -168,33 +168,33 @@ pub struct Latency {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outage {
-    /// When it begins.
+    /// When the outage begins, from the start of the scenario.
     #[serde(deserialize_with = "duration")]
     pub from: Duration,
-    /// When it ends.
+    /// When the outage ends.
     #[serde(deserialize_with = "duration")]
     pub to: Duration,
-    /// After how long a call fails.
+    /// The time until a call fails.
     #[serde(deserialize_with = "duration")]
     pub fails_after: Duration,
 }
 
-/// What is measured when.
+/// The times that measures refer to, from the start of the scenario.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Measured {
-    /// Goodput, calls sent and success count from here...
+    /// The beginning of the interval for goodput, calls sent and success.
     #[serde(deserialize_with = "duration")]
     pub from: Duration,
-    /// ...to here; without it, to the end.
+    /// The end of that interval. None: the end of the scenario.
     #[serde(deserialize_with = "some_duration")]
     pub to: Option<Duration>,
-    /// When the overload or the outage is over: every shed from then on is needless.
+    /// When the overload or the outage is over: every shed from then on is needless. None: not measured.
     #[serde(deserialize_with = "some_duration")]
     pub over_at: Option<Duration>,
 }
 
-/// A scenario file that can't be read.
+/// The error of an invalid scenario file.
 #[derive(Debug, thiserror::Error)]
 #[error("scenario {name}: {error}")]
 pub struct ScenarioError {
@@ -203,10 +203,10 @@ pub struct ScenarioError {
 }
 
 impl Scenario {
-    /// Every scenario there is.
+    /// Returns all scenarios.
     ///
     /// # Errors
-    /// Names the first file that can't be read, and what is wrong with it.
+    /// Names the first invalid file, and the error in it.
     pub fn all() -> Result<Vec<Self>, ScenarioError> {
         let read = |(name, text): &(&'static str, &str)| {
             let scenario: Self = toml::from_str(text).map_err(|error| ScenarioError { name, error })?;
@@ -215,14 +215,14 @@ impl Scenario {
         FILES.iter().map(read).collect()
     }
 
-    /// When the last call comes.
+    /// Returns when the scenario ends.
     #[must_use]
     pub fn end(&self) -> Duration {
         self.offered.iter().map(|phase| phase.lasts).sum()
     }
 }
 
-/// The phase that holds at a time: the last one goes on.
+/// Returns the phase that holds at a time; the last one continues.
 pub(super) fn holds_at<T>(phases: &[T], lasts: impl Fn(&T) -> Duration, mut passed: Duration) -> Option<&T> {
     for phase in phases {
         if passed < lasts(phase) {

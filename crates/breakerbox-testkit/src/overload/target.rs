@@ -1,4 +1,4 @@
-//! What a scenario file wants to be reached, and whether it was.
+//! The targets of a scenario file, and whether a throttle reaches them.
 
 use std::fmt;
 
@@ -6,37 +6,39 @@ use serde::Deserialize;
 
 use super::measures::Measures;
 
-/// What is to be reached. What a file does not say is not judged.
+/// The targets of a scenario. A target that the file omits is not judged.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Targets {
-    /// Nothing is judged: the scenario is there to be reported.
+    /// Whether the scenario is only reported, and nothing is judged.
     pub report_only: bool,
-    /// Successful calls a second.
+    /// The least successful calls per second.
     pub goodput_min: Option<f64>,
-    /// Calls sent to the backend, a second.
+    /// The most calls per second sent to the backend.
     pub sent_max: Option<f64>,
-    /// Successful calls of the highest levels, in percent.
+    /// The least share of successful calls of the highest priorities, in percent, level 0 first.
     pub success_min: Vec<f64>,
-    /// Sheds after the overload.
+    /// The most sheds after the overload.
     pub needless_max: Option<f64>,
-    /// Seconds to normal service after the overload.
+    /// The most seconds from the end of the overload to normal service.
     pub back_max: Option<f64>,
-    /// Seconds to the first shed in an outage. Where calls are given as well, either is enough.
+    /// The most seconds to the first shed in an outage. If the number of calls is given as well, reaching one of them
+    /// is enough.
     pub first_shed_seconds_max: Option<f64>,
-    /// Calls to the first shed in an outage.
+    /// The most calls to the first shed in an outage.
     pub first_shed_calls_max: Option<f64>,
-    /// Goodput, in percent of that of the same scenario without retries.
+    /// The least goodput, in percent of that of the same scenario without retries.
     pub goodput_percent_of_no_retries_min: Option<f64>,
-    /// How much less of any level may succeed than without a throttle, in points.
+    /// How much less of any level may succeed than without a throttle, in percentage points.
     pub points_below_none_max: Option<f64>,
-    /// Seconds that a shed call is told to wait, at the most, in any run.
+    /// The longest wait that a shed call may be given in any run, in seconds.
     pub longest_hold_max: Option<f64>,
-    /// Sheds that the oracle did not make in the same ten seconds, in percent of all calls.
+    /// The most sheds that the oracle did not make in the same ten seconds, in percent of all calls.
     pub percent_beyond_oracle_max: Option<f64>,
 }
 
-/// What targets look at: the means of the throttle, and what they are compared to where a target asks for it.
+/// The measures that targets are judged by: the means of the throttle, and those of other runs where a target needs
+/// them.
 pub(super) struct Compared {
     own: Measures,
     pub(super) none: Option<Measures>,
@@ -49,12 +51,12 @@ impl Compared {
         Self { own, none: None, without_retries: None, percent_beyond_oracle: None }
     }
 
-    /// Goodput in percent of that without retries.
+    /// Returns the goodput in percent of that without retries.
     fn percent_of_no_retries(&self) -> Option<f64> {
         self.without_retries.as_ref().map(|other| 100.0 * self.own.goodput / other.goodput)
     }
 
-    /// By how many points the worst level is below what it is without a throttle.
+    /// Returns by how many percentage points the worst level is below its success without a throttle.
     fn points_below_none(&self) -> Option<f64> {
         let below = |none: &Measures| {
             self.own.success.iter().zip(&none.success).map(|(own, none)| none - own).fold(0.0, f64::max)
@@ -63,14 +65,14 @@ impl Compared {
     }
 }
 
-/// One target, and what was found.
+/// One target, and the measured value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Judged {
-    /// What was to be reached.
+    /// The target.
     pub wanted: String,
-    /// What was found.
+    /// The measured value.
     pub found: String,
-    /// Whether that is enough.
+    /// Whether the target was reached.
     pub met: bool,
 }
 
@@ -82,7 +84,7 @@ impl fmt::Display for Judged {
 }
 
 impl Targets {
-    /// Each target, and whether it was reached.
+    /// Returns each target, and whether it was reached.
     pub(super) fn judge(&self, compared: &Compared) -> Vec<Judged> {
         let own = &compared.own;
         let mut judged = vec![
@@ -130,7 +132,7 @@ impl Targets {
     }
 }
 
-/// A target that is missing is not judged; a figure that is missing does not reach it.
+/// Judges a minimum. A missing target is not judged; a missing measure does not reach the target.
 fn at_least(what: &str, wanted: Option<f64>, found: Option<f64>) -> Option<Judged> {
     let (wanted, found) = (wanted?, found.unwrap_or(f64::NAN));
     let met = found >= wanted;

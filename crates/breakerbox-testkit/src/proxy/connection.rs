@@ -1,5 +1,5 @@
-//! One connection through the proxy. Each way has a short queue of pieces, each with the time at which it arrives. What goes
-//! wrong goes wrong there: a piece that was under way when the trouble began is lost too.
+//! One connection through the proxy. Each direction has a short queue of chunks, each with the time at which it
+//! arrives. Faults apply at the end of the queue: a chunk that was in flight when the fault began is lost too.
 
 use std::io;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use super::{Orders, State, Trouble, connect};
 /// How many bytes are read at once.
 const PIECE: usize = 16 * 1024;
 
-/// How many pieces may be under way each way. Whoever sends more has to wait.
+/// How many chunks may be in flight in each direction. A sender of more has to wait.
 const UNDER_WAY: usize = 64;
 
-/// Why a connection ends.
+/// The way in which a connection ends.
 enum End {
-    /// The two are done with each other, or it was cut.
+    /// Client and server have closed it, or the proxy was set to cut it.
     Closed,
     Reset,
 }
@@ -35,12 +35,12 @@ enum Way {
 struct Connection {
     number: u64,
     state: Arc<State>,
-    /// The next answer is the one to be lost.
+    /// Whether the next answer is to be lost.
     loses_answer: AtomicBool,
     client_is_gone: Notify,
 }
 
-/// Keeps a connection until it ends.
+/// Serves a connection until it ends.
 pub(super) async fn keep(mut client: TcpStream, number: u64, state: Arc<State>) {
     let orders = state.orders.subscribe();
     let connection =
@@ -52,7 +52,7 @@ pub(super) async fn keep(mut client: TcpStream, number: u64, state: Arc<State>) 
     };
     if matches!(end, End::Reset) {
         for stream in [Some(&client), server.as_ref()].into_iter().flatten() {
-            // One that is gone already can't be reset.
+            // A connection that is already closed can't be reset.
             let _ = stream.set_zero_linger();
         }
     }
@@ -61,7 +61,7 @@ pub(super) async fn keep(mut client: TcpStream, number: u64, state: Arc<State>) 
 impl Connection {
     async fn told_to_end(&self, mut orders: watch::Receiver<Orders>) -> End {
         let told = orders.wait_for(|orders| self.end_by(orders).is_some()).await;
-        // The proxy goes with its connections, so somebody is always there to give orders.
+        // The proxy owns its connections, so the sender of settings outlives this receiver.
         told.ok().and_then(|orders| self.end_by(&orders)).unwrap_or(End::Closed)
     }
 
@@ -83,7 +83,7 @@ impl Connection {
     ) -> io::Result<End> {
         let now = *orders.borrow();
         if now.trouble == Trouble::BlackHole {
-            // The server never hears of it.
+            // The server receives nothing of it.
             swallow(client).await?;
             return Ok(End::Closed);
         }
@@ -96,7 +96,7 @@ impl Connection {
         Ok(End::Closed)
     }
 
-    /// Carries bytes one way, until the sender closes. An error ends the whole connection.
+    /// Carries bytes in one direction, until the sender closes. An error ends the whole connection.
     async fn carry(
         &self,
         way: Way,
@@ -119,7 +119,7 @@ impl Connection {
                         let passed = &self.state.passed[usize::from(way == Way::ToClient)];
                         passed.fetch_add(read as u64, Ordering::Relaxed);
                     }
-                    // That a server is gone is news, and news are lost too.
+                    // While answers are lost, the end of the server's connection is lost, too.
                     Ok(_) => break,
                     Err(_) if way == Way::ToClient && self.loses(way, &orders.borrow()) => break,
                     Err(error) => return Err(error),
@@ -136,7 +136,7 @@ impl Connection {
             if way == Way::ToServer {
                 self.client_is_gone.notify_one();
             }
-            // So that the other end of the queue hears of it.
+            // Dropping the sender ends the other end of the queue.
             drop(queue);
             io::Result::Ok(())
         };
@@ -162,7 +162,7 @@ impl Connection {
                 }
             }
             if was_lost || self.loses(way, &orders.borrow()) {
-                // Who waits for answers over a way on which nothing arrives does not hear that there will be none.
+                // While nothing arrives in this direction, the client does not learn that the connection has ended.
                 if way == Way::ToClient {
                     self.client_is_gone.notified().await;
                 }

@@ -1,14 +1,14 @@
-//! A proxy before a server, which does to connections what networks do to them, as it is told.
+//! A TCP proxy in front of a server. Tests set the faults that it applies to connections: delay, loss, cut, reset.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Proxy`] | listens, takes orders, counts |
-//! | `connection` | one connection: both ways, with their queues and what goes wrong on them |
+//! | [`Proxy`] | listens, takes settings, counts |
+//! | `connection` | one connection: both directions, with their queues and faults |
 //!
-//! What is guaranteed: an order holds for connections that there are and for those that come; bytes stay in their order; a
-//! connection on which something was lost never works again, as the bytes after a gap would make no sense; memory is
-//! bounded, as whoever sends too much has to wait. It uses the real clock and real sockets, listens on the loopback address
-//! only, and ends with all its connections when it is dropped. It knows no protocol.
+//! Guarantees: a setting holds for existing and for new connections; bytes stay in their order; a connection that lost
+//! bytes never works again, as the bytes after a gap would make no sense; memory is bounded, as a sender of too much
+//! has to wait. The proxy uses the real clock and real sockets, listens on the loopback address only, and ends with
+//! all its connections when it is dropped. It does not interpret the bytes.
 
 mod connection;
 
@@ -24,27 +24,27 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// How many connections there may be at once. Those beyond are closed.
+/// How many connections there may be at once. Further ones are closed.
 const AT_ONCE: usize = 1_024;
 
-/// What is wrong with the way to the server.
+/// A fault of the connection to the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Trouble {
-    /// Nothing.
+    /// No fault.
     #[default]
     None,
     /// Connections are closed in good order, new ones as soon as they are made.
     Cut,
     /// Connections are reset, new ones as soon as they are made.
     Reset,
-    /// Connections stay open and new ones can be made, and all that is sent either way vanishes.
+    /// Connections stay open and new ones can be made, but all bytes in both directions are lost.
     BlackHole,
-    /// Requests arrive, and their answers vanish.
+    /// Requests arrive, and their answers are lost.
     HalfOpen,
 }
 
-/// How much longer bytes take.
+/// The delay of the bytes in one direction. Default: none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Delay {
     least: Duration,
@@ -53,14 +53,14 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// Always the same.
+    /// Returns a constant delay.
     #[must_use]
     pub const fn fixed(by: Duration) -> Self {
         Self { least: by, most: by, seed: 0 }
     }
 
-    /// Something between these two, both included, drawn anew for each piece. The same seed draws the same for the same
-    /// connection. What was sent earlier still arrives earlier.
+    /// Returns a delay between these two, both included, drawn anew for each chunk. The same seed draws the same
+    /// delays for the same connection. Bytes stay in their order.
     #[must_use]
     pub const fn between(least: Duration, most: Duration, seed: u64) -> Self {
         Self { least, most, seed }
@@ -75,14 +75,14 @@ impl Delay {
     }
 }
 
-/// What holds at the moment. Connections are numbered in the order in which they came.
+/// The current settings. Connections are numbered in the order in which they came.
 #[derive(Clone, Copy, Debug)]
 struct Orders {
     trouble: Trouble,
     to_server: Delay,
     to_client: Delay,
     server: SocketAddr,
-    /// Those before these numbers were told to end, or to fall silent for good, however short the trouble was.
+    /// Connections with smaller numbers must close, or stay silent for good, however short the fault was.
     cut_before: u64,
     reset_before: u64,
     silent_before: u64,
@@ -90,16 +90,16 @@ struct Orders {
 
 struct State {
     orders: watch::Sender<Orders>,
-    /// How many connections there were.
+    /// How many connections there were so far.
     connections: AtomicU64,
     lost_answers: AtomicU64,
     /// Bytes that arrived: from clients, and from the server.
     passed: [AtomicU64; 2],
-    /// The answer to the next request with these bytes in it is to be lost.
+    /// The proxy loses the answer to the next request that contains these bytes.
     lose_answer_to: std::sync::Mutex<Option<Vec<u8>>>,
 }
 
-/// A proxy, gone with all its connections when this is dropped.
+/// A proxy. It ends with all its connections when this is dropped.
 ///
 /// ```
 /// use std::time::Duration;
@@ -133,7 +133,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts one before a server, on a free port, without any trouble. The server need not be there yet.
+    /// Starts a proxy in front of a server, on a free port, without a fault. The server need not run yet.
     ///
     /// # Errors
     /// If there is no free port.
@@ -160,7 +160,7 @@ impl Proxy {
         Ok(Self { address, state, task })
     }
 
-    /// The same before a server on a port of this machine.
+    /// Starts a proxy in front of a server on a port of this machine.
     ///
     /// # Errors
     /// If there is no free port.
@@ -168,19 +168,19 @@ impl Proxy {
         Self::before((Ipv4Addr::LOCALHOST, port).into()).await
     }
 
-    /// Where it listens.
+    /// Returns the address on which the proxy listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its port on the loopback address.
+    /// Returns the port on the loopback address.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// From now on this is wrong, until something else is said.
+    /// Sets the fault, until the next call of this or of [`heal`](Self::heal).
     pub fn set(&self, trouble: Trouble) {
         self.order(|orders, next| {
             orders.trouble = trouble;
@@ -192,12 +192,12 @@ impl Proxy {
         });
     }
 
-    /// From now on bytes take this much longer, each way, until something else is said.
+    /// Sets the delay of each direction, until the next call of this or of [`heal`](Self::heal).
     pub fn delay(&self, to_server: Delay, to_client: Delay) {
         self.order(|orders, _| (orders.to_server, orders.to_client) = (to_server, to_client));
     }
 
-    /// From now on nothing is wrong, and nothing is delayed. Connections on which something was lost stay silent.
+    /// Removes fault and delays. Connections that lost bytes stay silent.
     pub fn heal(&self) {
         self.order(|orders, _| {
             orders.trouble = Trouble::None;
@@ -205,35 +205,35 @@ impl Proxy {
         });
     }
 
-    /// Connections that there are stay open, and nothing passes on them any more. New ones are as good as ever.
+    /// Makes all existing connections silent: they stay open, and nothing passes on them any more. New ones work.
     pub fn silence(&self) {
         self.order(|orders, next| orders.silent_before = next);
     }
 
-    /// New connections go to another server. Those that there are stay with the old one: [`cut`](Trouble::Cut) them.
+    /// Sends new connections to another server. Existing ones stay with the old one: [`cut`](Trouble::Cut) them.
     pub fn lead_to(&self, server: SocketAddr) {
         self.order(|orders, _| orders.server = server);
     }
 
-    /// The next request that has these bytes in it is passed on, its answer is waited for and lost, and the connection is
-    /// closed. So it is certain that the server did what it was asked. The bytes must come in one piece.
+    /// Passes on the next request that contains these bytes, waits for its answer, loses the answer and closes the
+    /// connection. So it is certain that the server executed the request. The bytes must arrive in one read.
     pub fn lose_answer_to(&self, request: impl Into<Vec<u8>>) {
         *self.state.lose_answer() = Some(request.into());
     }
 
-    /// How many answers were lost on purpose.
+    /// Returns how many answers were lost on purpose.
     #[must_use]
     pub fn lost_answers(&self) -> u64 {
         self.state.lost_answers.load(Ordering::SeqCst)
     }
 
-    /// How many connections there were so far.
+    /// Returns how many connections there were so far.
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.state.connections.load(Ordering::SeqCst)
     }
 
-    /// How many bytes came from clients and from the server so far, whatever became of them.
+    /// Returns how many bytes came from clients and from the server so far, lost ones included.
     #[must_use]
     pub fn passed_bytes(&self) -> (u64, u64) {
         let [from_clients, from_server] = &self.state.passed;
@@ -247,7 +247,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // The connections go with the task that holds them.
+        // The task owns the connections, so they end with it.
         self.task.abort();
     }
 }
@@ -257,7 +257,7 @@ impl State {
         self.lose_answer_to.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Whether the answer to this request is the one to be lost.
+    /// Returns whether the answer to this request must be lost.
     fn is_to_be_lost(&self, request: &[u8]) -> bool {
         let has = |bytes: &mut Vec<u8>| {
             bytes.is_empty() || request.windows(bytes.len()).any(|piece| piece == bytes.as_slice())
@@ -277,14 +277,14 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
                     open.spawn(connection::keep(client, number, Arc::clone(&state)));
                 }
                 Ok(_) => {}
-                // The client was gone already, or there are no descriptors left for the moment.
+                // The client was gone already, or no file descriptors are left at the moment.
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
             },
         }
     }
 }
 
-/// A connection to the server.
+/// Opens a connection to the server.
 async fn connect(server: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(server).await?;
     stream.set_nodelay(true)?;

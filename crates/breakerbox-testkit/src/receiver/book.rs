@@ -1,6 +1,6 @@
-//! What the receiver saw: requests by name and path, when, and what they were answered; latencies by group.
+//! The record of received requests: by id and path, with time and status; and latencies by group.
 //!
-//! A request takes 24 bytes. The book has a limit; what came after it was full is counted and not written down.
+//! A request takes 24 bytes. The record has a limit; requests beyond it are counted and not recorded.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -10,22 +10,22 @@ use hdrhistogram::Histogram;
 /// How many groups of endpoints have latencies of their own.
 pub const GROUPS: usize = 8;
 
-/// The longest latency that is told apart, in microseconds: an hour.
+/// The longest latency that is recorded exactly, in microseconds: an hour.
 const LONGEST: u64 = 3_600_000_000;
 
-/// Latencies in microseconds, to three digits.
+/// Returns an empty histogram of latencies in microseconds, with a precision of three digits.
 #[must_use]
 #[expect(clippy::missing_panics_doc, reason = "the bounds are good for any histogram")]
 pub fn latencies() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST, 3).expect("1 and an hour are bounds, and 3 digits are possible")
 }
 
-/// A `webhook-id`, made short. Two different ones are the same once in 10^19 pairs.
+/// The hash of a `webhook-id`, to save memory. Two different ids have the same hash once in 10^19 pairs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct IdHash(u64);
 
 impl IdHash {
-    /// Of an id.
+    /// Returns the hash of an id.
     #[must_use]
     pub fn of(id: &[u8]) -> Self {
         let mut hasher = DefaultHasher::new();
@@ -34,16 +34,16 @@ impl IdHash {
     }
 }
 
-/// One request.
+/// One recorded request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Visit {
-    /// Its `webhook-id`.
+    /// The hash of its `webhook-id`.
     pub id: IdHash,
     /// When it began, in microseconds since the receiver's start.
     at_us: u64,
-    /// The number of its endpoint.
+    /// The number of its endpoint, as [`Receiver::number`](super::Receiver::number) returns it.
     pub endpoint: u32,
-    /// What it was answered; 0 as long as it was not, and for ever if the caller went away.
+    /// The status of the answer; 0 until it is sent, and for good if the caller disconnects before.
     pub status: u16,
 }
 
@@ -52,27 +52,27 @@ impl Visit {
         Self { id, at_us: u64::try_from(at.as_micros()).unwrap_or(u64::MAX), endpoint, status: 0 }
     }
 
-    /// When it began, after the receiver's start.
+    /// Returns when it began, as the time since the receiver's start.
     #[must_use]
     pub const fn at(&self) -> Duration {
         Duration::from_micros(self.at_us)
     }
 
-    /// Whether the caller was told that all is well.
+    /// Returns whether the answer was a success.
     #[must_use]
     pub const fn is_delivered(&self) -> bool {
         self.status >= 200 && self.status < 300
     }
 }
 
-/// What is written down.
+/// The requests that the receiver records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recording {
-    /// Counts and latencies only.
+    /// None: only counts and latencies.
     Off,
-    /// Each request, up to so many.
+    /// Each request, up to a limit.
     Visits {
-        /// How many.
+        /// The limit, in requests.
         at_most: usize,
     },
 }
@@ -80,9 +80,9 @@ pub enum Recording {
 pub(super) struct Book {
     recording: Recording,
     pub(super) visits: Vec<Visit>,
-    /// Requests that there was no room for.
+    /// How many requests were not recorded because the limit was reached.
     pub(super) unwritten: u64,
-    /// What was forgotten: places of visits before that are not valid any more.
+    /// How many visits were removed by `forget`: indexes below this are not valid any more.
     forgotten: usize,
     pub(super) latencies: [Histogram<u64>; GROUPS],
 }
@@ -93,7 +93,7 @@ impl Book {
         Self { recording, visits: Vec::new(), unwritten: 0, forgotten: 0, latencies }
     }
 
-    /// Writes a request down. Where: to add its status later.
+    /// Records a request. Returns its index, for adding the status later.
     pub(super) fn write(&mut self, visit: Visit) -> Option<usize> {
         match self.recording {
             Recording::Off => None,
@@ -108,7 +108,7 @@ impl Book {
         }
     }
 
-    /// Adds what a request was answered, and how old its payload was when it came.
+    /// Adds the status of a request's answer, and the age of its payload on arrival.
     pub(super) fn answered(
         &mut self,
         place: Option<usize>,
@@ -125,7 +125,7 @@ impl Book {
         }
     }
 
-    /// Begins a new page.
+    /// Removes all visits and latencies.
     pub(super) fn forget(&mut self) {
         self.forgotten += self.visits.len();
         self.visits.clear();

@@ -1,7 +1,7 @@
-//! One connection: request after request, each answered as its endpoint does.
+//! One connection: it serves one request after the other, each as its endpoint is configured.
 //!
-//! Written by hand, over hyper's parser: a benchmark pays for every microsecond that is spent here, and a hostile endpoint
-//! has to answer what no server library would send.
+//! Written by hand, over hyper's parser: a benchmark pays for every microsecond that is spent here, and a hostile
+//! endpoint has to send answers that no server library would.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::manner::{Answer, Manner};
 use super::{Shared, hostile};
 use crate::stamp;
 
-/// What is read at once.
+/// How many bytes are read at once.
 const CHUNK: usize = 8 << 10;
 
 pub(super) struct Connection {
@@ -28,13 +28,13 @@ pub(super) struct Connection {
     shared: Arc<Shared>,
 }
 
-/// Whether the connection goes on.
+/// Whether the connection continues after a request.
 pub(super) enum Then {
     Next,
     End,
 }
 
-/// What a wait came to.
+/// The result of a wait.
 enum Waited {
     Over,
     Gone,
@@ -45,7 +45,7 @@ impl Connection {
         Self { stream, buffer: BytesMut::with_capacity(CHUNK), shared }
     }
 
-    /// Answers until the caller goes away.
+    /// Answers requests until the caller disconnects.
     pub(super) async fn serve(mut self) -> io::Result<()> {
         while let Some(head) = self.request().await? {
             if let Then::End = self.answer(&head).await? {
@@ -59,7 +59,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The next request, whole and at the beginning of the buffer. None: there is no next one.
+    /// Returns the next request, complete and at the beginning of the buffer; None if the caller has closed.
     async fn request(&mut self) -> io::Result<Option<Head>> {
         let head = loop {
             match Head::parse(&self.buffer) {
@@ -83,7 +83,7 @@ impl Connection {
         Ok(Some(head))
     }
 
-    /// Reads what is there. False: the caller has closed.
+    /// Reads available bytes. Returns false if the caller has closed.
     async fn read(&mut self) -> io::Result<bool> {
         self.buffer.reserve(CHUNK);
         Ok(self.stream.read_buf(&mut self.buffer).await? > 0)
@@ -98,7 +98,7 @@ impl Connection {
         let visit = Visit::new(head.id, self.shared.start.elapsed(), endpoint.number);
         let place = self.shared.book().write(visit);
         self.check(head, &stay);
-        // Who only answers at once needs no more than a look.
+        // An endpoint that answers at once needs no subscription to changes of its manner.
         let (mut answer, closes) = match &*endpoint.manner.borrow() {
             Manner::Hang | Manner::Hostile(_) => (None, None),
             manner @ Manner::Closes { after } => (manner.answer(stay.number, stay.beside), Some(*after)),
@@ -151,11 +151,11 @@ impl Connection {
         }
     }
 
-    /// Waits for so long, or for ever, as long as the caller is there.
+    /// Waits for this time (None: without limit) as long as the caller stays connected.
     async fn wait(&mut self, time: Option<Duration>) -> Waited {
         let end = time.map(|time| Instant::now() + time);
         loop {
-            // Who sends that much ahead is not read any more.
+            // Stops reading from a caller that sends too much ahead.
             let may_read = self.buffer.len() < LARGEST_BODY;
             let over = async {
                 match end {
@@ -174,7 +174,7 @@ impl Connection {
     }
 }
 
-/// An answer without a body.
+/// Returns an answer without a body.
 fn response(status: u16, retry_after: Option<u32>) -> Vec<u8> {
     let retry_after = retry_after.map_or_else(String::new, |seconds| format!("retry-after: {seconds}\r\n"));
     format!("HTTP/1.1 {status} Told so\r\n{retry_after}content-length: 0\r\n\r\n").into_bytes()

@@ -1,4 +1,4 @@
-//! One path of the receiver: how it answers, and what came to it.
+//! One path of the receiver: how it answers, and counts of its requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -7,25 +7,25 @@ use tokio::sync::watch;
 
 use super::Manner;
 
-/// What came to an endpoint.
+/// Counts of an endpoint's requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Seen {
-    /// Requests.
+    /// All requests.
     pub requests: u64,
-    /// Those that were answered with success.
+    /// Requests that were answered with success.
     pub delivered: u64,
-    /// Those that are being answered.
+    /// Requests that are being answered now.
     pub in_flight: u32,
-    /// The most that were being answered at once.
+    /// The most requests that were being answered at once.
     pub most_in_flight: u32,
-    /// Those whose signature was not as it should be.
+    /// Requests whose signature the check rejected.
     pub unsigned: u64,
 }
 
 pub(super) struct Endpoint {
     pub(super) number: u32,
     pub(super) manner: watch::Sender<Manner>,
-    /// As the one for paths that nobody has spoken of, and changes with it.
+    /// Whether it answers as paths without a setting of their own do, and changes with them.
     pub(super) is_ordinary: AtomicBool,
     pub(super) group: AtomicU8,
     requests: AtomicU64,
@@ -60,18 +60,18 @@ impl Endpoint {
         }
     }
 
-    /// From now on the most is counted anew.
+    /// Restarts the maximum of requests in flight.
     pub(super) fn forget_most(&self) {
         self.most_in_flight.store(self.in_flight.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
-/// A request that is being answered. Whoever goes away before ends it too.
+/// A request that is being answered. Dropping it ends the request, also if the caller has disconnected.
 pub(super) struct Stay {
     pub(super) endpoint: Arc<Endpoint>,
-    /// How many requests came before it.
+    /// How many requests of this endpoint came before it.
     pub(super) number: u64,
-    /// How many were being answered when it began.
+    /// How many requests of this endpoint were being answered when it began.
     pub(super) beside: u32,
 }
 

@@ -1,20 +1,20 @@
-//! The head of a request: where its path, its id and its signature are, and how long its body is.
+//! The head of a request: the positions of its path, id and signature, and the length of its body.
 //!
-//! Places and not slices, so that the buffer can grow while the body comes.
+//! Positions and not slices, so that the buffer can grow while the body arrives.
 
 use std::ops::Range;
 
 use super::IdHash;
 
-/// More headers than that are nobody's.
+/// Requests with more headers are rejected.
 const MOST_HEADERS: usize = 64;
 
-/// The largest body that is taken.
+/// The largest body that is accepted, in bytes.
 pub(super) const LARGEST_BODY: usize = 4 << 20;
 
 pub(super) struct Head {
     pub(super) path: Range<usize>,
-    /// Where the body begins.
+    /// The length of the head: the body begins there.
     pub(super) length: usize,
     pub(super) body: usize,
     pub(super) id: IdHash,
@@ -24,9 +24,9 @@ pub(super) struct Head {
 
 pub(super) enum Parsed {
     Whole(Head),
-    /// There is more to come.
+    /// The head is incomplete.
     Part,
-    /// It can't be understood, and is answered with this status.
+    /// The head is invalid, and is answered with this status.
     Wrong(u16),
 }
 
@@ -44,7 +44,7 @@ impl Head {
         };
         let Some(path) = request.path else { return Parsed::Wrong(400) };
         let path = path.split(['?', '#']).next().unwrap_or(path);
-        // The path is a part of the buffer; this says which.
+        // The path is a slice of the buffer; this computes its position.
         let begin = path.as_ptr() as usize - buffer.as_ptr() as usize;
         let mut head = Self {
             path: begin..begin + path.len(),
@@ -56,7 +56,7 @@ impl Head {
         };
         for header in request.headers.iter() {
             let is = |name: &str| header.name.eq_ignore_ascii_case(name);
-            // By length first: it is asked for each header of each request.
+            // Compares the length first, because this runs for each header of each request.
             match header.name.len() {
                 10 if is("webhook-id") => head.id = IdHash::of(header.value),
                 10 if is("connection") => head.closes = header.value.eq_ignore_ascii_case(b"close"),
@@ -75,25 +75,25 @@ impl Head {
         Parsed::Whole(head)
     }
 
-    /// Where the whole request ends.
+    /// Returns the position at which the whole request ends.
     pub(super) fn end(&self) -> usize {
         self.length + self.body
     }
 }
 
-/// A request as its checker sees it.
+/// A request as the signature check sees it.
 #[derive(Debug)]
 pub struct Received<'a> {
-    /// Where it came to.
+    /// The path of the request.
     pub path: &'a str,
-    /// All headers, by name.
+    /// All headers, as names and values.
     headers: Vec<(&'a str, &'a [u8])>,
     /// The payload.
     pub body: &'a [u8],
 }
 
 impl<'a> Received<'a> {
-    /// Parses it once more: who checks has time.
+    /// Parses the head once more: a signature check is not on the fast path.
     pub(super) fn of(head: &Head, request: &'a [u8]) -> Option<Self> {
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let mut parsed = httparse::Request::new(&mut headers);
@@ -103,7 +103,7 @@ impl<'a> Received<'a> {
         Some(Self { path, headers, body: request.get(head.length..head.end())? })
     }
 
-    /// The text of a header.
+    /// Returns the value of a header, if it is text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&'a str> {
         let named = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name))?;

@@ -1,6 +1,6 @@
-//! A receiver that speaks HTTP/2 over TLS and ends connections as ordinary servers do: with GOAWAY, or by refusing streams.
+//! A receiver for HTTP/2 over TLS that ends connections as ordinary servers do: with GOAWAY, or by refusing streams.
 //!
-//! Written by hand, a frame at a time, so that it ends just where it is meant to.
+//! Written by hand, frame by frame, so that a connection ends exactly at the intended request.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -27,23 +27,23 @@ const WINDOW_UPDATE: u8 = 8;
 const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
-/// `:status: 200`, of HPACK's table.
+/// `:status: 200`, as an index into HPACK's static table.
 const STATUS_200: &[u8] = &[0x88];
 const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
 
-/// How long a closed connection still reads what comes.
+/// How long a closed connection still reads incoming bytes.
 const LINGERS: Duration = Duration::from_secs(1);
 
-/// What a connection does with requests beyond its number.
+/// What a connection does with requests beyond its limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Http2End {
     /// It sends GOAWAY with the last request that it answers, and ends.
     GoAway,
-    /// It goes on, and refuses each with `REFUSED_STREAM`.
+    /// It stays open, and refuses each with `REFUSED_STREAM`.
     RefuseStreams,
 }
 
-/// A receiver on a thread of its own, stopped when this is dropped.
+/// A receiver on a thread of its own. It stops when this is dropped.
 pub struct Http2Receiver {
     address: SocketAddr,
     counts: Arc<Counts>,
@@ -59,10 +59,10 @@ struct Counts {
 }
 
 impl Http2Receiver {
-    /// Starts one that answers so many requests of each connection with 200. The acceptor must offer `h2`.
+    /// Starts a receiver that answers this many requests of each connection with 200. The acceptor must offer `h2`.
     ///
     /// # Errors
-    /// If there is no port or no thread for it.
+    /// If the system provides no port or no thread.
     pub fn start(acceptor: TlsAcceptor, answers: u32, end: Http2End) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -92,25 +92,25 @@ impl Http2Receiver {
         Ok(Self { address, counts, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the receiver listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Requests that were answered with 200.
+    /// Returns how many requests were answered with 200.
     #[must_use]
     pub fn answered(&self) -> u64 {
         self.counts.answered.load(Ordering::Relaxed)
     }
 
-    /// Requests that were refused, or came after the last one that was answered.
+    /// Returns how many requests were refused, or came after the last one that was answered.
     #[must_use]
     pub fn turned_away(&self) -> u64 {
         self.counts.turned_away.load(Ordering::Relaxed)
     }
 
-    /// Connections that came about.
+    /// Returns how many connections were established.
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.counts.connections.load(Ordering::Relaxed)
@@ -119,7 +119,7 @@ impl Http2Receiver {
 
 impl Drop for Http2Receiver {
     fn drop(&mut self) {
-        // It may have ended by itself; there is nobody left to tell.
+        // The thread may have ended by itself.
         let _ = self.stop.take().map(|stop| stop.send(()));
         let _ = self.thread.take().map(JoinHandle::join);
     }
@@ -130,7 +130,7 @@ struct Connection {
     counts: Arc<Counts>,
     left: u32,
     end: Http2End,
-    /// Streams that will be answered when their request is complete.
+    /// Streams that are answered when their request is complete.
     begun: BTreeSet<u32>,
 }
 
@@ -182,8 +182,8 @@ impl Connection {
         }
     }
 
-    /// Closes as servers do: what still comes is read. Closing a socket with unread bytes resets the connection, and the client
-    /// may lose an answer that is on its way.
+    /// Closes as servers do: reads the bytes that still arrive. Closing a socket with unread bytes resets the
+    /// connection, and the client may lose an answer that is in flight.
     async fn close(mut self) -> io::Result<()> {
         self.tls.shutdown().await?;
         let mut rest = [0; 1_024];

@@ -1,4 +1,4 @@
-//! How an endpoint answers: well, badly, late, never, only so much, or not by the rules of HTTP.
+//! How an endpoint answers: with any status, late, never, with limited concurrency, or against the rules of HTTP.
 
 use std::time::Duration;
 
@@ -6,68 +6,68 @@ use std::time::Duration;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Manner {
-    /// With a status, after a while.
+    /// With a status, after a delay.
     Answer(Answer),
-    /// Not before it is told to answer otherwise.
+    /// Not at all, until the endpoint gets another manner.
     Hang,
-    /// So many at once, each after so long; whoever comes on top of that gets a 503 at once.
+    /// With 200 after a delay, up to a number of requests at once; further ones get a 503 at once.
     Limited {
-        /// How many at once.
+        /// How many requests it takes at once.
         at_most: u32,
-        /// How long each takes.
+        /// How long each request takes.
         takes: Duration,
     },
-    /// The first requests take long, each less than the one before, as a server does whose caches are cold.
+    /// The first requests take long, each less than the one before, as on a server with cold caches.
     WarmUp {
-        /// How long the first takes.
+        /// How long the first request takes.
         first: Duration,
-        /// How many requests it takes to be warm.
+        /// After how many requests the caches are warm.
         over: u32,
-        /// How long each takes then.
+        /// How long each request takes from then on.
         then: Duration,
     },
-    /// With 200 at once; so long after that it closes the connection, also if another request has come.
+    /// With 200 at once; after a delay it closes the connection, also if another request has come.
     Closes {
-        /// After how long.
+        /// The delay before it closes.
         after: Duration,
     },
-    /// Against the rules.
+    /// Against the rules of HTTP.
     Hostile(Hostile),
 }
 
-/// An answer.
+/// An answer without a body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// The status.
+    /// The HTTP status.
     pub status: u16,
-    /// After how long.
+    /// The delay before the answer.
     pub takes: Duration,
-    /// `Retry-After`, in seconds.
+    /// The `Retry-After` header, in seconds. None: no such header.
     pub retry_after: Option<u32>,
 }
 
-/// What no server should do.
+/// Answers that no server should give.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Hostile {
-    /// A good answer, a byte a second.
+    /// A valid answer, one byte a second.
     Drip,
     /// A body of 10 GB.
     Flood,
-    /// A small body that unpacks to gigabytes, if somebody unpacks it.
+    /// A small gzip body that unpacks to gigabytes.
     GzipBomb,
     /// Headers without end.
     HeaderFlood,
-    /// Not HTTP.
+    /// Bytes that are not HTTP.
     Garbage,
-    /// Half of an answer, and the end of the connection.
+    /// Half of an answer, then the end of the connection.
     HalfClose,
-    /// A reset instead of an answer.
+    /// A connection reset instead of an answer.
     Reset,
 }
 
 impl Hostile {
-    /// All of them.
+    /// All hostile answers.
     pub const ALL: [Self; 7] = [
         Self::Drip,
         Self::Flood,
@@ -78,7 +78,7 @@ impl Hostile {
         Self::Reset,
     ];
 
-    /// Its name.
+    /// Returns its name, for output and paths.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -94,32 +94,33 @@ impl Hostile {
 }
 
 impl Manner {
-    /// 200, at once.
+    /// Answers 200 at once.
     pub const HEALTHY: Self = Self::status(200);
-    /// 503, at once.
+    /// Answers 503 at once.
     pub const FAILING: Self = Self::status(503);
-    /// 410, at once.
+    /// Answers 410 at once.
     pub const GONE: Self = Self::status(410);
 
-    /// This status, at once.
+    /// Answers with this status at once.
     #[must_use]
     pub const fn status(status: u16) -> Self {
         Self::Answer(Answer { status, takes: Duration::ZERO, retry_after: None })
     }
 
-    /// This status, after so long.
+    /// Answers with this status after a delay.
     #[must_use]
     pub const fn after(status: u16, takes: Duration) -> Self {
         Self::Answer(Answer { status, takes, retry_after: None })
     }
 
-    /// This status at once, and when to come back.
+    /// Answers with this status at once, and with `Retry-After` in seconds.
     #[must_use]
     pub const fn come_back(status: u16, seconds: u32) -> Self {
         Self::Answer(Answer { status, takes: Duration::ZERO, retry_after: Some(seconds) })
     }
 
-    /// What it says to a request, if it says anything: `number` requests came before it, and `beside` are in flight with it.
+    /// Returns the answer to a request, or None if there is none. `number` requests came before it, and `beside` are
+    /// in flight with it.
     pub(super) fn answer(&self, number: u64, beside: u32) -> Option<Answer> {
         let ok = |takes| Some(Answer { status: 200, takes, retry_after: None });
         match *self {

@@ -1,15 +1,17 @@
-//! A receiver of webhooks: a real HTTP server on loopback that answers as it is told, and writes down what it saw.
+//! A receiver of webhooks: a real HTTP server on the loopback address with configurable answers, which records
+//! requests.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Receiver`] | the server, on a thread of its own; it ends when this is dropped |
-//! | [`Manner`] | how an endpoint answers: well, badly, late, never, only so much, against the rules |
-//! | [`Visit`], [`Seen`] | what came, by name and by path |
+//! | [`Receiver`] | the server, on a thread of its own; it stops when this is dropped |
+//! | [`Manner`] | how an endpoint answers: any status, late, never, with limited concurrency, against the rules |
+//! | [`Visit`], [`Seen`] | the recorded requests, and counts by path |
 //! | [`Http2Receiver`] | HTTP/2 over TLS, with connections that end as those of ordinary servers do |
-//! | [`RefusingPort`] | a port where every connection is refused, and nobody else can listen |
+//! | [`RefusingPort`] | a port that refuses every connection, and that no other process can listen on |
 //!
-//! Every path is an endpoint of its own, so one port stands for thousands. It is the witness: what it counts it saw itself.
-//! A plain 200 costs a few microseconds, because benchmarks pay for it, and a request that is written down takes 24 bytes.
+//! Every path is an endpoint of its own, so one port stands for thousands. The receiver is an independent witness: it
+//! counts only requests that it received itself. A plain 200 costs a few microseconds, because benchmarks pay for it,
+//! and a recorded request takes 24 bytes.
 //!
 //! ```
 //! use breakerbox_testkit::receiver::{Manner, Receiver};
@@ -54,20 +56,20 @@ pub use self::manner::{Answer, Hostile, Manner};
 pub use self::refusing::RefusingPort;
 use crate::usage::ThreadId;
 
-/// Says whether a request is signed as it should be.
+/// A function that returns whether the signature of a request is valid.
 pub type Check = dyn Fn(&Received<'_>) -> bool + Send + Sync;
 
-/// More paths than that are taken for one.
+/// Further paths share one endpoint.
 const MOST_ENDPOINTS: usize = 100_000;
 
-/// How it is before it starts.
+/// The settings of a receiver.
 pub struct Builder {
     recording: Recording,
     otherwise: Manner,
     check: Option<Box<Check>>,
 }
 
-/// A server of webhooks, stopped when this is dropped.
+/// A receiver of webhooks. It stops when this is dropped.
 pub struct Receiver {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -111,32 +113,32 @@ impl Shared {
 }
 
 impl Builder {
-    /// What is written down of each request. By default a million visits at the most.
+    /// Sets which requests are recorded. Default: up to a million visits.
     #[must_use]
     pub fn recording(self, recording: Recording) -> Self {
         Self { recording, ..self }
     }
 
-    /// How paths answer that nobody has spoken of. By default with 200.
+    /// Sets how paths without a setting of their own answer. Default: 200.
     #[must_use]
     pub fn otherwise(self, manner: Manner) -> Self {
         Self { otherwise: manner, ..self }
     }
 
-    /// Looks at the signature of each request; those that are wrong are counted.
+    /// Sets a check for the signature of each request; requests that fail it are counted.
     #[must_use]
     pub fn check(self, check: impl Fn(&Received<'_>) -> bool + Send + Sync + 'static) -> Self {
         Self { check: Some(Box::new(check)), ..self }
     }
 
-    /// Starts it.
+    /// Starts the receiver.
     ///
     /// # Errors
-    /// If there is no port or no thread for it.
+    /// If the system provides no port or no thread.
     pub fn start(self) -> io::Result<Receiver> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
-        // What the standard library allows is too few for a thousand connections at once.
+        // The standard library's backlog is too short for a thousand connections at once.
         rustix::net::listen(&listener, 4_096)?;
         let address = listener.local_addr()?;
         let endpoints = Endpoints { by_path: HashMap::new(), otherwise: self.otherwise };
@@ -150,7 +152,7 @@ impl Builder {
         let ((stop, stopped), (tell, told)) = (oneshot::channel(), mpsc::channel());
         let served = Arc::clone(&shared);
         let serving = thread::Builder::new().name("receiver".into()).spawn(move || {
-            // Whoever started it waits for this.
+            // The starting thread waits for this.
             let _ = tell.send(ThreadId::current());
             runtime.block_on(async {
                 tokio::select! {
@@ -167,60 +169,60 @@ impl Builder {
 async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     loop {
-        // Too many open files: those that there are go on, and then there is room again.
+        // Too many open files: wait until existing connections end.
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
         let _ = stream.set_nodelay(true);
         let connection = Connection::new(stream, Arc::clone(&shared));
-        // Its end, good or bad, is what the caller sees.
+        // The caller sees how the connection ends; the error is not needed here.
         tokio::spawn(async { connection.serve().await.ok() });
     }
 }
 
 impl Receiver {
-    /// How it could be.
+    /// Returns the default settings.
     #[must_use]
     pub fn builder() -> Builder {
         let recording = Recording::Visits { at_most: 1_000_000 };
         Builder { recording, otherwise: Manner::HEALTHY, check: None }
     }
 
-    /// Starts one whose endpoints are healthy.
+    /// Starts a receiver with the default settings: every path answers 200.
     ///
     /// # Errors
-    /// If there is no port or no thread for it.
+    /// If the system provides no port or no thread.
     pub fn start() -> io::Result<Self> {
         Self::builder().start()
     }
 
-    /// Where it listens.
+    /// Returns the address on which the receiver listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The URL of a path.
+    /// Returns the URL of a path.
     #[must_use]
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// When it started: what the times of visits count from.
+    /// Returns the start time, from which the times of visits count.
     #[must_use]
     pub fn start_time(&self) -> Instant {
         self.shared.start
     }
 
-    /// From now on an endpoint answers so; whoever hangs there too.
+    /// Sets how an endpoint answers from now on. This also ends the wait of requests that hang there.
     pub fn set(&self, path: &str, manner: Manner) {
         let endpoint = self.shared.endpoint(path.as_bytes());
         endpoint.is_ordinary.store(false, Ordering::Relaxed);
         endpoint.manner.send_replace(manner);
     }
 
-    /// From now on all endpoints answer so that were not spoken of by name.
+    /// Sets how all endpoints without a setting of their own answer from now on.
     pub fn set_otherwise(&self, manner: &Manner) {
         let mut endpoints = self.shared.endpoints();
         endpoints.otherwise = manner.clone();
@@ -231,23 +233,23 @@ impl Receiver {
         });
     }
 
-    /// Latencies of this endpoint are counted in a group of their own.
+    /// Counts the latencies of this endpoint in another group. All endpoints begin in group 0.
     ///
     /// # Panics
-    /// If there is no such group.
+    /// If the group is not less than [`GROUPS`].
     pub fn put_into_group(&self, path: &str, group: usize) {
         assert!(group < GROUPS, "there are {GROUPS} groups");
         let group = u8::try_from(group).unwrap_or(0);
         self.shared.endpoint(path.as_bytes()).group.store(group, Ordering::Relaxed);
     }
 
-    /// What came to an endpoint.
+    /// Returns the counts of an endpoint.
     #[must_use]
     pub fn seen(&self, path: &str) -> Seen {
         self.shared.endpoint(path.as_bytes()).seen()
     }
 
-    /// What came to all of them. The most at once is that of the endpoint which had the most.
+    /// Returns the counts of all endpoints together. The most in flight is the maximum of a single endpoint.
     #[must_use]
     pub fn seen_in_all(&self) -> Seen {
         let endpoints = self.shared.endpoints();
@@ -260,41 +262,42 @@ impl Receiver {
         })
     }
 
-    /// The number that visits have for an endpoint.
+    /// Returns the number of an endpoint, as in [`Visit::endpoint`].
     #[must_use]
     pub fn number(&self, path: &str) -> u32 {
         self.shared.endpoint(path.as_bytes()).number
     }
 
-    /// Looks at all visits so far, in the order in which they began. Nothing is received meanwhile.
+    /// Runs a function on all visits so far, in the order in which they began. The receiver stands still meanwhile.
     pub fn with_visits<R>(&self, look: impl FnOnce(&[Visit]) -> R) -> R {
         look(&self.shared.book().visits)
     }
 
-    /// Requests that there was no room for in the book.
+    /// Returns how many requests were not recorded because the limit was reached.
     #[must_use]
     pub fn unwritten(&self) -> u64 {
         self.shared.book().unwritten
     }
 
-    /// How old payloads of a group were when they came, in microseconds; those that were stamped and answered with success.
+    /// Returns the ages of a group's payloads on arrival, in microseconds; only of stamped requests that were answered
+    /// with success.
     #[must_use]
     pub fn latencies(&self, group: usize) -> Histogram<u64> {
         self.shared.book().latencies[group].clone()
     }
 
-    /// Begins a new page: no visits, no latencies, no most in flight. The counts of endpoints stay.
+    /// Removes all visits and latencies, and restarts the maxima in flight. The other counts of endpoints stay.
     pub fn forget(&self) {
         self.shared.book().forget();
         self.forget_most();
     }
 
-    /// From now on the most in flight is counted anew; visits stay.
+    /// Restarts the maxima in flight; visits stay.
     pub fn forget_most(&self) {
         self.shared.endpoints().by_path.values().for_each(|endpoint| endpoint.forget_most());
     }
 
-    /// CPU time that it has used.
+    /// Returns the CPU time that the receiver has used.
     #[must_use]
     pub fn cpu(&self) -> Duration {
         self.thread.cpu()
@@ -303,7 +306,7 @@ impl Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        // It may have ended by itself; there is nobody left to tell.
+        // The thread may have ended by itself.
         let _ = self.stop.take().map(|stop| stop.send(()));
         let _ = self.serving.take().map(JoinHandle::join);
     }

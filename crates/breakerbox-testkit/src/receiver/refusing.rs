@@ -1,4 +1,4 @@
-//! A port where every connection is refused.
+//! A port that refuses every connection.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -6,7 +6,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 
-/// A port of this machine that is taken and not listened on: who connects is refused, and nobody else can have it.
+/// A port of this machine that is bound without a listener: every connection is refused, and no other process can bind
+/// it.
 ///
 /// ```
 /// let port = breakerbox_testkit::receiver::RefusingPort::new()?;
@@ -21,10 +22,10 @@ pub struct RefusingPort {
 }
 
 impl RefusingPort {
-    /// Takes one.
+    /// Binds a free port.
     ///
     /// # Errors
-    /// If there is none.
+    /// If no port is free.
     pub fn new() -> io::Result<Self> {
         let taken = socket(AddressFamily::INET, SocketType::STREAM, None)?;
         bind(&taken, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
@@ -32,13 +33,13 @@ impl RefusingPort {
         Ok(Self { _taken: taken, address })
     }
 
-    /// Where it is.
+    /// Returns the address of the port.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The URL of a path there.
+    /// Returns the URL of a path on this port.
     #[must_use]
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)

@@ -1,7 +1,7 @@
-//! One of the hundred: asks, and if it may probe, lets the probe meet its fate.
+//! One of the hundred: acquires, and if it may probe, ends the probe as its fate says.
 //!
-//! A task makes calls, a thread asks for permits and settles them by hand. Where the circuit may admit more than a probe,
-//! because it has closed, tasks ask for permits too: those say what they are.
+//! A task makes calls; a thread acquires permits and settles them by hand. Where the circuit may admit more than a
+//! probe, because it has closed, tasks acquire permits too, because a permit states whether it is a probe.
 
 use std::future::{Future, pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -18,14 +18,14 @@ use super::fate::{Fate, Late, When};
 use super::receiver::Visit;
 use super::wave::Wave;
 
-/// What an asker is.
+/// The kind of an asker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Task,
     Thread,
 }
 
-/// Takes part in wave after wave, until there are no more.
+/// Takes part in one wave after the other, until there are no more.
 pub(super) async fn serve(kind: Kind, circuit: Circuit, mut waves: watch::Receiver<Option<Arc<Wave>>>) {
     let mut asker = Asker { kind, circuit: &circuit, kept: None };
     while waves.changed().await.is_ok() {
@@ -38,20 +38,20 @@ pub(super) async fn serve(kind: Kind, circuit: Circuit, mut waves: watch::Receiv
 struct Asker<'c> {
     kind: Kind,
     circuit: &'c Circuit,
-    /// A probe that is to come late.
+    /// A probe whose result is to arrive late.
     kept: Option<Permit<'c>>,
 }
 
-/// What a call comes to. None: it panicked.
+/// The result of a call. None: it panicked.
 type Ended = Option<Result<(), CallError<&'static str>>>;
 type Call<'c> = Pin<Box<dyn Future<Output = Result<(), CallError<&'static str>>> + Send + 'c>>;
 
-/// What a circuit admits.
+/// The result of an admitted acquire.
 enum Admitted<'c> {
     Permit(Permit<'c>),
-    /// A call that is under way.
+    /// A call in flight.
     Call(Call<'c>),
-    /// A call that is over: the thread was held up for longer than the probe may take.
+    /// A call that has ended already: the thread was delayed for longer than the probe may take.
     Ended(Ended),
 }
 
@@ -89,7 +89,7 @@ impl<'c> Asker<'c> {
         }
     }
 
-    /// Lets others go first.
+    /// Yields to other askers.
     async fn step_aside(&self) {
         match self.kind {
             Kind::Task => yield_now().await,
@@ -97,15 +97,15 @@ impl<'c> Asker<'c> {
         }
     }
 
-    /// A probe is held until everybody has an answer, or, in haste, only for a moment.
+    /// Holds a probe until all askers have an answer, or, if the wave is hasty, only for a moment.
     async fn hold(&self, wave: &Wave) {
         if wave.hasty { self.step_aside().await } else { wave.answered.wait().await }
     }
 
-    /// The result of an earlier wave's probe. It must change nothing.
+    /// Settles the probe of an earlier wave. This must change nothing.
     fn come_late(&self, permit: Permit<'c>, late: Late, wave: &Wave) {
-        // Every write has a new version. While another probes nobody else writes: that one waits for this asker, which has
-        // not asked yet.
+        // Every write has a new version. While another asker probes, no other one writes: that probe waits for this
+        // asker, which has not acquired yet.
         let version = || match late.when {
             When::WhileAnotherProbes => Some(self.circuit.record().version),
             When::AtOnce => None,
@@ -117,7 +117,7 @@ impl<'c> Asker<'c> {
         }
     }
 
-    /// Asks until the answer is final.
+    /// Acquires until the answer is final.
     fn admitted(&self, wave: &Arc<Wave>) -> Option<Admitted<'c>> {
         loop {
             match self.try_acquire(wave) {
@@ -132,7 +132,7 @@ impl<'c> Asker<'c> {
         match wave.plan.probe {
             Some(fate) if self.kind == Kind::Task && wave.admits_only_probes() && fate != Fate::ComesLate => {
                 let mut call: Call<'c> = Box::pin(self.circuit.call(destination(fate, Arc::clone(wave))));
-                // A call asks when it is first polled.
+                // A call acquires when it is first polled.
                 let mut polled = Poll::Pending;
                 wave.try_acquire(|| {
                     polled = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -150,7 +150,7 @@ impl<'c> Asker<'c> {
         }
     }
 
-    /// What becomes of a permit.
+    /// Ends a permit as the fate says.
     fn settle(&mut self, permit: Permit<'c>, visit: Visit, wave: &Wave) {
         let settlement = match wave.plan.probe {
             Some(Fate::Succeeds) => {
@@ -184,7 +184,7 @@ impl<'c> Asker<'c> {
                 self.kept = Some(permit);
                 return;
             }
-            // Without a fate nobody should have probed: the count tells.
+            // Without a fate no asker should have probed: the count of probes shows it.
             Some(Fate::IsCancelled) | None => return drop((visit, permit)),
         };
         if settlement != Settlement::Counted {
@@ -192,7 +192,7 @@ impl<'c> Asker<'c> {
         }
     }
 
-    /// What becomes of a call.
+    /// Ends a call as the fate says.
     async fn finish(&self, mut call: Call<'c>, wave: &Wave) {
         match wave.plan.probe {
             Some(Fate::IsCancelled) => {
@@ -220,7 +220,7 @@ impl<'c> Asker<'c> {
     }
 }
 
-/// What a probe calls.
+/// The destination of a probe's call.
 async fn destination(fate: Fate, wave: Arc<Wave>) -> Result<(), &'static str> {
     let _visit = wave.probe();
     yield_now().await;
@@ -235,7 +235,7 @@ async fn destination(fate: Fate, wave: Arc<Wave>) -> Result<(), &'static str> {
     }
 }
 
-/// Whether a probe's call came to what its fate is.
+/// Checks that a probe's call ended as its fate says.
 fn check(ended: Ended, wave: &Wave) {
     let expected = match wave.plan.probe {
         Some(Fate::Succeeds) => Some(Ok(())),

@@ -1,4 +1,4 @@
-//! What can become of a probe, and what a round with such a probe looks like: a table of waves.
+//! How a probe can end, and the waves of a round with such a probe.
 
 use std::fmt;
 
@@ -6,29 +6,29 @@ use breakerbox::Status;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-/// What becomes of a probe.
+/// How a probe ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// The destination is back.
+    /// It succeeds: the destination has recovered.
     Succeeds,
-    /// It is not.
+    /// It fails: the destination has not recovered.
     Fails,
-    /// The caller changed its mind, within `cancel_grace`.
+    /// The caller cancels it within `cancel_grace`.
     IsCancelled,
-    /// The caller gave up, after `cancel_grace`.
+    /// The caller drops it after `cancel_grace`.
     IsDroppedLate,
     /// The caller's code panics.
     Panics,
-    /// Nobody ever hears of it again.
+    /// It is never settled.
     IsLost,
     /// It hangs until `probe_timeout`.
     TimesOut,
-    /// Its result comes when its lease is over and somebody else's has begun.
+    /// Its result arrives after its lease has ended and another asker's has begun.
     ComesLate,
 }
 
 impl Fate {
-    /// Every fate there is.
+    /// All fates.
     pub const ALL: [Self; 8] = [
         Self::Succeeds,
         Self::Fails,
@@ -40,18 +40,18 @@ impl Fate {
         Self::ComesLate,
     ];
 
-    /// Whether a probe with this fate gives its lease back at once, so that the next asker probes.
+    /// Returns whether a probe with this fate releases its lease at once, so that the next asker probes.
     pub(super) const fn frees_the_lease(self) -> bool {
         matches!(self, Self::IsCancelled | Self::Panics)
     }
 
-    /// Whether a probe with this fate keeps its lease to the end.
+    /// Returns whether a probe with this fate keeps its lease until it expires.
     pub(super) const fn keeps_the_lease(self) -> bool {
         matches!(self, Self::IsLost | Self::ComesLate)
     }
 
-    /// The waves of a round, from an open circuit to one that is open or closed. What comes late is left to chance: what
-    /// it says, and what has become of the circuit meanwhile.
+    /// Returns the waves of a round, from an open circuit to one that is open or closed. For a late result, its
+    /// outcome and the state of the circuit by then are random.
     pub(super) fn waves(self, chance: &mut SmallRng) -> Vec<Plan> {
         use Moment::{CoolOffEnds, LeaseEnds, LeaseNearlyEnds, Now};
         use Status::{Closed, HalfOpen, Open};
@@ -99,16 +99,16 @@ impl fmt::Display for Fate {
     }
 }
 
-/// What is to happen in one wave of asks, and what must come of it.
+/// One wave of acquires, and its expected result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    /// When everybody asks.
+    /// When all askers acquire.
     pub(super) at: Moment,
-    /// What becomes of the one probe; none: nobody may probe.
+    /// The fate of the one probe; None: no asker may probe.
     pub(super) probe: Option<Fate>,
-    /// What the probe of an earlier wave says, now that it is too late.
+    /// The result of an earlier wave's probe that arrives now, too late.
     pub(super) late: Option<Late>,
-    /// The state that the wave leaves behind.
+    /// The state of the circuit after the wave.
     pub(super) then: Status,
 }
 
@@ -122,10 +122,10 @@ impl Plan {
     }
 }
 
-/// When everybody asks.
+/// When all askers acquire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Moment {
-    /// Without any time gone by since the last wave.
+    /// At the same time as the last wave.
     Now,
     /// At the first microsecond after the cool-off.
     CoolOffEnds,
@@ -135,18 +135,18 @@ pub(super) enum Moment {
     LeaseEnds,
 }
 
-/// What a late probe says, and when in the wave.
+/// A late result, and when in the wave it arrives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Late {
     pub(super) is_success: bool,
     pub(super) when: When,
 }
 
-/// When in a wave something late is said.
+/// When in a wave a late result arrives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum When {
-    /// Beside all the asks: the lease is over, and it may be that nobody has the next one yet.
+    /// Together with the acquires: the lease has expired, and possibly no asker has the next one yet.
     AtOnce,
-    /// As soon as somebody else has the next lease, and while that one probes.
+    /// As soon as another asker has the next lease, while that one probes.
     WhileAnotherProbes,
 }

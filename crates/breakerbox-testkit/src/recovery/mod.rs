@@ -1,18 +1,20 @@
-//! Recoveries under many askers: one probe at a time, whatever becomes of the probes.
+//! Recoveries under many concurrent callers: one probe at a time, however the probes end. An asker is a caller that
+//! acquires.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Fate`] | what becomes of a probe, and what a round with such a probe looks like |
-//! | `wave` | a hundred askers ask at the same moment; what they share, and what is seen of it |
-//! | `receiver` | what the destination sees: who calls, and whether two call at once |
-//! | `asker` | one of the hundred: asks, and if it may probe, lets the probe meet its fate |
+//! | [`Fate`] | how a probe ends, and the waves of a round with such a probe |
+//! | `wave` | a hundred askers acquire at the same moment; their shared state, and what is observed |
+//! | `receiver` | the destination's view: who calls, and whether two probes call at once |
+//! | `asker` | one of the hundred: acquires, and if it may probe, ends the probe as its fate says |
 //! | `pool` | the askers as tasks and threads that live as long as the proof |
-//! | [`prove`](prove()) | rounds of it |
-//! | [`Proof`] | what came of them, and whether it is as it should be |
+//! | [`prove`](prove()) | runs many rounds |
+//! | [`Proof`] | the results, and whether they are correct |
 //!
-//! The library is the real one, with a [`ManualClock`](breakerbox::ManualClock): a cool-off of half a minute takes no time,
-//! and an ask comes to the microsecond at its end. Only the threads are left to chance. So that chance is seen to do its
-//! part, a proof counts the rounds in which somebody else was asking at the very moment the probe was given out.
+//! The library is the real one, with a [`ManualClock`](breakerbox::ManualClock): a cool-off of half a minute takes no
+//! time, and an asker can acquire in the very microsecond in which it ends. Only the scheduling of the threads is
+//! random. To show that askers really compete, a proof counts the rounds in which another asker was acquiring at the
+//! moment the probe was given out.
 
 mod asker;
 mod fate;

@@ -1,5 +1,5 @@
-//! The askers, as tasks and threads that live as long as the proof: making them anew for each wave would take longer than
-//! the wave, and they would come one by one.
+//! The askers, as tasks and threads that live as long as the proof: making them anew for each wave would take longer
+//! than the wave, and they would come one by one.
 
 use std::io;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use tokio::time::timeout;
 use super::asker::{Kind, serve};
 use super::wave::Wave;
 
-/// How many ask at once.
+/// How many askers there are.
 pub(super) const ASKERS: u32 = 100;
 
 /// How many of them are threads. The others are tasks.
 const THREADS: u32 = 8;
 
-/// On how many threads the tasks run.
+/// The number of threads on which the tasks run.
 const WORKERS: usize = 4;
 
-/// A wave takes less than a millisecond. One that takes this long will never end.
+/// A wave takes less than a millisecond. One that takes this long hangs.
 const LIMIT: Duration = Duration::from_secs(60);
 
 type Orders = watch::Sender<Option<Arc<Wave>>>;
@@ -31,7 +31,7 @@ type Orders = watch::Sender<Option<Arc<Wave>>>;
 /// All askers of one circuit.
 pub(super) struct Pool {
     runtime: Option<Runtime>,
-    /// Waits for the askers with a timer of its own: theirs stands still when all of them hang.
+    /// A runtime with a timer of its own: the askers' runtime does not advance when all of them hang.
     waiting: Runtime,
     to_tasks: Orders,
     to_threads: Orders,
@@ -53,7 +53,7 @@ impl Pool {
         Ok(Self { runtime: Some(runtime), waiting, to_tasks, to_threads })
     }
 
-    /// Lets all askers take part in a wave, and waits until they have. False: some never came back.
+    /// Runs a wave with all askers, and waits for its end. Returns false if some did not finish in time.
     pub(super) fn run(&self, wave: &Arc<Wave>, threads_first: bool) -> bool {
         let mut orders = [&self.to_tasks, &self.to_threads];
         if threads_first {
@@ -70,7 +70,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.to_tasks.send_replace(None);
         self.to_threads.send_replace(None);
-        // Nobody is waited for: an asker that hangs would keep the proof from saying so.
+        // Does not wait: an asker that hangs would prevent the proof from reporting it.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

@@ -1,36 +1,36 @@
-//! What came of all rounds with one fate, and whether it is as it should be.
+//! The results of all rounds with one fate, and whether they are correct.
 
 use std::fmt;
 
 use super::fate::Fate;
 
-/// How many deviations are told of.
+/// How many deviations are reported.
 const TOLD: usize = 5;
 
-/// What came of all rounds with one fate.
+/// The results of all rounds with one fate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Proof {
-    /// What became of the probes.
+    /// How the probes ended.
     pub fate: Fate,
     /// How many recoveries there were.
     pub rounds: u64,
     /// How often the circuit turned half-open.
     pub half_opened: u64,
-    /// In how many rounds somebody else was asking at the moment the probe was given out.
+    /// The rounds in which another asker was acquiring at the moment the probe was given out.
     pub raced: u64,
     /// How many probes there were at the end of the cool-off.
     pub probes: u64,
-    /// How many probes took over a lease that was given back or had ended.
+    /// How many probes took over a lease that was released or had expired.
     pub heirs: u64,
-    /// How often a probe came in while another was.
+    /// How many times a probe called while another one did.
     pub overlaps: u64,
-    /// How many results came too late.
+    /// How many results arrived too late.
     pub late: u64,
-    /// How many of them changed something.
+    /// How many late results changed something; must be 0.
     pub late_applied: u64,
-    /// In how many other ways a wave was not as it should have been.
+    /// The number of other deviations from the expected result of a wave.
     deviations: u64,
-    /// The first few of them.
+    /// The first few deviations.
     told: Vec<String>,
 }
 
@@ -58,14 +58,15 @@ impl Proof {
         }
     }
 
-    /// Whether the askers met often enough for the proof to prove anything: in one round of a hundred at the least. With two
-    /// cores they meet in a quarter to a half of the rounds; where all cores are busy they come one by one.
+    /// Returns whether the askers competed often enough for the proof to be meaningful: in at least one round of a
+    /// hundred. With two cores they compete in a quarter to a half of the rounds; where all cores are busy they come
+    /// one by one.
     #[must_use]
     pub const fn is_worth_something(&self) -> bool {
         self.raced * 100 >= self.rounds
     }
 
-    /// Everything that is not as it should be: more than one probe at a time, something late that changed anything.
+    /// Returns all deviations: more than one probe at a time, or a late result that changed something.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let Self { fate, rounds, half_opened, probes, heirs, overlaps, late, late_applied, .. } = self;
@@ -87,7 +88,7 @@ impl Proof {
         faults.chain(self.told.iter().cloned()).collect()
     }
 
-    /// The head of the table whose rows a proof displays as.
+    /// Returns the header of the table. A proof displays as one of its rows.
     #[must_use]
     pub fn head() -> String {
         format!(

@@ -1,4 +1,4 @@
-//! Rounds of recoveries: sets the stage, lets the askers come, and looks at what they leave behind.
+//! Runs rounds of recoveries: prepares the circuit, lets the askers acquire, and checks the result.
 
 use std::io;
 use std::sync::Arc;
@@ -18,28 +18,28 @@ use super::wave::{Manner, Setting, Wave};
 /// How many failures trip the circuit.
 const FAILURES: u64 = 3;
 
-/// Why there is no proof.
+/// The reason why a proof could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecoveryError {
     /// Tasks or threads could not be started.
     #[error("the askers can't be started: {0}")]
     Askers(#[from] io::Error),
-    /// Some askers never came back.
+    /// Some askers did not finish in time.
     #[error("a probe that {fate}, round {round}: some askers never came back")]
     Hung {
-        /// What becomes of the probes.
+        /// How the probes end.
         fate: Fate,
-        /// The round.
+        /// The number of the round.
         round: u64,
     },
 }
 
-/// Runs `rounds` recoveries of one circuit, in each of which a hundred askers ask at the end of the cool-off and the probe
-/// has this fate.
+/// Runs `rounds` recoveries of one circuit. In each, a hundred askers acquire at the end of the cool-off, and the
+/// probe has this fate.
 ///
 /// # Errors
-/// If askers can't be started, or never come back.
+/// If askers can't be started, or do not finish.
 pub fn prove(fate: Fate, rounds: u64) -> Result<Proof, RecoveryError> {
     let mut course = Course::new(fate)?;
     for round in 0..rounds {
@@ -48,7 +48,7 @@ pub fn prove(fate: Fate, rounds: u64) -> Result<Proof, RecoveryError> {
     Ok(course.finish())
 }
 
-/// All rounds of one fate.
+/// The state over all rounds of one fate.
 struct Course {
     breakers: Breakerbox,
     circuit: Circuit,
@@ -62,7 +62,7 @@ struct Course {
 
 impl Course {
     fn new(fate: Fate) -> io::Result<Self> {
-        // A call that times out does so by the runtime's timer, in real time: the shortest there is.
+        // A call times out by the runtime's timer, in real time, so this is the shortest possible.
         let probe_timeout = Duration::from_millis(if fate == Fate::TimesOut { 1 } else { 10_000 });
         let policy = Policy::builder().failure_rate(None).consecutive_failures(FAILURES).ramp_cap(None);
         let policy = policy.jitter(0).cool_off_factor(1.0).probes(1).probe_timeout(probe_timeout).build();
@@ -105,10 +105,10 @@ impl Course {
         Ok(())
     }
 
-    /// Has the circuit open, at the beginning of a cool-off.
+    /// Trips the circuit, so that a cool-off begins.
     fn trip(&self) {
         for _ in 0..FAILURES {
-            // Refused if the round before left the circuit open.
+            // The circuit refuses if the round before left it open.
             if let Ok(permit) = self.circuit.try_acquire() {
                 permit.failure();
             }
@@ -117,7 +117,7 @@ impl Course {
 
     fn setting(&self, plan: Plan, chance: &mut SmallRng) -> Setting<'_> {
         let moment = self.moment(plan.at);
-        // Where the clock is moved by an asker, what is said at once might still be in time.
+        // If an asker moves the clock, a result that arrives at once might still be in time.
         let may_be_early = moment > self.clock.now()
             && plan.probe.is_some()
             && plan.late.is_none_or(|late| late.when != When::AtOnce);
@@ -129,7 +129,7 @@ impl Course {
         Setting {
             plan,
             manner,
-            // A probe that is there to see a late one changing nothing must stay until then.
+            // A probe that must see that a late result changes nothing has to last until then.
             hasty: chance.random::<bool>() && plan.late.is_none(),
             grace: self.policy.cancel_grace(),
             moment,
@@ -150,14 +150,14 @@ impl Course {
         moment.unwrap_or_else(|| self.clock.now())
     }
 
-    /// Counts what a wave brought, and returns what it should not have.
+    /// Counts the results of a wave, and returns the deviations.
     fn judge(&mut self, wave: &Wave, is_first: bool) -> Vec<String> {
         let mut oddities = wave.oddities();
         let (plan, probes, proof) = (wave.plan, wave.probes(), &mut self.proof);
         proof.late_applied += u64::from(wave.lates_applied());
         if is_first {
             proof.raced += u64::from(wave.raced());
-            // Where a hasty probe gives its lease back, the others of its wave are its heirs.
+            // If a hasty probe releases its lease, other askers of its wave take it over.
             let freed = wave.hasty && plan.probe.is_some_and(Fate::frees_the_lease);
             let heirs = if freed { probes.saturating_sub(1) } else { 0 };
             proof.heirs += u64::from(heirs);

@@ -1,9 +1,9 @@
-//! What the destination sees: who calls, and whether two call at once.
+//! The destination's view: who calls, and whether two probes call at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The receiving side of all probes of a proof.
+/// The destination of all probes of a proof.
 #[derive(Default)]
 pub(super) struct Receiver {
     live: AtomicU32,
@@ -11,7 +11,7 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// A probe comes in. It is in for as long as the visit is kept.
+    /// Begins a probe's call, which lasts until the visit is dropped.
     pub(super) fn visit(self: &Arc<Self>) -> Visit {
         if self.live.fetch_add(1, Ordering::SeqCst) > 0 {
             self.overlaps.fetch_add(1, Ordering::SeqCst);
@@ -19,23 +19,23 @@ impl Receiver {
         Visit(Arc::clone(self))
     }
 
-    /// How many probes are in.
+    /// Returns how many probes are calling now.
     pub(super) fn live(&self) -> u32 {
         self.live.load(Ordering::SeqCst)
     }
 
-    /// How often a probe came in while another was.
+    /// Returns how many times a probe began while another was calling.
     pub(super) fn overlaps(&self) -> u64 {
         self.overlaps.load(Ordering::SeqCst)
     }
 
-    /// The lease of a probe that never left is over: it has no right to be in any more.
+    /// Ends the call of a probe whose lease has expired and that never ended by itself.
     pub(super) fn leave(&self) {
         self.live.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// A probe that is in.
+/// The call of a probe.
 pub(super) struct Visit(Arc<Receiver>);
 
 impl Drop for Visit {

@@ -1,4 +1,4 @@
-//! One wave: a hundred askers ask at the same moment. What they share, and what is seen of it.
+//! One wave: a hundred askers acquire at the same moment. Their shared state, and what is observed.
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -12,44 +12,45 @@ use super::fate::{Fate, Late, Moment, Plan};
 use super::pool::ASKERS;
 use super::receiver::{Receiver, Visit};
 
-/// For how many turns the first at the gate waits for a second. A few dozen microseconds: longer than a wake-up, and short
-/// enough for a machine whose other cores are busy.
+/// How many spins the first asker at the gate waits for a second. This is a few dozen microseconds: longer than a
+/// wake-up, and short enough for a machine whose other cores are busy.
 const TURNS: u32 = 20_000;
 
-/// How many refusals for coming too early are borne after the clock has moved: whoever decided on the time before.
+/// How many refusals for acquiring too early are tolerated after the clock has moved: from askers that decided by the
+/// time before.
 const PATIENCE: u64 = 100_000;
 
-/// How the askers come.
+/// How the askers acquire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Manner {
-    /// Each asks as soon as it is woken. The clock has moved before.
+    /// Each acquires as soon as it is woken. The clock has moved before.
     AsTheyWake,
-    /// The first waits for a second, on another core, and they ask together. The clock has moved before.
+    /// The first waits for a second, on another core, and they acquire together. The clock has moved before.
     Together,
-    /// As together; but they come too early and ask again and again, until after this many refusals one of them moves the
-    /// clock.
+    /// As together; but they come too early and acquire again and again, until after this many refusals one of them
+    /// moves the clock.
     TooEarly {
-        /// How many refusals.
+        /// The number of refusals.
         refusals: u64,
     },
 }
 
-/// What the askers of one wave share.
+/// The shared state of the askers of one wave.
 pub(super) struct Wave {
     pub(super) plan: Plan,
     pub(super) manner: Manner,
-    /// Whether a probe is settled while others still ask. Else it waits until all have their answer.
+    /// Whether a probe is settled while others still acquire. Otherwise it waits until all have their answer.
     pub(super) hasty: bool,
     /// The policy's `cancel_grace`.
     pub(super) grace: Duration,
     pub(super) clock: ManualClock,
-    /// Where the clock is moved. Whoever is told to come back by then came too early.
+    /// The time to which the clock is moved. A refusal with this time or an earlier one came too early.
     moment: Timestamp,
     receiver: Arc<Receiver>,
     at_the_gate: AtomicU32,
-    /// Somebody may probe.
+    /// Opens when an asker has the probe.
     pub(super) given: Latch,
-    /// Everybody has an answer.
+    /// Opens when all askers have an answer.
     pub(super) answered: Latch,
     pub(super) finished: Latch,
     too_early: AtomicU64,
@@ -62,7 +63,7 @@ pub(super) struct Wave {
     oddities: Mutex<Vec<String>>,
 }
 
-/// What is decided of a wave beforehand.
+/// The parameters of a wave.
 pub(super) struct Setting<'a> {
     pub(super) plan: Plan,
     pub(super) manner: Manner,
@@ -74,7 +75,7 @@ pub(super) struct Setting<'a> {
 }
 
 impl Wave {
-    /// A wave that is about to come.
+    /// Returns a wave that has not begun.
     pub(super) fn new(setting: &Setting<'_>) -> Self {
         let Setting { plan, manner, hasty, grace, moment, clock, receiver } = *setting;
         let wave = Self {
@@ -111,13 +112,13 @@ impl Wave {
         self.clock.advance(self.moment.since(self.clock.now()));
     }
 
-    /// Whether nobody but a probe is admitted: not if the circuit is closed, or closes while others still ask.
+    /// Returns whether only a probe is admitted: not if the circuit is closed, or closes while others still acquire.
     pub(super) fn admits_only_probes(&self) -> bool {
         self.plan.probe.is_some_and(|fate| fate != Fate::Succeeds || !self.hasty)
     }
 
-    /// Meets another asker at the gate, if the manner is so and another comes in time. Spins, because whoever sleeps comes
-    /// one by one.
+    /// Waits for another asker at the gate, if the manner requires it and another one comes in time. Spins, because
+    /// askers that sleep wake one by one.
     pub(super) fn meet(&self) {
         self.at_the_gate.fetch_add(1, Ordering::SeqCst);
         if self.manner != Manner::AsTheyWake {
@@ -127,22 +128,23 @@ impl Wave {
         }
     }
 
-    /// Makes one ask, and sees whether somebody else was asking while the first permit was given out.
+    /// Acquires once, and notes whether another asker was acquiring while the first permit was given out.
     pub(super) fn try_acquire<A>(&self, ask: impl FnOnce() -> Result<A, Refusal>) -> Result<A, Refusal> {
         let left = self.left.load(Ordering::SeqCst);
         self.entered.fetch_add(1, Ordering::SeqCst);
         let answer = ask();
         let entered = self.entered.load(Ordering::SeqCst);
         self.left.fetch_add(1, Ordering::SeqCst);
-        // Whoever had entered when this one left, and had not left when it entered, asked at the same time. That takes
-        // another thread, since nobody steps aside while asking.
+        // An asker that had entered when this one left, and had not left when it entered, acquired at the same time.
+        // It must run on another thread, since no task yields while it acquires.
         if answer.is_ok() && !self.admitted.swap(true, Ordering::SeqCst) {
             self.raced.store(entered - left > 1, Ordering::SeqCst);
         }
         answer
     }
 
-    /// Whether a refusal only says that the moment has not come. One of those that hear so makes it come.
+    /// Returns whether a refusal only means that the clock has not moved yet. One of the askers that get it moves the
+    /// clock.
     pub(super) fn is_too_early(&self, refusal: &Refusal) -> bool {
         let Manner::TooEarly { refusals } = self.manner else { return false };
         if refusal.retry_at().is_none_or(|retry_at| retry_at > self.moment) {
@@ -155,7 +157,7 @@ impl Wave {
         before < refusals + PATIENCE
     }
 
-    /// A probe comes in.
+    /// Begins a probe's call.
     pub(super) fn probe(&self) -> Visit {
         let visit = self.receiver.visit();
         if self.probes.fetch_add(1, Ordering::SeqCst) == 0 {
@@ -164,39 +166,39 @@ impl Wave {
         visit
     }
 
-    /// How many probes there were.
+    /// Returns how many probes there were.
     pub(super) fn probes(&self) -> u32 {
         self.probes.load(Ordering::SeqCst)
     }
 
-    /// Whether the first permit was given out while somebody else was asking.
+    /// Returns whether the first permit was given out while another asker was acquiring.
     pub(super) fn raced(&self) -> bool {
         self.raced.load(Ordering::SeqCst)
     }
 
-    /// A late result changed something.
+    /// Notes that a late result changed something.
     pub(super) fn late_applied(&self, late: Late) {
         self.late_applied.fetch_add(1, Ordering::SeqCst);
         self.note(format!("changed by what came late: {late:?}"));
     }
 
-    /// How many late results changed something.
+    /// Returns how many late results changed something.
     pub(super) fn lates_applied(&self) -> u32 {
         self.late_applied.load(Ordering::SeqCst)
     }
 
-    /// Notes what should not have been.
+    /// Notes a deviation.
     pub(super) fn note(&self, oddity: String) {
         self.oddities.lock().unwrap_or_else(PoisonError::into_inner).push(oddity);
     }
 
-    /// Takes what was noted.
+    /// Returns the deviations that were noted.
     pub(super) fn oddities(&self) -> Vec<String> {
         std::mem::take(&mut *self.oddities.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Opens when as many have arrived as it was made for.
+/// A latch that opens when its number of arrivals is reached.
 pub(super) struct Latch {
     missing: AtomicU32,
     open: watch::Sender<bool>,

@@ -1,6 +1,6 @@
-//! The processes that a server starts for itself: found by their parent, and sent signals.
+//! The child processes of a server: finds them by their parent, and sends them signals.
 //!
-//! Postgres has one for each connection. A signal to the server alone would leave those as they are.
+//! Postgres has one for each connection, which a signal to the server alone would not reach.
 
 use std::io;
 use std::{fs, str};
@@ -9,17 +9,17 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::process::Process;
 
-/// Sends a signal to a server and to all that it started.
+/// Sends a signal to a server and to all its child processes.
 pub(super) fn signal_all(server: &mut Process, signal: Signal) -> io::Result<()> {
     if server.ended()?.is_some() {
         return Ok(());
     }
-    // What is stopped starts no more, so that none is missed.
+    // A stopped server starts no more children, so none is missed.
     server.signal(Signal::STOP)?;
     let children = children(server.id())?;
     for child in children {
         match kill_process(child, signal) {
-            // It ended meanwhile.
+            // The child has ended meanwhile.
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
             Err(error) => return Err(error.into()),
         }
@@ -27,13 +27,13 @@ pub(super) fn signal_all(server: &mut Process, signal: Signal) -> io::Result<()>
     server.signal(signal)
 }
 
-/// The processes whose parent this is.
+/// Returns the child processes of a process.
 pub(super) fn children(parent: u32) -> io::Result<Vec<Pid>> {
     let parent = parent.to_string();
     let mut children = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let Ok(id) = entry?.file_name().to_string_lossy().parse() else { continue };
-        // One that ended meanwhile has no file.
+        // A process that has ended meanwhile has no file.
         let stat = fs::read(format!("/proc/{id}/stat")).unwrap_or_default();
         if parent_in(&stat) == Some(&parent) {
             children.extend(Pid::from_raw(id));
@@ -42,7 +42,7 @@ pub(super) fn children(parent: u32) -> io::Result<Vec<Pid>> {
     Ok(children)
 }
 
-/// `7 (name) S 1 ...`: the parent is 1. A name may hold spaces and brackets.
+/// Returns the parent's id in a line such as `7 (name) S 1 ...`: here 1. The name may contain spaces and brackets.
 fn parent_in(stat: &[u8]) -> Option<&str> {
     let after_name = stat.iter().rposition(|byte| *byte == b')')?;
     str::from_utf8(&stat[after_name + 1..]).ok()?.split_whitespace().nth(1)

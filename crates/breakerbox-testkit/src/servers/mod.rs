@@ -1,16 +1,17 @@
-//! Private servers: a real one for a test, on a port of its own, with a folder of its own, gone when the test is.
+//! Private servers: real ones, each for one test, with a port and a folder of its own. A server stops when its value
+//! is dropped.
 //!
-//! | file | what it has |
+//! | file | contents |
 //! | --- | --- |
-//! | `process` | what all of them need: a program that is always stopped, a port, waiting with a limit |
-//! | `family` | the processes that a server starts for itself |
-//! | `postgres`, `postgres_files` | a Postgres server: killed, paused, restarted |
-//! | `redis` | a Redis server: killed, paused, restarted, made a replica |
-//! | `redis_cluster` | three of them, as a cluster |
+//! | `process` | shared parts: a child process that is always stopped, a free port, waiting with a limit |
+//! | `family` | the child processes of a server |
+//! | `postgres`, `postgres_files` | a Postgres server, which tests can kill, pause and restart |
+//! | `redis` | a Redis server, which tests can kill, pause, restart, and make a replica |
+//! | `redis_cluster` | three Redis servers as a cluster |
 //! | `redis_pair` | a master and its replica, and a failover that loses the last writes |
-//! | `redis_sentinel` | what watches a master, and makes a replica the next one |
+//! | `redis_sentinel` | a sentinel, which watches a master and promotes a replica when the master fails |
 //!
-//! Several test processes may run at once. No server of the machine is used or touched.
+//! Several test processes may run at once. No other server of the machine is used or touched.
 
 mod family;
 mod postgres;

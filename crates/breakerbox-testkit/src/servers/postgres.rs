@@ -1,8 +1,9 @@
-//! A private Postgres server, and the faults that a real one has.
+//! A private Postgres server with real faults: it can be killed, paused, restarted, or made to refuse writes.
 //!
-//! It listens on the loopback address only, and has a folder of its own. The newest installed version is run, or the one in
-//! the folder `BREAKERBOX_POSTGRES_BIN`. Postgres refuses to run as root; root's tests run it as the user `postgres`, or else
-//! `nobody`. Making a data folder takes long, so all servers of a test process copy the same one.
+//! The server listens on the loopback address only, and has a folder of its own. It runs the newest installed version,
+//! or the one in the folder that `BREAKERBOX_POSTGRES_BIN` names. Postgres refuses to run as root; tests that run as
+//! root start it as the user `postgres`, or else `nobody`. Making a data folder takes long, so all servers of a test
+//! process copy the same one.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -18,13 +19,13 @@ use super::family::{children, signal_all};
 use super::postgres_files::{Template, USER, run};
 use super::process::{Process, ServerError, free_port, wait_until};
 
-/// How often a server is started again because somebody else took its port.
+/// How many times a start is tried again because another process took the port.
 const STARTS: usize = 10;
 
-/// How long a command of a test may take.
+/// Timeout of one command of a test.
 const COMMAND_LIMIT: Duration = Duration::from_secs(20);
 
-/// What a server is like.
+/// The settings of a server.
 #[derive(Clone, Default, Debug)]
 pub struct PostgresOptions {
     durable: bool,
@@ -34,20 +35,21 @@ pub struct PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// A server without a password that does not wait for the disk: what it wrote survives its end, but not the machine's.
+    /// Returns the settings of a server without a password that does not wait for the disk: its data survives its own
+    /// crash, but not a crash of the machine.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Waits for the disk, as servers that matter do.
+    /// Waits for the disk at each commit, as production servers do.
     #[must_use]
     pub fn durable(mut self) -> Self {
         self.durable = true;
         self
     }
 
-    /// Asks for a password.
+    /// Requires this password.
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
@@ -61,14 +63,14 @@ impl PostgresOptions {
         self.set("ssl", "on")
     }
 
-    /// Any setting of `postgresql.conf`.
+    /// Sets any parameter of `postgresql.conf`.
     #[must_use]
     pub fn set(mut self, name: &str, value: &str) -> Self {
         self.settings.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Starts it, and waits until it takes connections.
+    /// Starts the server, and waits until it accepts connections.
     ///
     /// # Errors
     /// If Postgres is missing or does not start.
@@ -92,7 +94,7 @@ impl PostgresOptions {
         Err(last.unwrap_or_else(|| std::io::Error::other("no start was tried").into()))
     }
 
-    /// Writes the files that it reads at its start.
+    /// Writes the files that the server reads at its start.
     fn configure(&self, template: &Template, folder: &TempDir) -> Result<(), ServerError> {
         let write = |name: &str, text: &str| -> Result<(), ServerError> {
             let file = folder.path().join("data").join(name);
@@ -110,7 +112,7 @@ impl PostgresOptions {
     }
 }
 
-/// A private Postgres server, gone when this is dropped.
+/// A private Postgres server. It stops when this is dropped.
 ///
 /// ```
 /// use breakerbox_testkit::servers::PostgresServer;
@@ -130,7 +132,7 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// Starts one as [`PostgresOptions::new`] describes it.
+    /// Starts a server with the settings of [`PostgresOptions::new`].
     ///
     /// # Errors
     /// If Postgres is missing or does not start.
@@ -138,7 +140,7 @@ impl PostgresServer {
         PostgresOptions::new().start()
     }
 
-    /// Where it is, with its password, and the database that it begins with.
+    /// Returns the URL of the first database, with the password.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_of(USER)
@@ -150,13 +152,14 @@ impl PostgresServer {
         format!("postgres://{user}{password}@{}:{}/{USER}", Ipv4Addr::LOCALHOST, self.port)
     }
 
-    /// Its port on the loopback address.
+    /// Returns the port on the loopback address.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The ids of its processes: the server itself, and one for each connection and for each of its own tasks.
+    /// Returns the ids of the server's processes: the server itself, and one for each connection and for each
+    /// background task.
     ///
     /// # Errors
     /// If the system does not list them.
@@ -166,11 +169,11 @@ impl PostgresServer {
         Ok([own].into_iter().chain(children).collect())
     }
 
-    /// Runs SQL in its first database, as the user who may do everything. Returns what `psql` prints: a line for each row, and
-    /// `|` between columns.
+    /// Runs SQL in the first database, as the superuser. Returns the output of `psql`: a line for each row, and `|`
+    /// between columns.
     ///
     /// # Errors
-    /// What the server says.
+    /// Returns the server's error.
     pub fn query(&self, sql: &str) -> Result<String, ServerError> {
         run(self.psql().args(["--command", sql]))
     }
@@ -191,10 +194,10 @@ impl PostgresServer {
         }
     }
 
-    /// Creates a user who may connect, and create schemas. Returns that user's URL.
+    /// Creates a user that may connect and create schemas. Returns that user's URL.
     ///
     /// # Errors
-    /// What the server says.
+    /// Returns the server's error.
     pub fn add_user(&self, user: &str) -> Result<String, ServerError> {
         let password = self
             .options
@@ -210,15 +213,15 @@ impl PostgresServer {
     /// transaction on.
     ///
     /// # Errors
-    /// What the server says.
+    /// Returns the server's error.
     pub fn refuse_writes(&self) -> Result<(), ServerError> {
         self.set_read_only("on")
     }
 
-    /// Makes it accept writes again.
+    /// Makes the server accept writes again.
     ///
     /// # Errors
-    /// What the server says.
+    /// Returns the server's error.
     pub fn allow_writes(&self) -> Result<(), ServerError> {
         self.set_read_only("off")
     }
@@ -226,7 +229,8 @@ impl PostgresServer {
     fn set_read_only(&self, value: &str) -> Result<(), ServerError> {
         self.query(&format!("ALTER SYSTEM SET default_transaction_read_only = {value}"))?;
         self.query("SELECT pg_reload_conf()")?;
-        // Sessions are told one after the other. A new one hears it from its parent, which is told first.
+        // Sessions reload their settings one after the other. A new session inherits them from the parent process,
+        // which reloads first.
         let told = wait_until(|| match self.query("SHOW default_transaction_read_only") {
             Ok(is) if is == value => Ok(()),
             other => Err(format!("default_transaction_read_only: {other:?}")),
@@ -234,25 +238,25 @@ impl PostgresServer {
         told.map_err(|reason| self.process.not_ready(reason))
     }
 
-    /// Takes the rights to write to all tables of a schema away from a user.
+    /// Revokes a user's rights to write to all tables of a schema.
     ///
     /// # Errors
-    /// What the server says.
+    /// Returns the server's error.
     pub fn revoke_writes(&self, schema: &str, user: &str) -> Result<(), ServerError> {
         let sql = format!("REVOKE INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} FROM {user}");
         self.query(&sql).map(drop)
     }
 
-    /// Gives them back.
+    /// Grants the rights again that [`revoke_writes`](Self::revoke_writes) revoked.
     ///
     /// # Errors
-    /// What the server says.
+    /// Returns the server's error.
     pub fn grant_writes(&self, schema: &str, user: &str) -> Result<(), ServerError> {
         let sql = format!("GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {user}");
         self.query(&sql).map(drop)
     }
 
-    /// Ends it as a power cut would, in the middle of whatever it does.
+    /// Kills the server without a shutdown, in the middle of any work, as a power cut would.
     ///
     /// # Errors
     /// If the system refuses.
@@ -261,7 +265,7 @@ impl PostgresServer {
         Ok(self.process.kill()?)
     }
 
-    /// Stops it where it is: connections stay open, and nothing is answered.
+    /// Pauses the server: connections stay open, and get no answers.
     ///
     /// # Errors
     /// If the system refuses.
@@ -269,7 +273,7 @@ impl PostgresServer {
         Ok(signal_all(&mut self.process, Signal::STOP)?)
     }
 
-    /// Lets it go on.
+    /// Resumes a paused server.
     ///
     /// # Errors
     /// If the system refuses.
@@ -277,13 +281,15 @@ impl PostgresServer {
         Ok(signal_all(&mut self.process, Signal::CONT)?)
     }
 
-    /// Shuts it down in good order if it runs, which ends all connections, and starts it again on the same port.
+    /// Shuts the server down in good order if it runs, which ends all connections, and starts it again on the same
+    /// port.
     ///
     /// # Errors
     /// If it does not start.
     pub fn restart(&mut self) -> Result<(), ServerError> {
         self.stop(Signal::INT)?;
-        // Somebody may have the port for a moment, or a process of a server that was killed its memory.
+        // Another process may have the port for a moment, or a process of the killed server may still have its shared
+        // memory.
         let again = wait_until(|| match launch(&self.options, &self.template, &self.folder, self.port) {
             Err(error @ ServerError::NotReady { .. }) => Err(error.to_string()),
             done => Ok(done),
@@ -292,7 +298,7 @@ impl PostgresServer {
         Ok(())
     }
 
-    /// Tells it to end, and waits until it has.
+    /// Signals the server to end, and waits until it has.
     fn stop(&mut self, signal: Signal) -> Result<(), ServerError> {
         self.resume()?;
         self.process.signal(signal)?;
@@ -306,22 +312,23 @@ impl PostgresServer {
 
 impl Drop for PostgresServer {
     fn drop(&mut self) {
-        // In good order, so that it leaves no shared memory behind. If it does not listen, it is killed.
+        // A shutdown in good order leaves no shared memory behind. A server that does not react is killed.
         let _ = self.stop(Signal::QUIT);
         forget_memory(&self.folder);
     }
 }
 
-/// Frees the shared memory of a server that was killed; one that ended in good order has freed it and removed the file.
+/// Frees the shared memory of a server that was killed; a server that ended in good order has freed it and removed the
+/// file.
 fn forget_memory(folder: &TempDir) {
     let status = fs::read_to_string(folder.path().join("data/postmaster.pid")).unwrap_or_default();
-    // The line with the key and the number of the segment.
+    // The line with the key and the id of the segment.
     if let Some(segment) = status.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)) {
         let _ = run(Command::new("ipcrm").args(["--shmem-id", segment]));
     }
 }
 
-/// Starts the program, and waits until it says that it is ready.
+/// Starts the program, and waits until it reports that it is ready.
 fn launch(
     options: &PostgresOptions,
     template: &Template,

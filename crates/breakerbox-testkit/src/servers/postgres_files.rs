@@ -1,4 +1,5 @@
-//! What private Postgres servers are started from: the programs, the user who runs them, and a data folder to copy.
+//! The files that private Postgres servers start from: the programs, the user that runs them, and a data folder to
+//! copy.
 
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
@@ -11,20 +12,21 @@ use tempfile::TempDir;
 
 use super::process::ServerError;
 
-/// The folder of another version's programs.
+/// The environment variable for the folder of another version's programs.
 const PROGRAMS: &str = "BREAKERBOX_POSTGRES_BIN";
 
-/// Where Debian puts the programs of each version.
+/// The folder in which Debian installs the programs of each version.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
 /// The user and the database of every server.
 pub(super) const USER: &str = "postgres";
 
-/// The programs, and who runs them.
+/// The Postgres programs, and the user that runs them.
 #[derive(Clone, Debug)]
 pub(super) struct Programs {
     folder: Option<PathBuf>,
-    /// Root's tests run them as somebody else, because Postgres insists.
+    /// User and group id, if the tests run as root: Postgres refuses to. None: the programs run as the tests' own
+    /// user.
     user: Option<(u32, u32)>,
 }
 
@@ -35,7 +37,7 @@ impl Programs {
         Ok(Self { folder, user })
     }
 
-    /// One of the programs, to be run by the right user.
+    /// Returns the command for one of the programs, run by the right user.
     pub(super) fn command(&self, program: &str) -> Command {
         let path = self.folder.as_ref().map_or_else(|| PathBuf::from(program), |folder| folder.join(program));
         self.owned(Command::new(path))
@@ -45,14 +47,14 @@ impl Programs {
         if let Some((user, group)) = self.user {
             command.uid(user).gid(group);
         }
-        // Settings of the caller's own servers are none of ours.
+        // Removes the caller's own `PG...` variables, which would point the programs to other servers.
         for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG")) {
             command.env_remove(name);
         }
         command
     }
 
-    /// Makes a file or a folder belong to whoever runs the programs.
+    /// Makes the user that runs the programs the owner of a file or a folder.
     pub(super) fn give(&self, path: &Path) -> io::Result<()> {
         self.user.map_or(Ok(()), |(user, group)| chown(path, Some(user), Some(group)))
     }
@@ -64,7 +66,8 @@ impl Programs {
     }
 }
 
-/// A data folder that nobody serves from, gone with the last server that was made from it.
+/// A data folder that no server runs on, as the source of copies. It is removed with the last server that was copied
+/// from it.
 #[derive(Debug)]
 pub(super) struct Template {
     pub(super) programs: Programs,
@@ -72,7 +75,7 @@ pub(super) struct Template {
 }
 
 impl Template {
-    /// The one of this process.
+    /// Returns the template of this process, and makes it at the first use.
     pub(super) fn shared() -> Result<Arc<Self>, ServerError> {
         static SHARED: Mutex<Weak<Template>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +92,7 @@ impl Template {
         Ok(template)
     }
 
-    /// A folder with a data folder in it.
+    /// Returns a new folder with a copy of the data folder in it.
     pub(super) fn copy(&self) -> Result<TempDir, ServerError> {
         let folder = self.programs.folder()?;
         let mut copy = self.programs.owned(Command::new("cp"));
@@ -98,7 +101,7 @@ impl Template {
     }
 }
 
-/// Runs a program to its end, and returns what it printed.
+/// Runs a program to its end, and returns its output.
 pub(super) fn run(command: &mut Command) -> Result<String, ServerError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().map_err(|error| match error.kind() {
@@ -112,7 +115,7 @@ pub(super) fn run(command: &mut Command) -> Result<String, ServerError> {
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
 }
 
-/// The programs of the newest version; none if they can only be on the path.
+/// Returns the folder of the newest version's programs; None if they can only be on the path.
 fn newest() -> Option<PathBuf> {
     let versions = fs::read_dir(VERSIONS).ok()?.flatten();
     let programs = versions.filter_map(|version| {
@@ -123,7 +126,7 @@ fn newest() -> Option<PathBuf> {
     programs.max().map(|(_, folder)| folder)
 }
 
-/// Somebody who is not root.
+/// Returns the user and group id of a user that is not root.
 fn unprivileged() -> io::Result<(u32, u32)> {
     let users = fs::read_to_string("/etc/passwd")?;
     let of = |wanted: &str| {

@@ -1,8 +1,8 @@
-//! What every private server needs: a program that is stopped whatever happens, a port that nobody has, a folder that goes
-//! with it, and waiting for a condition with a limit.
+//! The shared parts of all private servers: a child process that is always stopped, a free port, and waiting for a
+//! condition with a limit.
 //!
-//! Everything here blocks, for some tens of milliseconds, and by the real clock: a test in virtual time can use it too. It
-//! never ends a program that it did not start.
+//! All functions here block, for some tens of milliseconds, and use the real clock: a test in virtual time can use
+//! them too. They never end a process that they did not start.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,42 +17,42 @@ use rustix::process::{Pid, Signal, kill_process};
 /// How long a server may take to be ready.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long to wait between two looks at a condition.
+/// The pause between two checks of a condition.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How much of a log an error shows.
+/// How many characters an error shows of the end of a log.
 const LOG_SHOWN: usize = 2_000;
 
-/// Why a private server is not there.
+/// The reason why a private server did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The program is missing.
+    /// The program is not installed.
     #[error(
         "{program} is not installed; run `cargo xtask test`, which installs it, or `apt-get install {package}`"
     )]
     Missing {
-        /// What was to be run.
+        /// The program.
         program: String,
-        /// The Debian package that has it.
+        /// The Debian package that contains it.
         package: &'static str,
     },
-    /// It ended, or was not ready in time.
+    /// The program ended, or was not ready in time.
     #[error("{program} is not ready: {reason}\n{log}")]
     NotReady {
-        /// What was run.
+        /// The program.
         program: String,
-        /// What was seen last.
+        /// The result of the last check.
         reason: String,
-        /// The end of what it wrote.
+        /// The end of the program's output.
         log: String,
     },
-    /// A file, a port or a process could not be had.
+    /// The system did not provide a file, a port or a process.
     #[error("{0}")]
     System(#[from] io::Error),
 }
 
-/// A running program, killed when this is dropped, also by a test that panics.
+/// A child process. It is killed when this is dropped, also by a test that panics.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -61,7 +61,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Runs a program whose output goes into a file, after what is there.
+    /// Runs a program and appends its output to a file.
     ///
     /// # Errors
     /// If the program is missing or can't be run.
@@ -78,26 +78,26 @@ impl Process {
         }
     }
 
-    /// Its number.
+    /// Returns the process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// How it ended, if it did.
+    /// Returns the exit status if the process has ended.
     ///
     /// # Errors
-    /// If the system does not say.
+    /// If the system does not report it.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
 
-    /// Sends a signal. One that has ended hears nothing.
+    /// Sends a signal. A process that has ended ignores it.
     ///
     /// # Errors
     /// If the system refuses.
     pub fn signal(&mut self, signal: Signal) -> io::Result<()> {
-        // A number may belong to somebody else once its process was waited for.
+        // The id may belong to another process after this one was waited for.
         if self.ended()?.is_some() {
             return Ok(());
         }
@@ -105,7 +105,7 @@ impl Process {
         id.map_or(Ok(()), |id| kill_process(id, signal).map_err(io::Error::from))
     }
 
-    /// Ends it as a power cut would, and waits until it has.
+    /// Kills the process with SIGKILL, and waits until it has ended.
     ///
     /// # Errors
     /// If the system refuses.
@@ -114,10 +114,10 @@ impl Process {
         self.child.wait().map(drop)
     }
 
-    /// Looks until it is ready, for at most [`PATIENCE`]; gives up as soon as it has ended.
+    /// Repeats a check until it succeeds, for at most [`PATIENCE`]; fails as soon as the process has ended.
     ///
     /// # Errors
-    /// What was seen last, and the end of its log.
+    /// Returns the result of the last check, and the end of the log.
     pub fn wait_until_ready<T>(
         &mut self,
         mut look: impl FnMut(&mut Self) -> Result<T, String>,
@@ -138,7 +138,7 @@ impl Process {
         Err(self.not_ready(reason))
     }
 
-    /// The error that shows what it wrote.
+    /// Returns an error that shows this reason and the end of the log.
     #[must_use]
     pub fn not_ready(&self, reason: String) -> ServerError {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
@@ -149,24 +149,24 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // There is nobody left to tell. A stopped process can be killed too.
+        // A destructor cannot report an error. A stopped process can be killed too.
         let _ = self.kill();
     }
 }
 
-/// A port of this machine that nobody listens on. Somebody else may take it at any time: a server that can't have it is
-/// started again with another one.
+/// Returns a port that has no listener. Another process may take it at any time: a server that fails to bind it is
+/// started again with another port.
 ///
 /// # Errors
-/// If there is none.
+/// If no port is free.
 pub fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Looks again and again until something is there, for at most [`PATIENCE`].
+/// Repeats a check until it succeeds, for at most [`PATIENCE`].
 ///
 /// # Errors
-/// What the last look said.
+/// Returns the error of the last check.
 pub fn wait_until<T>(mut look: impl FnMut() -> Result<T, String>) -> Result<T, String> {
     let limit = Instant::now() + PATIENCE;
     loop {

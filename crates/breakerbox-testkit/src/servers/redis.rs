@@ -1,7 +1,7 @@
-//! A private Redis server, and the faults that a real one has.
+//! A private Redis server with real faults: it can be killed, paused, restarted, or made to refuse writes.
 //!
-//! It listens on the loopback address only. It keeps nothing on disk unless a test asks for it. `BREAKERBOX_REDIS_SERVER`
-//! names another program to run, such as `valkey-server`.
+//! The server listens on the loopback address only. It keeps nothing on disk unless a test requests it. The
+//! environment variable `BREAKERBOX_REDIS_SERVER` names another program to run, such as `valkey-server`.
 
 use std::env;
 use std::ffi::OsString;
@@ -15,16 +15,16 @@ use tempfile::TempDir;
 
 use super::process::{Process, ServerError, free_port, wait_until};
 
-/// Which program to run, if it is not `redis-server`.
+/// The environment variable for the program, if it is not `redis-server`.
 const PROGRAM: &str = "BREAKERBOX_REDIS_SERVER";
 
-/// How often a server is started again because somebody else took its port.
+/// How many times a start is tried again because another process took the port.
 const STARTS: usize = 10;
 
-/// How long one command of a test may take.
+/// Timeout of one command of a test.
 const COMMAND_LIMIT: Duration = Duration::from_secs(5);
 
-/// What a server is like.
+/// The settings of a server.
 #[derive(Clone, Default, Debug)]
 pub struct RedisOptions {
     password: Option<String>,
@@ -33,26 +33,26 @@ pub struct RedisOptions {
 }
 
 impl RedisOptions {
-    /// A server without a password that keeps nothing on disk.
+    /// Returns the settings of a server without a password that keeps nothing on disk.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Writes everything to disk before it answers, so that a restart finds it.
+    /// Writes all data to disk before answering, so that a restart finds it.
     #[must_use]
     pub fn append_only(self) -> Self {
         self.set("appendonly", "yes").set("appendfsync", "always")
     }
 
-    /// Asks for a password.
+    /// Requires this password.
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self.set("requirepass", password)
     }
 
-    /// Any setting of `redis.conf`.
+    /// Sets any parameter of `redis.conf`.
     #[must_use]
     pub fn set(mut self, name: &str, value: &str) -> Self {
         self.arguments.push(format!("--{name}"));
@@ -60,14 +60,14 @@ impl RedisOptions {
         self
     }
 
-    /// A setting whose value is a port that nobody has. [`RedisServer::port_of`] says which.
+    /// Sets a parameter to a free port. [`RedisServer::port_of`] returns the port.
     #[must_use]
     pub fn set_free_port(mut self, name: &'static str) -> Self {
         self.free_ports.push(name);
         self
     }
 
-    /// Starts it, and waits until it answers.
+    /// Starts the server, and waits until it answers.
     ///
     /// # Errors
     /// If `redis-server` is missing or does not start.
@@ -89,12 +89,12 @@ impl RedisOptions {
     }
 }
 
-/// What a restarted server finds.
+/// The data that a restarted server finds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Restart {
-    /// What it wrote to disk.
+    /// The data that it wrote to disk.
     WithData,
-    /// Nothing.
+    /// No data.
     Empty,
 }
 
@@ -118,7 +118,7 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts one as [`RedisOptions::new`] describes it.
+    /// Starts a server with the settings of [`RedisOptions::new`].
     ///
     /// # Errors
     /// If `redis-server` is missing or does not start.
@@ -126,33 +126,33 @@ impl RedisServer {
         RedisOptions::new().start()
     }
 
-    /// Where it is, with its password.
+    /// Returns the URL, with the password.
     #[must_use]
     pub fn url(&self) -> String {
         url(&self.options, self.port())
     }
 
-    /// Its port on the loopback address.
+    /// Returns the port on the loopback address.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port_of("port").unwrap_or_default()
     }
 
-    /// The port that a setting got.
+    /// Returns the port that [`RedisOptions::set_free_port`] chose for a parameter.
     #[must_use]
     pub fn port_of(&self, setting: &str) -> Option<u16> {
         port_of(&self.ports, setting)
     }
 
-    /// Asks it something, on a connection of its own.
+    /// Runs a command on a new connection.
     ///
     /// # Errors
-    /// If it does not answer within some seconds, or refuses.
+    /// If the server does not answer within some seconds, or refuses.
     pub fn query<T: FromRedisValue>(&self, command: &[&str]) -> RedisResult<T> {
         query(&self.url(), command)
     }
 
-    /// One line of what `INFO` says.
+    /// Returns one field of a section of `INFO`.
     ///
     /// # Errors
     /// If it does not answer.
@@ -161,7 +161,7 @@ impl RedisServer {
         Ok(info_field(&info, field))
     }
 
-    /// Ends it as a power cut would.
+    /// Kills the server without a shutdown, as a power cut would.
     ///
     /// # Errors
     /// If the system refuses.
@@ -169,7 +169,7 @@ impl RedisServer {
         Ok(self.process.kill()?)
     }
 
-    /// Stops it where it is: connections stay open, and nothing is answered.
+    /// Pauses the server: connections stay open, and get no answers.
     ///
     /// # Errors
     /// If the system refuses.
@@ -177,7 +177,7 @@ impl RedisServer {
         Ok(self.process.signal(Signal::STOP)?)
     }
 
-    /// Lets it go on.
+    /// Resumes a paused server.
     ///
     /// # Errors
     /// If the system refuses.
@@ -185,7 +185,7 @@ impl RedisServer {
         Ok(self.process.signal(Signal::CONT)?)
     }
 
-    /// Kills it if it runs, and starts it again on the same port.
+    /// Kills the server if it runs, and starts it again on the same port.
     ///
     /// # Errors
     /// If it does not start.
@@ -194,7 +194,7 @@ impl RedisServer {
         if restart == Restart::Empty {
             self.folder = TempDir::with_prefix("breakerbox-redis-")?;
         }
-        // Somebody may have the port for a moment.
+        // Another process may have the port for a moment.
         let again = wait_until(|| match launch(&self.options, &self.folder, &self.ports) {
             Err(error @ ServerError::NotReady { .. }) => Err(error.to_string()),
             done => Ok(done),
@@ -203,18 +203,18 @@ impl RedisServer {
         Ok(())
     }
 
-    /// Makes it refuse writes and go on answering reads, as a server does whose memory is full and which may evict nothing.
-    /// Does not last over a restart.
+    /// Makes the server refuse writes and still answer reads, as a server does whose memory is full and which may not
+    /// evict. A restart ends this.
     ///
     /// # Errors
     /// If it does not answer.
     pub fn refuse_writes(&self) -> RedisResult<()> {
         self.query::<()>(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])?;
-        // It has always more than one byte in use.
+        // The server always uses more than one byte.
         self.query(&["CONFIG", "SET", "maxmemory", "1"])
     }
 
-    /// Makes it accept writes again.
+    /// Makes the server accept writes again.
     ///
     /// # Errors
     /// If it does not answer.
@@ -222,10 +222,10 @@ impl RedisServer {
         self.query(&["CONFIG", "SET", "maxmemory", "0"])
     }
 
-    /// Makes it a replica, and waits until it has all of its master's data.
+    /// Makes the server a replica, and waits until it has all of its master's data.
     ///
     /// # Errors
-    /// If that does not come about.
+    /// If the replica does not catch up in time.
     pub fn replica_of(&self, master: &Self) -> Result<(), ServerError> {
         let port = master.port().to_string();
         let linked = || {
@@ -247,7 +247,7 @@ impl RedisServer {
     }
 }
 
-/// Asks a server something, on a new connection.
+/// Runs a command on a new connection.
 pub(super) fn query<T: FromRedisValue>(url: &str, command: &[&str]) -> RedisResult<T> {
     let mut connection = Client::open(url)?.get_connection_with_timeout(COMMAND_LIMIT)?;
     connection.set_read_timeout(Some(COMMAND_LIMIT))?;
@@ -271,12 +271,12 @@ fn info_field(info: &str, field: &str) -> Option<String> {
     lines.filter(|(name, _)| *name == field).map(|(_, value)| value.trim().to_owned()).next()
 }
 
-/// What to run.
+/// Returns the program to run.
 pub(super) fn program() -> OsString {
     env::var_os(PROGRAM).unwrap_or_else(|| "redis-server".into())
 }
 
-/// Starts the program, and waits until it is this one that answers: somebody else's may have the port.
+/// Starts the program, and waits until this process answers: the server of another test may have the port.
 fn launch(
     options: &RedisOptions,
     folder: &TempDir,

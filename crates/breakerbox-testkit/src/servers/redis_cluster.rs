@@ -1,22 +1,22 @@
-//! A private Redis Cluster of three masters, and what happens to a real one: slots move, a replica takes over.
+//! A private Redis Cluster of three masters, in which slots can move and replicas can take over.
 
 use super::process::{ServerError, wait_until};
 use super::redis::{RedisOptions, RedisServer};
 
-/// How many masters.
+/// How many masters a cluster starts with.
 const MASTERS: usize = 3;
 
-/// How many slots a cluster has.
+/// How many hash slots a Redis Cluster has.
 const SLOTS: usize = 16_384;
 
-/// Three masters, killed when this is dropped.
+/// A cluster of three masters. They are killed when this is dropped.
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<RedisServer>,
 }
 
 impl RedisCluster {
-    /// Starts three masters with a third of the slots each, and waits until all know of all.
+    /// Starts three masters with a third of the slots each, and waits until all nodes know each other.
     ///
     /// # Errors
     /// If `redis-server` is missing or the nodes don't find each other.
@@ -33,28 +33,29 @@ impl RedisCluster {
         Ok(cluster)
     }
 
-    /// The masters that it was started with, in the order of their slots, and then the replicas that were added.
+    /// Returns the masters that the cluster was started with, in the order of their slots, then the replicas in the
+    /// order in which they were added.
     #[must_use]
     pub fn nodes(&self) -> &[RedisServer] {
         &self.nodes
     }
 
-    /// One of them, to do something to it.
+    /// Returns one node, for example to kill or pause it.
     pub fn node_mut(&mut self, n: usize) -> Option<&mut RedisServer> {
         self.nodes.get_mut(n)
     }
 
-    /// Where it is: all nodes, as a URL of `breakerbox-redis`.
+    /// Returns the addresses of all nodes, as a URL of `breakerbox-redis`.
     #[must_use]
     pub fn url(&self) -> String {
         let nodes: Vec<_> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
         format!("redis+cluster://{}", nodes.join(","))
     }
 
-    /// Adds a replica of a master, and waits until it has all of its data.
+    /// Adds a replica of a master, and waits until it has all of its data. Returns the replica's index.
     ///
     /// # Errors
-    /// If that does not come about.
+    /// If the replica does not catch up in time.
     pub fn add_replica_of(&mut self, master: usize) -> Result<usize, ServerError> {
         let replica = node()?;
         meet(&replica, &self.nodes[0])?;
@@ -69,10 +70,10 @@ impl RedisCluster {
         Ok(self.nodes.len() - 1)
     }
 
-    /// Makes a replica take over its master's slots at once, whether the master is there or not.
+    /// Makes a replica take over its master's slots at once, whether or not the master runs.
     ///
     /// # Errors
-    /// If it does not.
+    /// If the replica does not take over.
     pub fn take_over(&self, replica: usize) -> Result<(), ServerError> {
         let node = &self.nodes[replica];
         tell(node, &["CLUSTER", "FAILOVER", "TAKEOVER"])?;
@@ -82,7 +83,8 @@ impl RedisCluster {
         })
     }
 
-    /// Begins to move a slot: from now on its old node asks callers to go to the new one for keys that it no longer has.
+    /// Begins to move a slot: from now on its old node redirects callers to the new one for keys that it no longer
+    /// has.
     ///
     /// # Errors
     /// If a node refuses.
@@ -106,13 +108,13 @@ impl RedisCluster {
         Ok(())
     }
 
-    /// Ends a move: the slot now belongs to the new node, and all know.
+    /// Ends a move: the slot now belongs to the new node, and all nodes know it.
     ///
     /// # Errors
     /// If a node refuses.
     pub fn end_move(&self, slot: u16, to: usize) -> Result<(), ServerError> {
         let (slot, id) = (slot.to_string(), self.id(to)?);
-        // The new owner first, as the manual asks for.
+        // The new owner first, as the Redis manual requires.
         tell(&self.nodes[to], &["CLUSTER", "SETSLOT", &slot, "NODE", &id])?;
         for node in &self.nodes {
             tell(node, &["CLUSTER", "SETSLOT", &slot, "NODE", &id])?;
@@ -124,7 +126,7 @@ impl RedisCluster {
         self.nodes[n].query(&["CLUSTER", "MYID"]).map_err(refused)
     }
 
-    /// Waits until every node says that all is well, and knows as many nodes.
+    /// Waits until every node reports a healthy cluster with this many nodes.
     fn wait_until_agreed(&self, count: usize) -> Result<(), ServerError> {
         self.nodes.iter().try_for_each(|node| {
             until(|| {
@@ -140,14 +142,14 @@ impl RedisCluster {
     }
 }
 
-/// A node without slots.
+/// Starts a node without slots.
 fn node() -> Result<RedisServer, ServerError> {
-    // Nodes talk to each other on a port of their own.
+    // Nodes use a separate port for the cluster bus.
     let options = RedisOptions::new().set("cluster-enabled", "yes").set_free_port("cluster-port");
     options.set("cluster-config-file", "nodes.conf").set("cluster-node-timeout", "2000").start()
 }
 
-/// Makes two nodes know each other.
+/// Introduces two nodes to each other.
 fn meet(node: &RedisServer, other: &RedisServer) -> Result<(), ServerError> {
     if node.port() == other.port() {
         return Ok(());

@@ -1,5 +1,5 @@
-//! A private Redis server with a replica, and the failover that loses the last writes: the replica stops hearing from its
-//! master some time before that ends.
+//! A private Redis server with a replica, and a failover that loses the last writes: the replica is disconnected from
+//! its master some time before the master fails.
 
 use ::redis::RedisResult;
 
@@ -27,7 +27,7 @@ pub struct RedisPair {
 }
 
 impl RedisPair {
-    /// Starts both, and waits until the replica follows.
+    /// Starts both servers, and waits until the replica follows the master.
     ///
     /// # Errors
     /// If `redis-server` is missing or does not start.
@@ -37,22 +37,22 @@ impl RedisPair {
         Ok(Self { master, replica })
     }
 
-    /// The master: after a failover, what was the replica.
+    /// Returns the master: after a failover, the former replica.
     #[must_use]
     pub fn master(&self) -> &RedisServer {
         &self.master
     }
 
-    /// What the master has written so far is on the replica; what it writes from now on is not, and will be lost.
+    /// Disconnects the replica. It has all that the master has written so far; later writes are lost in a failover.
     ///
     /// # Errors
-    /// If one of them does not answer.
+    /// If one of the servers does not answer.
     pub fn part(&self) -> RedisResult<()> {
         self.follow()?;
         self.replica.promote()
     }
 
-    /// Waits until the replica has heard everything that the master has said.
+    /// Waits until the replica has received all of the master's writes.
     fn follow(&self) -> RedisResult<()> {
         let said = self.master.info("replication", "master_repl_offset")?;
         let heard = super::process::wait_until(|| {
@@ -67,7 +67,7 @@ impl RedisPair {
         heard.map_err(|reason| ::redis::RedisError::from((::redis::ErrorKind::Io, "the replica", reason)))
     }
 
-    /// The master ends as by a power cut.
+    /// Kills the master, as a power cut would.
     ///
     /// # Errors
     /// If the system refuses.
@@ -75,8 +75,8 @@ impl RedisPair {
         self.master.kill()
     }
 
-    /// The master ends, unless it has, and the replica is the master from now on. Whatever the two have not [parted](Self::part)
-    /// over is there.
+    /// Kills the master if it still runs, and promotes the replica. Writes since the two were [parted](Self::part) are
+    /// lost.
     ///
     /// # Errors
     /// If the replica does not answer, or the system refuses.

@@ -1,4 +1,4 @@
-//! A private Redis Sentinel: it watches a master, and makes a replica the master when that is gone.
+//! A private Redis Sentinel: it watches a master, and promotes a replica when the master fails.
 
 use std::fs;
 use std::process::Command;
@@ -8,10 +8,10 @@ use tempfile::TempDir;
 use super::process::{Process, ServerError, free_port};
 use super::redis::{RedisServer, program, query};
 
-/// How often a sentinel is started again because somebody else took its port.
+/// How many times a start is tried again because another process took the port.
 const STARTS: usize = 10;
 
-/// A sentinel, killed when this is dropped.
+/// A sentinel. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct RedisSentinel {
     port: u16,
@@ -20,7 +20,8 @@ pub struct RedisSentinel {
 }
 
 impl RedisSentinel {
-    /// Starts one that watches a master under a name, and decides alone, after half a second, that it is gone.
+    /// Starts a sentinel that watches a master under a name. It decides alone (quorum 1), after half a second without
+    /// an answer, that the master is down.
     ///
     /// # Errors
     /// If `redis-server` is missing or does not start.
@@ -37,7 +38,7 @@ impl RedisSentinel {
                     "sentinel down-after-milliseconds {name} 500\nsentinel failover-timeout {name} 5000\n"
                 ),
             ];
-            // A sentinel writes down what it finds out, in the same file.
+            // The sentinel writes its own findings to the same file.
             fs::write(&file, lines.join("\n"))?;
             let mut command = Command::new(program());
             command.current_dir(folder.path()).arg(&file).arg("--sentinel");
@@ -55,25 +56,25 @@ impl RedisSentinel {
         Err(last.unwrap_or_else(|| std::io::Error::other("no start was tried").into()))
     }
 
-    /// Its port on the loopback address.
+    /// Returns the port on the loopback address.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The port of the master that it names.
+    /// Returns the port of the master that the sentinel names.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// If the sentinel does not answer.
     pub fn master_port(&self, name: &str) -> ::redis::RedisResult<u16> {
         let url = format!("redis://127.0.0.1:{}/", self.port);
         query::<(String, u16)>(&url, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name]).map(|(_, port)| port)
     }
 
-    /// How many replicas of a master it knows.
+    /// Returns how many replicas of a master the sentinel knows.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// If the sentinel does not answer.
     pub fn replicas(&self, name: &str) -> ::redis::RedisResult<usize> {
         let url = format!("redis://127.0.0.1:{}/", self.port);
         query::<Vec<::redis::Value>>(&url, &["SENTINEL", "REPLICAS", name]).map(|replicas| replicas.len())

@@ -20,11 +20,11 @@ pub(super) struct Arbiter {
     store: MemoryStore,
     sabotage: Sabotage,
     merges: AtomicU64,
-    /// For a store that reads the past.
+    /// The records that a store with the sabotage `ReadsThePast` answers with.
     past: Mutex<Option<Vec<Option<Record>>>>,
 }
 
-/// After how long a sabotaged store begins to read the past.
+/// After how long that store begins to read the past.
 const PAST: Duration = Duration::from_secs(5);
 
 impl Arbiter {
@@ -69,7 +69,7 @@ impl Arbiter {
         Ok(merged.pop().expect("one answer for one delta"))
     }
 
-    /// What is left of some counts when somebody sabotages them.
+    /// Returns the counts of a delta after sabotage.
     fn spoilt(&self, delta: &Delta) -> Delta {
         let tenth = self.merges.fetch_add(1, Ordering::Relaxed) % 10 == 9;
         let mut delta = delta.clone();
@@ -103,7 +103,7 @@ impl Arbiter {
         Ok(answer)
     }
 
-    /// What readers are told, which is what is there unless somebody sabotages it.
+    /// Returns the record that readers receive: the stored one, unless it is sabotaged.
     fn seen_by_readers(&self, key: usize, record: Option<Record>) -> Option<Record> {
         let mut record = record;
         match (self.sabotage, &mut record) {
@@ -128,7 +128,8 @@ impl Arbiter {
         record
     }
 
-    /// Returns whether it is news for others, too. A leader's is one of those that it swaps at a tick.
+    /// Swaps a record in. Returns whether the other workers have to be notified. `by_leader` marks a swap of a
+    /// leader's tick.
     pub(super) async fn swap_if(
         &self,
         who: Who,
@@ -182,7 +183,7 @@ impl Arbiter {
         Ok((answer, won && self.sabotage != Sabotage::ReadsThePast))
     }
 
-    /// A page of records, and to whom it was told.
+    /// Returns a page of records, and notes which worker received it.
     pub(super) async fn list(&self, who: Who, query: &ListQuery) -> Result<Page, StoreError> {
         let mut page = self.store.list(query).await?;
         let (now, at) = (self.world.store_time(), self.world.at());
@@ -196,7 +197,7 @@ impl Arbiter {
         Ok(page)
     }
 
-    /// Somebody stands for leader, prolongs its term, or gives it back.
+    /// Begins, prolongs or gives back a leader's term.
     pub(super) async fn lead(
         &self,
         who: Who,
@@ -212,7 +213,7 @@ impl Arbiter {
         Ok(answer)
     }
 
-    /// Places of a ramp. What is judged of it is judged at the callers: how many of them call at once.
+    /// Takes and gives back slots of a ramp. The ramp is judged at the callers: by how many of them call at once.
     pub(super) async fn ramp(
         &self,
         who: Who,
@@ -230,7 +231,7 @@ impl Arbiter {
         Ok(answer)
     }
 
-    /// Puts something of the epoch before into the new one's window.
+    /// Puts counts of the previous epoch into the window of the new one.
     async fn keep_window(&self, swap: &Swap, was: Option<&Record>) -> Result<(), StoreError> {
         if was.is_none_or(|was| was.epoch != swap.record.epoch) {
             let bucket = breakerbox::store::BucketDelta { successes: 3, ..Default::default() };
@@ -252,7 +253,7 @@ impl Arbiter {
         self.store.snapshot()
     }
 
-    /// The store loses what was written since.
+    /// Makes the store lose all writes since the snapshot.
     pub(super) async fn lose(&self, left: MemorySnapshot) {
         self.store.restore(left);
         let records = self.records().await;
@@ -261,14 +262,14 @@ impl Arbiter {
         self.world.write(|books| books.lost(at, &records));
     }
 
-    /// All records, as they are.
+    /// Returns all records.
     pub(super) async fn records(&self) -> Vec<Option<Record>> {
         let keys: Vec<_> = (0..self.world.scenario.endpoints.len()).map(name).collect();
         let read = self.store.read(&keys).await;
         read.ok().and_then(|answer| answer.all().ok()).map(|answer| answer.value).unwrap_or_default()
     }
 
-    /// For a store that is to read the past from now on.
+    /// Keeps the current records for a store that reads the past from now on.
     pub(super) async fn remember(&self) {
         if self.sabotage == Sabotage::ReadsThePast {
             let records = self.records().await;
@@ -291,12 +292,12 @@ fn is_result(swap: &Swap) -> bool {
     matches!(swap.record.cause, Some(ProbeFailed | ProbesSucceeded))
 }
 
-/// The key of an endpoint.
+/// Returns the key of an endpoint.
 pub(super) fn name(endpoint: usize) -> Arc<str> {
     format!("e{endpoint}").into()
 }
 
-/// The endpoint of a key.
+/// Returns the endpoint of a key.
 pub(super) fn index(key: &str) -> usize {
     key[1..].parse().expect("all keys are named by us")
 }

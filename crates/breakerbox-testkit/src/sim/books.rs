@@ -1,5 +1,5 @@
-//! What really happened, written down by the simulator itself and not by what is simulated: who was given which lease, which
-//! probe ended how, what was counted, what was told. All invariants are judged by these books.
+//! The record of what really happened, written by the simulator itself and not by the simulated library: who was given
+//! which lease, which probe ended how, what was counted, what was reported. All invariants are judged by it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -13,31 +13,32 @@ use super::scenario::Scenario;
 use super::tally::Tally;
 use super::watch::{Observed, Ramped, StoreSeen};
 
-/// What must hold.
+/// An invariant of the simulated fleet. The documentation of the module `sim` has the exact conditions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[non_exhaustive]
 pub enum Invariant {
-    /// At most one live lease, and one probe under way by a lease, for each circuit while the store keeps its writes.
+    /// At most one live lease, and one probe in flight by a lease, for each circuit while the store keeps its writes.
     OneLease,
-    /// No result of a probe is applied but that of the lease which is in the record, by its holder, before it ends.
+    /// A probe's result is applied only if its lease is in the record, it comes from the holder, and the lease is
+    /// live.
     NoStaleResult,
-    /// Nothing that has to be reported is lost while nothing fails.
+    /// No outcome that has to be reported is lost while nothing fails.
     NothingLost,
-    /// Nothing is counted twice, whatever fails, and nothing in another epoch than its own.
+    /// No outcome is counted twice, whatever fails, nor in another epoch than its own.
     NothingDoubled,
-    /// Nothing is swapped in after its deadline, and no deadline is later than it may be.
+    /// No record is swapped in after its deadline, and no deadline is later than allowed.
     NoLateSwap,
-    /// A record is replaced by whoever saw it, with a version of its own and an epoch that grew.
+    /// A worker replaces only a record that it read, with a new version and an epoch that grew.
     CompareAndSwap,
-    /// Once nothing fails any more, all agree within the bound.
+    /// Once nothing fails any more, all workers agree with the store within the bound.
     AllAgree,
     /// Once an endpoint is well, its circuit closes within the bound.
     ClosesInTheEnd,
-    /// What an operator said holds until an operator says otherwise, and all try_override it within the bound.
+    /// An override holds until an operator changes it, and all workers apply it within the bound.
     OverridesHold,
-    /// One worker that can't reach anybody opens no circuit that the others find well.
+    /// One worker that reaches no endpoint opens no circuit that the others find well.
     OneBrokenOpensNothing,
-    /// Whoever is refused a write says within the bound that the store is lost, and does not take it back meanwhile.
+    /// A worker whose write is refused reports within the bound that the store is lost, until writes succeed again.
     StoreLossReported,
     /// Circuits of endpoints that are well close within the bound, although the store can't write.
     RecoversWithoutWrites,
@@ -45,19 +46,19 @@ pub enum Invariant {
     RecoversBesideBroken,
     /// A worker whose own network is broken makes few calls that fail.
     BrokenIsProtected,
-    /// Observers hear of every change of state, and of nothing else.
+    /// Observers receive every change of state, and nothing else.
     ObserversHear,
-    /// A worker's epoch of a circuit never goes back.
+    /// The epoch of a worker's circuit never goes back.
     EpochsGrow,
-    /// All times in the store are the store's.
+    /// All times in the store are by the store's clock.
     StoreTimes,
-    /// Nothing is published again that everybody else has left behind.
+    /// A worker publishes no record again that all others have left behind.
     NoStaleRecord,
-    /// After a closing, as many calls are in flight over the whole fleet as the ramp allows.
+    /// After a closing, at most as many calls are in flight over the whole fleet as the ramp allows.
     RampIsShared,
-    /// Calls of workers that live for a few calls open a circuit as those of others do.
+    /// Failures of workers that live for a few calls open a circuit as those of others do.
     ShortLivedCount,
-    /// A leader writes within its term, and nothing after it.
+    /// A leader writes only within its term.
     LeaderWritesInTerm,
     /// A sampled circuit whose destination died opens within the bound, however healthy its past was.
     SampledOpens,
@@ -67,14 +68,14 @@ pub enum Invariant {
     SampledCloses,
 }
 
-/// An invariant that did not hold.
+/// A violated invariant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// Which one.
+    /// The invariant.
     pub invariant: Invariant,
-    /// When, in virtual time.
+    /// The virtual time since the start of the run.
     pub at: Duration,
-    /// What was seen.
+    /// A description of what was seen.
     pub what: String,
 }
 
@@ -84,7 +85,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// One life of a worker.
+/// One life of a worker: from a start to the next restart.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Who {
     pub(super) worker: usize,
@@ -126,14 +127,14 @@ pub(super) struct Books {
     pub(super) agree_within: Duration,
     pub(super) store_timeout: Duration,
     pub(super) one_is_broken: bool,
-    /// How many calls are too few for the share of one worker to say nothing about an endpoint.
+    /// The number of calls below which one worker's share of failures can be enough for a trip.
     pub(super) thin_evidence: u64,
-    /// Whether calls are counted after a closing: only where nothing excuses a worker from the fleet's ramp.
+    /// Whether calls are counted after a closing: only where every worker has to follow the fleet's ramp.
     pub(super) watches_ramps: bool,
-    /// Since when the store refuses to write.
+    /// Since when the store refuses writes. None: it accepts them.
     pub(super) no_writes_since: Option<Duration>,
     pub(super) observed: BTreeMap<(Who, usize), Observed>,
-    /// What operators wanted, and where.
+    /// The commands of operators, and where they apply.
     pub(super) orders: HashSet<(usize, usize, Command)>,
     pub(super) sampled: SampledBook,
 }
@@ -142,11 +143,11 @@ pub(super) struct Books {
 pub(super) struct WorkerBook {
     pub(super) life: u32,
     pub(super) alive: bool,
-    /// When it last got no answer.
+    /// When a request of it last got no answer.
     pub(super) failed_at: Option<Duration>,
-    /// When it last began, went on after a pause, or got no answer.
+    /// When it last started, resumed after a pause, or got no answer.
     pub(super) troubled_at: Duration,
-    /// When it last began, or went on after a pause.
+    /// When it last started, or resumed after a pause.
     pub(super) resumed_at: Duration,
     pub(super) store: StoreSeen,
 }
@@ -155,56 +156,56 @@ pub(super) struct WorkerBook {
 pub(super) struct KeyBook {
     pub(super) versions: HashSet<u128>,
     pub(super) epochs: BTreeSet<u64>,
-    /// What epoch the store had, since when.
+    /// The store's epochs, and since when.
     pub(super) history: Vec<(Duration, u64)>,
     pub(super) grants: Vec<Grant>,
     pub(super) probes: Vec<Probe>,
-    /// What was added to the store's window in this epoch; none if nobody knows.
+    /// The counts that were added to the store's window in this epoch; None if that is unknown.
     pub(super) applied: Option<Counts>,
     pub(super) overridden: Option<(Duration, Mode)>,
-    /// Whether the store ever let go of a record or lost one: then epochs of counts can't be told apart.
+    /// Whether the store ever expired or lost a record: then epochs of counts can't be distinguished.
     pub(super) forgotten: bool,
     pub(super) counts: BTreeMap<Who, Counted>,
-    /// The latest store time that this worker was told about this key.
+    /// The latest store time that each worker received about this key.
     pub(super) told_at: BTreeMap<Who, Timestamp>,
-    /// When it closed.
+    /// When the circuit closed.
     pub(super) closings: Vec<Duration>,
     pub(super) ramped: Ramped,
-    /// Calls of short-lived workers that failed since the store last had another epoch.
+    /// Failed calls of short-lived workers since the store's epoch last changed.
     pub(super) failed_while_closed: u64,
-    /// When so many had failed that it must open.
+    /// When enough calls had failed that the circuit must open.
     pub(super) enough_failed_at: Option<Duration>,
 }
 
-/// A lease that the store gave.
+/// A lease that the store granted.
 pub(super) struct Grant {
     pub(super) nonce: Nonce,
     pub(super) who: Who,
     pub(super) expires_at: Timestamp,
-    /// Whether it ended before that: its result was applied, an operator stepped in, or the store lost it.
+    /// Whether it ended before that time: its result was applied, an operator intervened, or the store lost it.
     pub(super) over: bool,
-    /// Whether a caller has it.
+    /// Whether a caller has received it.
     pub(super) taken: bool,
 }
 
 /// A probe that a caller made.
 pub(super) struct Probe {
     pub(super) who: Who,
-    /// None: by no lease of the store's.
+    /// The lease of the probe. None: the worker probed without a lease of the store.
     pub(super) nonce: Option<Nonce>,
-    /// Whether it may be one that its worker made by itself, beside a lease that it never heard of.
+    /// Whether its worker may have made it alone, beside a lease that the worker did not know of.
     pub(super) may_be_alone: bool,
     pub(super) deadline: Duration,
     pub(super) settled: Option<(Duration, OutcomeKind)>,
     pub(super) applied: bool,
 }
 
-/// What one worker counted for one key, and what the store added of it, by epoch.
+/// The outcomes that one worker counted for one key, and those that the store added, by epoch.
 #[derive(Default)]
 pub(super) struct Counted {
     pub(super) counted: BTreeMap<u64, Counts>,
     pub(super) told: BTreeMap<u64, Counts>,
-    /// What it has to report.
+    /// The failures that it has to report, by epoch.
     pub(super) owed: BTreeMap<u64, Owed>,
 }
 
@@ -213,7 +214,7 @@ impl Books {
         self.violations.push(Violation { invariant, at, what });
     }
 
-    /// Whether this worker may have been on its own lately.
+    /// Returns whether this worker may have decided alone lately.
     pub(super) fn is_excused(&self, who: Who, at: Duration) -> bool {
         let worker = &self.workers[who.worker];
         worker.life != who.life || worker.failed_at.is_some_and(|failed| at <= failed + self.agree_within)
@@ -233,7 +234,7 @@ impl Books {
         self.sampled.got_no_answer(who, at);
     }
 
-    /// A worker goes on after a pause. What excused it then excuses it now.
+    /// A worker resumes after a pause. An excuse that held at the pause holds now.
     pub(super) fn resumed(&mut self, who: Who, paused_at: Duration, at: Duration) {
         if self.is_excused(who, paused_at) {
             self.workers[who.worker].failed_at = Some(at);
@@ -242,12 +243,12 @@ impl Books {
         self.workers[who.worker].resumed_at = at;
     }
 
-    /// Whether somebody had a lease of this circuit within the bound.
+    /// Returns whether a lease of this circuit was live within the bound.
     pub(super) fn was_leased(&self, key: usize, now: Timestamp) -> bool {
         self.keys[key].grants.iter().any(|grant| now <= grant.expires_at + self.agree_within)
     }
 
-    /// A caller was told that its outcome counts, in the epoch that it was in before.
+    /// A caller's outcome was counted, in the epoch before the settlement.
     pub(super) fn counted(
         &mut self,
         (who, key, epoch): (Who, usize, u64),
@@ -262,14 +263,14 @@ impl Books {
         owed.count(failed, &scenario.policy, scenario.settings.flush_every, at);
     }
 
-    /// An outcome that was to be counted was not.
+    /// Takes back an outcome that was noted as counted and was not.
     pub(super) fn not_counted(&mut self, who: Who, key: usize, epoch: u64, failed: bool) {
         let counted = self.keys[key].counts.entry(who).or_default().counted.entry(epoch).or_default();
         let of = if failed { &mut counted.failures } else { &mut counted.successes };
         *of = of.saturating_sub(1);
     }
 
-    /// A caller has a probe's permit. Returns its number.
+    /// A caller received a probe's permit. Returns the probe's number.
     pub(super) fn began_probe(
         &mut self,
         who: Who,
@@ -324,7 +325,7 @@ impl Books {
         self.keys[key].probes[probe].settled = Some((at, kind));
     }
 
-    /// Somebody asked at `at` and was admitted, or not.
+    /// A caller acquired at `at` and was admitted, or not.
     pub(super) fn answered(&mut self, who: Who, key: usize, at: Duration, admitted: bool) {
         self.tally.calls += u64::from(admitted);
         self.tally.refusals += u64::from(!admitted);

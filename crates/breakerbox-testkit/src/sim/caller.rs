@@ -1,4 +1,4 @@
-//! Callers of a worker: they ask, call one endpoint, and report what came of it, well or badly.
+//! Callers of a worker: they acquire, call one endpoint, and settle, by the rules or against them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,10 +13,10 @@ use super::books::Who;
 use super::scenario::{Behaviour, Flavour};
 use super::world::World;
 
-/// How long a caller waits for a call that is no probe.
+/// The timeout of a call that is no probe.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Calls one endpoint, again and again.
+/// A caller that calls one endpoint again and again.
 pub(super) struct Caller {
     pub(super) world: Arc<World>,
     pub(super) who: Who,
@@ -25,7 +25,7 @@ pub(super) struct Caller {
     pub(super) chance: SmallRng,
 }
 
-/// How a call goes.
+/// The course of a call: how long it takes, and its outcome.
 pub(super) struct Course {
     pub(super) takes: Duration,
     pub(super) kind: OutcomeKind,
@@ -59,7 +59,8 @@ impl Caller {
         let limit = Duration::from_millis(self.chance.random_range(50..1_000));
         let answer = match self.chance.random_range(0..10) {
             0..=6 => circuit.acquire().await,
-            // Who does not wait for the first reading takes any circuit for closed: nothing for those who call once.
+            // A caller that does not wait for the first read takes any circuit for closed. Callers of short-lived
+            // workers never do so, because they would never see the store's state.
             7 | 8 if !world.scenario.is_strict() && !is_short_lived => circuit.try_acquire(),
             7 | 8 => circuit.acquire().await,
             _ => circuit.acquire_within(limit).await,
@@ -93,7 +94,7 @@ impl Caller {
         if manners < 9 {
             course = course.within(left);
         } else {
-            // Rude ones stay as long as they like, and then say what they like.
+            // Rude callers hold a permit as long as they like, and then settle it with any outcome.
             let lease = world.scenario.policy.probe_timeout() + Duration::from_secs(3);
             course.takes =
                 course.takes.min(lease).max(Duration::from_millis(self.chance.random_range(0..5_000)));
@@ -142,7 +143,7 @@ impl Caller {
         let may_drop = world.scenario.flavour == Flavour::Faulty && !world.has_healed();
         let drops = may_drop && self.chance.random_range(0..20) == 0;
         if drops {
-            // It can't be known from outside whether it counts.
+            // The simulator can't know whether the library counts it.
             if world.at() - asked_at >= world.scenario.policy.cancel_grace() {
                 let at = world.at();
                 world.write(|books| books.counted((who, key, epoch), true, &world.scenario, at));
@@ -170,12 +171,12 @@ impl Caller {
         }
     }
 
-    /// Settles, and waits until the store has counted it.
+    /// Settles, and waits until the store has counted the outcome.
     async fn settle_strictly(&mut self, permit: Permit<'_>, kind: OutcomeKind, epoch: u64) {
         let (world, who, key) = (Arc::clone(&self.world), self.who, self.key);
         let (counts, failed) = (kind != OutcomeKind::Ignored, kind == OutcomeKind::Failure);
         if counts {
-            // The store may count it before this worker hears of that.
+            // The store may count it before this worker gets the answer.
             let at = world.at();
             world.write(|books| books.counted((who, key, epoch), failed, &world.scenario, at));
         }
@@ -222,13 +223,13 @@ impl Caller {
     }
 }
 
-/// Whether callers may break the rules now.
+/// Returns whether callers may break the rules now.
 fn may_be_rude(world: &World) -> bool {
     !world.has_healed() && world.scenario.flavour.has_rude_callers()
 }
 
 impl Course {
-    /// How a call would go that is made now.
+    /// Returns the course of a call that begins now.
     pub(super) fn of_call(world: &World, who: Who, key: usize, chance: &mut SmallRng) -> Self {
         let at = world.at();
         let phases = &world.scenario.endpoints[key];
@@ -254,13 +255,13 @@ impl Course {
         Self { takes, kind }
     }
 
-    /// As long as a caller waits for it.
+    /// Returns the course of a call with this timeout.
     pub(super) fn within(self, limit: Duration) -> Self {
         if self.takes >= limit { Self { takes: limit, kind: OutcomeKind::Failure } } else { self }
     }
 }
 
-/// The epoch of the store's that a worker's circuit is in: none as long as nothing has happened to it.
+/// Returns the store's epoch that a worker's circuit is in: 0 as long as the circuit has no transition.
 pub(super) fn epoch_of(record: &Record) -> u64 {
     record.cause.as_ref().map_or(0, |_| record.epoch.0)
 }

@@ -1,4 +1,4 @@
-//! What must hold at certain times: while things fail, once nothing fails any more, and at the end.
+//! Checks at certain times of a run: while parts fail, once nothing fails any more, and at the end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use super::run::Run;
 use super::scenario::Flavour;
 
 impl Run {
-    /// Looks whether all agree, and whether all is closed if it must be.
+    /// Checks that all workers agree, and that all circuits are closed if they must be.
     pub(super) async fn look(&self, must_be_closed: bool) {
         let at = self.world.at();
         let records = self.network.arbiter.records().await;
-        // A worker that makes half of all calls, and only fails, may open the circuit again at any time.
+        // A worker that makes half of all calls, and fails all of them, may open the circuit again at any time.
         let must_be_closed = must_be_closed && self.world.scenario.flavour != Flavour::BrokenProber;
         let closes = match self.world.scenario.flavour {
             Flavour::Sampled => Invariant::SampledCloses,
@@ -56,8 +56,8 @@ impl Run {
             return Some(format!("knows epoch {} only, and {known} is older than the bound", here.epoch.0));
         }
         match there {
-            // Nobody writes over the lease of another's probe, though it would be the same state in a newer epoch. And it takes
-            // its time to find that such a lease has ended.
+            // No worker overwrites the lease of another's probe, though it would be the same state in a newer epoch.
+            // And it takes time to find that such a lease has ended.
             Some(there)
                 if is_same_half_open(here, there) && books.was_leased(key, self.world.store_time()) =>
             {
@@ -76,7 +76,7 @@ impl Run {
         }
     }
 
-    /// Looks whether observers and health say what is.
+    /// Checks that observers and health report the actual state.
     pub(super) fn watch(&self) {
         let at = self.world.at();
         let within = self.world.scenario.settings.reported_within();
@@ -92,7 +92,7 @@ impl Run {
         }
     }
 
-    /// The endpoint has been well for long enough for all who can close its circuit to have closed it.
+    /// Checks the circuit of an endpoint that has been well for long enough for all capable workers to have closed it.
     pub(super) fn must_have_recovered(&self) {
         let (at, scenario) = (self.world.at(), &self.world.scenario);
         if matches!(scenario.flavour, Flavour::BrokenProber | Flavour::OneBroken) {
@@ -124,7 +124,7 @@ impl Run {
         }
     }
 
-    /// All that has to be reported has been by now: strictly all that was counted.
+    /// Checks that all outcomes that have to be reported have been; in strict mode, all that were counted.
     pub(super) fn audit(&self) {
         if self.world.scenario.flavour.has_faults() {
             return;
@@ -159,7 +159,7 @@ fn is_disabled(record: &Record) -> bool {
     matches!(record.mode, Mode::Disabled(_))
 }
 
-/// Whether a worker has the store's half-open state, perhaps in an epoch of its own.
+/// Returns whether a worker has the store's half-open state, perhaps in an epoch of its own.
 fn is_same_half_open(here: &Record, there: &Record) -> bool {
     here.state == State::HalfOpen && (here.state, here.changed_at) == (there.state, there.changed_at)
 }

@@ -1,4 +1,4 @@
-//! What a seed draws: numbers, workers and endpoints, within the bounds of what people do.
+//! Random parts of a scenario: numbers, workers and endpoints, within realistic bounds.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use rand::rngs::SmallRng;
 use super::bounds::Settings;
 use super::scenario::{Behaviour, Flavour, Phase, WorkerPlan};
 
-/// Draws what tests and people would not think of.
+/// The source of randomness of a scenario.
 pub(super) struct Chance(pub(super) SmallRng);
 
 impl Chance {
@@ -36,7 +36,7 @@ pub(super) fn settings(chance: &mut Chance) -> Settings {
         flush_every: chance.ms(10, 200),
         store_timeout,
         reread_every: chance.ms(300, 3_000),
-        // One way, at most. In good times no request takes longer than it may.
+        // One way, at most. Without a fault no request exceeds its timeout.
         latency: chance.ms(0, 40).min(store_timeout / 4),
     }
 }
@@ -72,7 +72,8 @@ pub(super) fn policy(chance: &mut Chance) -> Policy {
     policy.build().expect("all of these are within their bounds")
 }
 
-/// By shares and runs, so that the others' successes speak against one who only fails.
+/// Returns a policy that trips by rates and runs only, so that the others' successes count against a worker that only
+/// fails.
 pub(super) fn rates_only(chance: &mut Chance) -> Policy {
     let cool_off = chance.ms(500, 2_000);
     let policy = Policy::builder()
@@ -93,7 +94,7 @@ pub(super) fn workers(flavour: Flavour, chance: &mut Chance) -> Vec<WorkerPlan> 
         (if chance.one_in(3) { 8 } else { 4 }, if chance.one_in(4) { 10 } else { 3 });
     let workers: usize = chance.number(fewest, most_workers);
     let endpoints: usize = chance.number(1, most_endpoints);
-    // All calls of all workers, in a second.
+    // Calls per second of all workers together.
     let calls: u64 = chance.number(20, 50);
     let fair = 1_000 * (workers * endpoints) as u64 / calls;
     let plan = |n: usize, chance: &mut Chance| WorkerPlan {
@@ -106,7 +107,7 @@ pub(super) fn workers(flavour: Flavour, chance: &mut Chance) -> Vec<WorkerPlan> 
         skew: Duration::from_secs(chance.number(0, 100_000)),
         every: (0..endpoints)
             .map(|_| match flavour {
-                // As much weight for everybody.
+                // The same weight for every worker.
                 Flavour::OneBroken => Duration::from_millis(fair.clamp(20, 300)),
                 _ => chance.ms(fair / 3 + 5, fair + 20).min(Duration::from_millis(900)),
             })

@@ -1,4 +1,4 @@
-//! What goes wrong in a scenario that takes faults as they come: when, for whom, for how long.
+//! Random faults of a scenario: when, for which worker, for how long.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl Scenario {
         for _ in 0..chance.number(1, 6) {
             let at = self.any_time(chance);
             let worker = chance.number(0, self.workers.len() as u64 - 1);
-            // Some shorter than any limit, some longer than any lease.
+            // Some are shorter than any timeout, some longer than any lease.
             let lasts = if chance.one_in(2) { chance.ms(50, 1_500) } else { chance.ms(1_000, 9_000) };
             let lasts = lasts.min(self.healed_at.saturating_sub(at));
             let how = chance.of(&[Cut::Refuses, Cut::BlackHole, Cut::LosesAnswers]);
@@ -63,7 +63,7 @@ impl Scenario {
         self.add_early_cut(chance);
     }
 
-    /// Some workers begin without a store, and decide alone before they ever heard from it.
+    /// Lets some workers start without a store, and decide alone before they ever reached it.
     fn add_early_cut(&mut self, chance: &mut Chance) {
         for worker in 0..self.workers.len() {
             if chance.one_in(6) {
@@ -74,7 +74,7 @@ impl Scenario {
         }
     }
 
-    /// The store comes and goes: between two outages it is there for a moment, and perhaps not for writes.
+    /// Lets the store come and go: between two outages it answers for a moment, perhaps without writes.
     pub(super) fn add_flapping(&mut self, chance: &mut Chance) {
         for _ in 0..chance.number(1, 3) {
             let mut at = self.any_time(chance);

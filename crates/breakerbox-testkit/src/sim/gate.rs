@@ -1,7 +1,8 @@
-//! Pauses and kills all tasks of one worker, and nobody else's, as SIGSTOP and SIGKILL do.
+//! Pauses and kills all tasks of one worker, and no others, as SIGSTOP and SIGKILL do.
 //!
-//! A paused task is not polled; time goes on meanwhile, and whatever was due is due at once when it goes on. A killed task is
-//! dropped where it stands. What the worker sent before is under way on the network, which is none of its tasks.
+//! A paused task is not polled; time continues meanwhile, and its expired timers fire when it resumes. A killed task
+//! is dropped where it stands. Requests that the worker sent before stay in flight: the network is not one of its
+//! tasks.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use breakerbox::BackgroundTask;
 use tokio::task::AbortHandle;
 
-/// What all tasks of one life of a worker go through.
+/// The gate through which all tasks of one life of a worker are polled.
 #[derive(Default)]
 pub(super) struct Gate(Mutex<Inside>);
 
@@ -18,15 +19,15 @@ pub(super) struct Gate(Mutex<Inside>);
 struct Inside {
     paused: bool,
     dead: bool,
-    /// Tasks that somebody wanted to go on while they were paused.
+    /// Tasks that were woken while they were paused.
     waiting: Vec<Waker>,
     tasks: Vec<AbortHandle>,
-    /// From how many tasks on those that have ended are cleared away.
+    /// The number of tasks from which on finished ones are removed.
     crowded: usize,
 }
 
 impl Gate {
-    /// Runs a task as one of this worker's.
+    /// Spawns a task of this worker.
     pub(super) fn spawn(self: &Arc<Self>, task: BackgroundTask) {
         if self.lock().dead {
             return;

@@ -1,4 +1,4 @@
-//! Judges every verb that the store applies, there and then.
+//! Judges every verb at the moment the store applies it.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use breakerbox::{Cause, Command, Lease, Mode, OutcomeKind, Record, State, Timest
 use super::books::{Books, Counts, Grant, Invariant, Probe, Who};
 use super::world::STORE_BEGINS_AT;
 
-/// What is known about a swap that took place.
+/// A swap that took place, and its circumstances.
 pub(super) struct Seen<'s> {
     pub(super) who: Who,
     pub(super) key: usize,
@@ -20,7 +20,7 @@ pub(super) struct Seen<'s> {
     pub(super) by_leader: bool,
 }
 
-/// What a swap means.
+/// The meaning of a swap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Meaning {
     Trip,
@@ -29,9 +29,9 @@ pub(super) enum Meaning {
     Order(Command),
     /// A record that the store had before, or the same one once more.
     Again,
-    /// The store's own state in a newer epoch, by a worker that had decided something else alone since.
+    /// The store's own state in a newer epoch, written by a worker that had decided otherwise alone meanwhile.
     Renewed,
-    /// What a leader made of a circuit that is not closed.
+    /// A leader's decision about a circuit that is not closed.
     Tick,
 }
 
@@ -83,7 +83,7 @@ impl Seen<'_> {
 }
 
 impl Books {
-    /// A worker was told something about a key, at this time of the store's.
+    /// A worker received the record of a key, at this time by the store's clock.
     pub(super) fn told(&mut self, who: Who, key: usize, was: Option<&Record>, now: Timestamp, at: Duration) {
         self.tally.requests += 1;
         let book = &mut self.keys[key];
@@ -91,7 +91,7 @@ impl Books {
         let epoch = was.map_or(0, |was| was.epoch.0);
         let known = book.history.last().map_or(0, |(_, epoch)| *epoch);
         if epoch != known {
-            // It expired. Whatever else changes it is seen as it happens.
+            // The record expired. All other changes are seen as they happen.
             book.forgotten = true;
             book.history.push((at, epoch));
         }
@@ -153,12 +153,12 @@ impl Books {
         }
     }
 
-    /// A record was swapped in.
+    /// Judges a record that was swapped in.
     pub(super) fn swapped(&mut self, seen: &Seen<'_>) -> Meaning {
         let (who, key, at) = (seen.who, seen.key, seen.at);
         let record = &seen.swap.record;
         let book = &self.keys[key];
-        // After a loss two may make the same epoch of the same record; their leases tell.
+        // After a loss two workers may make the same epoch of the same record; their leases differ.
         let leased = |lease: Lease| book.grants.iter().any(|grant| grant.nonce == lease.nonce);
         let is_known = book.epochs.contains(&record.epoch.0)
             && !seen.stays_in_epoch()
@@ -183,12 +183,13 @@ impl Books {
             Meaning::Tick => {}
             Meaning::Again | Meaning::Renewed => {
                 self.tally.publications += 1;
-                // Who renews waits for another's probe to end, which may take longer than anything excuses.
+                // A worker that renews waits for another's probe to end, which may take longer than any excuse holds.
                 let waited = meaning == Meaning::Renewed && self.workers[who.worker].failed_at.is_some();
                 if self.last_loss.is_none() && !waited && !self.is_excused(who, at) {
                     let what =
                         format!("{who:?}, e{key}: a record of before, though nothing was lost: {record:?}");
-                    // Where there is none, or an older one, a record expired: that is no transition, and nobody needs it.
+                    // If there is no record, or an older one, the newer one expired: expiry is no transition, and
+                    // needs no publication.
                     let highest = self.keys[key].epochs.last().copied().unwrap_or(0);
                     let invariant = if seen.was.is_none_or(|was| was.epoch.0 < highest) {
                         Invariant::NoStaleRecord
@@ -226,7 +227,7 @@ impl Books {
         meaning
     }
 
-    /// What must hold for any of them.
+    /// Judges what must hold for every write.
     fn judge_write(&mut self, seen: &Seen<'_>, meaning: Meaning) {
         let (who, key, at, swap) = (seen.who, seen.key, seen.at, seen.swap);
         let record = &swap.record;
@@ -250,7 +251,9 @@ impl Books {
                 format!("went back from epoch {highest} to {}", record.epoch.0),
             ));
         }
-        if meaning == Meaning::Again && self.last_loss.is_none() && record.epoch.0 < highest {
+        // An override is published again after any absence: only operators end one, and the store may have lost it.
+        let may_expire = record.mode == Mode::Automatic;
+        if meaning == Meaning::Again && may_expire && self.last_loss.is_none() && record.epoch.0 < highest {
             wrong.push((
                 Invariant::NoStaleRecord,
                 format!("published epoch {} again, and there was {highest}", record.epoch.0),
@@ -258,7 +261,7 @@ impl Books {
         }
         // Times of an epoch that was in the store before were judged then.
         let is_new = !book.epochs.contains(&record.epoch.0);
-        // An epoch that only follows the one before says nothing about the time.
+        // An epoch that is only one more than the one before carries no time.
         let epoch = (record.epoch.0 > was + 1).then(|| Timestamp::from_micros(record.epoch.0));
         let times = [Some(record.changed_at), record.opened_at];
         // A process estimates the store's time from when it sent a request. A pause before the answer puts it ahead.
@@ -266,7 +269,7 @@ impl Books {
         let was_paused = worker.resumed_at > Duration::ZERO && at < worker.resumed_at + self.agree_within;
         let ahead = if was_paused { Duration::from_secs(60) } else { self.store_timeout };
         let latest = seen.now + ahead;
-        // An epoch that was made by such an estimate stays ahead, and those that follow it.
+        // An epoch from such an estimate stays ahead, as do those that follow it.
         let latest_epoch =
             if worker.resumed_at > Duration::ZERO { seen.now + Duration::from_secs(60) } else { latest };
         let is_of_store = |time: &Timestamp, latest| (STORE_BEGINS_AT..=latest).contains(time);
@@ -322,7 +325,7 @@ impl Books {
         let excused = self.is_excused(who, at);
         let lease = seen.had_lease();
         let book = &mut self.keys[key];
-        // Somebody must have made that probe, and must have said this of it.
+        // A caller must have made that probe, and must have reported this outcome.
         let reported = |probe: &&mut Probe| {
             let said = probe.settled.is_some_and(|(_, said)| said == kind);
             probe.who == who && said && !probe.applied
@@ -338,7 +341,7 @@ impl Books {
             None => Some("that nobody reported"),
             Some(probe) => {
                 probe.applied = true;
-                // While the store is away, a worker probes by itself.
+                // While it can't reach the store, a worker probes alone.
                 match (holds, in_time) {
                     _ if excused && (probe.nonce.is_none() || probe.may_be_alone) => None,
                     (false, _) => Some("that has no lease"),
@@ -363,7 +366,7 @@ impl Books {
     fn judge_trip(&mut self, seen: &Seen<'_>) {
         let (who, key, at) = (seen.who, seen.key, seen.at);
         self.tally.trips += 1;
-        // With only a few calls of all workers together, those of one may well be enough of them.
+        // If all workers together make only a few calls, one worker's failures may well be enough for a trip.
         let is_rate = seen.swap.record.cause == Some(Cause::Rule(TripRule::FailureRate));
         let mut calls = Counts::default();
         self.keys[key]
@@ -383,7 +386,7 @@ impl Books {
         }
     }
 
-    /// The store lost writes: this is what it has left.
+    /// The store lost writes; `left` is what it still has.
     pub(super) fn lost(&mut self, at: Duration, left: &[Option<Record>]) {
         self.last_loss = Some(at);
         for (book, record) in self.keys.iter_mut().zip(left) {

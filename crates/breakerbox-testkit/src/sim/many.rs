@@ -1,4 +1,4 @@
-//! Many seeds, one for each core at a time.
+//! Runs many seeds in parallel, one for each core at a time.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,24 +12,24 @@ use super::run::run;
 use super::sabotage::Sabotage;
 use super::tally::Tally;
 
-/// What came of many runs.
+/// The results of many runs.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Summary {
     /// How many runs there were.
     pub runs: u64,
-    /// What happened in all of them.
+    /// The sum of all runs' counts.
     pub tally: Tally,
-    /// How much virtual time they took.
+    /// The sum of all runs' virtual time.
     pub lasted: Duration,
-    /// Runs in which something did not hold, by their seeds.
+    /// The violations of the runs that failed, by seed.
     pub failed: BTreeMap<u64, Vec<Violation>>,
 }
 
-/// Runs these seeds, all of them or until something does not hold.
+/// Runs these seeds: all of them if `all` is set, or else until a run violates an invariant.
 ///
 /// # Panics
-/// If the system has no thread left to start.
+/// If the system can't start a thread.
 #[must_use]
 pub fn run_many(seeds: Range<u64>, sabotage: Sabotage, all: bool, progress: impl Fn(u64) + Sync) -> Summary {
     let (next, stop) = (AtomicU64::new(seeds.start), AtomicBool::new(false));

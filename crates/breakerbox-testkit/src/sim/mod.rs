@@ -1,48 +1,49 @@
-//! A fleet, simulated: many workers with the real library, many endpoints, one store, and whatever can go wrong between them,
-//! in virtual time. A seed is a run, and the same seed is the same run, line by line.
+//! A simulated fleet: many workers with the real library, many endpoints, one store, and injected faults between them,
+//! in virtual time. A seed determines a run: the same seed gives the same run, line by line.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | `scenario` | what a seed stands for: who is there, the numbers, what fails when |
-//! | `draws`, `faults`, `plans` | what is drawn for it: numbers, workers, endpoints; faults as they come; scenarios around one fault |
-//! | `worker`, `caller` | the real library with a clock of its own, hours from the others', and callers, polite and rude |
-//! | `sampling` | circuits that a leader samples: the table of attempts, what befalls leaders, what must hold |
+//! | `scenario` | the scenario of a seed: workers, endpoints, numbers, faults and their times |
+//! | `draws`, `faults`, `plans` | how scenarios are drawn: numbers, workers, endpoints; random faults; scenarios around one fault |
+//! | `worker`, `caller` | the real library, with a clock that differs from others' by hours, and its callers, polite and rude |
+//! | `sampling` | circuits that a leader samples: the table of attempts, faults of leaders, checks |
 //! | `gate` | pauses and kills the tasks of one worker, as SIGSTOP and SIGKILL do |
-//! | `network` | the way to the store: slow, lossy, cut, standing still; what was sent travels on when its sender is dead |
-//! | `arbiter` | the store: a real memory store, every verb of which is judged as it is applied |
-//! | `books`, `judge`, `watch` | what really happened, and whether it should have: at the store, in observers, at endpoints |
-//! | `checks` | what must hold at certain times |
-//! | `bounds` | how long things may take once nothing fails any more |
-//! | `run`, `many`, `tally` | one seed, and many, and what happened in them |
-//! | `sabotage` | what can be broken on purpose |
+//! | `network` | the connection to the store: slow, lossy, cut, stalled; a sent request travels on after its sender has died |
+//! | `arbiter` | the store: a real memory store, whose every verb is judged as it is applied |
+//! | `books`, `judge`, `watch` | the record of what really happened, and its judgement: at the store, in observers, at endpoints |
+//! | `checks` | checks at certain times of a run |
+//! | `bounds` | the time limits that hold once nothing fails any more |
+//! | `run`, `many`, `tally` | one run, many runs, and counts of what happened in them |
+//! | `sabotage` | faults that are put in on purpose, to see the invariants fail |
 //!
-//! What fails: requests, answers and pushed changes get lost or late; single workers or all are cut off, from their first
-//! moment on, for a moment between two outages, or for longer than an idle record is kept; workers are paused, some for longer
-//! than a lease, killed, and begin again without memory; some live for one or a few calls; one worker's own network is
-//! broken while endpoints are well or recover; the store stands still, answers reads and refuses writes, is flushed, or fails
-//! over and loses its last writes; operators interfere. Workers are local-first or strict, few or many. Where circuits are
-//! sampled, leaders are paused, some in the midst of a tick and for longer than their term, killed, or cut off from the store or
-//! from the table of attempts, and polls fail or are slow. Then all is well, and the fleet has to find together.
+//! Injected faults: requests, answers and pushed changes are lost or late; single workers or all are cut off, from
+//! their start on, for a moment between two outages, or for longer than an idle record is kept; workers are paused,
+//! some for longer than a lease, killed, and restarted without memory; some live for one or a few calls; one worker's
+//! own network is broken while endpoints are well or recover; the store stalls, answers reads and refuses writes, is
+//! flushed, or fails over and loses its last writes; operators interfere. Workers are local-first or strict, few or
+//! many. Where circuits are sampled, leaders are paused, some in the middle of a tick and for longer than their term,
+//! killed, or cut off from the store or from the table of attempts, and polls fail or are slow. Then all faults end,
+//! and the fleet has to agree again.
 //!
-//! **Invariants**, at every step:
+//! **Invariants**, checked at every step:
 //!
-//! | invariant | what holds | seen to fail by |
+//! | invariant | what holds | seen to fail with |
 //! | --- | --- | --- |
-//! | [`OneLease`](Invariant::OneLease) | one live lease, and one probe by a lease, for each circuit, as long as the store keeps its writes; none before the cool-off is over; without the store only who lost it probes | a store that hides leases |
-//! | [`NoStaleResult`](Invariant::NoStaleResult) | a result is of the lease in the record, from its holder, in time, and as its caller reported it | a store that lets results in whatever became of their lease |
-//! | [`NothingLost`](Invariant::NothingLost) | in calm runs, all failures of the last epoch that have to be reported are | a store that drops merges; the library when it threw away what was counted before it knew the store's time |
-//! | [`NothingDoubled`](Invariant::NothingDoubled) | nothing is told that was not counted, in its epoch, once | a store that merges twice, ignores epochs, keeps windows; a network that repeats; the library when it told counts of before a decision made alone |
-//! | [`NoLateSwap`](Invariant::NoLateSwap) | nothing is written after its deadline; the deadline of a trip or a lease is at most `store_timeout` after what it was decided on | a store that ignores deadlines |
-//! | [`CompareAndSwap`](Invariant::CompareAndSwap) | who replaces a record saw it; versions are new, epochs grow; nothing is written again that was not lost | a store that ignores versions; the library when it took estimated times for a clock set back |
-//! | [`AllAgree`](Invariant::AllAgree) | once nothing fails, nobody is behind by more than [`agree_within`](Settings::agree_within), nor ahead of the store | a store that reads the past |
+//! | [`OneLease`](Invariant::OneLease) | one live lease, and one probe by a lease, for each circuit, as long as the store keeps its writes; none before the cool-off is over; without the store, only workers that lost it probe | a store that hides leases |
+//! | [`NoStaleResult`](Invariant::NoStaleResult) | a result is of the lease in the record, from its holder, in time, and as its caller reported it | a store that accepts results whatever became of their lease |
+//! | [`NothingLost`](Invariant::NothingLost) | in calm runs, all failures of the last epoch that have to be reported are reported | a store that drops merges; the library when it discarded counts from before it knew the store's time |
+//! | [`NothingDoubled`](Invariant::NothingDoubled) | only counted outcomes are reported, in their epoch, once | a store that merges twice, ignores epochs, keeps windows; a network that repeats; the library when it reported counts of before a decision made alone |
+//! | [`NoLateSwap`](Invariant::NoLateSwap) | nothing is written after its deadline; the deadline of a trip or a lease is at most `store_timeout` after the read that it was decided on | a store that ignores deadlines |
+//! | [`CompareAndSwap`](Invariant::CompareAndSwap) | a worker replaces only a record that it read; versions are new, epochs grow; a record is written again only if it was lost | a store that ignores versions; the library when it took estimated times for a clock set back |
+//! | [`AllAgree`](Invariant::AllAgree) | once nothing fails, no worker is behind the store by more than [`agree_within`](Settings::agree_within), nor ahead of it | a store that reads the past |
 //! | [`ClosesInTheEnd`](Invariant::ClosesInTheEnd) | once an endpoint is well, its circuit closes within [`closed_within`](Settings::closed_within) | leases that never end |
-//! | [`OverridesHold`](Invariant::OverridesHold) | only operators end what operators said; whoever is in touch obeys within `agree_within` | a store that forgets overrides; the library when it wrote an order twice |
-//! | [`OneBrokenOpensNothing`](Invariant::OneBrokenOpensNothing) | one worker that reaches nobody opens no circuit that the others find well | successes that nobody hears of; the library, in two ways |
-//! | [`StoreLossReported`](Invariant::StoreLossReported) | who is refused a write reports the store as lost within [`reported_within`](Settings::reported_within), until writes are done again | a store whose check succeeds without a write; the library, when reads counted for writes |
+//! | [`OverridesHold`](Invariant::OverridesHold) | only operators end an override; every connected worker applies it within `agree_within` | a store that forgets overrides; the library when it wrote an override twice |
+//! | [`OneBrokenOpensNothing`](Invariant::OneBrokenOpensNothing) | one worker that reaches no endpoint opens no circuit that the others find well | successes that are not reported; the library, in two ways |
+//! | [`StoreLossReported`](Invariant::StoreLossReported) | a worker whose write is refused reports the store as lost within [`reported_within`](Settings::reported_within), until writes succeed again | a store whose check succeeds without a write; the library, when reads counted for writes |
 //! | [`RecoversWithoutWrites`](Invariant::RecoversWithoutWrites) | circuits of endpoints that are well close within a bound, although the store can't write | the same |
 //! | [`RecoversBesideBroken`](Invariant::RecoversBesideBroken) | the circuit of an endpoint that is well closes within a bound, although one worker's network is broken | processes that do not stand back after a failed probe; the library, which had no other |
-//! | [`BrokenIsProtected`](Invariant::BrokenIsProtected) | a worker whose network is broken makes few calls | processes without a circuit of their own; the library, which had no other |
-//! | [`ObserversHear`](Invariant::ObserversHear) | a worker's observer has heard of the state that its circuit is in, and of no change that is none | processes that drop what they decided alone; the library, when publishing had failed once |
+//! | [`BrokenIsProtected`](Invariant::BrokenIsProtected) | a worker whose network is broken makes few calls | processes without a process-local circuit; the library, which had none |
+//! | [`ObserversHear`](Invariant::ObserversHear) | a worker's observer has received the state that its circuit is in, and no change that did not happen | processes that drop what they decided alone; the library, when publishing had failed once |
 //! | [`EpochsGrow`](Invariant::EpochsGrow) | the epoch of a worker's circuit never goes back | the same |
 //! | [`StoreTimes`](Invariant::StoreTimes) | times of a new epoch are the store's | processes that publish times of their own clocks; the library, which did |
 //! | [`NoStaleRecord`](Invariant::NoStaleRecord) | no record is published again that expired, or that others have left behind, while the store loses nothing | processes that publish what may have expired; the library, which did |
@@ -53,10 +54,10 @@
 //! | [`FewProbesPerTick`](Invariant::FewProbesPerTick) | a half-open sampled circuit gives out at most `probes` leases between two ticks, one at a time ([`OneLease`](Invariant::OneLease)), and who knows of it calls with a lease only | half-open circuits without a limit until the tick; the library, which had none |
 //! | [`SampledCloses`](Invariant::SampledCloses) | once its endpoint is well and nothing fails, a sampled circuit closes within a bound | a table of attempts that counts what came before a transition |
 //!
-//! What is not asked for, because it can't be promised: one probe at most after the store lost writes, or beside workers that
-//! lost the store and go on by themselves; a leader within a bound while answers to whoever leads are lost and its requests are
-//! not, since it prolongs its term all the time. Not simulated: a store whose clock steps; sampled circuits whose store loses or
-//! refuses writes, and operators of sampled circuits.
+//! Not required, because it can't be guaranteed: at most one probe after the store lost writes, or beside workers that
+//! lost the store and decide alone; a leader within a bound while the answers to the current leader are lost and its
+//! requests are not, since it prolongs its term all the time. Not simulated: a store whose clock steps; sampled
+//! circuits whose store loses or refuses writes, and operators of sampled circuits.
 
 mod arbiter;
 mod books;

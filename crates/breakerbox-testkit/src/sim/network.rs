@@ -1,5 +1,5 @@
-//! The way from one worker to the store, and back: slow, lossy, cut. What was sent travels by itself, whatever becomes of
-//! the sender.
+//! The connection of each worker to the store: slow, lossy, cut. A message travels on its own, even if its sender is
+//! paused or dies.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,30 +22,30 @@ use super::sampling::Attempts;
 use super::scenario::Cut;
 use super::world::World;
 
-/// All ways.
+/// The connections of all workers.
 pub(super) struct Network {
     pub(super) world: Arc<World>,
     pub(super) arbiter: Arbiter,
-    /// The table of attempts, which sampled circuits go by.
+    /// The table of attempts, by which sampled circuits are judged.
     pub(super) attempts: Attempts,
     ways: Vec<Mutex<Way>>,
-    /// Until when the store does nothing.
+    /// Until when the store stalls.
     stalled_until: Mutex<Duration>,
-    /// Until when it refuses to write.
+    /// Until when the store refuses writes.
     no_writes_until: Mutex<Duration>,
 }
 
-/// One worker's way, through all its lives.
+/// The connection of one worker, through all its lives.
 struct Way {
     chance: SmallRng,
     cut: Option<Cut>,
-    /// Where this life of the worker hears of changes.
+    /// Delivers changes to this life of the worker.
     announcer: Arc<Announcer>,
-    /// Changes arrive in their order.
+    /// When the last change arrives: changes stay in their order.
     last_push: Duration,
 }
 
-/// What becomes of one request.
+/// What happens to one request.
 struct Fate {
     out: Duration,
     back: Duration,
@@ -71,14 +71,15 @@ impl Network {
         })
     }
 
-    /// Cuts a worker off, or no longer.
+    /// Cuts a worker off, or with None connects it again.
     pub(super) fn cut(&self, worker: usize, how: Option<Cut>) {
         let mut way = self.way(worker);
         let was_cut = way.cut.is_some();
         way.cut = how;
         self.world.write(|books| books.sampled.was_cut(worker, how, self.world.at()));
         if how.is_none() && was_cut && way.chance.random() {
-            // Real stores say so when they connect again. If ours does not, reading again must do.
+            // Real stores report missed changes when they connect again. If this one does not, the regular reads must
+            // be enough.
             way.announcer.announce(Heard::Missed);
         }
     }
@@ -87,7 +88,7 @@ impl Network {
         *self.stalled_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
     }
 
-    /// From now on the store refuses to write, until then.
+    /// Makes the store refuse writes from now on, until then.
     pub(super) fn refuse_writes(&self, until: Duration) {
         *self.no_writes_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
         let since = self.refuses_writes().then(|| self.world.at());
@@ -98,7 +99,7 @@ impl Network {
         self.world.at() < *self.no_writes_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the store writes for this worker now.
+    /// Returns whether the store accepts this worker's writes now.
     fn may_write(&self, who: Who, what: &str) -> Result<(), StoreError> {
         let (refused, at) = (self.refuses_writes(), self.world.at());
         self.world.write(|books| {
@@ -147,7 +148,7 @@ impl Network {
         }
     }
 
-    /// Everybody hears of a change or a call for reports, sooner or later, or not at all.
+    /// Sends a change or a request for reports to all workers; each receives it sooner or later, or not at all.
     fn push(self: &Arc<Self>, heard: &Heard) {
         let losses = if self.world.has_healed() { 0 } else { self.world.scenario.losses.pushes };
         for worker in 0..self.ways.len() {
@@ -170,7 +171,7 @@ impl Network {
         }
     }
 
-    /// The store swaps a record in, and everybody hears of it.
+    /// Swaps a record in, and notifies all workers.
     async fn swap(
         self: &Arc<Self>,
         who: Who,
@@ -193,7 +194,7 @@ impl Network {
     }
 }
 
-/// What one life of a worker takes for the store.
+/// The store as one life of a worker sees it.
 pub(super) struct Link {
     network: Arc<Network>,
     who: Who,
@@ -201,7 +202,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// A worker begins, and hears what is announced from now on.
+    /// Connects a new life of a worker, which receives announcements from now on.
     pub(super) fn new(network: &Arc<Network>, who: Who) -> Self {
         let announcer = Arc::new(Announcer::new());
         network.way(who.worker).announcer = Arc::clone(&announcer);
@@ -245,7 +246,7 @@ impl Link {
             }
         });
         let Ok(answer) = receiver.await else {
-            // Nobody will ever answer.
+            // The answer never comes.
             return std::future::pending().await;
         };
         waiting.is_answered = true;
@@ -253,7 +254,7 @@ impl Link {
     }
 }
 
-/// Somebody waits for an answer, and the books say so if it does not come.
+/// A wait for an answer, which notes in the books if none comes.
 struct Waiting<'w> {
     world: &'w World,
     who: Who,
@@ -271,7 +272,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Every record there can be read.
+/// Marks every record as readable, since simulated records always are.
 fn readable<T>(answer: Answer<Vec<T>>) -> Answer<Vec<Readable<T>>> {
     Answer { now: answer.now, value: answer.value.into_iter().map(Ok).collect() }
 }
@@ -311,7 +312,7 @@ impl Store for Link {
         .await
     }
 
-    /// What a leader decided at a tick: nobody else swaps so many at once.
+    /// Swaps a leader's decisions of a tick: only leaders swap several records at once.
     async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
         let (swaps, who): (Arc<[Swap]>, _) = (swaps.into(), self.who);
         self.pass("swap all", move |network| {

@@ -1,23 +1,24 @@
-//! Which failures a worker owes the store: those that it has to report by the documented rules, and no more.
+//! The failures that a worker has to report to the store by the documented rules, and no more.
 //!
-//! Derived from the outcomes alone, by the simulator: what the library decides to report has no part in it. Where that can't
-//! be told from outside, because the limit of a rate may or may not have been reached, nothing is owed. A run that a success
-//! ends before it was due in a batch is not owed either: it is no part of the fleet's run any more.
+//! The simulator derives them from the outcomes alone, independently of what the library decides to report. Where this
+//! can't be known from outside, because the limit of a rate may or may not have been reached, no report is owed. A run
+//! that a success ends before it was due in a batch is not owed either: it is no longer a part of the fleet's run.
 
 use std::time::Duration;
 
 use breakerbox::Policy;
 
-/// For how long a failure may wait for a success.
+/// How long a failure may wait for a success.
 const OPEN_FOR: Duration = Duration::from_secs(1);
 
 /// The failures of one worker, for one circuit, in one epoch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Owed {
-    /// Failures of ended runs that have to be reported, and those that have to be whatever follows.
+    /// Failures that have to be reported for certain: those of ended runs, and those that are due whatever follows.
     settled: u64,
     successes: u64,
-    /// When the failures since the latest success were, if a rule looks at them and they are not owed whatever follows.
+    /// The times of the failures since the latest success, if a rule counts runs and they are not due whatever
+    /// follows.
     run: Vec<Duration>,
 }
 
@@ -34,20 +35,20 @@ impl Owed {
         }
     }
 
-    /// The worker has reported, and the store has no run: others succeeded since, so the worker's next failure begins one
-    /// anew. Whether a failure that was counted while the report was `under_way` belongs to it can't be told.
+    /// The worker has reported, and the store has no run: others succeeded since, so the worker's next failure begins
+    /// a new run. Whether a failure that was counted while the report was `under_way` belongs to it can't be known.
     pub(super) fn run_was_broken(&mut self, under_way: Duration, at: Duration) {
         self.settled += due_by(&self.run, at.saturating_sub(under_way));
         self.run.clear();
     }
 
-    /// How many failures have to be reported by now.
+    /// Returns how many failures have to be reported by now.
     pub(super) fn failures(&self, flush_every: Duration, at: Duration) -> u64 {
         self.settled + due_by(&self.run, at.saturating_sub(2 * flush_every))
     }
 }
 
-/// How many failures of a run were due by then: two in a row with the second, a single one after a while.
+/// Returns how many failures of a run were due by then: two in a row with the second, a single one after a while.
 fn due_by(run: &[Duration], by: Duration) -> u64 {
     let is_due = match *run {
         [] => false,
@@ -57,7 +58,7 @@ fn due_by(run: &[Duration], by: Duration) -> u64 {
     if is_due { run.iter().filter(|failed| **failed <= by).count() as u64 } else { 0 }
 }
 
-/// Whether every failure has to be reported: the rule is a sum of them, or nothing but failures was seen.
+/// Returns whether every failure has to be reported: the rule counts them all, or there were only failures.
 fn is_owed_at_once(policy: &Policy, successes: u64) -> bool {
     policy.failures().is_some() || policy.failure_rate().is_some() && successes == 0
 }

@@ -1,5 +1,5 @@
-//! Scenarios with one fault in the centre, timed so that its consequences are certain to be seen: a store without writes, a
-//! prober with a broken network, workers that live for a call, a crowd at a closing.
+//! Scenarios around one fault, timed so that its consequences are certain to be seen: a store without writes, a prober
+//! with a broken network, workers that live for a call, many callers at a closing.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl Scenario {
         scenario
     }
 
-    /// The endpoint recovers for everybody but worker 0, which asks about as often as all others together.
+    /// The endpoint recovers for all workers but worker 0, which acquires about as often as all others together.
     pub(super) fn broken_prober(seed: u64, chance: &mut Chance) -> Self {
         let dead_at = chance.ms(1_000, 2_000);
         let well_at = dead_at + chance.ms(1_500, 4_000);
@@ -48,14 +48,15 @@ impl Scenario {
         scenario.workers = (0..workers).map(|_| plan(1, every, chance)).collect();
         scenario.workers[0].broken_from = Some(dead_at);
         scenario.workers[0].every = vec![every / 8];
-        // All probes of a half-open fit into the time for which it stands back, once the cool-off has grown.
+        // All probes of a half-open circuit fit into the time for which the worker stands back, once the cool-off has
+        // grown.
         scenario.settings.latency = scenario.settings.latency.min(Duration::from_millis(10));
         scenario.endpoints = vec![outage(dead_at, well_at, Behaviour::Well)];
         scenario.healed_at = well_at + scenario.recovers_beside_broken_within();
         scenario
     }
 
-    /// Jobs: start, call, exit.
+    /// Workers are jobs: start, call, exit.
     pub(super) fn short_lived(seed: u64, chance: &mut Chance) -> Self {
         let dead_at = chance.ms(500, 2_000);
         let well_at = dead_at + chance.ms(6_000, 10_000);
@@ -67,7 +68,7 @@ impl Scenario {
         let (workers, every): (usize, _) = (chance.number(2, 5), chance.ms(5, 50));
         let mut scenario = Self::around(seed, Flavour::ShortLived, built(policy), chance);
         scenario.workers = (0..workers).map(|_| plan(1, every, chance)).collect();
-        // A worker that stays may be among them.
+        // One long-lived worker may be among them.
         let first = usize::from(chance.one_in(4));
         for worker in &mut scenario.workers[first..] {
             worker.short_lived = Some(ShortLived { calls: chance.number(1, 2), pause: chance.ms(20, 300) });
@@ -77,7 +78,7 @@ impl Scenario {
         scenario
     }
 
-    /// Every worker wants to call when the circuit closes, and calls take their time.
+    /// Every worker wants to call when the circuit closes, and calls take long.
     pub(super) fn crowd(seed: u64, chance: &mut Chance) -> Self {
         let dead_at = chance.ms(500, 1_500);
         let well_at = dead_at + chance.ms(1_500, 3_000);
@@ -97,7 +98,8 @@ impl Scenario {
         scenario
     }
 
-    /// Worker 0 is cut off while the circuit is open. The others see it close, and then nobody calls until its record is gone.
+    /// Worker 0 is cut off while the circuit is open. The others see it close, and then no worker calls until its
+    /// record has expired.
     pub(super) fn long_absence(seed: u64, chance: &mut Chance) -> Self {
         let dead_at = chance.ms(500, 1_500);
         let cut_at = dead_at + chance.ms(1_500, 3_000);
@@ -118,7 +120,7 @@ impl Scenario {
         scenario
     }
 
-    /// When the endpoints recover for good.
+    /// Returns when the endpoints recover for good.
     pub(super) fn well_at(&self) -> Duration {
         self.endpoints
             .iter()
@@ -128,7 +130,8 @@ impl Scenario {
             .unwrap_or_default()
     }
 
-    /// When those who can close the circuit of an endpoint must have closed it, though not all is well.
+    /// Returns when the workers that can close an endpoint's circuit must have closed it, although a fault still
+    /// lasts.
     pub(super) fn must_have_recovered_at(&self) -> Option<Duration> {
         match self.flavour {
             Flavour::NoWrites => {
@@ -141,10 +144,10 @@ impl Scenario {
         }
     }
 
-    /// The loss is reported; then each worker probes for itself, as often as it must.
+    /// The time to report the loss of the store, and then for each worker to probe alone as often as it must.
     fn recovers_without_writes_within(&self) -> Duration {
         let policy = &self.policy;
-        // Failures of before may still open it once, by a call that was under way.
+        // Earlier failures may still open it once, by a call that was in flight.
         let opens_last = Duration::from_secs(1) + policy.cool_off_max().mul_f64(1.2);
         let lease = policy.probe_timeout() + Duration::from_secs(2);
         let asks_again = Duration::from_secs(4);
@@ -152,7 +155,7 @@ impl Scenario {
         self.settings.reported_within() + opens_last + asks_again + lease + policy.probes() * round
     }
 
-    /// The broken worker may win a few times, until it stands back for long enough.
+    /// The time for recovery if the broken worker gets a few probes, until it stands back for long enough.
     fn recovers_beside_broken_within(&self) -> Duration {
         let policy = &self.policy;
         let round = self.called_every() + 4 * self.settings.store_timeout + Duration::from_millis(500);
@@ -160,7 +163,7 @@ impl Scenario {
         policy.cool_off_max().mul_f64(2.4) + Duration::from_secs(4) + policy.probes() * round
     }
 
-    /// What it takes to open its own circuit, and one probe for each cool-off since.
+    /// Returns how many calls open the broken worker's process-local circuit, and one probe for each cool-off since.
     pub(super) fn failing_calls_of_broken(&self) -> u64 {
         let policy = &self.policy;
         let opens = policy.min_calls().max(policy.consecutive_failures().unwrap_or(0));
@@ -168,7 +171,7 @@ impl Scenario {
         (2 * opens + u64::try_from(lasts).unwrap_or(u64::MAX) + 5) * self.endpoints.len() as u64
     }
 
-    /// Nothing but the numbers: nobody calls, and nothing fails.
+    /// Returns a scenario with numbers only: no calls, no faults.
     pub(super) fn around(seed: u64, flavour: Flavour, policy: Policy, chance: &mut Chance) -> Self {
         Self {
             seed,
@@ -187,7 +190,7 @@ impl Scenario {
     }
 }
 
-/// Numbers with which a circuit recovers within a few seconds.
+/// Returns a policy with which a circuit recovers within a few seconds.
 fn quick(chance: &mut Chance) -> PolicyBuilder {
     let cool_off = chance.ms(100, 600);
     Policy::builder()
@@ -227,7 +230,7 @@ pub(super) fn plan(endpoints: usize, every: Duration, chance: &mut Chance) -> Wo
     }
 }
 
-/// Well, then dead, then this.
+/// Returns the phases of an outage: well, then dead, then this behaviour.
 fn outage(dead_at: Duration, well_at: Duration, then: Behaviour) -> Vec<Phase> {
     vec![
         Phase { from: Duration::ZERO, behaviour: Behaviour::Well },

@@ -1,4 +1,4 @@
-//! One run: the timeline, and what is done at each of its moments.
+//! One run: its timeline, and the actions at each point of it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,35 +19,35 @@ use super::tally::Tally;
 use super::worker::{Exit, Worker};
 use super::world::World;
 
-/// After how long operators let go once more.
+/// After how long operators release their overrides once more.
 const LET_GO_AGAIN: Duration = Duration::from_secs(2);
 
-/// How often it is looked at whether all agree, once they must.
+/// The interval of the checks whether all workers agree, once they must.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// How often it is looked at whether observers and health say what is.
+/// The interval of the checks of observers and health.
 const WATCH: Duration = Duration::from_millis(250);
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Report {
-    /// What it began with.
+    /// The seed of the run.
     pub seed: u64,
-    /// What did not hold. The run ends with the first.
+    /// The violated invariants. The run ends with the first.
     pub violations: Vec<Violation>,
-    /// What happened.
+    /// Counts of what happened.
     pub tally: Tally,
-    /// How much virtual time it took.
+    /// The virtual time of the run.
     pub lasted: Duration,
-    /// Everything, line by line, if it was asked for.
+    /// The trace of the run, line by line, if it was requested.
     pub trace: Vec<String>,
 }
 
-/// Runs one seed, in virtual time.
+/// Runs one seed, in virtual time. `traced` requests a trace.
 ///
 /// # Panics
-/// If the system has no memory for a runtime.
+/// If the system can't start a runtime.
 #[must_use]
 pub fn run(seed: u64, sabotage: Sabotage, traced: bool) -> Report {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
@@ -75,7 +75,7 @@ pub fn run(seed: u64, sabotage: Sabotage, traced: bool) -> Report {
     })
 }
 
-/// What is done at some moment.
+/// An action of the timeline.
 enum Act {
     Pause(usize),
     Resume(usize),
@@ -88,7 +88,7 @@ enum Act {
     Copy(usize),
     Restore(usize),
     Order(usize, usize, Command),
-    /// Something befalls whoever leads now, and is over later.
+    /// A fault of the current leader, which ends later.
     Strike(usize, LeaderFault),
     Relieve(usize, LeaderFault),
     Remember,
@@ -107,7 +107,7 @@ pub(super) struct Run {
     pub(super) workers: Vec<Option<Worker>>,
     lives: Vec<u32>,
     copies: Vec<Option<MemorySnapshot>>,
-    /// Which leader each of these faults befell.
+    /// The leader that each of these faults affected.
     struck: Vec<Option<usize>>,
 }
 
@@ -132,7 +132,7 @@ impl Run {
         }
     }
 
-    /// All that is done, in order of time.
+    /// Returns all actions, in order of time.
     fn timeline(&mut self) -> Vec<(Duration, Act)> {
         let scenario = &self.world.scenario;
         let mut acts = vec![(Duration::from_secs(5), Act::Remember)];
@@ -180,9 +180,9 @@ impl Run {
         let (settings, called_every) = (scenario.settings, scenario.called_every());
         let healed_at = scenario.healed_at;
         acts.push((healed_at, Act::Heal));
-        // Twice, since what an operator said just before may come later than this.
+        // Twice, since an operator's earlier command may be applied after the first release.
         acts.extend([(healed_at, Act::LetGo), (healed_at + LET_GO_AGAIN, Act::LetGo)]);
-        // A call that hangs when all is well again has to be given up first.
+        // A call that hangs when the faults end has to time out first.
         let agree_at = healed_at + Duration::from_secs(1) + settings.agree_within();
         let closed_within = match &scenario.sampled {
             Some(plan) => plan.closed_within(scenario),
@@ -308,7 +308,7 @@ impl Run {
         }
     }
 
-    /// From now on all is well.
+    /// Ends all faults.
     fn heal(&mut self) {
         self.world.note(|| "ALL IS WELL".to_owned());
         for worker in 0..self.workers.len() {
@@ -320,7 +320,7 @@ impl Run {
         self.network.refuse_writes(Duration::ZERO);
     }
 
-    /// Operators let go.
+    /// Makes operators release all overrides.
     fn let_go(&self) {
         if let Some(worker) = &self.workers[0] {
             for key in 0..worker.circuits.len() {
@@ -330,7 +330,7 @@ impl Run {
     }
 }
 
-/// One life after the other.
+/// Runs a short-lived worker again and again, one life after the other.
 async fn live_again_and_again(network: Arc<Network>, worker: usize, life: ShortLived) {
     let world = Arc::clone(&network.world);
     let mut chance = SmallRng::seed_from_u64(world.scenario.seed ^ (0x11FE + worker as u64));

@@ -1,19 +1,19 @@
-//! Ways to break what is simulated on purpose, so that every invariant is seen to fail.
+//! Faults that are put into the simulated parts on purpose, so that every invariant is seen to fail.
 
 use breakerbox_core::Fault;
 
-/// What is broken on purpose.
+/// A fault that is put in on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Sabotage {
-    /// Nothing.
+    /// No fault.
     #[default]
     None,
     /// The store swaps records in after their deadline.
     IgnoresDeadlines,
     /// The store replaces a record whatever its version is.
     IgnoresVersions,
-    /// The store says that a record has no lease while one is live.
+    /// The store reports that a record has no lease while one is live.
     HidesLeases,
     /// The store adds every merge twice.
     MergesTwice,
@@ -25,44 +25,44 @@ pub enum Sabotage {
     KeepsWindows,
     /// The store answers every tenth merge and adds nothing.
     DropsMerges,
-    /// From some time on the store answers every reading with what it had then, and tells nobody of changes.
+    /// From some time on the store answers every read with its state at that time, and announces no changes.
     ReadsThePast,
-    /// The store says that every lease is still live.
+    /// The store reports every lease as still live.
     LeasesNeverEnd,
-    /// The store forgets overrides: it says that the circuit is automatic.
+    /// The store forgets overrides: it reports that the circuit is automatic.
     ForgetsOverrides,
     /// Every worker's probes are reported again after their lease has ended, by rewriting the swap's deadline and version.
     RevivesResults,
-    /// Nobody hears of the others' successes: what they count is not added.
+    /// The store does not add successes, so that workers do not learn of the others' successes.
     DropsSuccesses,
-    /// The store says that it can write, and can't.
+    /// The store's write check succeeds although it can't write.
     ChecksNothing,
-    /// The store says that every ramp is over.
+    /// The store reports every ramp as over.
     EndsRamps,
     /// Workers that live for a few calls exit without reporting the last ones.
     ExitsAtOnce,
-    /// A process whose probe failed does not stand back for others.
+    /// A process whose probe failed does not let others probe first.
     NoStandBack,
-    /// A process with a broken network has no circuit of its own.
+    /// A process with a broken network has no process-local circuit.
     NoOwnCircuit,
-    /// A process that comes back to the store drops what it decided alone, and tells nobody.
+    /// A process that reaches the store again drops what it decided alone, and notifies no observer.
     DropsProposals,
-    /// A process that was away for long publishes what it knew then.
+    /// A process that was cut off for long publishes its old records.
     PublishesExpired,
-    /// A process that decided before it heard the store's time publishes times of its own clock.
+    /// A process that decided before it knew the store's time publishes times of its own clock.
     KeepsOwnTimes,
-    /// The store swaps in what a leader decided, though its term is over.
+    /// The store swaps in a leader's decisions after its term is over.
     IgnoresTerms,
-    /// The table of attempts counts what came before a circuit's last transition.
+    /// The table of attempts counts attempts from before a circuit's last transition.
     CountsThePast,
-    /// A leader judges the whole window alone, and not the latest ticks.
+    /// A leader judges only the whole window, and not the latest ticks.
     NoRecentTicks,
     /// A half-open sampled circuit lets one call after the other through until the next tick.
     NoProbeLimit,
 }
 
 impl Sabotage {
-    /// All of them, but the one that breaks nothing.
+    /// All faults, without [`None`](Self::None).
     pub const ALL: [Self; 25] = [
         Self::IgnoresDeadlines,
         Self::IgnoresVersions,
@@ -91,7 +91,7 @@ impl Sabotage {
         Self::NoProbeLimit,
     ];
 
-    /// The fault of the library that it puts back, if it is one.
+    /// Returns the former fault of the library that this puts back, if it is one.
     pub(super) const fn fault(self) -> Option<Fault> {
         match self {
             Self::NoStandBack => Some(Fault::NoStandBack),

@@ -1,4 +1,4 @@
-//! What a seed stands for: who is there, what goes wrong when, and what the numbers are. Everything else follows from it.
+//! The scenario of a seed: workers, endpoints, faults and their times, numbers. The rest of a run follows from it.
 
 use std::time::Duration;
 
@@ -10,20 +10,21 @@ use super::bounds::Settings;
 use super::draws::{Chance, endpoints, policy, rates_only, settings, workers};
 use super::sampling::{LeaderFault, SampledPlan};
 
-/// What kind of a run it is.
+/// The kind of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flavour {
-    /// Endpoints misbehave, and operators interfere; the store, the network and the workers do not fail.
+    /// Endpoints fail, and operators interfere; the store, the network and the workers do not fail.
     Calm,
-    /// As calm, and all endpoints are well: but one worker can't reach any of them.
+    /// As calm, and all endpoints are well; but one worker can't reach any of them.
     OneBroken,
-    /// Whatever can fail does.
+    /// All parts fail at random.
     Faulty,
-    /// The store comes and goes so quickly that what was decided without it is not published in between.
+    /// The store comes and goes so quickly that decisions made without it are not published in between.
     Flapping,
     /// The store answers reads and refuses writes, while endpoints die and recover.
     NoWrites,
-    /// An endpoint dies and recovers for all workers but one, whose own network stays broken, and which asks most often.
+    /// An endpoint dies and recovers for all workers but one, whose own network stays broken, and which acquires most
+    /// often.
     BrokenProber,
     /// Workers live for one or a few calls, exit in an orderly way, and start again without memory.
     ShortLived,
@@ -36,7 +37,7 @@ pub enum Flavour {
 }
 
 impl Flavour {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 10] = [
         Self::Calm,
         Self::OneBroken,
@@ -50,38 +51,39 @@ impl Flavour {
         Self::Sampled,
     ];
 
-    /// Whether some callers break the rules: they drop permits, overrun their probe's deadline, report nothing.
+    /// Returns whether some callers break the rules: they drop permits, overrun their probe's deadline, report
+    /// nothing.
     pub(super) fn has_rude_callers(self) -> bool {
         matches!(self, Self::Calm | Self::OneBroken | Self::Faulty | Self::Flapping | Self::LongAbsence)
     }
 
-    /// Whether the store or the way to it fails.
+    /// Returns whether the store or the connection to it fails.
     pub(super) fn has_faults(self) -> bool {
         matches!(self, Self::Faulty | Self::Flapping | Self::NoWrites | Self::LongAbsence | Self::Sampled)
     }
 }
 
-/// One run.
+/// The scenario of one run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What it was drawn from.
+    /// The seed that it is drawn from.
     pub seed: u64,
-    /// What kind of a run it is.
+    /// The kind of run.
     pub flavour: Flavour,
     pub(super) policy: Policy,
     pub(super) settings: Settings,
     pub(super) consistency: Consistency,
     pub(super) workers: Vec<WorkerPlan>,
     pub(super) endpoints: Vec<Vec<Phase>>,
-    /// In thousandths, while things fail.
+    /// How many messages are lost while faults last, in thousandths.
     pub(super) losses: Losses,
-    /// In order of time.
+    /// The faults and interventions, in order of time.
     pub(super) events: Vec<(Duration, Event)>,
-    /// While nobody calls any endpoint.
+    /// From when to when no worker calls any endpoint. None: workers call all the time.
     pub(super) quiet: Option<(Duration, Duration)>,
-    /// From then on nothing fails any more, and all endpoints are well.
+    /// When all faults end and all endpoints are well.
     pub(super) healed_at: Duration,
-    /// How circuits are sampled; none: they hear of every outcome.
+    /// How circuits are sampled. None: they count every outcome.
     pub(super) sampled: Option<SampledPlan>,
 }
 
@@ -89,36 +91,36 @@ pub struct Scenario {
 #[derive(Clone, Debug)]
 pub(super) struct WorkerPlan {
     pub(super) on_loss: OnStoreLoss,
-    /// By how much its clock is ahead.
+    /// The time of its clock at the start of the run.
     pub(super) skew: Duration,
-    /// For each endpoint: how often it calls it, on average.
+    /// For each endpoint, the mean interval between two calls.
     pub(super) every: Vec<Duration>,
-    /// From when on it reaches no endpoint.
+    /// From when on it reaches no endpoint. None: it always does.
     pub(super) broken_from: Option<Duration>,
-    /// None: it lives until something kills it.
+    /// How it lives if it exits by itself. None: it lives until a fault kills it.
     pub(super) short_lived: Option<ShortLived>,
 }
 
-/// How a worker lives that exits by itself.
+/// The life cycle of a worker that exits by itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ShortLived {
-    /// How many calls it makes in a life.
+    /// The number of calls in a life.
     pub(super) calls: u32,
-    /// For how long, on average, it does not run after that.
+    /// The mean time between two lives.
     pub(super) pause: Duration,
 }
 
-/// How often what gets lost, in thousandths.
+/// The rates of message losses, in thousandths.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Losses {
     pub(super) requests: u32,
     pub(super) answers: u32,
     pub(super) pushes: u32,
-    /// Requests that take longer than anybody waits.
+    /// Requests that take longer than any timeout.
     pub(super) spikes: u32,
 }
 
-/// How an endpoint is from some time on.
+/// The behaviour of an endpoint from some time on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Phase {
     pub(super) from: Duration,
@@ -129,9 +131,9 @@ pub(super) struct Phase {
 pub(super) enum Behaviour {
     Well,
     Dead,
-    /// Fails this often, in percent.
+    /// A share of calls fails, in percent.
     Flaky(u32),
-    /// Well, but takes this many milliseconds.
+    /// All calls succeed, and take this many milliseconds.
     Slow(u64),
     Hangs,
 }
@@ -158,21 +160,21 @@ pub(super) enum Event {
         how: Cut,
         lasts: Duration,
     },
-    /// The store is there for nobody.
+    /// No worker reaches the store.
     CutAll {
         how: Cut,
         lasts: Duration,
     },
-    /// The store answers reads, and refuses to write.
+    /// The store answers reads, and refuses writes.
     NoWrites {
         lasts: Duration,
     },
-    /// The store stands still, and then does what it was asked.
+    /// The store stalls, and then executes all requests.
     Stall {
         lasts: Duration,
     },
     Flush,
-    /// What was written in this time before is lost.
+    /// The writes of this long before are lost.
     Failover {
         lost: Duration,
     },
@@ -181,12 +183,12 @@ pub(super) enum Event {
         endpoint: usize,
         command: Command,
     },
-    /// Something befalls whoever leads then.
+    /// A fault of the worker that leads then.
     OnLeader(LeaderFault),
 }
 
 impl Scenario {
-    /// The run that this seed stands for.
+    /// Returns the scenario of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut chance = Chance(SmallRng::seed_from_u64(seed));
@@ -213,8 +215,8 @@ impl Scenario {
             Flavour::LongAbsence => Self::long_absence(seed, &mut chance),
             Flavour::Sampled => Self::sampled(seed, &mut chance),
         };
-        // Strictly, a run of one worker's failures opens a circuit: nobody waits for the others' successes.
-        // Sampled circuits count nothing by calls, so that nothing can be counted strictly.
+        // In strict mode, a run of one worker's failures opens a circuit without waiting for the others' successes.
+        // Sampled circuits do not count calls, so there is nothing to count strictly.
         if !matches!(flavour, Flavour::OneBroken | Flavour::Sampled) && chance.one_in(4) {
             scenario.consistency = Consistency::Strict;
         }
@@ -222,7 +224,7 @@ impl Scenario {
         scenario
     }
 
-    /// Endpoints, faults and numbers as they come.
+    /// Returns a scenario with random endpoints, faults and numbers.
     fn any(seed: u64, flavour: Flavour, chance: &mut Chance) -> Self {
         let settings = settings(chance);
         let policy = if flavour == Flavour::OneBroken { rates_only(chance) } else { policy(chance) };
@@ -259,7 +261,7 @@ impl Scenario {
         self.consistency == Consistency::Strict
     }
 
-    /// How long it takes, at most, until a worker calls an endpoint again.
+    /// Returns the longest time until a worker calls an endpoint again.
     pub(super) fn called_every(&self) -> Duration {
         let longest = self.workers.iter().flat_map(|worker| &worker.every).max().copied().unwrap_or_default();
         2 * longest

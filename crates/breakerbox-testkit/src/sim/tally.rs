@@ -1,6 +1,6 @@
-//! How often what happened in a run, so that it can be told whether it was worth something. It judges nothing.
+//! Counts of what happened in a run, which show whether the run exercised the library. They are not judged.
 
-/// What happened in a run, for those who want to know that it was worth something.
+/// Counts of what happened in a run, which show whether the run exercised the library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Tally {
@@ -12,44 +12,44 @@ pub struct Tally {
     pub requests: u64,
     /// Records that were swapped in.
     pub swaps: u64,
-    /// Swaps that somebody else was faster than, or that came too late.
+    /// Swaps that lost against another, or came too late.
     pub lost_swaps: u64,
     /// Circuits that tripped.
     pub trips: u64,
-    /// Leases that were given.
+    /// Leases that were granted.
     pub leases: u64,
     /// Probes whose result was applied.
     pub results: u64,
-    /// Probes that a worker made by itself while the store was away.
+    /// Probes that a worker made alone while it had no store.
     pub probes_alone: u64,
     /// Circuits that closed.
     pub closings: u64,
-    /// Records that were written again after the store had lost them, or that were decided alone.
+    /// Records that were written again after the store had lost them, or that had been decided without the store.
     pub publications: u64,
     /// Results that were too late.
     pub late: u64,
-    /// Orders of operators that were done.
+    /// Overrides of operators that were applied.
     pub orders: u64,
     /// Writes that the store refused.
     pub refused_writes: u64,
-    /// Lives that ended in an orderly way.
+    /// Lives that ended with an orderly exit.
     pub exits: u64,
     /// Calls that were refused by a ramp.
     pub ramp_refusals: u64,
     /// Calls that failed only because the worker's own network is broken.
     pub broken_calls: u64,
-    /// Terms of leaders that were not prolonged ones.
+    /// Terms that a leader won, without prolongations.
     pub elections: u64,
-    /// Ticks that leaders did.
+    /// Ticks that leaders completed.
     pub ticks: u64,
-    /// Polls that failed.
+    /// Polls of the table of attempts that failed.
     pub failed_polls: u64,
     /// Writes of leaders that came after their term, and were refused.
     pub fenced_writes: u64,
 }
 
 impl Tally {
-    /// Adds another run's.
+    /// Adds the counts of another run.
     pub fn add(&mut self, more: &Self) {
         self.calls += more.calls;
         self.refusals += more.refusals;

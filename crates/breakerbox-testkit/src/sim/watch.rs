@@ -1,5 +1,5 @@
-//! What is watched while a run goes on, beside the store's verbs: what observers hear, what health says, how many calls are in
-//! flight at an endpoint, and how many fail.
+//! Checks during a run beside the store's verbs: the changes that observers receive, the reported health, and how many
+//! calls are in flight at an endpoint, and how many fail.
 
 use std::time::Duration;
 
@@ -8,15 +8,16 @@ use breakerbox::{Cause, CircuitChange, Mode, Record, Refusal, State, Status, Sto
 use super::books::{Books, Invariant, Who};
 use super::scenario::Scenario;
 
-/// How many calls more than the ramp's limit may be in flight: those that were admitted at the same moment elsewhere.
+/// How many calls beyond the ramp's limit may be in flight: those that were admitted at the same moment in other
+/// processes.
 const RACES: u64 = 3;
 
-/// What one worker's observer heard of one circuit.
+/// The changes that one worker's observer received of one circuit.
 #[derive(Clone, Default)]
 pub(super) struct Observed {
     status: Option<Status>,
     mode: Option<Mode>,
-    /// The latest epoch that it heard of.
+    /// The latest epoch of which it received a change.
     heard_epoch: u64,
     /// The highest epoch that the worker's own record had.
     epoch: u64,
@@ -25,25 +26,25 @@ pub(super) struct Observed {
 /// Calls at one endpoint since its circuit last closed.
 #[derive(Default)]
 pub(super) struct Ramped {
-    /// The epoch that began then; none: it is not closed, or nothing limits it.
+    /// The epoch that began then; None: the circuit is not closed, or nothing limits it.
     epoch: Option<u64>,
     in_flight: u64,
     successes: u64,
-    /// When it closed, or when somebody was last refused by its ramp.
+    /// When the circuit closed, or when its ramp last refused a call.
     refused_at: Duration,
 }
 
-/// How the store is for one worker.
+/// The state of the store as one worker sees it.
 #[derive(Clone, Copy, Default)]
 pub(super) struct StoreSeen {
-    /// Since when it refuses to write; none if the last write was done.
+    /// Since when the store refuses its writes; None if the last write succeeded.
     pub(super) refused_since: Option<Duration>,
-    /// Whether health says that it is there.
+    /// Whether the worker's health reports the store as lost.
     pub(super) is_lost: bool,
 }
 
 impl Books {
-    /// A worker's observer heard of a change.
+    /// A worker's observer received a change.
     pub(super) fn observed(&mut self, who: Who, key: usize, heard: &CircuitChange, at: Duration) {
         let change = &heard.change;
         let is_order = matches!(change.cause, Cause::Command { .. });
@@ -62,12 +63,12 @@ impl Books {
         }
     }
 
-    /// This is what a worker's circuit is in now: its observer must have heard of it.
+    /// Checks that a worker's observer has received the current state of its circuit.
     pub(super) fn compare_observed(&mut self, who: Who, key: usize, here: &Record, at: Duration) {
         let observed = self.observed.entry((who, key)).or_default();
         let heard = observed.status.unwrap_or(Status::Closed);
         let epoch = here.cause.as_ref().map_or(0, |_| here.epoch.0);
-        // A half-open record is left in its epoch, for whoever holds its lease: nobody else may write meanwhile.
+        // A half-open record stays in its epoch, for the holder of its lease: no other worker may write meanwhile.
         let may_be_older = here.state == State::HalfOpen;
         let before = if may_be_older { epoch } else { observed.epoch };
         observed.epoch = before.max(epoch);
@@ -82,14 +83,14 @@ impl Books {
         }
     }
 
-    /// A worker's health says this.
+    /// A worker reported its health.
     pub(super) fn store_went(&mut self, who: Who, health: &StoreHealth, at: Duration) {
         let worker = &mut self.workers[who.worker];
         if worker.life != who.life {
             return;
         }
         worker.store.is_lost = *health != StoreHealth::Connected;
-        // A worker that goes on after a pause may find an answer from before.
+        // A worker that resumes after a pause may find an answer from before.
         let sent = worker.resumed_at;
         let refuses = self.no_writes_since.is_some_and(|since| at > since.max(sent) + self.store_timeout * 2);
         if refuses && *health == StoreHealth::Connected {
@@ -98,7 +99,7 @@ impl Books {
         }
     }
 
-    /// The store wrote, or refused to.
+    /// The store accepted or refused a write.
     pub(super) fn store_wrote(&mut self, who: Who, refused: bool, at: Duration) {
         let worker = &mut self.workers[who.worker];
         if worker.life == who.life {
@@ -106,7 +107,7 @@ impl Books {
         }
     }
 
-    /// Whoever was refused a write long ago must have said so by now.
+    /// Checks that a worker whose write was refused long ago has reported it by now.
     pub(super) fn check_reported(&mut self, who: Who, within: Duration, at: Duration) {
         let worker = &self.workers[who.worker];
         let quiet_since = worker.store.refused_since.map(|since| since.max(worker.resumed_at));
@@ -117,7 +118,7 @@ impl Books {
         }
     }
 
-    /// The store has another record: the ramp begins, or is none.
+    /// The store has another record: a ramp begins, or there is none.
     pub(super) fn ramp_begins(&mut self, key: usize, record: &Record, at: Duration) {
         let limited = record.state == State::Closed
             && record.cause == Some(Cause::ProbesSucceeded)
@@ -126,7 +127,7 @@ impl Books {
             Ramped { epoch: limited.then_some(record.epoch.0), refused_at: at, ..Ramped::default() };
     }
 
-    /// A call begins that is no probe, of a worker in this epoch. Returns whether it counts on the ramp.
+    /// A call begins that is no probe, of a worker in this epoch. Returns whether it counts towards the ramp.
     pub(super) fn call_begins(&mut self, scenario: &Scenario, call: (Who, usize, u64), at: Duration) -> bool {
         let (who, key, epoch) = call;
         let ramped = &mut self.keys[key].ramped;
@@ -150,7 +151,7 @@ impl Books {
         true
     }
 
-    /// Such a call ended.
+    /// A call that counts towards the ramp ended.
     pub(super) fn call_ended(&mut self, key: usize, epoch: u64, succeeded: bool) {
         let ramped = &mut self.keys[key].ramped;
         if ramped.epoch == Some(epoch) {
@@ -159,7 +160,7 @@ impl Books {
         }
     }
 
-    /// Somebody was refused.
+    /// A caller was refused.
     pub(super) fn refused(&mut self, key: usize, refusal: &Refusal, at: Duration) {
         if matches!(refusal, Refusal::Ramping { .. }) {
             self.tally.ramp_refusals += 1;
@@ -167,7 +168,7 @@ impl Books {
         }
     }
 
-    /// A call of a worker that lives for a few calls failed.
+    /// A call of a short-lived worker failed.
     pub(super) fn short_lived_failed(&mut self, scenario: &Scenario, who: Who, key: usize, at: Duration) {
         let policy = &scenario.policy;
         let enough = policy.consecutive_failures().or(policy.failures()).map_or(0, u64::from);
@@ -176,7 +177,8 @@ impl Books {
         if book.failed_while_closed < enough {
             return;
         }
-        // The last reports are made, the others are asked for theirs, and the trip is swapped in. Some begin meanwhile.
+        // The last reports are sent, the other workers are requested to report, and the trip is swapped in. Some calls
+        // begin meanwhile.
         let enough_at = *book.enough_failed_at.get_or_insert(at);
         if at > enough_at + scenario.settings.opened_within() {
             let failed = book.failed_while_closed;

@@ -1,4 +1,4 @@
-//! One worker: the real library with its own clock, and callers who behave as callers do, well or badly.
+//! One worker: the real library with its own clock, and its callers, polite or rude.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,7 +31,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Begins a life that remembers nothing.
+    /// Starts a life without memory of earlier ones.
     pub(super) fn start(network: &Arc<Network>, who: Who) -> Self {
         let world = Arc::clone(&network.world);
         let (scenario, settings) = (&world.scenario, world.scenario.settings);
@@ -98,7 +98,7 @@ impl Worker {
         Self { who, gate, circuits, registry, calling, paused_at: None, world }
     }
 
-    /// Waits until nobody calls any more, and exits.
+    /// Waits until no caller calls any more, and exits.
     pub(super) async fn live_and_exit(self, exit: Exit) {
         while self.calling.left.load(Ordering::Relaxed) > 0 {
             self.calling.ended.notified().await;
@@ -113,7 +113,7 @@ impl Worker {
                 }
                 gate.kill();
             }
-            // What it spawns on that occasion ends by itself.
+            // Tasks that the drop spawns end by themselves.
             Exit::Drops => drop((registry, circuits)),
             Exit::AtOnce => gate.kill(),
         }
@@ -124,7 +124,7 @@ impl Worker {
         });
     }
 
-    /// Does what an operator says, again and again if need be. Sampled circuits have no operators here.
+    /// Applies an operator's command, with retries. Sampled circuits have no operators here.
     pub(super) fn order(&self, key: usize, command: Command, tries: u32) {
         let (world, who) = (Arc::clone(&self.world), self.who);
         let Handle::Counted(circuit) = self.circuits[key].clone() else { return };
@@ -158,7 +158,7 @@ enum Registry {
     Sampled(#[expect(dead_code, reason = "a leader goes on for as long as it is held")] Sampling),
 }
 
-/// One circuit of a worker: it hears of every outcome, or a leader samples them.
+/// One circuit of a worker: it counts every outcome, or a leader samples it.
 #[derive(Clone)]
 pub(super) enum Handle {
     Counted(Circuit),
@@ -177,11 +177,11 @@ impl Handle {
 /// How a life ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Exit {
-    /// It closes its registry.
+    /// The worker closes its registry.
     Closes,
-    /// It drops all handles, and lives on until the last reports are made.
+    /// The worker drops all handles, and lives on until the last reports are sent.
     Drops,
-    /// It does nothing of that, for sabotage.
+    /// The worker exits without either, for sabotage.
     AtOnce,
 }
 

@@ -1,4 +1,4 @@
-//! What everybody in a run shares: the time, the books, and the trace.
+//! The shared state of a run: the time, the books, and the trace.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use super::books::{Books, Counts, KeyBook, WorkerBook};
 use super::sampling::SampledBook;
 use super::scenario::{Flavour, Scenario};
 
-/// What the store's clock says when a run begins.
+/// The time of the store's clock at the start of a run.
 pub(super) const STORE_BEGINS_AT: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
 pub(super) struct World {
@@ -20,9 +20,9 @@ pub(super) struct World {
     start: Instant,
     books: Mutex<Books>,
     trace: Option<Mutex<Vec<String>>>,
-    /// Nobody calls any more.
+    /// Set when no caller may call any more.
     pub(super) is_over: AtomicBool,
-    /// Somebody wrote down a violation.
+    /// Notified when a violation was recorded.
     pub(super) broken: Notify,
 }
 
@@ -50,7 +50,7 @@ impl World {
         })
     }
 
-    /// How long the run has been going.
+    /// Returns the virtual time since the start of the run.
     pub(super) fn at(&self) -> Duration {
         self.start.elapsed()
     }
@@ -63,7 +63,7 @@ impl World {
         self.start + at
     }
 
-    /// What the store's clock says.
+    /// Returns the time of the store's clock.
     pub(super) fn store_time(&self) -> Timestamp {
         STORE_BEGINS_AT + self.at()
     }
@@ -72,7 +72,7 @@ impl World {
         self.at() >= self.scenario.healed_at
     }
 
-    /// Writes into the books, and says so if something is wrong.
+    /// Writes into the books, and notifies if that recorded a violation.
     pub(super) fn write<R>(&self, write: impl FnOnce(&mut Books) -> R) -> R {
         let mut books = self.books();
         let before = books.violations.len();
@@ -90,7 +90,7 @@ impl World {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a line to the trace, if there is one.
+    /// Adds a line to the trace, if one was requested.
     pub(super) fn note(&self, line: impl FnOnce() -> String) {
         if let Some(trace) = &self.trace {
             let line = format!("{:>11.6} {}", self.at().as_secs_f64(), line());
@@ -115,7 +115,7 @@ impl Clock for StoreClock {
     }
 }
 
-/// A worker's clock: as fast as everybody's, and somewhere else.
+/// A worker's clock: as fast as all others, with an offset.
 #[derive(Clone, Copy)]
 pub(super) struct WorkerClock {
     start: Instant,

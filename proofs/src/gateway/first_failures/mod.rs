@@ -1,17 +1,18 @@
-//! New endpoints, and reminders of new tenants, that fail from the first request on: the circuit opens with the failure that its
-//! policy names, or stays closed where a receiver only asks for less; retries come when they are due; and the throttle never
-//! holds a lane for longer than two seconds.
+//! New endpoints, and reminders of new tenants, that fail from the first request on: the circuit opens with the failure
+//! that its policy specifies, or stays closed where a receiver only asks for less; retries come when they are due; and
+//! the throttle never holds a lane for longer than two seconds.
 //!
-//! | part | what it does |
+//! | part | content |
 //! | --- | --- |
-//! | [`events`] | trials by events: each endpoint has a circuit of its own |
-//! | [`reminders`] | trials by reminders: each tenant has one circuit for all of its reminders |
-//! | `trace` | what became of each circuit, from the gateway's database |
+//! | [`events`] | trials with events: each endpoint has its own circuit |
+//! | [`reminders`] | trials with reminders: each tenant has one circuit for all of its reminders |
+//! | `trace` | the history of each circuit, from the gateway's database |
 //!
-//! **Which failure the policy names.** For events it is the fifth in a row, all within a minute (`consecutive_failures` 5, `window`
-//! 1m). At 0.5 events/s the first delivery's retry, due after 5 s, comes among them, so the fifth failure is that of the fourth
-//! event or of the first one's retry. For reminders it is the twentieth within a minute (preset `reminders`, `failures` 20): at
-//! 0.5/s after 38 s, before any retry, since those are due after a minute.
+//! **The failure that opens the circuit.** For events it is the fifth consecutive one, all within a minute
+//! (`consecutive_failures` 5, `window` 1m). At 0.5 events/s the first delivery's retry, due after 5 s, comes among
+//! them, so the fifth failure is that of the fourth event or of the first one's retry. For reminders it is the
+//! twentieth within a minute (preset `reminders`, `failures` 20): at 0.5/s after 38 s, before any retry, since those
+//! are due after a minute.
 
 mod trace;
 
@@ -33,16 +34,16 @@ use super::reminders::folder::{Folder, New};
 use super::reminders::times;
 use super::site::{PATIENCE, Site, create_all};
 
-/// What is wrong with a receiver.
+/// The fault of a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// A port where nobody listens.
+    /// No process listens on the port.
     Refused,
     /// Connections are reset instead of answered.
     Reset,
     /// Requests are never answered.
     Hanging,
-    /// This status, at once.
+    /// The receiver answers with this status, at once.
     Status(u16),
 }
 
@@ -59,14 +60,14 @@ impl Fault {
         }
     }
 
-    /// Whether its circuit opens. A receiver that only asks for less is alive.
+    /// Returns whether the circuit opens. A receiver that only asks for less is alive.
     fn trips(self) -> bool {
         self != Self::Status(429)
     }
 
     fn manner(self) -> Manner {
         match self {
-            // Its URL leads elsewhere.
+            // The URL points to another port.
             Self::Refused => Manner::HEALTHY,
             Self::Reset => Manner::Hostile(Hostile::Reset),
             Self::Hanging => Manner::Hang,
@@ -75,27 +76,27 @@ impl Fault {
     }
 }
 
-/// How much is tried.
+/// The size of the proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Trials of each fault at each rate, side by side.
+    /// The number of parallel trials of each fault at each rate.
     pub trials: usize,
-    /// Events in a second, and for how many seconds.
+    /// Pairs of events a second, and the duration in seconds.
     pub events: &'static [(f64, f64)],
-    /// Reminders in a second, and how many.
+    /// Pairs of reminders a second, and the number of reminders.
     pub reminders: &'static [(f64, u32)],
-    /// How long a request may take.
+    /// The timeout of a request.
     pub timeout: Duration,
-    /// Whether hanging callbacks of reminders are tried: it takes half a minute until twenty have failed.
+    /// Whether hanging callbacks of reminders are included: it takes half a minute until twenty have failed.
     pub hanging_reminders: bool,
-    /// Whether the first probes are waited for, and the first retries of reminders.
+    /// Whether the proof waits for the first probes, and for the first retries of reminders.
     pub retries: bool,
-    /// Whether times are judged.
+    /// Whether durations are checked; on a busy machine they are not.
     pub judged: bool,
 }
 
 impl Size {
-    /// What is promised.
+    /// The full size, at which the promise is made.
     pub const FULL: Self = Self {
         trials: 20,
         events: &[(0.5, 20.0), (2.0, 15.0), (20.0, 10.0), (200.0, 3.0)],
@@ -105,7 +106,7 @@ impl Size {
         retries: true,
         judged: true,
     };
-    /// A part.
+    /// A part of the full size, for the tests.
     pub const SMALL: Self = Self {
         trials: 2,
         events: &[(2.0, 4.0), (20.0, 2.0)],
@@ -117,33 +118,33 @@ impl Size {
     };
 }
 
-/// The longest that the throttle may hold a lane.
+/// The longest time that the throttle may hold a lane.
 const LONGEST_HOLD: Duration = Duration::from_secs(2);
 
-/// What a busy machine may add to a time.
+/// The tolerance for a busy machine.
 const SLACK: Duration = Duration::from_millis(300);
 
-/// From this rate on faults are tried one after the other: a machine can do only so much at once.
+/// From this rate on (in calls a second) faults run one after the other, so as not to overload the machine.
 const ONE_BY_ONE: f64 = 20.0;
 
-/// The longest wait of a first retry of an event: 5 s and a tenth.
+/// The longest delay of an event's first retry: 5 s and a tenth.
 const EVENT_WAITS: [Duration; 1] = [Duration::from_millis(5_500)];
 
-/// The wait of a first retry of a reminder, which is exact.
+/// The delay of a reminder's first retry, which is exact.
 const REMINDER_WAITS: [Duration; 1] = [Duration::from_secs(60)];
 
 /// The trials of one fault at one rate.
 struct Group {
     fault: Fault,
     rate: f64,
-    /// The circuits' keys.
+    /// The keys of the circuits.
     keys: Vec<String>,
 }
 
-/// New endpoints that fail from the first event on.
+/// Runs the trials with new endpoints that fail from the first event on.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn events(program: &Path, size: Size) -> Result<Findings> {
     let mut findings = Findings::new(format!("first failures of new endpoints, {} trials each", size.trials));
     let (mut site, refusing) = (Site::plain(program, &[])?, RefusingPort::new()?);
@@ -184,10 +185,10 @@ pub fn events(program: &Path, size: Size) -> Result<Findings> {
     Ok(findings)
 }
 
-/// Reminders of new tenants that fail from the first one on.
+/// Runs the trials with reminders of new tenants that fail from the first one on.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn reminders(program: &Path, size: Size) -> Result<Findings> {
     let mut findings = Findings::new(format!("first failures of reminders, {} tenants each", size.trials));
     let (receiver, refusing) = (Receiver::builder().recording(Recording::Off).start()?, RefusingPort::new()?);
@@ -197,7 +198,7 @@ pub fn reminders(program: &Path, size: Size) -> Result<Findings> {
     let mut groups = Vec::new();
     let mut new = Vec::new();
     let faults = Fault::ALL.into_iter().filter(|fault| size.hanging_reminders || *fault != Fault::Hanging);
-    // Late enough for all of them to be written and the gateway to start.
+    // Late enough for all reminders to be written and the gateway to start.
     let begin = times::now() + Duration::from_secs(if size.retries { 15 } else { 3 });
     for (fault, (place, (rate, count))) in every(&faults.collect::<Vec<_>>(), size.reminders) {
         let time = Duration::from_secs_f64(f64::from(count) / rate);
@@ -232,7 +233,7 @@ pub fn reminders(program: &Path, size: Size) -> Result<Findings> {
     let opening = opening(&groups);
     site.until("circuits open", 2 * PATIENCE, |site| Ok(trace::trips_and_probes(site)?.0 >= opening))?;
     if size.retries {
-        // The first retry of the last one that is retried.
+        // Waits for the first retry of the last reminder that is retried.
         times::sleep_until(last_at + REMINDER_WAITS[0] + LONGEST_HOLD);
     }
     let traces = stop_and_read(&mut site, &REMINDER_WAITS)?;
@@ -241,7 +242,7 @@ pub fn reminders(program: &Path, size: Size) -> Result<Findings> {
     Ok(findings)
 }
 
-/// Reminders to a dead host, too few to open the circuit, and to a healthy one.
+/// The number of reminders to a dead host, too few to open the circuit, and to a healthy one.
 const BESIDE: [u32; 2] = [6, 5];
 
 fn beside_a_dead_host(
@@ -258,21 +259,21 @@ fn beside_a_dead_host(
     dead.chain(healthy).collect()
 }
 
-/// Every fault at every rate, with the rate's place.
+/// Returns every fault at every rate, with the index of the rate.
 fn every<T: Copy>(faults: &[Fault], rates: &[T]) -> Vec<(Fault, (usize, T))> {
     let of =
         |fault: &Fault| rates.iter().copied().enumerate().map(move |rate| (*fault, rate)).collect::<Vec<_>>();
     faults.iter().flat_map(of).collect()
 }
 
-/// When the trials of a fault begin, if each group of that rate takes so long.
+/// Returns when the trials of a fault begin, if each group of that rate takes this time.
 fn turn(fault: Fault, rate: f64, time: Duration) -> Duration {
     let place = Fault::ALL.iter().position(|other| *other == fault).unwrap_or_default();
     let place = if rate >= ONE_BY_ONE { u32::try_from(place).unwrap_or_default() } else { 0 };
     (time + Duration::from_millis(500)) * place
 }
 
-/// The URL of one trial, whose receiver behaves so.
+/// Returns the URL of one trial, whose receiver has this fault.
 fn url(receiver: &Receiver, refusing: &RefusingPort, fault: Fault, tenant: &str, trial: usize) -> String {
     let path = format!("/{tenant}/{trial}");
     if fault == Fault::Refused {
@@ -282,7 +283,7 @@ fn url(receiver: &Receiver, refusing: &RefusingPort, fault: Fault, tenant: &str,
     receiver.url(&path)
 }
 
-/// How many circuits open.
+/// Returns the number of circuits that should open.
 fn opening(groups: &[Group]) -> i64 {
     let keys: usize = groups.iter().filter(|group| group.fault.trips()).map(|group| group.keys.len()).sum();
     i64::try_from(keys).unwrap_or(i64::MAX)
@@ -325,7 +326,7 @@ fn judge(
         let (count, late) = retries.fold((0, Duration::ZERO), |all, one| (all.0 + one.0, all.1.max(one.1)));
         if count > 0 {
             findings.note(&what("retries while closed"), count);
-            // Where nothing is ever accepted, the throttle lets only a part of what is due through, and retries wait their turn.
+            // Where no request is ever accepted, the throttle admits only a part of the due requests, and retries wait.
             let judged = size.judged && group.fault.trips();
             findings.within(&what("the latest of them after its time"), late, SLACK, judged);
         }
@@ -343,7 +344,7 @@ fn judge(
     Ok(())
 }
 
-/// Reminders to a healthy host are not held because of a dead one.
+/// Checks that reminders to a healthy host are not held because of a dead one.
 fn judge_beside(
     keys: &[String],
     traces: &HashMap<String, Trace>,

@@ -1,5 +1,5 @@
-//! What became of each circuit: its attempts and its trips, read from the database of a gateway, and how long the throttle held
-//! its lane between them.
+//! The history of each circuit: its attempts and its trips, read from a gateway's database, and how long the throttle
+//! held its lane between them.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,60 +13,60 @@ use serde_json::Value;
 use crate::gateway::reminders::glance;
 use crate::gateway::site::Site;
 
-/// How many requests a lane without a success has in flight.
+/// The number of requests in flight of a lane without a success.
 const IN_FLIGHT: usize = 2;
 
 /// One request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Attempt {
-    /// When its delivery was due, at the latest: a retry's own wait is random.
+    /// The latest time at which the delivery was due: a retry's delay is random.
     pub(super) due: Timestamp,
     pub(super) started: Timestamp,
     pub(super) ended: Timestamp,
     pub(super) is_retry: bool,
     pub(super) is_probe: bool,
     pub(super) status: Option<u16>,
-    /// For a reminder: the time that its owner asked for.
+    /// For a reminder: the scheduled time.
     pub(super) scheduled_at: Option<Timestamp>,
 }
 
-/// A circuit opened.
+/// One trip of a circuit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Trip {
     pub(super) at: Timestamp,
     pub(super) rule: String,
-    /// Failures in its window at that moment.
+    /// The number of failures in the window at the trip.
     pub(super) failures: usize,
-    /// From when on a delivery may probe.
+    /// The time from which on a delivery may probe.
     pub(super) retry_at: Timestamp,
 }
 
-/// What a circuit's policy names.
+/// The rule that a circuit's policy specifies.
 pub(super) struct Named {
     pub(super) rule: &'static str,
-    /// With which failure it opens, at least 1.
+    /// The number of the failure that opens the circuit, at least 1.
     pub(super) failures: usize,
 }
 
-/// One circuit.
+/// The history of one circuit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trace {
-    /// In the order in which they began.
+    /// The attempts, in the order in which they began.
     pub(super) attempts: Vec<Attempt>,
-    /// The first time that it opened.
+    /// The first trip.
     pub(super) trip: Option<Trip>,
 }
 
 impl Trace {
-    /// Attempts while the circuit was closed.
+    /// Returns the attempts while the circuit was closed.
     fn closed(&self) -> &[Attempt] {
         let opened_at = self.trip.as_ref().map_or(Timestamp::from_micros(u64::MAX), |trip| trip.at);
         let count = self.attempts.partition_point(|attempt| attempt.started < opened_at);
         &self.attempts[..count]
     }
 
-    /// The longest time for which a delivery was due and a request could have begun, and none did. Only the throttle holds a
-    /// lane so, while its circuit is closed.
+    /// Returns the longest time for which a delivery was due and a request could have begun, and none did. While the
+    /// circuit is closed, only the throttle holds a lane in this way.
     pub(super) fn longest_hold(&self) -> Duration {
         let attempts = self.closed();
         let hold =
@@ -74,7 +74,7 @@ impl Trace {
         attempts.iter().enumerate().map(hold).max().unwrap_or_default()
     }
 
-    /// How late retries began, at the most, and how many there were.
+    /// Returns the number of retries, and the longest delay of their begin.
     pub(super) fn retries(&self) -> (usize, Duration) {
         let retries = self.closed().iter().filter(|attempt| attempt.is_retry);
         retries.fold((0, Duration::ZERO), |(count, latest), retry| {
@@ -82,16 +82,16 @@ impl Trace {
         })
     }
 
-    /// How late the first probe began; none if there was none.
+    /// Returns the delay of the first probe's begin. `None`: there was no probe.
     pub(super) fn probe_late(&self) -> Option<Duration> {
         let trip = self.trip.as_ref()?;
         let probe = self.attempts.iter().find(|attempt| attempt.is_probe)?;
         Some(probe.started.since(trip.retry_at))
     }
 
-    /// Whether it opened with this failure: by this rule, and nothing more was counted than what was in flight when the failure
-    /// ended. What is counted decides at once that nothing begins any more; the circuit's record says so a moment later, and
-    /// what ended in that moment is in its evidence too.
+    /// Returns whether the circuit opened with this failure: by this rule, and with no more outcomes counted than were
+    /// in flight when the failure ended. The count stops new requests at once; the circuit's record is written a moment
+    /// later, and outcomes of that moment are in its evidence too.
     pub(super) fn opened_with(&self, named: &Named) -> bool {
         let Some(trip) = self.trip.as_ref().filter(|trip| trip.rule == named.rule) else { return false };
         let mut failed: Vec<_> = self.closed().iter().filter(|attempt| attempt.status != Some(200)).collect();
@@ -102,13 +102,14 @@ impl Trace {
         (named.failures..=named.failures + in_flight).contains(&trip.failures)
     }
 
-    /// From the first request to the trip.
+    /// Returns the time from the first request to the trip.
     pub(super) fn opened_after(&self) -> Option<Duration> {
         Some(self.trip.as_ref()?.at.since(self.attempts.first()?.started))
     }
 }
 
-/// When an attempt could have begun: its delivery was due, the one before it had begun, and fewer than two were in flight.
+/// Returns when an attempt could have begun: its delivery was due, the previous attempt had begun, and fewer than two
+/// were in flight.
 fn ready(before: &[Attempt], attempt: &Attempt) -> Timestamp {
     let ready = before.last().map_or(attempt.due, |latest| latest.started.max(attempt.due));
     let mut ends: Vec<_> = before.iter().map(|one| one.ended).filter(|ended| *ended > ready).collect();
@@ -116,14 +117,14 @@ fn ready(before: &[Attempt], attempt: &Attempt) -> Timestamp {
     ends.len().checked_sub(IN_FLIGHT).map_or(ready, |place| ends[place])
 }
 
-/// Circuits that opened, and requests that probed, so far.
+/// Returns the number of trips, and of probes, so far.
 pub(super) fn trips_and_probes(site: &Site) -> Result<(i64, i64)> {
     let sql = "SELECT (SELECT count(DISTINCT key) FROM circuit_changes WHERE change ->> '$.to' = 'open'),
                       (SELECT count(DISTINCT d.lane) FROM attempts a JOIN deliveries d ON d.id = a.delivery WHERE a.probe)";
     Ok(glance::connect(site)?.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?)
 }
 
-/// All circuits by their key. `waits` are the longest waits of retries.
+/// Reads all circuits by their key. `waits` are the longest delays of retries.
 pub(super) fn read(site: &Site, waits: &[Duration]) -> Result<HashMap<String, Trace>> {
     let connection = glance::connect(site)?;
     let mut traces = HashMap::<String, Trace>::new();
@@ -132,7 +133,7 @@ pub(super) fn read(site: &Site, waits: &[Duration]) -> Result<HashMap<String, Tr
                FROM attempts a JOIN deliveries d ON d.id = a.delivery JOIN tenants t ON t.row = d.tenant
                JOIN events e ON e.id = d.event LEFT JOIN lanes l ON l.id = d.lane LEFT JOIN endpoints p ON p.id = d.lane
                ORDER BY a.started_at";
-    // By delivery: how many attempts it had, and when the latest ended.
+    // By delivery: the number of attempts, and when the latest ended.
     let mut tried = HashMap::<i64, (usize, Timestamp)>::new();
     let mut question = connection.prepare(sql)?;
     let mut rows = question.query([])?;

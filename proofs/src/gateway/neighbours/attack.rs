@@ -1,4 +1,4 @@
-//! A hostile tenant at work, on threads of its own, until it is told to end.
+//! A hostile tenant that attacks on its own threads until it is stopped.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,35 +18,35 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use super::{Size, Way};
 use crate::gateway::site::{Site, create_all};
 
-/// Items of one batch.
+/// The number of items in one batch.
 const BATCH: u32 = 1_000;
 
-/// Events of one batch that goes to all endpoints.
+/// The number of events in one batch that goes to all endpoints.
 const EVENTS: usize = 99;
 
-/// How many test sends it tries at once.
+/// The number of concurrent test sends.
 const TESTS: usize = 16;
 
-/// How long its receivers take, so that it can't be said that the machine was busy with receiving.
+/// The duration of a request at its receivers, so that receiving does not keep the machine busy.
 const TAKES: Duration = Duration::from_millis(500);
 
-/// After something was closed or refused: how long until the next try.
+/// The pause after a refusal or a closed connection.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// A hostile tenant that has all it needs.
+/// A prepared attack.
 pub(super) struct Attack {
     ways: Vec<Way>,
     size: Size,
     hostile: Hostile,
 }
 
-/// A hostile tenant at work.
+/// A running attack.
 pub(super) struct Running {
     runtime: Runtime,
     tally: Arc<Tally>,
 }
 
-/// What it was answered: how many times each status, or that it was closed.
+/// The answers to the attack: the number of each status, or of closed connections.
 #[derive(Debug, Default)]
 pub(super) struct Tally(Mutex<BTreeMap<String, u64>>);
 
@@ -64,19 +64,19 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Who it is, and whom it calls.
+/// The hostile tenant's client, and its endpoints.
 #[derive(Clone)]
 struct Hostile {
     gateway: SocketAddr,
     key: String,
     client: reqwest::Client,
     tally: Arc<Tally>,
-    /// Endpoints that hang.
+    /// The IDs of the endpoints that hang.
     hanging: Vec<String>,
 }
 
 impl Attack {
-    /// A tenant `hostile` with a key of its own, and the endpoints that it needs.
+    /// Creates a tenant `hostile` with its own API key, and the endpoints that it needs.
     pub(super) fn prepare(site: &Site, ways: &[Way], size: Size) -> Result<Self> {
         let api = site.api();
         api.create_tenant("hostile", &json!({}))?;
@@ -100,7 +100,7 @@ impl Attack {
         Ok(Self { ways: ways.to_vec(), size, hostile })
     }
 
-    /// Begins.
+    /// Starts the attack.
     pub(super) fn begin(self) -> Result<Running> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let tally = Arc::clone(&self.hostile.tally);
@@ -134,7 +134,7 @@ impl Attack {
 }
 
 impl Running {
-    /// Ends, and says what came of it.
+    /// Ends the attack, and returns the answers.
     pub(super) fn end(self) -> Arc<Tally> {
         self.runtime.shutdown_background();
         self.tally
@@ -169,7 +169,7 @@ impl Hostile {
         }
     }
 
-    /// A batch that arrives a byte at a time, chunked or with a length.
+    /// Sends a batch one byte at a time, chunked or with a length.
     async fn send_slowly(self, chunked: bool) {
         loop {
             let ended = self.drip(chunked).await;
@@ -233,7 +233,8 @@ impl Hostile {
         }
     }
 
-    /// A connection that says nothing, begins HTTP/2 and stays, or asks for what needs no key and stays.
+    /// Holds a connection that sends nothing, begins HTTP/2 and stays, or makes a request that needs no API key and
+    /// stays.
     async fn hold_connection(self, number: usize) {
         loop {
             let held = self.hold(number).await;
@@ -247,7 +248,7 @@ impl Hostile {
 
     async fn hold(&self, number: usize) -> std::io::Result<()> {
         let socket = TcpSocket::new_v4()?;
-        // Some come from the address from which the others call.
+        // Some connections come from the same address as the customer's.
         let last = if number.is_multiple_of(2) { 1 } else { 2 };
         socket.bind((Ipv4Addr::new(127, 0, 0, last), 0).into())?;
         let mut stream = socket.connect(self.gateway).await?;

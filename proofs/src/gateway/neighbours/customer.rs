@@ -1,4 +1,4 @@
-//! The well-behaved tenant: its events at a steady pace, and beside them permits and test sends, as a customer has them.
+//! The well-behaved tenant: events at a steady rate, and beside them permits and test sends.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,32 +12,32 @@ use serde_json::{Value, json};
 
 use crate::gateway::site::{Measured, Site};
 
-/// From one permit to the next.
+/// The interval between two permits.
 const BETWEEN: Duration = Duration::from_millis(20);
 
-/// After how many permits there is a test send.
+/// The number of permits between two test sends.
 const A_TEST_EVERY: u64 = 100;
 
 /// The well-behaved tenant.
 pub(super) struct Customer {
     api: Api,
     endpoint: String,
-    /// An endpoint for test sends alone, so that they do not pass for deliveries.
+    /// The ID of an endpoint for test sends alone, so that they do not count as deliveries.
     tested: String,
     paths: Vec<String>,
 }
 
-/// What came of its other requests.
+/// The results of the permits and test sends.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// Those that were answered with success.
+    /// The number of requests that were answered with success.
     pub(super) answered: u64,
-    /// What was said instead.
+    /// The other answers.
     pub(super) refused: BTreeSet<String>,
 }
 
 impl Customer {
-    /// A tenant `customer`, with one endpoint that has a name.
+    /// Creates a tenant `customer`, with one endpoint at a host name.
     pub(super) fn new(site: &Site) -> Result<Self> {
         let key = json!({"name": "customer", "tenant": "customer", "scopes": ["manage", "send", "read"]});
         let key = site.api().post("/v1/keys", &key)?;
@@ -51,7 +51,7 @@ impl Customer {
         Ok(Self { api, endpoint, tested, paths: vec![path] })
     }
 
-    /// Its events for a while, and its permits and test sends meanwhile.
+    /// Sends events for this time, and permits and test sends meanwhile.
     pub(super) fn measure(&self, site: &Site, per_second: f64, time: Duration) -> Result<(Measured, Seen)> {
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -81,7 +81,7 @@ impl Customer {
         seen
     }
 
-    /// Requests to its endpoint that did not end well.
+    /// Returns the number of failed requests to its endpoint.
     pub(super) fn failed(&self, site: &Site) -> Result<u64> {
         let seen = site.receiver.seen(&self.paths[0]);
         let attempts = self.api.get(&format!("/v1/deliveries?endpoint={}&state=retrying", self.endpoint))?;
@@ -89,7 +89,7 @@ impl Customer {
         Ok(seen.requests - seen.delivered + retrying)
     }
 
-    /// What its endpoint's circuit counted as failures.
+    /// Returns the number of failures that its endpoint's circuit counted.
     pub(super) fn failures_counted(&self, site: &Site) -> Result<u64> {
         let endpoint = self.api.get(&format!("/v1/endpoints/{}", self.endpoint))?;
         let circuit = endpoint.pointer("/circuit/id").and_then(Value::as_str).context("a circuit")?;
@@ -99,7 +99,7 @@ impl Customer {
 }
 
 impl Seen {
-    /// Asks, and keeps what was said if it is no success.
+    /// Makes a request, and records an answer other than success.
     fn request(&mut self, api: &Api, path: &str, body: &Value) -> Option<Value> {
         match api.request(&Method::POST, path, Some(body)) {
             Ok((status, answer)) if (200..300).contains(&status) => {

@@ -1,12 +1,12 @@
-//! A hostile tenant does one thing after the other that could hurt its neighbours, and then all of them at once. A well-behaved
-//! tenant does not notice.
+//! A hostile tenant runs one attack on its neighbours after the other, and then all of them at once. A well-behaved
+//! tenant is not affected.
 //!
-//! | part | what it does |
+//! | part | content |
 //! | --- | --- |
-//! | [`Way`] | what the hostile tenant does |
-//! | `attack` | does it, until it is dropped |
-//! | `customer` | the well-behaved tenant: events, permits and test sends at a steady pace |
-//! | [`names`] | a gateway for which some names never resolve |
+//! | [`Way`] | the kinds of attacks |
+//! | `attack` | runs them, until it is dropped |
+//! | `customer` | the well-behaved tenant: events, permits and test sends at a steady rate |
+//! | [`names`] | a gateway for which some host names never resolve |
 
 mod attack;
 mod customer;
@@ -26,33 +26,33 @@ pub use self::way::Way;
 use super::findings::Findings;
 use super::site::Site;
 
-/// How much is tried.
+/// The size of the proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Endpoints of the hostile tenant: each of its events goes to all of them.
+    /// The number of the hostile tenant's endpoints: each of its events goes to all of them.
     pub endpoints: usize,
-    /// Bodies that it sends slowly, at once.
+    /// The number of request bodies that it sends slowly at the same time.
     pub slow_bodies: usize,
-    /// Keys that it asks permits for, in a second.
+    /// The number of new keys a second that it acquires permits for.
     pub keys_per_second: u32,
-    /// Names that never resolve, in a second.
+    /// The number of names a second that never resolve.
     pub names_per_second: u32,
-    /// Connections without a request, or with one, that it holds.
+    /// The number of connections that it holds, with or without a request.
     pub connections: usize,
-    /// How many connections the gateway takes.
+    /// The gateway's limit of connections.
     pub most_connections: u32,
-    /// How long it has before the other one is looked at.
+    /// How long the attack runs before the well-behaved tenant is measured.
     pub head_start: Duration,
-    /// For how long the well-behaved one is looked at, alone and beside it.
+    /// How long the well-behaved tenant is measured, alone and during the attack.
     pub time: Duration,
-    /// Events of the well-behaved one in a second.
+    /// The number of events a second of the well-behaved tenant.
     pub per_second: f64,
-    /// Whether times are judged.
+    /// Whether durations are checked; on a busy machine they are not.
     pub judged: bool,
 }
 
 impl Size {
-    /// What is promised.
+    /// The full size, at which the promise is made.
     pub const FULL: Self = Self {
         endpoints: 9_900,
         slow_bodies: 64,
@@ -65,14 +65,15 @@ impl Size {
         per_second: 50.0,
         judged: true,
     };
-    /// A small part.
+    /// A small part of the full size, for the tests.
     pub const SMALL: Self = Self {
         endpoints: 200,
         slow_bodies: 32,
         keys_per_second: 1_000,
         names_per_second: 50,
         connections: 600,
-        // The customer shares its address with half of the hostile connections: a quarter must have room for its own.
+        // The customer shares its address with half of the hostile connections: its quarter of the limit must have room
+        // for its own.
         most_connections: 1_024,
         head_start: Duration::from_millis(500),
         time: Duration::from_secs(2),
@@ -81,19 +82,19 @@ impl Size {
     };
 }
 
-/// The most memory that the gateway may take.
+/// The largest allowed memory of the gateway, in bytes.
 const MOST_MEMORY: u64 = 512 << 20;
 
-/// How much longer than alone it may take, if that is more than twice as long.
+/// The allowed increase of a latency. Twice the latency is allowed too: the larger of the two limits applies.
 const OR_LONGER_BY: Duration = Duration::from_millis(20);
 
-/// The ways to try in full: each alone, then all at once.
+/// Returns the attacks of the full proof: each alone, then all at once.
 #[must_use]
 pub fn rows() -> Vec<Vec<Way>> {
     Way::ALL.iter().map(|way| vec![*way]).chain([Way::ALL.to_vec()]).collect()
 }
 
-/// Whether this row has a way with this text in its name; `all` is the row with all of them.
+/// Returns whether this row has an attack with this text in its name; `all` is the row with all of them.
 #[must_use]
 pub fn is_named(ways: &[Way], text: &str) -> bool {
     if text == "all" {
@@ -103,10 +104,10 @@ pub fn is_named(ways: &[Way], text: &str) -> bool {
     }
 }
 
-/// Looks at the well-behaved tenant alone, then beside the hostile one.
+/// Measures the well-behaved tenant alone, then during the attacks.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(program: &Path, ways: &[Way], size: Size) -> Result<Findings> {
     let settings = Settings::new(program).command("named");
     let settings = settings.flag("--connections", size.most_connections.to_string());

@@ -1,5 +1,5 @@
-//! A gateway that looks names up here, so that a proof decides how long a name takes. Names under `hangs.test` are not answered
-//! for a long time, other names under `test` are this machine.
+//! A gateway with its own resolver, so that a proof decides how long a lookup takes. Names under `hangs.test` are not
+//! answered for a long time; other names under `test` resolve to this machine.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,7 +15,7 @@ use breakerbox_gateway::gateway::Gateway;
 use breakerbox_storage::clock::Clocks;
 use clap::Args;
 
-/// How long a name that hangs keeps the resolver waiting, as long as the system's own.
+/// The duration of a lookup that hangs, as long as the system's own timeout.
 const HANGS: Duration = Duration::from_secs(20);
 
 /// How it is started: as the gateway is.
@@ -47,10 +47,10 @@ impl Resolve for Names {
     }
 }
 
-/// Serves until it is killed.
+/// Serves until the process is killed.
 ///
 /// # Errors
-/// If it can't start.
+/// Fails if it cannot start.
 #[tokio::main]
 pub async fn run(settings: &Settings) -> Result<()> {
     let mut config = Config { data: settings.data.clone(), listen: settings.listen, ..Config::default() };

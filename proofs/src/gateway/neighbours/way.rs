@@ -1,6 +1,6 @@
-//! What a hostile tenant does.
+//! The attacks of a hostile tenant.
 
-/// One way to hurt neighbours.
+/// An attack on other tenants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// Events that go to thousands of endpoints.
@@ -9,18 +9,18 @@ pub enum Way {
     SlowBodies,
     /// Permits for ever new keys.
     Keys,
-    /// Permits for an hour that nobody settles.
+    /// Permits for an hour that are never settled.
     Permits,
     /// Events to names that never resolve.
     Names,
-    /// Thousands of connections that hardly say anything, without an API key.
+    /// Thousands of connections that send almost nothing, without an API key.
     Connections,
     /// Test sends to an endpoint that hangs.
     TestSends,
 }
 
 impl Way {
-    /// All of them.
+    /// Every value.
     pub const ALL: [Self; 7] = [
         Self::FanOut,
         Self::SlowBodies,
@@ -31,7 +31,7 @@ impl Way {
         Self::TestSends,
     ];
 
-    /// In a few words.
+    /// Returns a short description.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,5 +1,5 @@
-//! The wall clock is off, and is corrected: while the gateway runs, or across a restart; by minutes and by hours; both ways.
-//! Requests that are sent afterwards carry signatures that receivers believe, and what waited is delivered.
+//! The wall clock is off, and is corrected: while the gateway runs, or across a restart; by minutes and by hours; both
+//! ways. Requests after the correction carry signatures that receivers accept, and waiting deliveries are delivered.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,32 +19,32 @@ use crate::gateway::clock_file::{ClockFile, VARIABLE};
 use crate::gateway::findings::{Findings, Millis};
 use crate::gateway::site::PATIENCE;
 
-/// By how many seconds the clock is corrected.
+/// The corrections of the clock, in seconds.
 const CORRECTIONS: [i64; 4] = [900, -900, 21_600, -21_600];
 
-/// Events before the correction, and again after it.
+/// The number of events before the correction, and again after it.
 const EVENTS: u64 = 20;
 
-/// An endpoint that gets events at once, and one that is disabled until the clock is right.
+/// The path of an endpoint that gets events at once, and of one that is disabled until the clock is corrected.
 const PATHS: [&str; 2] = ["/at-once", "/parked"];
 
-/// What came of one correction.
+/// The result of one correction.
 struct Corrected {
     arrived: u64,
     opened: f64,
     attempts_used: f64,
-    /// Signatures after the correction that a receiver would not believe.
+    /// The number of signatures after the correction that a receiver would not accept.
     not_believed: u64,
-    /// What health said.
+    /// The cause that health reported.
     said: Option<String>,
-    /// How long health said so.
+    /// How long health reported it.
     said_for: Option<Duration>,
 }
 
 pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
     let mut findings = Findings::new("the wall clock is corrected, while it runs and across a restart");
     let cases = CORRECTIONS.into_iter().flat_map(|by| [(by, false), (by, true)]);
-    // Side by side: most of it is waiting.
+    // Runs all corrections in parallel: most of the time is waiting.
     let corrected: Vec<_> = thread::scope(|scope| {
         let running: Vec<_> = cases
             .map(|(by, restarts)| ((by, restarts), scope.spawn(move || correct(program, by, restarts, size))))
@@ -66,7 +66,7 @@ pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
         findings.exactly(&what("circuits opened"), corrected.opened, 0.0);
         findings.exactly(&what("attempts used up"), corrected.attempts_used, 0.0);
         findings.exactly(&what("signatures that are not believed afterwards"), corrected.not_believed, 0);
-        // A clock that was behind before a restart leaves nothing to notice: what waits is due.
+        // A clock that was behind before a restart leaves nothing to detect: waiting deliveries are due.
         if !restarts || by < 0 {
             let said = corrected.said.is_some();
             findings.hold(&what("health says so"), said, true, said);
@@ -144,7 +144,7 @@ fn send(gateway: &Gateway) -> Result<()> {
     Ok(())
 }
 
-/// Waits for a condition, or until it has taken too long: what is missing then is found afterwards.
+/// Waits for a condition, or until a timeout: the checks afterwards find what is missing.
 fn until(mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     let began = Instant::now();
     while !holds()? && began.elapsed() < PATIENCE {
@@ -153,7 +153,7 @@ fn until(mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     Ok(())
 }
 
-/// As a receiver checks it: by its own clock, which is right.
+/// Checks a signature as a receiver does: by its own clock, which is right.
 fn is_believed(signer: &Signer, received: &Received<'_>) -> bool {
     let mut headers = HeaderMap::new();
     for name in ["webhook-id", "webhook-timestamp", "webhook-signature"] {

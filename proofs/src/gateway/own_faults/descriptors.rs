@@ -1,5 +1,5 @@
-//! Idle clients without a key use up the file descriptors: no connection can be accepted and none can be made. What was
-//! accepted waits, and is delivered when there are descriptors again.
+//! Idle clients without an API key use up the file descriptors: no connection can be accepted or made. Accepted events
+//! wait, and are delivered when there are descriptors again.
 
 use std::fs;
 use std::net::TcpStream;
@@ -17,11 +17,11 @@ use super::{Size, degraded, judge_blame, judge_recovery};
 use crate::gateway::findings::{Findings, Millis};
 use crate::gateway::site::PATIENCE;
 
-/// Endpoints, each at a port of its own, so that each needs a connection of its own.
+/// The number of endpoints, each on its own port, so that each needs its own connection.
 const ENDPOINTS: usize = 20;
-/// Descriptors that idle clients are left.
+/// The number of descriptors that are left for idle clients.
 const SPARE: u64 = 8;
-/// Idle clients.
+/// The number of idle clients.
 const CLIENTS: usize = 64;
 
 pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
@@ -36,7 +36,7 @@ pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
     let before = limit(&gateway)?;
     findings.exactly("its soft limit is its hard limit", before.current == before.maximum, true);
 
-    // From here on only connections that are open already work; this API's is one of them.
+    // From here on only existing connections work; this API client's is one of them.
     let tight = Rlimit { current: Some(used(&gateway)? + SPARE), maximum: before.maximum };
     set_limit(&gateway, tight)?;
     let clients: Vec<_> = (0..CLIENTS).map(|_| TcpStream::connect(gateway.address())).collect();

@@ -1,5 +1,5 @@
-//! Receivers that end connections as ordinary servers do: soon after an answer, after an idle time that is as long as the time
-//! between two events, with GOAWAY, by refusing streams. Each event arrives with its first attempt.
+//! Receivers that end connections as ordinary servers do: soon after an answer, after an idle time that is as long as
+//! the interval between two events, with GOAWAY, by refusing streams. Each event arrives with its first attempt.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use super::{Size, judge_blame};
 use crate::gateway::findings::Findings;
 use crate::gateway::site::PATIENCE;
 
-/// The time between two events of those that are sent seldom, and after which a receiver closes an idle connection.
+/// The interval between two events at the slow rate, and the idle time after which a receiver closes a connection.
 const SELDOM: Duration = Duration::from_millis(50);
-/// Events in a second of those that are sent often.
+/// The number of events a second at the fast rate.
 const OFTEN: f64 = 60.0;
-/// After how long a receiver closes a connection that it has answered on.
+/// The time after an answer at which a receiver closes the connection.
 const SOON: Duration = Duration::from_millis(5);
-/// How many requests a connection of HTTP/2 answers.
+/// The number of requests that an HTTP/2 connection answers.
 const ANSWERS: u32 = 3;
 
 pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
@@ -83,7 +83,7 @@ pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
     Ok(findings)
 }
 
-/// An acceptor of HTTP/2 at 127.0.0.1, whose certificate is written into a file.
+/// Returns an HTTP/2 acceptor for 127.0.0.1, and writes its certificate to a file.
 fn acceptor(file: &Path) -> Result<TlsAcceptor> {
     let own = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()])?;
     std::fs::write(file, own.cert.pem())?;

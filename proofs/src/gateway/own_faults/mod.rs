@@ -1,10 +1,10 @@
-//! Faults on the gateway's own side: whatever it lacks, no circuit opens, no attempt is used, health says why, and all that
-//! was accepted is delivered by itself afterwards.
+//! Local faults: no circuit opens, no attempt is used, health reports the cause, and all accepted events are delivered
+//! afterwards without an operator.
 //!
-//! | case | what happens |
+//! | case | fault |
 //! | --- | --- |
 //! | `descriptors` | idle clients use up the file descriptors of the process |
-//! | `pause` | the process is stopped for longer than its requests may take |
+//! | `pause` | the process is stopped for longer than the timeout of its requests |
 //! | `ends` | receivers end connections as ordinary servers do |
 //! | `clock` | the wall clock is off by minutes or hours, and is corrected |
 
@@ -24,23 +24,23 @@ use serde_json::Value;
 use super::findings::{Findings, Millis};
 use super::site::PATIENCE;
 
-/// How much is tried.
+/// The size of the proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// How long there are no descriptors.
+    /// How long no descriptors are available.
     pub without_descriptors: Duration,
-    /// How often the process is paused.
+    /// The number of pauses.
     pub pauses: u32,
-    /// How long each time.
+    /// The duration of each pause.
     pub pause: Duration,
-    /// Events for receivers that end connections.
+    /// The number of events for receivers that end connections.
     pub events: u64,
-    /// How long is waited until health says nothing of a corrected clock any more.
+    /// The timeout until health no longer reports a corrected clock.
     pub clock_settles: Duration,
 }
 
 impl Size {
-    /// What is promised.
+    /// The full size, at which the promise is made.
     pub const FULL: Self = Self {
         without_descriptors: Duration::from_secs(20),
         pauses: 5,
@@ -48,7 +48,7 @@ impl Size {
         events: 1_200,
         clock_settles: Duration::from_secs(400),
     };
-    /// A small part of it.
+    /// A small part of the full size, for the tests.
     pub const SMALL: Self = Self {
         without_descriptors: Duration::from_secs(2),
         pauses: 1,
@@ -58,7 +58,7 @@ impl Size {
     };
 }
 
-/// Which fault.
+/// A local fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Case {
     /// No file descriptor is left.
@@ -72,10 +72,10 @@ pub enum Case {
 }
 
 impl Case {
-    /// All of them.
+    /// Every value.
     pub const ALL: [Self; 4] = [Self::Descriptors, Self::Pause, Self::Ends, Self::Clock];
 
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -87,10 +87,10 @@ impl Case {
     }
 }
 
-/// Makes it happen, and looks who is blamed.
+/// Causes the fault, and checks that no receiver is blamed.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(program: &Path, case: Case, size: Size) -> Result<Findings> {
     match case {
         Case::Descriptors => descriptors::prove(program, size),
@@ -100,7 +100,7 @@ pub fn prove(program: &Path, case: Case, size: Size) -> Result<Findings> {
     }
 }
 
-/// What must hold after every fault, of all deliveries of a gateway.
+/// Checks what must hold after every fault, for all deliveries of a gateway.
 fn judge_blame(api: &Api, findings: &mut Findings) -> Result<()> {
     let (opened, attempts) = blame(api)?;
     findings.exactly("circuits opened", opened, 0.0);
@@ -108,7 +108,7 @@ fn judge_blame(api: &Api, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// How many circuits opened since the start of a gateway, and how many attempts were used up without being delivered.
+/// Returns the number of trips since the start of a gateway, and of attempts that were used without a delivery.
 fn blame(api: &Api) -> Result<(f64, f64)> {
     let metrics = api.metrics()?;
     let count = |name: &str, label: &str| {
@@ -120,14 +120,14 @@ fn blame(api: &Api) -> Result<(f64, f64)> {
     Ok((opened, retried + exhausted))
 }
 
-/// What `/readyz` says is wrong.
+/// Returns the causes that `/readyz` reports.
 fn degraded(api: &Api) -> Result<Vec<String>> {
     let answer = api.get("/readyz")?;
     let reasons = answer.get("degraded").and_then(Value::as_array).into_iter().flatten();
     Ok(reasons.filter_map(|reason| reason.as_str().map(str::to_owned)).collect())
 }
 
-/// Waits until health says nothing of this cause any more.
+/// Waits until health no longer reports this cause.
 fn judge_recovery(api: &Api, cause: &str, findings: &mut Findings) -> Result<()> {
     let began = Instant::now();
     let is_over = || Ok::<_, anyhow::Error>(!degraded(api)?.iter().any(|reason| reason.starts_with(cause)));

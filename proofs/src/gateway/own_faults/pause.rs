@@ -1,5 +1,5 @@
-//! The process is stopped for longer than its requests may take, again and again. Answers that came meanwhile are answers, and
-//! what had none counts nowhere.
+//! The process is stopped for longer than the timeout of its requests, again and again. Answers that arrived meanwhile
+//! count, and requests without an answer count nowhere.
 
 use std::path::Path;
 use std::thread;
@@ -15,13 +15,13 @@ use super::{Size, degraded, judge_blame, judge_recovery};
 use crate::gateway::findings::{Findings, Millis};
 use crate::gateway::site::{PATIENCE, Site, create_all};
 
-/// Endpoints, each with a circuit of its own.
+/// The number of endpoints, each with its own circuit.
 const ENDPOINTS: usize = 40;
-/// How long a receiver takes: so many requests are under way when the process is stopped.
+/// The duration of a request at the receiver: many requests are in flight when the process is stopped.
 const TAKES: Duration = Duration::from_millis(200);
-/// How long a request may take: less than a pause.
+/// The timeout of a request: less than a pause.
 const LIMIT: &str = "2s";
-/// Events in a second.
+/// The number of events a second.
 const PER_SECOND: f64 = 10.0;
 
 pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
@@ -40,7 +40,7 @@ pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
     let load = Load { pace: Pace::Open { per_second: PER_SECOND }, ..site.api().load(&event) }.start()?;
     let (mut under_way, mut said) = (0, None);
     for _ in 0..size.pauses {
-        // With as many under way as there are on average.
+        // With as many in flight as there are on average.
         let enough = u32::try_from(ENDPOINTS)?;
         site.until("requests are under way", PATIENCE, |site| {
             Ok(site.receiver.seen_in_all().in_flight >= enough)

@@ -1,5 +1,5 @@
-//! A crowd of reminders is due at the same moment. It starts on time, goes at the pace of plain deliveries, never has more in
-//! flight than each tenant may have, and the deliveries of another tenant go on beside it.
+//! Many reminders are due at the same moment. They start on time, run at the rate of plain deliveries, never exceed the
+//! in-flight limit of each tenant, and another tenant's deliveries continue beside them.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,23 +20,23 @@ use crate::gateway::findings::{Findings, Millis};
 use crate::gateway::ledger::duplicates;
 use crate::gateway::site::{PATIENCE, Site};
 
-/// How much is tried.
+/// The size of the proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Reminders that are due at the same moment.
+    /// The number of reminders that are due at the same moment.
     pub reminders: usize,
-    /// Plain deliveries whose pace is measured first.
+    /// The number of plain deliveries whose rate is measured first.
     pub plain: u64,
-    /// For how long another tenant is looked at, alone and beside the crowd.
+    /// How long another tenant is measured, alone and beside the reminders.
     pub time: Duration,
-    /// Its events in a second.
+    /// The number of its events a second.
     pub per_second: f64,
-    /// Whether times and rates are judged.
+    /// Whether durations and rates are checked; on a busy machine they are not.
     pub judged: bool,
 }
 
 impl Size {
-    /// What is promised.
+    /// The full size, at which the promise is made.
     pub const FULL: Self = Self {
         reminders: 100_000,
         plain: 40_000,
@@ -44,7 +44,7 @@ impl Size {
         per_second: 100.0,
         judged: true,
     };
-    /// A twentieth.
+    /// About a twentieth of the full size, for the tests.
     pub const SMALL: Self = Self {
         reminders: 2_000,
         plain: 1_000,
@@ -54,34 +54,35 @@ impl Size {
     };
 }
 
-/// Whose the crowd is, and how many callbacks at once each may have.
+/// The tenants of the reminders, and the in-flight limit of each.
 const TENANTS: [(&str, u32); 4] = [("north", 16), ("east", 32), ("south", 64), ("west", 64)];
 
-/// How long a callback takes: so many at once can be seen.
+/// The duration of a callback: long enough for concurrency to be visible.
 const TAKES: Duration = Duration::from_millis(2);
 
-/// How much longer than alone it may take, if that is more than twice as long.
+/// The allowed increase of a latency. Twice the latency is allowed too: the larger of the two limits applies.
 const OR_LONGER_BY: Duration = Duration::from_millis(20);
 
-/// From the moment to the first callback.
+/// The longest allowed time from the due moment to the first callback.
 const ON_TIME: Duration = Duration::from_secs(1);
 
-/// What the crowd's pace must be, of that of plain deliveries. Firing has half of the writer's time, so that others can go on.
+/// The smallest allowed rate, as a share of the rate of plain deliveries. Firing has half of the writer's time, so that
+/// other writes can proceed.
 const OF_PLAIN: f64 = 0.4;
 
-/// Events of one request.
+/// The number of events in one request.
 const BATCH: usize = 100;
 
-/// How many are created to see how long that takes.
+/// The number of reminders that are created to estimate the time of filling.
 const SAMPLE: usize = 500;
 
-/// Between the end of filling and the moment: the gateway starts, and does what it does at first.
+/// The time between the end of filling and the due moment, in which the gateway starts.
 const BEFORE: Duration = Duration::from_secs(5);
 
-/// Lets them fall due.
+/// Lets all reminders fall due, and measures their callbacks.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let mut findings = Findings::new(format!(
         "{} reminders of {} tenants due at the same moment",
@@ -163,7 +164,7 @@ fn plain(tenant: &str) -> String {
     format!("/{tenant}/plain")
 }
 
-/// Callbacks that came, and those that were answered with success.
+/// Returns the number of callbacks, and of those that were answered with success.
 fn seen(crowd: &Receiver) -> (u64, u64) {
     let seen = TENANTS.map(|(name, _)| crowd.seen(&path(name)));
     (seen.iter().map(|seen| seen.requests).sum(), seen.iter().map(|seen| seen.delivered).sum())
@@ -174,8 +175,8 @@ fn rate(count: u64, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64().max(1e-3)
 }
 
-/// Deliveries in a second, from the first that is submitted to the last that is answered: the same number of lanes, each with
-/// as many in flight.
+/// Returns the rate of plain deliveries a second, from the first submitted event to the last answer: with the same
+/// number of lanes, and the same number in flight for each.
 fn plain_deliveries(site: &Site, crowd: &Receiver, size: Size) -> Result<f64> {
     let mut loads = Vec::new();
     for (name, at_once) in TENANTS {
@@ -199,8 +200,8 @@ fn plain_deliveries(site: &Site, crowd: &Receiver, size: Size) -> Result<f64> {
     Ok(rate)
 }
 
-/// Puts all of them into the folder of the stopped gateway. When they are due depends on how long that takes, so a few are
-/// put there first that are due in a year.
+/// Writes all reminders into the folder of the stopped gateway. Their due time depends on the duration of writing, so a
+/// few that are due in a year are written first.
 fn fill(
     site: &Site,
     crowd: &Receiver,
@@ -210,7 +211,7 @@ fn fill(
     let folder = Folder::open(site.gateway.data())?;
     let new = |number: usize, at: Timestamp| {
         let tenant = &tenants[number % tenants.len()];
-        // Each has a URL of its own, and the receiver counts them by tenant.
+        // Each reminder has its own URL, and the receiver counts them by tenant.
         New::once(tenant, crowd.url(&format!("{}?reminder={number}", path(tenant.as_str()))), at)
     };
     let (began, next_year) = (Instant::now(), times::now() + Duration::from_secs(365 * 86_400));

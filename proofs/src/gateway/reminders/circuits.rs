@@ -8,33 +8,33 @@ use serde_json::Value;
 
 use crate::gateway::site::Site;
 
-/// Where the circuit of all reminders of a tenant is.
+/// Returns the API path of the circuit of a tenant's reminders.
 fn place(tenant: &str) -> String {
     format!("/v1/circuits/cir_{}", URL_SAFE_NO_PAD.encode(format!("{tenant}/reminders")))
 }
 
-/// The circuit: its state, its window, its policy.
+/// Returns the circuit: its state, its window, its policy.
 pub(super) fn circuit(site: &Site, tenant: &str) -> Result<Value> {
     Ok(site.api().get(&place(tenant))?)
 }
 
-/// Its state.
+/// Returns the state of a circuit.
 pub(super) fn state(circuit: &Value) -> String {
     circuit.get("state").and_then(Value::as_str).unwrap_or("unknown").to_owned()
 }
 
-/// What happened to it, the newest first.
+/// Returns the changes of the circuit, the newest first.
 pub(super) fn history(site: &Site, tenant: &str) -> Result<Vec<Value>> {
     let answer = site.api().get(&format!("{}/history", place(tenant)))?;
     answer.get("items").and_then(Value::as_array).cloned().context("a listing has items")
 }
 
-/// A word of a change.
+/// Returns a text field of a change.
 pub(super) fn word(change: &Value, name: &str) -> String {
     change.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// When a change was.
+/// Returns the time of a change.
 pub(super) fn time_of(change: &Value) -> Result<Timestamp> {
     let at: jiff::Timestamp = word(change, "at").parse().with_context(|| format!("no time in {change}"))?;
     Ok(Timestamp::from_micros(u64::try_from(at.as_microsecond())?))

@@ -1,5 +1,5 @@
-//! Many callbacks in a second of one tenant: each of them is in the window of its circuit, once. With a limit of one failure more
-//! than there were, the circuit stays closed; one more failure, and it opens.
+//! Many callbacks a second of one tenant: the window of its circuit counts each of them once. With a limit of one
+//! failure more than occurred, the circuit stays closed; one more failure opens it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,46 +18,46 @@ use super::times;
 use crate::gateway::findings::Findings;
 use crate::gateway::site::{PATIENCE, Site};
 
-/// How much is tried.
+/// The size of the proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Callbacks that succeed.
+    /// The number of callbacks that succeed.
     pub good: u64,
-    /// Callbacks that fail. They are few: each makes its lane more careful, and many would make it slow.
+    /// The number of callbacks that fail. They are few: each slows its lane a little, and many would make it slow.
     pub bad: u64,
-    /// Whether the rate is judged.
+    /// Whether the rate is checked; on a busy machine it is not.
     pub judged: bool,
 }
 
 impl Size {
-    /// What is promised.
+    /// The full size, at which the promise is made.
     pub const FULL: Self = Self { good: 100_000, bad: 500, judged: true };
-    /// A twentieth.
+    /// About a twentieth of the full size, for the tests.
     pub const SMALL: Self = Self { good: 2_000, bad: 100, judged: false };
 }
 
-/// Callbacks in a second, at the least.
+/// The smallest allowed number of callbacks a second.
 const RATE: f64 = 1_000.0;
 
-/// How many callbacks at once.
+/// The number of concurrent callbacks.
 const AT_ONCE: u32 = 64;
 
-/// How long a callback takes.
+/// The duration of a callback.
 const TAKES: Duration = Duration::from_millis(1);
 
-/// What latencies may differ by for each call: they are written down to the microsecond.
+/// The allowed difference of latencies for each call, in seconds: they are stored to the microsecond.
 const ROUNDING: f64 = 1e-6;
 
 const TENANT: &str = "shop";
 const GOOD: &str = "/good";
 const BAD: &str = "/bad";
-/// The last one that fails: it hangs until all others are counted.
+/// The path of the last failing callback: it hangs until all others are counted.
 const LAST: &str = "/last";
 
-/// Counts.
+/// Runs all callbacks, and compares the counts.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let mut findings = Findings::new(format!(
         "counters: {} callbacks of one tenant, of which {} fail, and a limit of {} failures",
@@ -71,14 +71,14 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     receiver.set(LAST, Manner::Hang);
     let mut site = Site { gateway: Settings::new(program).prepare()?, receiver };
     let folder = Folder::open(site.gateway.data())?;
-    // A window that nothing leaves while this goes on, and no other rule that could hold.
+    // No outcome leaves the window during the proof, and no other rule can be fulfilled.
     let policy = json!({"window": "1h", "failures": size.bad + 1, "mean_latency": "1h", "cool_off": "1h",
         "cool_off_max": "1h", "jitter": 0});
     let (retry, timeout) = (Some(RetrySchedule::new(Vec::new())?), Some(20 * PATIENCE));
     let tenant = folder.add_tenant(TENANT, ReminderRules { retry, timeout, ..rules(policy, AT_ONCE) })?;
     folder.add([new(&site, &tenant, LAST, 0)])?;
     let all = (0..size.good + size.bad).map(|number| {
-        // In turns, as far as there are both.
+        // Alternates good and bad callbacks, as far as there are both.
         let bad_until = |number: u64| number * size.bad / (size.good + size.bad);
         let is_bad = bad_until(number + 1) > bad_until(number);
         new(&site, &tenant, if is_bad { BAD } else { GOOD }, number)
@@ -94,7 +94,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let limit = 10 * PATIENCE;
     site.until("all callbacks", limit, |site| Ok(requests(site) >= wanted))?;
     let took = began.elapsed();
-    // But for the one that hangs.
+    // All but the one that hangs.
     site.until("all are settled", PATIENCE, |site| Ok(waiting(site)? <= 1))?;
     findings.exactly("callbacks that hang meanwhile", site.receiver.seen(LAST).in_flight, 1);
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
@@ -124,7 +124,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     site.receiver.set(LAST, Manner::status(500));
     site.until("the last one is settled", PATIENCE, |site| Ok(waiting(site)? == 0))?;
     findings.exactly("with one failure more it is", state(&circuit(&site, TENANT)?), "open".into());
-    // Written down behind deliveries, so it may not be there yet.
+    // The history is written after deliveries, so the change may not be there yet.
     let is_written = |site: &Site| Ok(!history(site, TENANT)?.is_empty());
     let cause = match site.until("it is written down", PATIENCE, is_written) {
         Ok(()) => history(&site, TENANT)?.first().map(|change| word(change, "cause")).unwrap_or_default(),
@@ -134,7 +134,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     Ok(findings)
 }
 
-/// A reminder that is due as soon as there is a gateway.
+/// Returns a reminder that is due as soon as a gateway runs.
 fn new(site: &Site, tenant: &TenantId, path: &str, number: u64) -> New {
     New::once(tenant, site.receiver.url(&format!("{path}?reminder={number}")), times::now())
 }

@@ -1,5 +1,5 @@
-//! A gateway's data folder while no gateway has it: tenants and reminders are put there through the library. A million takes a
-//! minute so, and what is put there is what the API would have put there.
+//! A gateway's data folder while no gateway uses it: a proof adds tenants and reminders through the library. A million
+//! reminders take a minute in this way, and the stored data is the same as through the API.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,43 +17,43 @@ use breakerbox_storage_sqlite::{Database, Options, SqliteRecords};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::runtime::Runtime;
 
-/// How many reminders are created at the same time: they share a commit.
+/// The number of reminders that are created at the same time: they share a commit.
 const AT_ONCE: usize = 512;
 
-/// Nobody's limit is to be met here.
+/// High enough that no tenant reaches its limit.
 const ROOMY: Backlog = Backlog { count: 100_000_000, bytes: 1 << 40 };
 
-/// A data folder that no gateway has.
+/// A data folder that no gateway uses.
 pub(in crate::gateway) struct Folder {
     pub(super) runtime: Runtime,
     pub(super) database: Database,
     pub(super) records: SqliteRecords,
 }
 
-/// A reminder to put there.
+/// A reminder to add.
 #[derive(Clone, Debug)]
 pub(in crate::gateway) struct New {
-    /// Whose.
+    /// The tenant of the reminder.
     pub(super) tenant: TenantId,
-    /// Who is called.
+    /// The URL of the callback.
     pub(super) url: String,
-    /// The first run.
+    /// The time of the first run.
     pub(in crate::gateway) first_at: Timestamp,
-    /// None: there is one run.
+    /// The interval between runs. `None`: there is one run.
     pub(super) every: Option<Duration>,
-    /// No run is due after this.
+    /// No run is due after this time. `None`: no end.
     pub(super) ends_at: Option<Timestamp>,
-    /// None: as the tenant says.
+    /// The catch-up rule. `None`: the tenant's default.
     pub(super) catch_up: Option<CatchUp>,
 }
 
 impl New {
-    /// One that runs once.
+    /// Returns a reminder that runs once.
     pub(in crate::gateway) fn once(tenant: &TenantId, url: String, at: Timestamp) -> Self {
         Self { tenant: tenant.clone(), url, first_at: at, every: None, ends_at: None, catch_up: None }
     }
 
-    /// One that runs so often, so many times.
+    /// Returns a reminder that runs at this interval, this many times.
     pub(super) fn repeated(
         tenant: &TenantId,
         url: String,
@@ -86,7 +86,7 @@ impl New {
 }
 
 impl Folder {
-    /// Opens the folder, or makes it.
+    /// Opens the folder, or creates it.
     pub(in crate::gateway) fn open(data: &Path) -> Result<Self> {
         std::fs::create_dir_all(data)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
@@ -98,7 +98,7 @@ impl Folder {
         Ok(Self { runtime, database, records })
     }
 
-    /// Adds a tenant whose reminders go by these rules, with room for all that a proof may want.
+    /// Adds a tenant with these reminder rules, and with limits that no proof reaches.
     pub(in crate::gateway) fn add_tenant(&self, name: &str, rules: ReminderRules) -> Result<TenantId> {
         let id: TenantId = name.parse()?;
         let mut settings = TenantSettings::new(name);
@@ -109,7 +109,7 @@ impl Folder {
         Ok(id)
     }
 
-    /// Adds reminders, and says their names in the same order.
+    /// Adds reminders, and returns their IDs in the same order.
     pub(in crate::gateway) fn add(
         &self,
         reminders: impl IntoIterator<Item = New>,
@@ -121,12 +121,12 @@ impl Folder {
         self.runtime.block_on(all).context("reminders could not be created")
     }
 
-    /// A reminder as it is now.
+    /// Reads a reminder.
     pub(super) fn reminder(&self, id: ReminderId) -> Result<Reminder, RecordsError> {
         self.runtime.block_on(self.records.reminder(id))
     }
 
-    /// Closes it, so that a gateway can have it.
+    /// Closes the folder, so that a gateway can open it.
     pub(in crate::gateway) fn close(self) {
         let Self { runtime, database, records } = self;
         drop(records);
@@ -134,7 +134,7 @@ impl Folder {
     }
 }
 
-/// Rules with this policy.
+/// Returns rules with this policy.
 pub(super) fn rules(policy: serde_json::Value, max_in_flight: u32) -> ReminderRules {
     ReminderRules { policy: Some(policy), max_in_flight: Some(max_in_flight), ..ReminderRules::default() }
 }

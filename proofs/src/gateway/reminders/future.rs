@@ -1,5 +1,5 @@
-//! A million reminders are not due yet. Looking at the calendar, firing what is due and claiming it costs what it costs with an
-//! empty one, and so do deliveries beside it.
+//! A million reminders are not due yet. Checking for due reminders, firing and claiming them costs as much as without
+//! the million, and so do deliveries beside them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,43 +21,43 @@ use crate::gateway::backlog::{cost, median};
 use crate::gateway::findings::Findings;
 use crate::gateway::site::{PATIENCE, Site};
 
-/// How much is tried.
+/// The size of the proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Reminders that are not due.
+    /// The number of reminders that are not due.
     pub future: usize,
-    /// Rounds of looking, firing and claiming, on the empty calendar and on the full one in turns.
+    /// The number of rounds of checking, firing and claiming, in turns on the empty store and on the full one.
     pub looks: usize,
-    /// Rounds of deliveries, in turns too.
+    /// The number of rounds of deliveries, in turns too.
     pub rounds: usize,
-    /// For how long each.
+    /// The duration of each round of deliveries.
     pub time: Duration,
-    /// Whether costs are judged.
+    /// Whether costs are checked; on a busy machine they are not.
     pub judged: bool,
 }
 
 impl Size {
-    /// What is promised.
+    /// The full size, at which the promise is made.
     pub const FULL: Self =
         Self { future: 1_000_000, looks: 200, rounds: 7, time: Duration::from_secs(4), judged: true };
-    /// A fiftieth.
+    /// About a fiftieth of the full size, for the tests.
     pub const SMALL: Self =
         Self { future: 10_000, looks: 5, rounds: 1, time: Duration::from_millis(500), judged: false };
 }
 
-/// How much more it may cost.
+/// The largest allowed ratio of the costs.
 const COSTS_MORE: f64 = 1.2;
 
-/// Reminders that are due in one round.
+/// The number of reminders that are due in one round.
 const DUE: usize = 64;
 
-/// How many the scheduler looks at in one piece.
+/// The number of reminders that the scheduler reads in one batch.
 const PIECE: usize = 256;
 
-/// For how long nothing is due, and nothing should be done.
+/// How long an idle gateway is measured.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// Of one core, for two gateways that look at the clock now and then.
+/// The largest allowed CPU time in that time, for two gateways that only check the clock now and then.
 const IDLE: Duration = Duration::from_millis(100);
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -66,7 +66,7 @@ const PATH: &str = "/reminders";
 const LEASE: Duration = Duration::from_secs(60);
 const SAYS: TenantSays = TenantSays { catch_up: CatchUp::All, when_failed: WhenFailed::Stop };
 
-/// Takes nothing: everything that is fired must be claimed.
+/// A dispatcher that takes nothing: every fired run must be claimed.
 struct Nobody;
 
 impl HandOver for Nobody {
@@ -80,7 +80,7 @@ impl HandOver for Nobody {
 /// Compares a gateway without reminders with one that has many.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let mut findings = Findings::new(format!("{} reminders that are not due", size.future));
     let (mut empty, mut full) = (prepared(program)?, prepared(program)?);
@@ -98,7 +98,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
             [(&empty, &empty_folder), (&full, &full_folder)].into_iter().zip(&mut costs)
         {
             let cost = look_fire_claim(site, folder, &tenant)?;
-            // The first is there to warm up.
+            // The first round is for warming up.
             if round > 0 {
                 costs.push(cost);
             }
@@ -137,7 +137,7 @@ fn opened(site: &Site) -> Result<Folder> {
     Ok(folder)
 }
 
-/// What a round costs.
+/// The cost of a round.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     look: Duration,
@@ -146,7 +146,7 @@ struct Cost {
     claim: Duration,
 }
 
-/// What the scheduler and dispatch do, step by step.
+/// Runs the steps of the scheduler and the dispatcher one by one.
 fn look_fire_claim(site: &Site, folder: &Folder, tenant: &TenantId) -> Result<Cost> {
     let database = folder.database.clone();
     let queue = SqliteQueue::new(database, folder.records.directory().clone(), Arc::new(Nobody));
@@ -209,9 +209,9 @@ fn ratio(what: &str, empty: f64, full: f64, judged: bool, findings: &mut Finding
     findings.judge(&format!("{what}, full : empty"), seen, promised, ratio <= COSTS_MORE, judged);
 }
 
-/// The same with gateways: when nothing is to be done, and when others deliver.
+/// Compares two gateway processes: when they are idle, and when they deliver.
 fn deliveries(empty: &Site, full: &Site, size: Size, findings: &mut Findings) -> Result<()> {
-    // What was fired is sent first.
+    // Sends the fired runs first.
     for site in [empty, full] {
         site.until("nothing is due any more", 2 * PATIENCE, |site| Ok(waiting(site)? == 0))?;
     }

@@ -1,31 +1,31 @@
-//! A glance into the database of a running gateway, by a connection that only reads. Metrics of what waits are up to two seconds
-//! old; this is what is durable now.
+//! Read-only access to the database of a running gateway. Metrics of waiting deliveries are up to two seconds old; this
+//! shows what is durable now.
 
 use anyhow::Result;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::gateway::site::Site;
 
-/// The connection.
+/// Opens a read-only connection.
 pub(in crate::gateway) fn connect(site: &Site) -> Result<Connection> {
     let path = site.gateway.data().join("breakerbox.db");
     Ok(Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?)
 }
 
-/// Deliveries that wait or are in flight.
+/// Returns the number of deliveries that wait or are in flight.
 pub(super) fn waiting(site: &Site) -> Result<i64> {
     let sql = "SELECT count(*) FROM deliveries WHERE state IN (0, 1)";
     Ok(connect(site)?.query_row(sql, [], |row| row.get(0))?)
 }
 
-/// Reminders of a tenant that have something to do.
+/// Returns the number of a tenant's active reminders.
 pub(super) fn active(site: &Site, tenant: &str) -> Result<i64> {
     let sql =
         "SELECT count(*) FROM reminders r JOIN tenants t ON t.row = r.tenant WHERE t.id = ?1 AND r.state = 0";
     Ok(connect(site)?.query_row(sql, [tenant], |row| row.get(0))?)
 }
 
-/// The latencies of all attempts that were written down, in seconds.
+/// Returns the sum of the latencies of all stored attempts, in seconds.
 pub(super) fn latencies(site: &Site) -> Result<f64> {
     Ok(connect(site)?.query_row("SELECT sum(latency) / 1e6 FROM attempts", [], |row| row.get(0))?)
 }

@@ -1,5 +1,5 @@
-//! `kill -9` while reminders fire, again and again, half of the times just after many have fired at once: no run is lost, and
-//! what comes twice was in flight.
+//! `kill -9` while reminders fire, again and again, half of the times just after many have fired at once: no run is
+//! lost, and only callbacks in flight are sent twice.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -20,26 +20,26 @@ use crate::gateway::findings::Findings;
 use crate::gateway::ledger::{Interruption, duplicates};
 use crate::gateway::seed::Seed;
 
-/// How much is tried.
+/// The size of the proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// How often it is killed.
+    /// The number of kills.
     pub kills: u32,
-    /// Reminders that fire every second: half of them at the same moment, half spread over the second.
+    /// The number of reminders that fire every second: half of them at the same moment, half spread over the second.
     pub reminders: usize,
-    /// Runs of each.
+    /// The number of runs of each reminder.
     pub runs: u32,
-    /// Whether times are judged.
+    /// Whether durations are checked; on a busy machine they are not.
     pub judged: bool,
 }
 
 impl Size {
-    /// What is promised.
+    /// The full size, at which the promise is made.
     pub const FULL: Self = Self { kills: 100, reminders: 240, runs: 150, judged: true };
-    /// A twentieth.
+    /// About a twentieth of the full size, for the tests.
     pub const SMALL: Self = Self { kills: 5, reminders: 60, runs: 8, judged: false };
 
-    /// So many kills, with as many runs as they need.
+    /// Returns the size with this many kills, and as many runs as they need.
     #[must_use]
     pub fn with_kills(self, kills: u32) -> Self {
         Self { kills, runs: (kills * 3 / 2).max(8), ..self }
@@ -48,33 +48,33 @@ impl Size {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How many callbacks at once: fewer than fire at once, so that most of them have fired and are not sent yet.
+/// The number of concurrent callbacks: fewer than fire at once, so that most runs have fired and are not sent yet.
 const AT_ONCE: u32 = 8;
 
-/// How long a callback takes.
+/// The duration of a callback.
 const TAKES: Duration = Duration::from_millis(4);
 
-/// A settlement waits for 10 ms at the most, and then for its commit. What was answered longer ago was settled.
+/// A settlement waits for at most 10 ms, and then for its commit. Deliveries answered longer ago were settled.
 const SETTLED_AFTER: Duration = Duration::from_millis(500);
 
-/// How soon it must call again.
+/// The longest allowed time until the gateway calls again.
 const AGAIN_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long anything may take that has no promised time. Only so that nothing hangs for ever.
+/// The timeout of steps without a promised duration, so that a proof cannot hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// After an aimed kill's moment.
+/// The delay of an aimed kill after the moment at which many reminders fire.
 const AIM: std::ops::Range<Duration> = Duration::ZERO..Duration::from_millis(80);
 
-/// How long it lives otherwise.
+/// The time between a start and a kill that is not aimed.
 const LIVES: std::ops::Range<Duration> = Duration::from_millis(50)..Duration::from_millis(900);
 
 const PATH: &str = "/reminders";
 
-/// Kills it, and looks.
+/// Kills the gateway again and again, and checks its deliveries.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(program: &Path, size: Size, seed: u64) -> Result<Findings> {
     let (mut choices, receiver) = (Seed::new(seed), Receiver::start()?);
     receiver.set(PATH, Manner::after(200, TAKES));
@@ -131,7 +131,7 @@ pub fn prove(program: &Path, size: Size, seed: u64) -> Result<Findings> {
     Ok(findings)
 }
 
-/// Reminders that begin when the gateway has had time to start.
+/// Adds reminders that begin when the gateway has had time to start.
 fn fill(gateway: &Gateway, receiver: &Receiver, size: Size) -> Result<(Timestamp, Vec<ReminderId>)> {
     let folder = Folder::open(gateway.data())?;
     let rules = ReminderRules { max_in_flight: Some(AT_ONCE), ..ReminderRules::default() };
@@ -149,14 +149,14 @@ fn fill(gateway: &Gateway, receiver: &Receiver, size: Size) -> Result<(Timestamp
     Ok((first_at, reminders))
 }
 
-/// The next moment at which half of them fire.
+/// Returns the next moment at which half of the reminders fire.
 fn next_after(first_at: Timestamp, now: Timestamp) -> Timestamp {
     let passed = u32::try_from(now.since(first_at).as_secs()).unwrap_or(u32::MAX);
     first_at + SECOND * (passed + 1)
 }
 
-/// Runs that are in the database and that nobody was called for. Looks at a copy: who opens a database repairs it, and that
-/// is for the gateway to do.
+/// Returns the number of runs in the database that were not sent. Reads a copy: opening a database repairs it, and that
+/// is the gateway's task.
 fn fired_and_not_sent(gateway: &Gateway, receiver: &Receiver) -> Result<usize> {
     let copy = tempfile::tempdir()?;
     for name in ["breakerbox.db", "breakerbox.db-wal"] {

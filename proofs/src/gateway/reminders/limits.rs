@@ -1,5 +1,6 @@
-//! A tenant's callbacks get slow, or fail: its circuit opens at the outcome that goes beyond its limit, its runs are parked, one
-//! probe at a time tests it, and after its recovery everything fires as `catch_up` says. Another tenant notices nothing.
+//! A tenant's callbacks get slow, or fail: its circuit opens at the outcome that exceeds its limit, its runs are
+//! parked, it is probed one call at a time, and after its recovery the runs fire by `catch_up`. Another tenant is not
+//! affected.
 
 use std::path::Path;
 use std::time::Duration;
@@ -21,38 +22,38 @@ use super::times;
 use crate::gateway::findings::{Findings, Millis};
 use crate::gateway::site::{PATIENCE, Site};
 
-/// What is wrong with the callbacks.
+/// The fault of the callbacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trouble {
-    /// They take longer than the mean that is allowed.
+    /// The callbacks take longer than the allowed mean.
     Slow,
-    /// They fail more often than is allowed.
+    /// The callbacks fail more often than allowed.
     Failing,
 }
 
-/// How much is tried.
+/// The size of the proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// What is wrong.
+    /// The fault.
     pub trouble: Trouble,
-    /// Reminders of the tenant in trouble, half of each way to catch up, each due every second.
+    /// The number of reminders of the affected tenant, half with each catch-up rule, each due every second.
     pub reminders: usize,
-    /// How often each is due.
+    /// The number of occurrences of each reminder.
     pub occurrences: u32,
-    /// Probes that must have been seen before it recovers.
+    /// The number of probes before the recovery.
     pub probes: u64,
-    /// For how long the other tenant is looked at, alone and beside the trouble.
+    /// How long the other tenant is measured, alone and during the fault.
     pub time: Duration,
-    /// Its events in a second.
+    /// The number of its events a second.
     pub per_second: f64,
-    /// Whether times are judged.
+    /// Whether durations are checked; on a busy machine they are not.
     pub judged: bool,
 }
 
 impl Size {
-    /// What is promised.
+    /// The full size, at which the promise is made.
     pub const FULL: [Self; 2] = [Self::full(Trouble::Slow), Self::full(Trouble::Failing)];
-    /// A part.
+    /// A part of the full size, for the tests.
     pub const SMALL: [Self; 2] = [Self::small(Trouble::Slow), Self::small(Trouble::Failing)];
 
     const fn full(trouble: Trouble) -> Self {
@@ -67,12 +68,12 @@ impl Size {
 }
 
 impl Trouble {
-    /// The tenant's limits, and a short time until the first probe.
+    /// Returns the tenant's limits, with a short time until the first probe.
     fn policy(self) -> Value {
         let cool_off = format!("{}s", COOL_OFF.as_secs());
         let mut policy = json!({"cool_off": cool_off, "cool_off_max": cool_off, "jitter": 0});
         let limits = match self {
-            // An answer that is late is none to a probe.
+            // A late answer fails a probe.
             Self::Slow => {
                 json!({"mean_latency": "200ms", "min_calls": 5, "failures": "off", "probe_timeout": "200ms"})
             }
@@ -84,7 +85,7 @@ impl Trouble {
         policy
     }
 
-    /// How many outcomes it takes to be over its limit.
+    /// Returns how many outcomes it takes to exceed the limit.
     const fn limit(self) -> u64 {
         match self {
             Self::Slow => 5,
@@ -107,19 +108,19 @@ impl Trouble {
     }
 }
 
-/// How long its circuit stays open before each probe.
+/// The cool-off before each probe.
 const COOL_OFF: Duration = Duration::from_secs(2);
 
-/// How many callbacks at once.
+/// The number of concurrent callbacks.
 const AT_ONCE: u32 = 4;
 
-/// The most that the other tenant's latencies may grow by, as a factor.
+/// The largest allowed growth of the other tenant's latencies, as a factor.
 const NOTICED: f64 = 1.5;
 
-/// Reminders of the other tenant.
+/// The number of reminders of the other tenant.
 const OTHERS: usize = 20;
 
-/// Until the gateway has started.
+/// The time that the gateway has to start.
 const TO_START: Duration = Duration::from_secs(4);
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -128,13 +129,13 @@ const OTHER: &str = "other";
 const CALLBACKS: &str = "/troubled/reminders";
 const OTHER_CALLBACKS: &str = "/other/reminders";
 
-/// Reminders of both.
+/// The reminders of both tenants.
 struct Filled {
-    /// When those of the tenant in trouble begin.
+    /// When the reminders of the affected tenant begin.
     first_at: Timestamp,
-    /// Those that fire each run that was missed.
+    /// The reminders that fire every missed run.
     all: Vec<ReminderId>,
-    /// Those that fire the latest.
+    /// The reminders that fire only the latest missed run.
     latest: Vec<ReminderId>,
     others: Others,
 }
@@ -146,10 +147,10 @@ struct Others {
     runs: u32,
 }
 
-/// Brings a tenant into trouble, and looks.
+/// Causes the fault for one tenant, and checks both.
 ///
 /// # Errors
-/// If the proof itself can't be made.
+/// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let trouble = size.trouble;
     let mut findings =
@@ -172,7 +173,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     site.until("that is written down", PATIENCE, |site| Ok(!history(site, TROUBLED)?.is_empty()))?;
     let trip = history(&site, TROUBLED)?.pop().context("there was a trip")?;
     findings.exactly("opened by", word(&trip, "cause"), trouble.rule().into());
-    // Those that were in flight come soon, and the first probe much later.
+    // Callbacks that were in flight arrive soon, and the first probe much later.
     let opened = count_until(&callbacks, time_of(&trip)? + COOL_OFF / 2);
     findings.at_least("callbacks until it opened", opened, trouble.limit());
     let most = trouble.limit() + u64::from(AT_ONCE) - 1;
@@ -243,7 +244,7 @@ fn fill(site: &Site, callbacks: &Receiver, size: Size) -> Result<Filled> {
         folder.add((0..half).map(new))
     };
     let (all, latest) = (troubled(0, CatchUp::All)?, troubled(half, CatchUp::Latest)?);
-    // Longer than anybody looks.
+    // More runs than the proof watches.
     let runs = u32::try_from(before.as_secs() + size.time.as_secs()).unwrap_or(0) + 2 * occurrences + 60;
     let new = |number| new(&other, OTHER_CALLBACKS, (number, OTHERS), others_first, runs);
     let reminders = folder.add((0..OTHERS).map(new))?;
@@ -251,7 +252,7 @@ fn fill(site: &Site, callbacks: &Receiver, size: Size) -> Result<Filled> {
     Ok(Filled { first_at, all, latest, others: Others { first_at: others_first, reminders, runs } })
 }
 
-/// Callbacks that began before this time.
+/// Returns the number of callbacks that began before this time.
 fn count_until(callbacks: &Receiver, until: Timestamp) -> u64 {
     let (start, path) = (times::start_of(callbacks), callbacks.number(CALLBACKS));
     let count = callbacks.with_visits(|visits| {
@@ -260,13 +261,13 @@ fn count_until(callbacks: &Receiver, until: Timestamp) -> u64 {
     count as u64
 }
 
-/// They are spread over the second.
+/// Returns the offset of a reminder within the second: they are spread evenly.
 fn phase(number: usize, of: usize) -> Duration {
     let share = |number: usize| u32::try_from(number).unwrap_or(0);
     SECOND * share(number) / share(of).max(1)
 }
 
-/// Whether everything that was parked has fired, as each reminder says.
+/// Checks that all parked runs have fired, by the catch-up rule of each reminder.
 fn judge_return(
     site: &Site,
     callbacks: &Receiver,
@@ -292,11 +293,11 @@ fn judge_return(
         let fired = came.delivered_since(place, recovered);
         returned += fired;
         none += usize::from(fired == 0);
-        // A run that was tried before it was parked stands for its own time, so what came after it is one more.
+        // A run that was attempted before it was parked stands for its own occurrence, so a later one adds one more.
         too_many += usize::from(fired > 1 + usize::from(came.was_tried_before(place, recovered)));
     }
     findings.note("catch_up latest: runs that fired after the recovery", returned);
-    // On a machine that is very slow one may be through before the trip.
+    // On a very slow machine a reminder may have ended before the trip.
     findings.judge("catch_up latest: reminders that fired nothing", none, 0, none == 0, size.judged);
     findings.exactly("catch_up latest: reminders that fired more than the latest", too_many, 0);
 
@@ -314,7 +315,8 @@ fn judge_return(
 }
 
 impl Others {
-    /// How late each callback was, in the order of their times: those due before this time, and those from then on.
+    /// Returns the delay of each callback, in the order of their due times: those due before this time, and those from
+    /// then on.
     fn lags(
         &self,
         callbacks: &Receiver,
@@ -338,7 +340,7 @@ impl Others {
     }
 }
 
-/// The median of the 99th percentiles of ten slices: a moment in which the machine is busy with something else is in one of
+/// Returns the median of the 99th percentiles of ten slices: a moment in which the machine is busy affects only one of
 /// them.
 fn usual_p99(lags: Vec<Duration>) -> Duration {
     let mut slices: Vec<Duration> = lags

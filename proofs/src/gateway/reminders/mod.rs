@@ -1,15 +1,15 @@
-//! Reminders on a running gateway: that they start on time, that many cost little, that none is lost, and that a tenant in
-//! trouble is held back alone.
+//! Reminders on a running gateway: they start on time, many cost little, none is lost, and a tenant over its limits
+//! affects no other.
 //!
-//! | part | what it proves |
+//! | part | guarantee or content |
 //! | --- | --- |
-//! | [`burst`] | a crowd due at one moment starts on time, within its limits, and others go on |
+//! | [`burst`] | many reminders due at one moment start on time, within their limits, and other traffic continues |
 //! | [`future`] | a million reminders that are not due cost nothing |
 //! | [`kills`] | `kill -9` while reminders fire: no run is lost, none is fired twice |
-//! | [`limits`] | a tenant over its limits is opened at once, its runs are parked, and they fire after its recovery |
-//! | [`counters`] | at many callbacks in a second, none is missing in the window of its circuit |
-//! | `folder`, `glance` | a data folder that no gateway has; a look into that of one that runs |
-//! | `circuits`, `runs`, `times` | a circuit as it is shown; which runs came; clocks side by side |
+//! | [`limits`] | the circuit of a tenant over its limits opens at once, its runs are parked, and they fire after its recovery |
+//! | [`counters`] | at many callbacks a second, none is missing in the window of its circuit |
+//! | `folder`, `glance` | a data folder that no gateway uses; read access to the database of a running gateway |
+//! | `circuits`, `runs`, `times` | a circuit as the API shows it; which runs arrived; conversions between clocks |
 
 pub mod burst;
 mod circuits;

@@ -1,5 +1,5 @@
-//! The ledger of runs: which were to come, which came, how often, and in which order. By `webhook-id`, which is the reminder's
-//! and the number of the run.
+//! The ledger of runs: which were expected, which arrived, how often, and in which order. Runs are identified by
+//! `webhook-id`, which is the reminder's ID and the number of the run.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,35 +7,35 @@ use std::time::Duration;
 use breakerbox_model::objects::{ReminderId, RunId};
 use breakerbox_testkit::receiver::{IdHash, Receiver};
 
-/// What is known of a run that was to come.
+/// An expected run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Expected {
-    /// The place of its reminder in the list.
+    /// The index of its reminder in the list.
     pub(super) reminder: usize,
-    /// Its number, from 1.
+    /// The number of the run, from 1.
     pub(super) run: u32,
 }
 
-/// The runs that were to come.
+/// The expected runs.
 pub(super) struct Runs {
     expected: HashMap<IdHash, Expected>,
     reminders: usize,
     each: u32,
 }
 
-/// What came.
+/// The runs that arrived.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Came {
-    /// For each reminder and run when it first came, and when it was first answered with success.
+    /// By run: when it first arrived, and when it was first answered with success.
     first: HashMap<Expected, (Duration, Option<Duration>)>,
-    /// Requests.
+    /// The number of requests.
     pub(super) requests: usize,
-    /// Requests that belong to no run that was to come.
+    /// The number of requests that belong to no expected run.
     pub(super) unexpected: usize,
 }
 
 impl Runs {
-    /// So many of each of these reminders.
+    /// Expects this many runs of each of these reminders.
     pub(super) fn of(reminders: &[ReminderId], each: u32) -> Self {
         let mut expected = HashMap::with_capacity(reminders.len() * each as usize);
         for (place, reminder) in reminders.iter().enumerate() {
@@ -47,12 +47,12 @@ impl Runs {
         Self { expected, reminders: reminders.len(), each }
     }
 
-    /// How many were to come.
+    /// Returns the number of expected runs.
     pub(super) fn count(&self) -> usize {
         self.expected.len()
     }
 
-    /// What came to these paths.
+    /// Returns the runs that arrived at these paths.
     pub(super) fn came(&self, receiver: &Receiver, paths: &[&str]) -> Came {
         let paths: Vec<u32> = paths.iter().map(|path| receiver.number(path)).collect();
         let mut came = Came::default();
@@ -72,12 +72,12 @@ impl Runs {
         came
     }
 
-    /// How many are missing: nobody answered them with success.
+    /// Returns the number of missing runs: those that were never answered with success.
     pub(super) fn missing(&self, came: &Came) -> usize {
         self.count() - came.first.values().filter(|(_, delivered)| delivered.is_some()).count()
     }
 
-    /// Runs that came before the one before them was answered with success.
+    /// Returns the number of runs that arrived before the previous one was answered with success.
     pub(super) fn out_of_order(&self, came: &Came) -> usize {
         let place = |reminder, run| came.first.get(&Expected { reminder, run });
         let is_early = |reminder, run| match (place(reminder, run), place(reminder, run + 1)) {
@@ -91,19 +91,19 @@ impl Runs {
 }
 
 impl Came {
-    /// When each run first came.
+    /// Returns when each run first arrived.
     pub(super) fn first(&self) -> impl Iterator<Item = (Expected, Duration)> {
         self.first.iter().map(|(expected, (at, _))| (*expected, *at))
     }
 
-    /// Runs of a reminder that were answered with success from this time on.
+    /// Returns the number of runs of a reminder that were answered with success from this time on.
     pub(super) fn delivered_since(&self, reminder: usize, since: Duration) -> usize {
         let is_one = |(expected, (_, delivered)): &(&Expected, &(Duration, Option<Duration>))| {
             expected.reminder == reminder && delivered.is_some_and(|at| at >= since)
         };
         self.first.iter().filter(is_one).count()
     }
-    /// Whether a run of a reminder came before this time and was answered with success only after it.
+    /// Returns whether a run of a reminder arrived before this time and was answered with success only after it.
     pub(super) fn was_tried_before(&self, reminder: usize, until: Duration) -> bool {
         self.first.iter().any(|(expected, (at, delivered))| {
             expected.reminder == reminder

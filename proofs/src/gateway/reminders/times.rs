@@ -1,5 +1,5 @@
-//! One time line for what happens in three clocks: schedules go by the wall clock, the receiver counts from its start, and the
-//! proof sleeps by the monotonic clock.
+//! Conversions between three clocks: schedules use the wall clock, the receiver counts from its start, and the proof
+//! sleeps by the monotonic clock.
 
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -7,13 +7,13 @@ use std::time::{Duration, SystemTime};
 use breakerbox::Timestamp;
 use breakerbox_testkit::receiver::Receiver;
 
-/// Now, by the wall clock.
+/// Returns the wall-clock time.
 pub(in crate::gateway) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// When a receiver started, by the wall clock.
+/// Returns the wall-clock time of a receiver's start.
 pub(super) fn start_of(receiver: &Receiver) -> Timestamp {
     let micros = u64::try_from(receiver.start_time().elapsed().as_micros()).unwrap_or(0);
     Timestamp::from_micros(now().as_micros().saturating_sub(micros))
@@ -24,7 +24,7 @@ pub(in crate::gateway) fn sleep_until(at: Timestamp) {
     thread::sleep(at.since(now()));
 }
 
-/// How far a schedule is behind: from when something was due to when it came, zero if it came too early.
+/// Returns the delay from the due time to the arrival. Zero if it came too early.
 pub(super) fn lag(due: Timestamp, start: Timestamp, at: Duration) -> Duration {
     (start + at).since(due)
 }

@@ -1,4 +1,5 @@
-//! The table of attempts, and one worker's way to it. It counts as an SQL sampler does, by its own clock and by ages.
+//! The table of attempts, and the workers' connections to it. It counts as an SQL sampler does, by its own clock and
+//! by ages.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +19,7 @@ use crate::sim::network::Network;
 use crate::sim::sabotage::Sabotage;
 use crate::sim::world::World;
 
-/// What all callers wrote down.
+/// The attempts that all callers recorded.
 pub(in crate::sim) struct Attempts {
     world: Arc<World>,
     sabotage: Sabotage,
@@ -27,9 +28,9 @@ pub(in crate::sim) struct Attempts {
 
 #[derive(Default)]
 struct Inside {
-    /// In the order in which they finished.
+    /// The attempts, in the order in which they finished.
     rows: Vec<Row>,
-    /// Who can't reach it.
+    /// For each worker, whether it can't reach the table.
     cut: Vec<bool>,
     /// Whether the latest poll failed by chance.
     just_failed: bool,
@@ -44,10 +45,10 @@ struct Row {
     succeeded: bool,
 }
 
-/// How a poll goes.
+/// What happens to a poll.
 enum Fate {
     Answers,
-    /// It takes this long, with what was there when it was asked.
+    /// It takes this long, and returns the totals of its beginning.
     Slow(Duration),
     Fails,
 }
@@ -58,19 +59,19 @@ impl Attempts {
         Self { world: Arc::clone(world), sabotage, inside: Mutex::new(inside) }
     }
 
-    /// An attempt has finished.
+    /// Records an attempt that has finished.
     pub(super) fn add(&self, key: usize, started_at: Duration, succeeded: bool) {
         let finished_at = self.world.at();
         self.lock().rows.push(Row { key, started_at, finished_at, succeeded });
     }
 
-    /// A worker can't reach it, or can again.
+    /// Cuts a worker off from the table, or connects it again.
     pub(super) fn cut(&self, worker: usize, is_cut: bool) {
         self.lock().cut[worker] = is_cut;
         self.world.write(|books| books.sampled.disturbed(self.world.at()));
     }
 
-    /// What finished since then.
+    /// Returns the counts of attempts that finished since then.
     pub(super) fn finished_since(&self, key: usize, since: Duration) -> Counts {
         let mut counts = Counts::default();
         let inside = self.lock();
@@ -82,7 +83,7 @@ impl Attempts {
         counts
     }
 
-    /// The totals of all keys that have any.
+    /// Returns the totals of all keys that have any.
     fn count(&self, poll: &Poll) -> HashMap<String, Sample> {
         let now = self.world.at();
         let since: HashMap<usize, _> = poll.since.iter().map(|since| (index(&since.key), since)).collect();
@@ -102,7 +103,7 @@ impl Attempts {
             let sample = totals.entry(row.key).or_default();
             sample.successes += successes;
             sample.failures += failures;
-            // Of half-open circuits nothing is counted apart.
+            // For half-open circuits the recent part is not counted separately.
             if let Some(recent) = poll.recent.filter(|_| since.is_none_or(|since| !since.started)) {
                 let part = sample.recent.get_or_insert_default();
                 if finished_ago <= recent {
@@ -128,7 +129,7 @@ impl Attempts {
         if is_slow { Fate::Slow(plan.poll_timeout.mul_f64(share)) } else { Fate::Answers }
     }
 
-    /// For how long whoever polls now is to be paused, if it has something to decide.
+    /// Returns for how long the polling worker is to be paused, if it has something to decide.
     fn pauses_for(&self, poll: &Poll, totals: &HashMap<String, Sample>) -> Option<Duration> {
         let is_dead = |sample: &Sample| {
             sample.recent.is_some_and(|recent| recent.failures > 2 && recent.successes == 0)
@@ -155,7 +156,7 @@ impl Row {
     }
 }
 
-/// The polls of one life of a worker.
+/// The sampler of one life of a worker.
 pub(super) struct Polls {
     network: Arc<Network>,
     who: Who,
@@ -173,7 +174,7 @@ impl Polls {
         self.chance.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pauses the worker about when it has the totals, and asks the store whether it still leads.
+    /// Pauses the worker at about the time when it has the totals and asks the store whether it still leads.
     fn pause(&self, lasts: Duration) {
         let most = 2 * self.network.world.scenario.settings.latency + Duration::from_millis(1);
         let begins = most.mul_f64(self.chance().random_range(0.0..1.0));

@@ -1,5 +1,5 @@
-//! What is judged of sampled circuits: leaders write within their terms, half-open circuits give out few leases between two ticks,
-//! and circuits whose destination died open in time.
+//! The checks of sampled circuits: leaders write within their terms, half-open circuits give out few leases between
+//! two ticks, and circuits whose destination died open in time.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::sim::scenario::{Cut, Scenario};
 
 use super::plan::SampledPlan;
 
-/// What really happened to sampled circuits.
+/// The record of what really happened to sampled circuits.
 #[derive(Default)]
 pub(in crate::sim) struct SampledBook {
     is_used: bool,
     probes: u32,
-    /// Who leads, until when.
+    /// The leader, and the end of its term.
     term: Option<(Who, Timestamp)>,
-    /// Since when nothing befell anybody that may cost a leader or a tick.
+    /// Since when no fault has occurred that may cost a leader or a tick.
     quiet_since: Duration,
     poll_failed_at: Duration,
-    /// How each worker is cut off from the store.
+    /// How each worker is cut off from the store. None: it is not.
     cut: Vec<Option<Cut>>,
     keys: Vec<SampledKey>,
 }
@@ -31,9 +31,9 @@ pub(in crate::sim) struct SampledBook {
 struct SampledKey {
     state: State,
     since: Duration,
-    /// How many leases were given out since the latest tick.
+    /// How many leases were granted since the latest tick.
     leases: u32,
-    /// Since when it must open: it is closed, and all of many recent attempts failed.
+    /// Since when the circuit must open: it is closed, and all of many recent attempts failed.
     ripe_since: Option<Duration>,
 }
 
@@ -49,12 +49,12 @@ impl SampledBook {
         }
     }
 
-    /// Who leads now.
+    /// Returns the worker that leads now.
     pub(in crate::sim) fn leader(&self, now: Timestamp) -> Option<usize> {
         self.term.filter(|(_, ends_at)| now < *ends_at).map(|(who, _)| who.worker)
     }
 
-    /// Something happened that may cost a leader or a tick.
+    /// A fault occurred that may cost a leader or a tick.
     pub(in crate::sim) fn disturbed(&mut self, at: Duration) {
         self.quiet_since = at;
     }
@@ -77,7 +77,7 @@ impl SampledBook {
 }
 
 impl Books {
-    /// Somebody stood for leader, or gave its term back. Returns whether it leads and did not before.
+    /// A worker was a candidate for leader, or gave its term back. Returns whether it leads and did not before.
     pub(in crate::sim) fn stood(&mut self, who: Who, answer: &Answer<Term>, at: Duration) -> bool {
         let leads = self.sampled.term.filter(|(_, ends_at)| answer.now < *ends_at).map(|(who, _)| who);
         if !answer.value.leads {
@@ -109,7 +109,7 @@ impl Books {
             (book.state, book.since) = (record.state, at);
             book.leases = u32::from(record.lease.is_some());
         } else if seen.by_leader {
-            // A tick. A lease that is live goes on, and counts for the next one too.
+            // A tick. A live lease continues, and counts for the next tick too.
             book.leases = u32::from(live);
         } else if meaning == Meaning::Lease {
             book.leases += 1;
@@ -151,19 +151,19 @@ impl Books {
 }
 
 impl Run {
-    /// Looks whether circuits that must be open are.
+    /// Checks that circuits that must be open are.
     pub(in crate::sim) fn watch_sampled(&self, plan: &SampledPlan) {
         let (at, scenario) = (self.world.at(), &self.world.scenario);
         let able = |worker: usize, cut: &Option<Cut>| {
             cut.is_none() && self.workers[worker].as_ref().is_some_and(|worker| !worker.gate.is_paused())
         };
         let recent = plan.recent(&scenario.policy);
-        // So many that no poll between two looks finds fewer than a rule needs.
+        // So many that no poll between two checks finds fewer than a rule needs.
         let many = 2 * scenario.policy.min_calls() + 2;
         let (led_within, round) = (plan.led_within(scenario), plan.round(scenario));
         self.world.write(|books| {
             let sampled = &mut books.sampled;
-            // A worker whose answers are lost goes on to lead, and does not know.
+            // A worker whose answers are lost continues to lead without knowing it.
             let can_be_led = sampled.cut.iter().enumerate().any(|(worker, cut)| able(worker, cut))
                 && !sampled.cut.contains(&Some(Cut::LosesAnswers));
             if !can_be_led {

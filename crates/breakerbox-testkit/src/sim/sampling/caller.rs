@@ -1,4 +1,4 @@
-//! Callers of sampled circuits: they check, call, write what came of it into the table, and settle, or forget to.
+//! Callers of sampled circuits: they check, call, write the result into the table, and settle, or forget to.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::sim::books::Who;
 use crate::sim::caller::{Course, PATIENCE};
 use crate::sim::network::Network;
 
-/// Calls one endpoint, again and again.
+/// A caller that calls one endpoint again and again.
 pub(in crate::sim) struct Caller {
     pub(in crate::sim) network: Arc<Network>,
     pub(in crate::sim) who: Who,
@@ -52,7 +52,7 @@ impl Caller {
         let number = world.write(|books| books.began_probe(who, key, world.at(), world.store_time(), left));
         world.note(|| format!("{who:?} e{key}: probes"));
         self.call(left).await;
-        // Settling is optional: whoever forgets it keeps the lease until it ends.
+        // Settling is optional: a caller that forgets it keeps the lease until it expires.
         let forgets = self.chance.random_range(0..8) == 0 && !world.has_healed();
         if !forgets {
             world.write(|books| books.settled_probe(key, number, world.at(), OutcomeKind::Ignored));
@@ -60,7 +60,7 @@ impl Caller {
         }
     }
 
-    /// Calls, for as long as the limit, and writes down what came of it.
+    /// Calls, up to the limit, and records the result.
     async fn call(&mut self, limit: Duration) {
         let (world, who, key) = (Arc::clone(&self.network.world), self.who, self.key);
         let course = Course::of_call(&world, who, key, &mut self.chance).within(limit);

@@ -1,11 +1,12 @@
-//! What befalls leaders: they are paused for longer than their term, killed, cut off from the store or from the table.
+//! Faults of leaders: a leader is paused for longer than its term, killed, or cut off from the store or from the
+//! table.
 
 use crate::sim::run::Run;
 
 use super::plan::LeaderFault;
 
 impl Run {
-    /// It happens to this worker, who leads.
+    /// Begins a fault of this worker, which leads.
     pub(in crate::sim) fn strike(&mut self, worker: usize, fault: LeaderFault) {
         self.world.note(|| format!("w{worker}, the leader, is {fault:?}"));
         match fault {
@@ -16,7 +17,7 @@ impl Run {
         }
     }
 
-    /// It is over.
+    /// Ends a fault of this worker.
     pub(in crate::sim) fn relieve(&mut self, worker: usize, fault: LeaderFault) {
         match fault {
             LeaderFault::Paused(_) => self.resume(worker),

@@ -2,11 +2,11 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | `plan` | what a seed draws for it, and how long things may take |
+//! | `plan` | the random parts of a scenario, and the time limits |
 //! | `attempts` | the table of attempts, and the way to it: slow, failing, cut off for one worker |
-//! | `caller` | callers: check, call, write what came of it into the table, settle or forget |
-//! | `book` | what is judged: terms, leases between ticks, circuits that must open |
-//! | `leader` | what befalls leaders |
+//! | `caller` | callers: check, call, write the result into the table, settle or forget to |
+//! | `book` | the judged facts: terms, leases between ticks, circuits that must open |
+//! | `leader` | faults of leaders |
 
 mod attempts;
 mod book;
@@ -29,7 +29,7 @@ use super::books::Who;
 use super::gate::Gate;
 use super::network::Network;
 
-/// The sampled circuits of one life of a worker, which stands for leader from now on.
+/// Starts the sampled circuits of one life of a worker, which is a candidate for leader from now on.
 pub(super) fn start(
     builder: Builder,
     plan: &SampledPlan,

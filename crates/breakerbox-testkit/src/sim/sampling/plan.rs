@@ -1,7 +1,7 @@
-//! What a seed draws for sampled circuits, and how long things may take there.
+//! The random parts of a scenario with sampled circuits, and its time limits.
 //!
-//! Endpoints die after a past that was healthy for about as long as the window, and recover. Around each death something befalls
-//! the leader.
+//! Endpoints die after a past that was healthy for about as long as the window, and recover. Around each death the
+//! leader has a fault.
 
 use std::time::Duration;
 
@@ -15,10 +15,11 @@ use crate::sim::scenario::{Behaviour, Cut, Event, Flavour, Losses, Phase, Scenar
 /// The shortest term of a leader.
 const SHORTEST_TERM: Duration = Duration::from_secs(5);
 
-/// How long a lease outlasts its probe's time limit.
+/// How much longer a lease is than its probe's timeout.
 const LEASE_MARGIN: Duration = Duration::from_secs(2);
 
-/// By how much a candidate may come later than the end of a term, and how long it waits for a store that did not answer.
+/// How much later than the end of a term a candidate may come, and how long it waits after a request without an
+/// answer.
 const COMES_LATER: Duration = Duration::from_millis(750);
 
 /// How circuits are sampled in one run.
@@ -30,11 +31,11 @@ pub(in crate::sim) struct SampledPlan {
     /// How many polls fail, and how many are slow, in thousandths. No two in a row fail.
     pub(super) failing_polls: u32,
     pub(super) slow_polls: u32,
-    /// From when on a leader is paused in the midst of a tick that has something to decide, and for how long.
+    /// When a leader is paused in the middle of a tick that has something to decide, and for how long.
     pub(super) paused_in_tick: Vec<(Duration, Duration)>,
 }
 
-/// What befalls a leader.
+/// A fault of a leader.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(in crate::sim) enum LeaderFault {
     Paused(Duration),
@@ -53,7 +54,7 @@ impl LeaderFault {
         }
     }
 
-    /// The same, over after this time at the latest.
+    /// Returns the same fault, with at most this duration.
     fn within(self, limit: Duration) -> Self {
         let lasts = self.lasts().min(limit);
         match self {
@@ -65,7 +66,7 @@ impl LeaderFault {
     }
 
     fn any(chance: &mut Chance) -> Self {
-        // Some shorter than a term, most longer.
+        // Some are shorter than a term, most are longer.
         let lasts = if chance.one_in(4) { chance.ms(500, 4_000) } else { chance.ms(5_500, 14_000) };
         match chance.0.random_range(0..8) {
             0..=2 => Self::Paused(lasts),
@@ -88,34 +89,34 @@ impl SampledPlan {
         }
     }
 
-    /// How long a term lasts that is not prolonged.
+    /// Returns the duration of a term that is not prolonged.
     fn term(&self) -> Duration {
         SHORTEST_TERM.max(3 * self.sample_every)
     }
 
-    /// How far back the recent part of the window goes.
+    /// Returns how far back the recent part of the window goes.
     pub(super) fn recent(&self, policy: &Policy) -> Duration {
         self.sample_every * policy.sample_recent().unwrap_or_default()
     }
 
-    /// After how long somebody leads and ticks, since something befell anybody.
+    /// Returns after how long a worker leads and ticks, since the last fault.
     pub(super) fn led_within(&self, scenario: &Scenario) -> Duration {
         self.term() + COMES_LATER + 3 * scenario.settings.store_timeout
     }
 
-    /// How long it takes at the most from one poll's beginning to the end of the next one's tick.
+    /// Returns the longest time from the beginning of one poll to the end of the next one's tick.
     pub(super) fn round(&self, scenario: &Scenario) -> Duration {
         let requests = 8 * 2 * scenario.settings.latency;
         self.sample_every.max(self.poll_timeout) + self.poll_timeout + requests + Duration::from_millis(100)
     }
 
-    /// After how long the circuit of an endpoint that is well is closed.
+    /// Returns after how long the circuit of an endpoint that is well is closed.
     ///
     /// | what | how long |
     /// | --- | --- |
-    /// | somebody leads, and all agree | `led_within`, `agree_within` |
-    /// | a lease of before that nobody gave back ends | `probe_timeout` and 2 s |
-    /// | failures of before may open it once more, or spoil its recovery | the cycle below, twice |
+    /// | a worker leads, and all agree | `led_within`, `agree_within` |
+    /// | an earlier lease that was not given back ends | `probe_timeout` and 2 s |
+    /// | earlier failures may open it once more, or spoil its recovery | the cycle below, twice |
     /// | a cycle: the longest cool-off, `probes` calls one after the other, a tick for half-open and one for closed | |
     pub(in crate::sim) fn closed_within(&self, scenario: &Scenario) -> Duration {
         let (policy, settings) = (&scenario.policy, &scenario.settings);
@@ -128,7 +129,7 @@ impl SampledPlan {
 }
 
 impl Scenario {
-    /// A sampled fleet: endpoints die and recover, and leaders come and go.
+    /// Returns a scenario of a sampled fleet: endpoints die and recover, and leaders come and go.
     pub(in crate::sim) fn sampled(seed: u64, chance: &mut Chance) -> Self {
         let (window, cool_off) = (chance.ms(30_000, 60_000), chance.ms(300, 1_500));
         let builder = Policy::builder()
@@ -145,7 +146,7 @@ impl Scenario {
             .forgive_after(chance.ms(500, 20_000));
         let policy = builder.build_for_sampling().expect("all of these are within their bounds");
         let (workers, endpoints): (usize, usize) = (chance.number(3, 6), chance.number(1, 2));
-        // All calls of all workers to one endpoint: 10 to 20 in a second.
+        // All calls of all workers to one endpoint: 10 to 20 per second.
         let every = Duration::from_millis(workers as u64 * chance.number::<u64>(50, 100));
         let mut scenario = Self::around(seed, Flavour::Sampled, policy, chance);
         scenario.workers = (0..workers).map(|_| plan(endpoints, every, chance)).collect();
@@ -194,7 +195,8 @@ impl Scenario {
     }
 }
 
-/// Well for about a window, dead for long enough to be seen by any leader, perhaps flaky, and well.
+/// Returns the phases: well for about a window, dead for long enough for any leader to see it, perhaps flaky, and
+/// well.
 fn dies_and_recovers(window: Duration, chance: &mut Chance) -> Vec<Phase> {
     let phase = |from, behaviour| Phase { from, behaviour };
     let dead_at = window.mul_f64(chance.0.random_range(0.7..1.1));
