@@ -88,7 +88,7 @@ fn of_two_askers_after_the_cool_off_one_probes() {
             fail(&cell, permit, &clock);
         }
         clock.advance(Duration::from_secs(3_600));
-        let ask = |cell: &Cell, clock: &ManualClock| match cell.acquire_fast(&times(clock)) {
+        let acquire = |cell: &Cell, clock: &ManualClock| match cell.acquire_fast(&times(clock)) {
             Some(answer) => answer.is_ok(),
             None => {
                 let MemberAnswer::Decided(asked) = cell.try_acquire(&times(clock), false) else {
@@ -97,8 +97,8 @@ fn of_two_askers_after_the_cool_off_one_probes() {
                 matches!(asked.decision, Decision::Admitted(_))
             }
         };
-        let other = beside(&cell, &clock, ask);
-        let mine = try_acquire(&cell, &clock);
+        let other = beside(&cell, &clock, acquire);
+        let mine = acquire(&cell, &clock);
         assert_ne!(mine, other.join().unwrap(), "exactly one");
     });
 }
