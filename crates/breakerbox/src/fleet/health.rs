@@ -77,7 +77,7 @@ const CONFIRM_AFTER: Duration = Duration::from_millis(150);
 
 impl Health {
     /// Returns whether a request may be sent to the store.
-    pub(super) fn try_acquire(&self, access: Access) -> Result<Sent, StoreError> {
+    pub(super) fn admit(&self, access: Access) -> Result<Sent, StoreError> {
         let standing = self.lock();
         if standing.is_lost() {
             return Err(StoreError::Unavailable("the store is lost, and checked in the background".into()));

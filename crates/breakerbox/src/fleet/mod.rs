@@ -255,7 +255,7 @@ impl Shared {
             return Err(StoreError::Unavailable(Box::new(FlushError::Closed)));
         }
         let limit = fleet.settings.store_timeout;
-        let sent = fleet.health.try_acquire(access)?;
+        let sent = fleet.health.admit(access)?;
         let asked_at = self.times.now();
         let answer = match tokio::time::timeout(limit, request).await {
             Ok(answer) => answer,
