@@ -146,7 +146,7 @@ pub enum Refusal {
         retry_in: Duration,
     },
     /// Another caller is probing. A transition, or the release of the lease, may come before `retry_at`.
-    #[error("the circuit is half-open and somebody else is probing")]
+    #[error("the circuit is half-open and another call is probing")]
     Probing {
         /// The latest end of the lease.
         retry_at: Timestamp,
@@ -177,7 +177,7 @@ pub enum Refusal {
     #[error("an operator forced the circuit open")]
     ForcedOpen,
     /// The circuit is disabled until an operator enables it.
-    #[error("the circuit is disabled until somebody enables it")]
+    #[error("the circuit is disabled until it is enabled")]
     Disabled,
 }
 

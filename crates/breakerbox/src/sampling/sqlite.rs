@@ -97,7 +97,7 @@ impl File {
         asking.set(Some(connection.get_interrupt_handle()));
         // From now on an interrupt finds the query.
         if asking.over.load(Ordering::SeqCst) {
-            return Err(SampleError::failed("nobody waits for the answer any more"));
+            return Err(SampleError::failed("the caller no longer waits for the result"));
         }
         let samples = self.read(&connection, poll);
         asking.set(None);
