@@ -45,7 +45,7 @@ mod lanes;
 mod ledger;
 mod line;
 mod migrations;
-mod notices;
+mod notifications;
 mod open_files;
 #[cfg(test)]
 mod plans;

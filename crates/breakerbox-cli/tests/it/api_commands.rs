@@ -188,7 +188,7 @@ fn each_command_asks_what_it_says() {
 #[test]
 fn a_test_that_fails_is_exit_code_1() {
     let endpoint = &["endpoints", "test", "ep_1"][..];
-    let notices = &["notices", "test", "acme"][..];
+    let notifications = &["notifications", "test", "acme"][..];
     let targets = |second: bool| json!({"targets": [{"target": "tgt_1", "ok": true, "answer": "200"}, {"target": "tgt_2", "ok": second, "answer": "500"}]});
     for (arguments, answer, code, expected) in [
         (endpoint, json!({"ok": true, "status": 204, "fault": null}), 0, ""),
@@ -199,8 +199,8 @@ fn a_test_that_fails_is_exit_code_1() {
             1,
             "test request: connect: refused",
         ),
-        (notices, targets(true), 0, ""),
-        (notices, targets(false), 1, "1 of 2 targets did not take the test notice"),
+        (notifications, targets(true), 0, ""),
+        (notifications, targets(false), 1, "1 of 2 targets did not take the test notification"),
     ] {
         let api = answering(answer.clone());
         let ended = against(&api, arguments);

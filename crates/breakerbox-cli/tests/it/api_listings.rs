@@ -67,7 +67,7 @@ fn a_limit_is_one_or_more_for_every_listing() {
         &["reminders", "runs", "rem_1"],
         &["circuits", "list"],
         &["circuits", "history"],
-        &["notices", "list"],
+        &["notifications", "list"],
         &["keys", "list"],
     ] {
         let ended = against(&api, &[listing, &["--limit", "0"]].concat());

@@ -176,16 +176,16 @@ impl Dispatch {
                 Ok(Settled::Done) => break,
                 Ok(Settled::Fenced) => {
                     self.metrics.fenced.inc();
-                    debug!(delivery = %settle.id, "settled too late: its lease was over");
+                    debug!(delivery = %settle.id, "settled after the lease expired; ignored");
                     return;
                 }
                 Err(error) if tokio::time::Instant::now() < give_up_at => {
-                    warn!(delivery = %settle.id, %error, "can't settle; trying again");
+                    warn!(delivery = %settle.id, %error, "can't settle a delivery; retrying");
                     tokio::time::sleep(SETTLE_AGAIN).await;
                 }
                 Err(error) => {
                     self.metrics.unsettled.inc();
-                    error!(delivery = %settle.id, %error, "can't settle; it will be sent again after its lease");
+                    error!(delivery = %settle.id, %error, "can't settle a delivery; it is sent again after its lease");
                     return;
                 }
             }
@@ -221,15 +221,19 @@ impl Dispatch {
                 self.metrics.deliveries.of(FailReason::Expired).inc_by(batch.done);
                 self.arrived(&batch.woken);
             }
-            Err(error) => warn!(delivery = %leased.id, %error, "can't give up what has expired; later"),
+            Err(error) => warn!(delivery = %leased.id, %error, "can't expire a delivery; retrying later"),
         }
     }
 
     async fn disable_gone(&self, destination: &Destination) {
         let Some(endpoint) = &destination.endpoint else { return };
         match self.chores.endpoint_is_gone(endpoint.id).await {
-            Ok(()) => warn!(endpoint = %endpoint.id, tenant = %endpoint.tenant.id, "answered 410: disabled"),
-            Err(error) => error!(endpoint = %endpoint.id, %error, "answered 410, and can't be disabled"),
+            Ok(()) => {
+                warn!(endpoint = %endpoint.id, tenant = %endpoint.tenant.id, "endpoint responded with 410; disabled")
+            }
+            Err(error) => {
+                error!(endpoint = %endpoint.id, %error, "endpoint responded with 410, but can't be disabled")
+            }
         }
     }
 }

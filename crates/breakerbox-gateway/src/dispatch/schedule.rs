@@ -72,7 +72,7 @@ impl Scheduler {
                 // CPU time.
                 Ok(Next { is_due: true, .. }) => _ = timeout(AFTER_A_FAULT, rung).await,
                 Err(error) => {
-                    warn!(%error, "can't look at reminders; trying again");
+                    warn!(%error, "can't read due reminders; retrying");
                     sleep(AFTER_A_FAULT).await;
                 }
             }
@@ -134,7 +134,7 @@ impl Scheduler {
                     self.metrics.reminder_lag_seconds.observe(now.since(scheduled_at).as_secs_f64());
                 }
                 // The reminder's owner has to act, not the operator, so it is not an error of the gateway.
-                Act::Step(Step::Stop(why)) => warn!(reminder = %decided.id, %why, "a reminder has stopped"),
+                Act::Step(Step::Stop(why)) => warn!(reminder = %decided.id, %why, "reminder stopped"),
                 _ => {}
             }
         }

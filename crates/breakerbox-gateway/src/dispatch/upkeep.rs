@@ -102,7 +102,7 @@ impl Dispatch {
                 continue;
             }
             if let Err(error) = circuit.apply_override(Command::Reset, &by).await {
-                warn!(circuit = %ShownKey(&key), %error, "no endpoint has it any more, and it can't be reset");
+                warn!(circuit = %ShownKey(&key), %error, "can't reset a circuit that no endpoint uses any more");
             }
         }
     }
@@ -133,7 +133,7 @@ impl Dispatch {
                     batch.more
                 }
                 Err(error) => {
-                    warn!(%error, "can't write the deliveries of a fan-out; trying again");
+                    warn!(%error, "can't write the deliveries of a fan-out; retrying");
                     false
                 }
             };
@@ -155,7 +155,7 @@ impl Dispatch {
                     batch.more
                 }
                 Err(error) => {
-                    warn!(%error, "can't resend; trying again");
+                    warn!(%error, "can't resend deliveries; retrying");
                     false
                 }
             };
@@ -179,7 +179,7 @@ impl Dispatch {
                     }
                 }
                 Err(error) => {
-                    warn!(%error, what, "upkeep failed; trying again later");
+                    warn!(%error, what, "maintenance failed; retrying later");
                     return done;
                 }
             }

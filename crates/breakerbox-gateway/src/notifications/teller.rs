@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use breakerbox::Breakerbox;
-use breakerbox_model::notifications::{Known, notices};
+use breakerbox_model::notifications::{Known, notifications};
 use breakerbox_model::objects::{CircuitOwner, EndpointId, PastChange, TenantId};
 use breakerbox_storage::Directory;
 use breakerbox_storage::records::Heard;
@@ -45,8 +45,8 @@ impl Teller {
             let policy = self.breakers.policy_of(&change.key);
             let endpoints = sharing.get(&change.key).map(Vec::as_slice).unwrap_or_default();
             let known = Known { policy: &policy, endpoints, is_unheard_outage };
-            let notices = notices(&change.key, &change.change, &known);
-            Heard { change, notices }
+            let notifications = notifications(&change.key, &change.change, &known);
+            Heard { change, notifications }
         });
         heard.collect()
     }

@@ -116,7 +116,7 @@ impl Permits {
                 if settled != SettledAs::Counted
                     && let Err(error) = self.settled.note_settlement(*term, settled).await
                 {
-                    warn!(%error, "can't note how a permit was settled; whoever repeats it hears that it counted");
+                    warn!(%error, "can't store the result of a settlement; a repeated request will get `counted`");
                 }
                 Answered { settled: Some(settled), repeated: false, wait: meaning.wait }
             }

@@ -73,21 +73,21 @@ pub enum HeaderError {
         found: usize,
     },
     /// The gateway or HTTP sets this header.
-    #[error("headers.{name}: can't be set; it belongs to the gateway or to HTTP itself")]
+    #[error("headers.{name}: can't be set; the gateway or HTTP itself uses it")]
     Reserved {
         /// The name of the header.
         name: String,
     },
     /// The name is not a valid header name.
     #[error(
-        "headers.{name}: is no name of a header; use 1 to {MAX_NAME_LENGTH} letters, digits and characters such as `-`"
+        "headers.{name}: is not a valid header name; use 1 to {MAX_NAME_LENGTH} letters, digits and characters such as `-`"
     )]
     Name {
         /// The name, cut short.
         name: String,
     },
     /// The header occurs twice; case makes no difference.
-    #[error("headers.{name}: is there twice")]
+    #[error("headers.{name}: is given twice")]
     Twice {
         /// The name of the header.
         name: String,

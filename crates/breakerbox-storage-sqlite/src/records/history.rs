@@ -131,7 +131,7 @@ impl History for SqliteRecords {
         self.database
             .write(move |writing| {
                 let mut new = 0;
-                for Heard { change: PastChange { key, change }, notices } in changes {
+                for Heard { change: PastChange { key, change }, notifications } in changes {
                     let kept = Kept {
                         from: change.from.name().to_owned(),
                         to: change.to.name().to_owned(),
@@ -155,8 +155,8 @@ impl History for SqliteRecords {
                         continue;
                     }
                     new += 1;
-                    for notice in &notices {
-                        writing.tell(notice, &*directory)?;
+                    for notification in &notifications {
+                        writing.tell(notification, &*directory)?;
                     }
                 }
                 Ok(new)

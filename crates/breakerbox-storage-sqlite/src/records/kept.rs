@@ -104,8 +104,9 @@ struct KeptSecrets {
     secrets: Vec<KeptSecret>,
     #[serde(default)]
     headers: CustomHeaders,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    notices: Vec<KeptTarget>,
+    // Schema 10 renamed it. A row that was not written since has the earlier name.
+    #[serde(default, alias = "notices", skip_serializing_if = "Vec::is_empty")]
+    notification_targets: Vec<KeptTarget>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -136,8 +137,8 @@ pub(super) fn tenant(tenant: &Tenant, keyring: &Keyring) -> Columns {
         reminders: settings.reminders.into(),
     };
     let owner = Owner { what: TENANT, name: tenant.id.as_str() };
-    let notices = settings.notices.iter().map(KeptTarget::from).collect();
-    let sealed = seal(&tenant.secrets, CustomHeaders::default(), notices, keyring, owner);
+    let notification_targets = settings.notification_targets.iter().map(KeptTarget::from).collect();
+    let sealed = seal(&tenant.secrets, CustomHeaders::default(), notification_targets, keyring, owner);
     Columns { settings: json(&kept), sealed }
 }
 
@@ -167,8 +168,9 @@ pub(super) fn tenant_of(
 ) -> Result<(TenantSettings, SigningSecrets), LoadError> {
     let owner = Owner { what: TENANT, name };
     let kept: KeptTenant = read(settings.as_bytes(), owner)?;
-    let (secrets, _, notices) = open(Sealed(sealed), keyring, owner)?;
-    let notices = notices.into_iter().map(|kept| kept.target(owner)).collect::<Result<_, _>>()?;
+    let (secrets, _, notification_targets) = open(Sealed(sealed), keyring, owner)?;
+    let notification_targets =
+        notification_targets.into_iter().map(|kept| kept.target(owner)).collect::<Result<_, _>>()?;
     let settings = TenantSettings {
         name: kept.name,
         enabled: kept.enabled,
@@ -180,7 +182,7 @@ pub(super) fn tenant_of(
         ingest_rate: kept.ingest_rate,
         expires_after: kept.expires_after_us.map(Duration::from_micros),
         reminders: kept.reminders.rules(owner)?,
-        notices,
+        notification_targets,
     };
     Ok((settings, secrets))
 }
@@ -226,7 +228,7 @@ pub(super) fn disabled(name: &str) -> DisabledBecause {
 fn seal(
     secrets: &SigningSecrets,
     headers: CustomHeaders,
-    notices: Vec<KeptTarget>,
+    notification_targets: Vec<KeptTarget>,
     keyring: &Keyring,
     owner: Owner<'_>,
 ) -> Sealed {
@@ -235,7 +237,7 @@ fn seal(
         since: one.since.as_micros(),
         until: one.until.map(Timestamp::as_micros),
     };
-    let kept = KeptSecrets { secrets: secrets.iter().map(kept).collect(), headers, notices };
+    let kept = KeptSecrets { secrets: secrets.iter().map(kept).collect(), headers, notification_targets };
     keyring.seal(json(&kept).as_bytes(), owner)
 }
 
@@ -254,7 +256,7 @@ fn open(
     };
     let secrets = kept.secrets.iter().map(secret).collect::<Option<Vec<_>>>();
     let secrets = secrets.and_then(SigningSecrets::from_newest_first);
-    Ok((secrets.ok_or_else(|| unreadable(owner, "secrets"))?, kept.headers, kept.notices))
+    Ok((secrets.ok_or_else(|| unreadable(owner, "secrets"))?, kept.headers, kept.notification_targets))
 }
 
 fn read<T: DeserializeOwned>(text: &[u8], owner: Owner<'_>) -> Result<T, LoadError> {

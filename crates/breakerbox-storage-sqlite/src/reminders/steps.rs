@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use breakerbox_core::Timestamp;
-use breakerbox_model::notifications::Notice;
+use breakerbox_model::notifications::Notification;
 use breakerbox_model::objects::{
     CircuitOwner, DeliveryId, EventId, EventType, LaneId, ReminderSettings, RunId, TenantId,
 };
@@ -120,9 +120,9 @@ impl Command for TakeSteps {
                 }
                 Act::Step(Step::Wait(until)) => look_again(writing, &found, &decided, Some(until))?,
                 Act::Step(Step::Stop(why)) => {
-                    let notice = stopped(writing, &found, &decided, why)?;
+                    let notification = stopped(writing, &found, &decided, why)?;
                     end(writing, &found, &decided, STOPPED, Some(reason(why)))?;
-                    writing.tell(&notice, &*self.routes)?;
+                    writing.tell(&notification, &*self.routes)?;
                     stepped.stopped += 1;
                 }
                 Act::Step(Step::Finish) => {
@@ -334,7 +334,7 @@ fn stopped(
     found: &Current,
     decided: &Decided,
     why: StopReason,
-) -> rusqlite::Result<Notice> {
+) -> rusqlite::Result<Notification> {
     let (url, status, fault) = writing
         .connection
         .prepare_cached(
@@ -353,7 +353,7 @@ fn stopped(
     let tenant = writing.ledger.tenant(writing.connection, found.tenant)?;
     let reason = format!("{}{last}", why.text());
     let (id, run) = (decided.id.to_string(), found.numbered);
-    Ok(Notice::reminder_stopped(tenant, id, run, &url, reason, writing.wall))
+    Ok(Notification::reminder_stopped(tenant, id, run, &url, reason, writing.wall))
 }
 
 /// Ends the reminder.

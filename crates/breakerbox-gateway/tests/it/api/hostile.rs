@@ -452,7 +452,7 @@ async fn who_guesses_keys_has_to_wait_and_others_do_not() {
         match said.status.as_u16() {
             401 => assert_eq!(waits, 0),
             _ => {
-                assert_eq!(said.expect(429).code(), "too_many_failures");
+                assert_eq!(said.expect(429).code(), "too_many_auth_failures");
                 waits += 1;
             }
         }

@@ -198,7 +198,7 @@ async fn what_a_change_leaves_out_stays() {
         request.header("authorization", format!("Bearer {}", site.admin)).header("if-match", tag.to_owned())
     };
     let shown = site.get(&path, &site.admin).await;
-    assert_eq!(site.send(old("\"1\""), &path, "{}").await.expect(412).code(), "changed");
+    assert_eq!(site.send(old("\"1\""), &path, "{}").await.expect(412).code(), "revision_mismatch");
     site.send(old(shown.header("etag")), &path, "{}").await.expect(200);
 }
 
@@ -224,7 +224,7 @@ async fn pause_resume_run_now_and_cancel() {
     assert_eq!((&paused["upcoming"], &paused["next_at"]), (&json!([]), &Value::Null));
     let withdrawn = site.get(&format!("/v1/deliveries/{run}"), &site.admin).await.expect(200).json();
     assert_eq!(withdrawn["state"], "cancelled", "nothing is parked");
-    assert_eq!(act(&site, &path, "pause").await.expect(409).code(), "wrong_state");
+    assert_eq!(act(&site, &path, "pause").await.expect(409).code(), "invalid_state");
 
     let resumed = act(&site, &path, "resume").await.expect(200).json();
     assert_eq!(resumed["state"], "active");
@@ -233,7 +233,7 @@ async fn pause_resume_run_now_and_cancel() {
     site.fire().await;
     let shown = site.get(&path, &site.admin).await.expect(200).json();
     assert_eq!((&shown["runs"], &shown["next_at"]), (&json!(0), &json!(next)));
-    assert_eq!(act(&site, &path, "resume").await.expect(409).code(), "wrong_state");
+    assert_eq!(act(&site, &path, "resume").await.expect(409).code(), "invalid_state");
 
     act(&site, &path, "run").await.expect(202);
     site.fire().await;
@@ -258,9 +258,9 @@ async fn pause_resume_run_now_and_cancel() {
     assert_eq!((&cancelled["state"], &cancelled["upcoming"]), (&json!("cancelled"), &json!([])));
     act(&site, &path, "cancel").await.expect(200);
     for verb in ["pause", "resume", "run"] {
-        assert_eq!(act(&site, &path, verb).await.expect(409).code(), "wrong_state", "{verb}");
+        assert_eq!(act(&site, &path, verb).await.expect(409).code(), "invalid_state", "{verb}");
     }
-    assert_eq!(patch(&site, &path, json!({ "priority": "low" })).await.expect(409).code(), "wrong_state");
+    assert_eq!(patch(&site, &path, json!({ "priority": "low" })).await.expect(409).code(), "invalid_state");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Notices: told once, sent at a pace, to targets of each kind, by a whole gateway.
+//! Notifications: told once, sent at a pace, to targets of each kind, by a whole gateway.
 
 mod database;
 mod once;
