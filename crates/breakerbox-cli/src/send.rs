@@ -14,7 +14,7 @@ use super::failure::Failure;
 use super::output::Output;
 use super::payload;
 
-/// Send an event. When the command returns, the event is stored durably.
+/// Submit an event. When the command returns, the event is stored durably.
 ///
 /// The payload is JSON, from the argument, a file (@order.json) or standard input (-), and is sent byte for byte. With
 /// --content-type, it can have any format.

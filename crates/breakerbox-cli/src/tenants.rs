@@ -81,7 +81,7 @@ enum Action {
         /// Id of the tenant
         id: String,
     },
-    /// Delete a tenant that has no endpoints and no waiting deliveries
+    /// Delete a tenant that has no endpoints, reminders or waiting deliveries
     Delete {
         /// Id of the tenant
         id: String,

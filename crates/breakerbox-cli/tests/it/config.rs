@@ -251,7 +251,7 @@ fn what_is_wrong_in_a_file_is_said_with_its_line_and_what_would_be_right() {
         ),
         (
             "[secrets]\nmaster_key = 'abc'",
-            "breakerbox.toml: line 2: secrets.master_key: is a secret; set BREAKERBOX_MASTER_KEY instead, or keep it in the file that secrets.master_key_file names",
+            "breakerbox.toml: line 2: secrets.master_key: is a secret; set the environment variable BREAKERBOX_MASTER_KEY instead",
         ),
         ("[log]\nformat = 'xml'", "breakerbox.toml: line 2: log.format: \"xml\" is not \"text\" or \"json\""),
         (
@@ -453,7 +453,7 @@ fn serve_prints_its_settings_with_the_origin_of_each() {
         "allow = [\"127.0.0.0/8\", \"::1/128\"]       # --allow",
         "public = true                            # --metrics-public",
         "slots = 512                              # default",
-        "# probe_timeout = \"22s\"                  # default: the endpoint's timeout and 2s",
+        "# probe_timeout = \"22s\"                  # default: the endpoint's timeout plus 2s",
     ] {
         assert!(ended.stdout.lines().any(|found| found == line), "{line}\n{}", ended.stdout);
     }

@@ -266,7 +266,7 @@ fn attempt(incoming: Incoming, started_at: Timestamp, probe: bool) -> Attempt {
 fn unreadable_url() -> Incoming {
     Incoming {
         reply: Reply::Failed(Fault::Protocol),
-        detail: Some("the URL can't be read".into()),
+        detail: Some("the URL is invalid".into()),
         body: Bytes::new(),
         latency: Duration::ZERO,
     }

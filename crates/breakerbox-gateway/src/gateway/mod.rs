@@ -381,7 +381,7 @@ async fn reseal(records: Arc<SqliteRecords>) {
 /// Counts and reports each pause of this process as a local fault.
 async fn watch_pauses(pauses: Pauses, metrics: Arc<Metrics>) {
     let report = |pause: Duration| {
-        let detail = format!("the process was not run for {} ms", pause.as_millis());
+        let detail = format!("the process was paused for {} ms", pause.as_millis());
         metrics.local_faults.note(LocalFault::Pause, &detail);
     };
     pauses.watch(report).await;

@@ -346,8 +346,8 @@ fn stopped(
             Ok((row.get::<_, String>(0)?, row.get::<_, Option<u16>>(1)?, row.get::<_, Option<String>>(2)?))
         })?;
     let last = match (status, fault) {
-        (Some(status), _) => format!("; the last answer was {status}"),
-        (None, Some(fault)) => format!("; the last attempt ended with: {fault}"),
+        (Some(status), _) => format!("; the last response was {status}"),
+        (None, Some(fault)) => format!("; the last attempt failed: {fault}"),
         (None, None) => String::new(),
     };
     let tenant = writing.ledger.tenant(writing.connection, found.tenant)?;

@@ -156,7 +156,8 @@ async fn change(
 
 /// Delete a tenant
 ///
-/// The tenant must have no endpoints and no waiting deliveries. Its API keys are deleted, too. Needs an admin key for all tenants.
+/// The tenant must have no endpoints, reminders or waiting deliveries. Its API keys are deleted, too. Needs an admin key for all
+/// tenants.
 #[utoipa::path(
     delete,
     path = "/v1/tenants/{tenant}",

@@ -90,7 +90,7 @@ async fn what_is_wrong_is_named() {
             "notification_targets[0].kind",
             "must be `webhook`, `slack` or `email`",
         ),
-        (json!([{ "kind": "slack" }]), "notification_targets[0].url", "is needed for slack"),
+        (json!([{ "kind": "slack" }]), "notification_targets[0].url", "is required for slack"),
         (
             json!([{ "kind": "webhook", "url": "ftp://a.example/" }]),
             "notification_targets[0].url",
@@ -109,12 +109,12 @@ async fn what_is_wrong_is_named() {
         (
             json!([{ "kind": "slack", "url": "https://a.example/", "secret": "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" }]),
             "notification_targets[0].secret",
-            "is not for slack",
+            "is not allowed for slack",
         ),
         (
             json!([{ "kind": "slack", "url": "https://a.example/", "to": "a@b.example" }]),
             "notification_targets[0].to",
-            "is not for slack",
+            "is not allowed for slack",
         ),
         (
             json!([{ "kind": "email", "to": "a@b.example" }]),
@@ -126,9 +126,13 @@ async fn what_is_wrong_is_named() {
             "notification_targets[0].on[0]",
             "must be `trip`",
         ),
-        (json!([{ "id": "tgt_0000000000007" }]), "notification_targets[0].id", "there is no such target"),
+        (
+            json!([{ "id": "tgt_0000000000007" }]),
+            "notification_targets[0].id",
+            "is not a target of this tenant",
+        ),
         (json!([{ "id": id, "kind": "webhook" }]), "notification_targets[0].kind", "can't be changed"),
-        (json!([{ "id": id }, { "id": id }]), "notification_targets[1].id", "is there twice"),
+        (json!([{ "id": id }, { "id": id }]), "notification_targets[1].id", "is listed twice"),
         (
             json!([{ "kind": "slack", "uri": "https://a.example/" }]),
             "notification_targets[0].uri",

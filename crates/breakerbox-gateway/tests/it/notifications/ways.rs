@@ -190,5 +190,5 @@ async fn a_mail_that_is_not_taken_says_why() {
     let answer = send(Some(mailer("smtp", &stranger, None))).await;
     assert!(answer.to_lowercase().contains("certificate"), "{answer}");
     assert!(stranger.mails().is_empty());
-    assert_eq!(send(None).await, "there is no mail server; set notify.smtp_url");
+    assert_eq!(send(None).await, "no mail server is configured; set notify.smtp_url");
 }

@@ -37,7 +37,7 @@ pub enum CronError {
         part: String,
     },
     /// A value is neither a number nor a name.
-    #[error("{field}: {part:?} is not a {}; write {}", .field.name(), .field.shapes())]
+    #[error("{field}: {part:?} is not a valid {}; write {}", .field.name(), .field.shapes())]
     NoValue {
         /// The field.
         field: CronField,
