@@ -8,16 +8,16 @@ use rusqlite::{OptionalExtension, params};
 
 use super::columns::{micros, number, time, whole};
 use super::routes::{Audience, Routes};
-use super::writer::Writing;
+use super::writer::WriteTransaction;
 use crate::error::JobError;
 
-impl Writing<'_> {
+impl WriteTransaction<'_> {
     /// Creates a notification. Returns whether it is new: there is one for each kind, subject and epoch, and none about
     /// the store that repeats the latest one.
     ///
     /// # Errors
     /// If the database fails.
-    pub fn tell(
+    pub fn notify(
         &mut self,
         notification: &Notification,
         routes: &dyn Routes,

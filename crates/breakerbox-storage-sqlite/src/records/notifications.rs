@@ -127,9 +127,9 @@ fn list(
 
 #[async_trait]
 impl Notifications for SqliteRecords {
-    async fn tell(&self, notification: Notification) -> Result<bool, QueueError> {
+    async fn notify(&self, notification: Notification) -> Result<bool, QueueError> {
         let directory = Arc::clone(&self.directory);
-        self.database.write(move |writing| writing.tell(&notification, &*directory)).await
+        self.database.write(move |transaction| transaction.notify(&notification, &*directory)).await
     }
 
     async fn notifications(
@@ -220,8 +220,8 @@ impl Notifications for SqliteRecords {
 
     async fn settle_message(&self, result: SendResult) -> Result<(), QueueError> {
         self.database
-            .write(move |writing| {
-                let connection = writing.connection();
+            .write(move |transaction| {
+                let connection = transaction.connection();
                 let mut update = connection.prepare_cached(
                     "UPDATE notification_sends SET state = ?3, tries = tries + ?4, due_at = ?5, settled_at = ?6, answer = ?7,
                          message = ?8
@@ -235,7 +235,7 @@ impl Notifications for SqliteRecords {
                         state_number(*state),
                         result.tried,
                         micros(*due_at),
-                        micros(writing.wall()),
+                        micros(transaction.wall()),
                         result.answer,
                         result.message,
                     ])?;
@@ -258,8 +258,8 @@ impl Notifications for SqliteRecords {
 
     async fn prune_notifications(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError> {
         self.database
-            .write(move |writing| {
-                let connection = writing.connection();
+            .write(move |transaction| {
+                let connection = transaction.connection();
                 let before = Id::first_at(before).number();
                 let old: Vec<i64> = connection
                     .prepare_cached(
@@ -282,7 +282,8 @@ impl Notifications for SqliteRecords {
 
     async fn failed_since(&self, from: Timestamp) -> Result<Failed, QueueError> {
         // Deliveries that are committed later are written by a later job, and have no earlier time.
-        let until = self.database.write(move |writing| Ok::<_, JobError<QueueError>>(writing.wall())).await?;
+        let until =
+            self.database.write(move |transaction| Ok::<_, JobError<QueueError>>(transaction.wall())).await?;
         let of = self
             .database
             .read(move |connection| {

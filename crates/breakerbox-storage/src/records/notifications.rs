@@ -138,7 +138,7 @@ pub trait Notifications: Send + Sync + 'static {
     ///
     /// # Errors
     /// If the database fails; nothing was stored.
-    async fn tell(&self, notification: Notification) -> Result<bool, QueueError>;
+    async fn notify(&self, notification: Notification) -> Result<bool, QueueError>;
 
     /// Lists notifications, the newest first.
     ///

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::view::KindName;
 use crate::api::Services;
-use crate::api::problem::{Answer, Problem};
+use crate::api::problem::{ApiResult, Problem};
 use crate::api::reading::fields::{Object, Text};
 
 /// The kind of a notification target.
@@ -134,7 +134,7 @@ pub(in crate::api) fn checked(
     bodies: Vec<Object<TargetBody>>,
     before: &[NotificationTarget],
     services: &Services,
-) -> Answer<Vec<NotificationTarget>> {
+) -> ApiResult<Vec<NotificationTarget>> {
     if bodies.len() > MOST_TARGETS {
         let why = format!("must be at most {MOST_TARGETS}, but are {}", bodies.len());
         return Err(Problem::invalid("notification_targets", why));
@@ -152,7 +152,7 @@ pub(in crate::api) fn checked(
 }
 
 impl TargetBody {
-    fn target(self, before: &[NotificationTarget], services: &Services) -> Answer<NotificationTarget> {
+    fn target(self, before: &[NotificationTarget], services: &Services) -> ApiResult<NotificationTarget> {
         let old = match &self.id {
             None => None,
             Some(id) => {
@@ -181,7 +181,7 @@ impl TargetBody {
         Ok(NotificationTarget { name, way, on })
     }
 
-    fn way(self, kind: WayName, old: Option<&Way>, services: &Services) -> Answer<Way> {
+    fn way(self, kind: WayName, old: Option<&Way>, services: &Services) -> ApiResult<Way> {
         let misplaced = |field: &str, is_there: bool| match is_there {
             true => Err(Problem::invalid(field, format!("is not allowed for {}", name(kind)))),
             false => Ok(()),

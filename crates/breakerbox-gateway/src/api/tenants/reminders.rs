@@ -1,7 +1,7 @@
 //! The JSON of the rules for a tenant's reminders, and their changes.
 
 use breakerbox_core::{CircuitBy, format_duration};
-use breakerbox_model::delivery::{RetrySchedule, Rulings};
+use breakerbox_model::delivery::{ResponseRules, RetrySchedule};
 use breakerbox_model::objects::ReminderRules;
 use breakerbox_model::reminder::{CatchUp, WhenFailed};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::view::{BacklogView, CircuitByName, checked_backlog, checked_policy};
 use crate::api::endpoints::{checked_in_flight, checked_timeout};
-use crate::api::problem::Answer;
+use crate::api::problem::ApiResult;
 use crate::api::reading::fields::{Change, Object, Span, Text};
 use crate::api::reminders::CatchUpName;
 
@@ -27,9 +27,9 @@ pub(in crate::api) struct RemindersView {
     /// The waits between attempts of a run; null: the default of three times `1m`.
     #[schema(value_type = Option<Vec<String>>)]
     retry: Option<RetrySchedule>,
-    /// Response rules that override the default classification of responses.
+    /// Rules that override the default effect of responses, by status, class or fault.
     #[schema(value_type = Object)]
-    rulings: Rulings,
+    response_rules: ResponseRules,
     /// What a reminder does after all attempts of a run have failed: `stop`, or continue with the `next_run`.
     #[schema(value_type = WhenFailedName, inline)]
     when_failed: &'static str,
@@ -60,7 +60,7 @@ impl From<ReminderRules> for RemindersView {
             policy: rules.policy,
             circuit_by: rules.circuit_by.into(),
             retry: rules.retry,
-            rulings: rules.rulings,
+            response_rules: rules.response_rules,
             when_failed: rules.when_failed.name(),
             catch_up: rules.catch_up.name(),
             timeout: rules.timeout.map(format_duration),
@@ -86,10 +86,11 @@ pub(in crate::api) struct RemindersChange {
     #[schema(value_type = Option<Vec<String>>, max_items = 50, example = json!(["1m", "1m", "1m"]))]
     #[serde(default)]
     retry: Change<RetrySchedule>,
-    /// Response rules that override the default classification of responses. Needs an admin key.
+    /// Rules that override the default effect of responses, by status, class or fault, such as `{"404": {"action": "fail"}}`. Needs an
+    /// admin key.
     #[schema(value_type = Option<Object>)]
     #[serde(default)]
-    rulings: Change<Rulings>,
+    response_rules: Change<ResponseRules>,
     /// What a reminder does after all attempts of a run have failed: `stop` (default), or continue with the `next_run`.
     #[schema(value_type = Option<WhenFailedName>, inline)]
     #[serde(default)]
@@ -118,7 +119,7 @@ impl RemindersChange {
         [
             ("reminders.policy", !self.policy.is_keep()),
             ("reminders.circuit_by", !self.circuit_by.is_keep()),
-            ("reminders.rulings", !self.rulings.is_keep()),
+            ("reminders.response_rules", !self.response_rules.is_keep()),
             ("reminders.limit", !self.limit.is_keep()),
         ]
         .into_iter()
@@ -131,7 +132,7 @@ impl RemindersChange {
     }
 
     /// Returns the rules after the change. Errors name their field without `reminders`.
-    pub(super) fn onto(self, rules: ReminderRules) -> Answer<ReminderRules> {
+    pub(super) fn onto(self, rules: ReminderRules) -> ApiResult<ReminderRules> {
         let defaults = ReminderRules::default();
         let circuit_by = self.circuit_by.map(CircuitBy::from).onto(Some(rules.circuit_by));
         let when_failed = self.when_failed.map(|text| text.0).onto(Some(rules.when_failed));
@@ -141,7 +142,7 @@ impl RemindersChange {
             policy: self.policy.try_map(checked_policy)?.onto(rules.policy),
             circuit_by: circuit_by.unwrap_or(defaults.circuit_by),
             retry: self.retry.onto(rules.retry),
-            rulings: self.rulings.onto(Some(rules.rulings)).unwrap_or_default(),
+            response_rules: self.response_rules.onto(Some(rules.response_rules)).unwrap_or_default(),
             when_failed: when_failed.unwrap_or_default(),
             catch_up: catch_up.unwrap_or_default(),
             timeout: self.timeout.try_map(checked_timeout)?.onto(rules.timeout),

@@ -1,7 +1,7 @@
 //! The JSON of tenants, and their changes.
 
 use breakerbox_core::{CircuitBy, format_duration};
-use breakerbox_model::delivery::{RetrySchedule, Rulings};
+use breakerbox_model::delivery::{ResponseRules, RetrySchedule};
 use breakerbox_model::notifications::NotificationTarget;
 use breakerbox_model::objects::{
     Backlog, RateLimit, ReminderRules, Secret, Tenant, TenantId, TenantSettings,
@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::reminders::{RemindersChange, RemindersView};
 use crate::api::Services;
 use crate::api::notifications::{TargetBody, TargetView, checked_targets};
-use crate::api::problem::{Answer, Problem};
+use crate::api::problem::{ApiResult, Problem};
 use crate::api::reading::bodies::bodies;
 use crate::api::reading::fields::{Change, Moment, Object, Span, Text, fault_of_line};
 
@@ -39,9 +39,9 @@ pub(in crate::api) struct TenantView {
     /// The waits between attempts; null: those of the gateway.
     #[schema(value_type = Option<Vec<String>>, example = json!(["5s", "5m", "30m"]))]
     retry: Option<RetrySchedule>,
-    /// Response rules that override the default classification of responses.
+    /// Rules that override the default effect of responses, by status, class or fault.
     #[schema(value_type = Object)]
-    rulings: Rulings,
+    response_rules: ResponseRules,
     /// The backlog limit; null: that of the gateway.
     #[schema(inline)]
     backlog: Option<BacklogView>,
@@ -98,7 +98,7 @@ pub(in crate::api) struct RateView {
 
 impl RateView {
     /// Checks the values of a rate limit.
-    pub(in crate::api) fn checked(self, field: &str) -> Answer<RateLimit> {
+    pub(in crate::api) fn checked(self, field: &str) -> ApiResult<RateLimit> {
         let limit = RateLimit { per_second: self.per_second, burst: self.burst };
         limit.check().map_err(|error| {
             let text = error.to_string();
@@ -170,7 +170,7 @@ impl TenantView {
             circuit_by: settings.circuit_by.into(),
             policy: settings.policy,
             retry: settings.retry,
-            rulings: settings.rulings,
+            response_rules: settings.response_rules,
             backlog: settings.backlog.map(BacklogView::from),
             ingest_rate: settings.ingest_rate.map(RateView::from),
             expires_after: settings.expires_after.map(format_duration),
@@ -209,9 +209,10 @@ bodies! {
         /// The waits between attempts.
         #[schema(value_type = Option<Vec<String>>, max_items = 50, example = json!(["5s", "5m", "30m"]))]
         retry: [Change<RetrySchedule>],
-        /// Response rules that override the default classification of responses. Needs an admin key.
+        /// Rules that override the default effect of responses, by status, class or fault, such as `{"404": {"action": "fail"}}`. Needs an
+        /// admin key.
         #[schema(value_type = Option<Object>)]
-        rulings: [Change<Rulings>],
+        response_rules: [Change<ResponseRules>],
         /// The backlog limit. Needs an admin key for all tenants.
         #[schema(value_type = Option<BacklogView>, inline)]
         backlog: [Change<Object<BacklogView>>],
@@ -241,7 +242,7 @@ impl TenantChange {
         let own = [
             ("policy", !self.policy.is_keep()),
             ("circuit_by", self.circuit_by.is_some()),
-            ("rulings", !self.rulings.is_keep()),
+            ("response_rules", !self.response_rules.is_keep()),
             ("backlog", !self.backlog.is_keep()),
             ("ingest_rate", !self.ingest_rate.is_keep()),
         ]
@@ -269,7 +270,7 @@ impl TenantChange {
     }
 
     /// Returns the settings after the change.
-    pub(super) fn onto(self, mut settings: TenantSettings, services: &Services) -> Answer<TenantSettings> {
+    pub(super) fn onto(self, mut settings: TenantSettings, services: &Services) -> ApiResult<TenantSettings> {
         if let Some(name) = self.name {
             settings.name = checked_name("name", name, LONGEST_NAME)?;
         }
@@ -277,7 +278,7 @@ impl TenantChange {
         settings.circuit_by = self.circuit_by.map_or(settings.circuit_by, CircuitBy::from);
         settings.policy = self.policy.try_map(checked_policy)?.onto(settings.policy);
         settings.retry = self.retry.onto(settings.retry);
-        settings.rulings = self.rulings.onto(Some(settings.rulings)).unwrap_or_default();
+        settings.response_rules = self.response_rules.onto(Some(settings.response_rules)).unwrap_or_default();
         let backlog = self.backlog.try_map(|backlog| checked_backlog("backlog", backlog.0))?;
         settings.backlog = backlog.onto(settings.backlog);
         let rate = self.ingest_rate.try_map(|rate| rate.0.checked("ingest_rate"))?;
@@ -299,7 +300,7 @@ impl TenantChange {
 }
 
 /// Checks the values of a backlog limit of this name.
-pub(super) fn checked_backlog(name: &str, backlog: BacklogView) -> Answer<Backlog> {
+pub(super) fn checked_backlog(name: &str, backlog: BacklogView) -> ApiResult<Backlog> {
     for (field, found, most) in
         [("count", backlog.count, 1_000_000_000_000), ("bytes", backlog.bytes, 1_000_000_000_000_000)]
     {
@@ -312,7 +313,7 @@ pub(super) fn checked_backlog(name: &str, backlog: BacklogView) -> Answer<Backlo
 }
 
 /// Checks the form of a policy. Its values are checked together with the layers below it.
-pub(in crate::api) fn checked_policy(policy: Value) -> Answer<Value> {
+pub(in crate::api) fn checked_policy(policy: Value) -> ApiResult<Value> {
     if policy.is_object() {
         return Ok(policy);
     }
@@ -320,7 +321,7 @@ pub(in crate::api) fn checked_policy(policy: Value) -> Answer<Value> {
 }
 
 /// Checks a text for people: limited length, one line.
-pub(in crate::api) fn checked_name(field: &str, text: String, most: usize) -> Answer<String> {
+pub(in crate::api) fn checked_name(field: &str, text: String, most: usize) -> ApiResult<String> {
     if let Some(why) = fault_of_line(&text, 0..=most) {
         return Err(Problem::invalid(field, why));
     }

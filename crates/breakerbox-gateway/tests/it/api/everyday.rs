@@ -16,7 +16,7 @@ async fn a_tenant_from_beginning_to_end() {
     let body = json!({
         "id": "shop", "name": "The shop", "policy": { "window": "2m", "failures": 9 }, "circuit_by": "host",
         "retry": ["1s", "1m"], "backlog": { "count": 10, "bytes": 1000 }, "ingest_rate": { "per_second": 5, "burst": 2 },
-        "expires_after": "72h", "rulings": { "404": { "delivery": "failed" } },
+        "expires_after": "72h", "response_rules": { "404": { "action": "fail" } },
     });
     let created = site.post("/v1/tenants", admin, body).await.expect(201);
     assert_eq!(created.header("etag"), "\"1\"");
@@ -24,7 +24,7 @@ async fn a_tenant_from_beginning_to_end() {
     assert_eq!(shown, created.json());
     assert_eq!(shown["policy"], json!({ "window": "2m", "failures": 9 }));
     assert_eq!((&shown["retry"], &shown["expires_after"]), (&json!(["1s", "1m"]), &json!("72h")));
-    assert_eq!(shown["rulings"]["404"]["delivery"], "failed");
+    assert_eq!(shown["response_rules"]["404"]["action"], "fail");
 
     site.post("/v1/tenants", admin, json!({ "id": "shop" })).await.expect(409);
     let change = json!({ "name": "A shop", "policy": null, "enabled": false });

@@ -331,9 +331,9 @@ async fn fields_that_will_not_do() {
         ),
         (
             "/v1/tenants",
-            tenant(json!({ "rulings": { "404": { "circuit": "open" } } })),
+            tenant(json!({ "response_rules": { "404": { "circuit": "open" } } })),
             "invalid_field",
-            "rulings.404.circuit",
+            "response_rules.404.circuit",
             "ignored",
         ),
         ("/v1/tenants", tenant(json!({ "name": long })), "invalid_field", "name", "at most 200"),

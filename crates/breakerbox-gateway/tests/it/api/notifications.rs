@@ -186,11 +186,11 @@ async fn what_was_told_is_listed_and_a_tenant_sees_its_own() {
                 "410",
                 now,
             );
-            assert!(site.records.tell(notification).await.unwrap());
+            assert!(site.records.notify(notification).await.unwrap());
         }
     }
-    site.records.tell(Notification::dead_letters(tenant("acme"), 100, 100, now)).await.unwrap();
-    site.records.tell(Notification::store_lost("no answer", now)).await.unwrap();
+    site.records.notify(Notification::dead_letters(tenant("acme"), 100, 100, now)).await.unwrap();
+    site.records.notify(Notification::store_lost("no answer", now)).await.unwrap();
     let list = async |key: &str, query: &str| -> Vec<Value> {
         let said = site.get(&format!("/v1/notifications{query}"), key).await.expect(200).json();
         said["items"].as_array().unwrap().clone()

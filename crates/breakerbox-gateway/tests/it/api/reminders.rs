@@ -335,19 +335,19 @@ async fn a_preview_shows_what_a_schedule_means() {
 #[tokio::test]
 async fn what_holds_for_a_tenants_reminders() {
     let site = Site::start().await;
-    let defaults = json!({ "policy": null, "circuit_by": "tenant", "retry": null, "rulings": {}, "when_failed": "stop",
+    let defaults = json!({ "policy": null, "circuit_by": "tenant", "retry": null, "response_rules": {}, "when_failed": "stop",
         "catch_up": "all", "timeout": null, "max_in_flight": null, "limit": null });
     assert_eq!(site.get("/v1/tenants/acme", &site.admin).await.json()["reminders"], defaults);
     let rules = json!({ "policy": { "failures": 3 }, "circuit_by": "host", "retry": ["1s"], "when_failed": "next_run",
-        "rulings": { "409": { "delivery": "failed" } }, "catch_up": "latest", "timeout": "3s", "max_in_flight": 2,
+        "response_rules": { "409": { "action": "fail" } }, "catch_up": "latest", "timeout": "3s", "max_in_flight": 2,
         "limit": { "count": 2, "bytes": 1000 } });
     let body = json!({ "id": "shop", "reminders": rules });
     let created = site.post("/v1/tenants", &site.admin, body).await.expect(201).json();
     let as_given = |shown: &Value| {
-        let ruling = &shown["rulings"]["409"]["delivery"];
-        assert_eq!(ruling, "failed");
+        let action = &shown["response_rules"]["409"]["action"];
+        assert_eq!(action, "fail");
         let mut shown = shown.clone();
-        shown["rulings"] = rules["rulings"].clone();
+        shown["response_rules"] = rules["response_rules"].clone();
         shown
     };
     assert_eq!(as_given(&created["reminders"]), rules);

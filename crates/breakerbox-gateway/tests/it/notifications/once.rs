@@ -21,7 +21,7 @@ async fn a_change_told_eight_times_at_once_and_again_after_a_restart_is_one_noti
     assert_eq!(rig.records.append_history(vec![change.clone(); 8]).await.unwrap(), 0);
     // By whoever has the notification and not the change.
     for _ in 0..8 {
-        assert!(!rig.records.tell(change.notifications[0].clone()).await.unwrap());
+        assert!(!rig.records.notify(change.notifications[0].clone()).await.unwrap());
     }
     rig.pass(120).await;
     assert_eq!(rig.all().await.len(), 1);
@@ -72,7 +72,7 @@ async fn of_the_store_only_what_is_new_is_told() {
         } else {
             Notification::store_back(rig.now())
         };
-        told.push(rig.records.tell(notification).await.unwrap());
+        told.push(rig.records.notify(notification).await.unwrap());
     }
     assert_eq!(told, [false, true, false, true, false, true, true]);
     let all = rig.all().await;

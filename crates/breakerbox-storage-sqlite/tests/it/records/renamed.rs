@@ -107,7 +107,8 @@ async fn a_database_with_the_earlier_names_means_the_same() {
             { "name": "tgt_01h5k2m8w4c7f", "way": "email", "to": ["ops@example.com"] }
         ]
     });
-    let sealed = Keyring::new(&key).seal(sealed.to_string().as_bytes(), Owner { what: "tenant", name: "acme" });
+    let sealed =
+        Keyring::new(&key).seal(sealed.to_string().as_bytes(), Owner { what: "tenant", name: "acme" });
     let insert = "INSERT INTO tenants (row, id, settings, sealed, revision, created_at, changed_at)
                   VALUES (1, 'acme', ?1, ?2, 1, ?3, ?3)";
     old.execute(insert, params![settings.to_string(), sealed.0, AT]).unwrap();
@@ -118,17 +119,22 @@ async fn a_database_with_the_earlier_names_means_the_same() {
         let insert = "INSERT INTO notices (id, kind, subject, epoch, tenant, at, news) VALUES (?1, ?2, 'acme', ?3, 1, ?4, ?5)";
         old.execute(insert, params![id(*number), kind, number, AT, news]).unwrap();
     }
-    for (number, state, message) in [(1, 0, Some("ntc_01h5k2m8w4c7e")), (2, 1, Some("ntc_01h5k2m8w4c7e-01h5k2m8w4c7f-2"))] {
-        let insert = "INSERT INTO notice_sends (notice, target, state, tries, due_at, settled_at, answer, message)
+    for (number, state, message) in
+        [(1, 0, Some("ntc_01h5k2m8w4c7e")), (2, 1, Some("ntc_01h5k2m8w4c7e-01h5k2m8w4c7f-2"))]
+    {
+        let insert =
+            "INSERT INTO notice_sends (notice, target, state, tries, due_at, settled_at, answer, message)
                       VALUES (?1, 'tgt_01h5k2m8w4c7e', ?2, 1, ?3, ?3, '503', ?4)";
         old.execute(insert, params![id(number), state, AT, message]).unwrap();
     }
-    let insert = "INSERT INTO notice_targets (name, tenant, waiting, not_kept) VALUES ('tgt_01h5k2m8w4c7e', 1, 1, 5)";
+    let insert =
+        "INSERT INTO notice_targets (name, tenant, waiting, not_kept) VALUES ('tgt_01h5k2m8w4c7e', 1, 1, 5)";
     old.execute(insert, []).unwrap();
     drop(old);
 
     let database = Database::open(folder.path(), Options { reserve: 0, ..Options::default() }).unwrap();
-    let records = SqliteRecords::open(database.clone(), Keyring::new(&key), Defaults::default()).await.unwrap();
+    let records =
+        SqliteRecords::open(database.clone(), Keyring::new(&key), Defaults::default()).await.unwrap();
     let tenant: TenantId = "acme".parse().unwrap();
     let settings = records.tenant(&tenant).await.unwrap().settings;
 
@@ -205,7 +211,8 @@ async fn a_database_with_the_earlier_names_means_the_same() {
 
     // A second start finds what the first one wrote.
     let database = Database::open(folder.path(), Options { reserve: 0, ..Options::default() }).unwrap();
-    let records = SqliteRecords::open(database.clone(), Keyring::new(&key), Defaults::default()).await.unwrap();
+    let records =
+        SqliteRecords::open(database.clone(), Keyring::new(&key), Defaults::default()).await.unwrap();
     let again = records.tenant(&"acme".parse().unwrap()).await.unwrap().settings;
     assert_eq!(serde_json::to_value(&again.response_rules).unwrap(), rules);
     assert_eq!(again.notification_targets.len(), 2);
