@@ -23,7 +23,6 @@ const RETIRED: &[(&str, &str)] = &[
     ("somebody", "the actor: the gateway, a client, the operator, the receiver"),
     ("nobody", "the actor, with `not` or `no`"),
     ("nothing is said", "Default: ..."),
-    ("says nothing", "Default: ..."),
     ("there is nothing of that name", "not found"),
 ];
 

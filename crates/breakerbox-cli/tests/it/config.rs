@@ -430,7 +430,7 @@ fn the_documentation_has_every_setting() {
 }
 
 #[test]
-fn defaults_are_those_of_the_design() {
+fn derived_settings_have_their_documented_defaults() {
     let config = Config::default();
     assert_eq!(config.lease(config.delivery.timeout), Duration::from_secs(45));
     assert_eq!(config.master_key_file(), Path::new("breakerbox-data/keys/master.key"));

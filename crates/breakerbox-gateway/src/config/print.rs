@@ -6,6 +6,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::layers::{Loaded, Origin};
+use super::policy_help::policy_help;
 use super::settings::SETTINGS;
 use super::{Config, names};
 
@@ -146,14 +147,13 @@ pub fn reference() -> String {
         let _ = writeln!(text, "| `{key}` | {default} | `{variable}` | {flag} | {what} Accepts {expects}. |");
     }
     for (key, value) in config.policy.in_force(config.delivery.timeout) {
+        let help = policy_help(key);
         let key = format!("{}{key}", names::POLICY);
         let (variable, flag) = (names::variable(&key), names::flag(&key));
-        let what = if key == "policy.probe_timeout" {
-            "Default: the timeout of the endpoint plus 2 s. See [defaults](../defaults.md)."
-        } else {
-            "See [defaults](../defaults.md)."
-        };
-        let _ = writeln!(text, "| `{key}` | `{value}` | `{variable}` | `{flag}` | {what} |");
+        let _ = writeln!(
+            text,
+            "| `{key}` | `{value}` | `{variable}` | `{flag}` | {help}. See [defaults](../defaults.md). |"
+        );
     }
     text
 }

@@ -40,6 +40,12 @@ impl Setting {
         names::variable(self.short.unwrap_or(self.key))
     }
 
+    /// Returns the default as TOML.
+    #[must_use]
+    pub fn default_value(&self) -> String {
+        (self.show)(&Config::default())
+    }
+
     /// Returns the accepted values, as the end of "must be ...".
     #[must_use]
     pub fn expects(&self) -> String {
