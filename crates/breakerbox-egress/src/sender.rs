@@ -29,7 +29,7 @@ use super::progress::Progress;
 use super::proxy::Proxy;
 use super::resolve::{LookUps, Resolve, SystemResolver};
 use super::trust::{Trust, TrustError};
-use super::{Courier, Incoming, Outgoing};
+use super::{HttpSender, Incoming, Outgoing};
 use crate::host::Pauses;
 
 /// The maximum size of response headers, in bytes.
@@ -271,7 +271,7 @@ fn paused(lost: Duration) -> (Fault, String) {
 }
 
 #[async_trait]
-impl Courier for Sender {
+impl HttpSender for Sender {
     async fn send(&self, outgoing: Outgoing) -> Incoming {
         Self::send(self, outgoing).await
     }

@@ -8,16 +8,16 @@ use rusqlite::{OptionalExtension, params};
 
 use super::columns::{micros, number, time, whole};
 use super::routes::{Audience, Routes};
-use super::writer::Writing;
+use super::writer::WriteTransaction;
 use crate::error::JobError;
 
-impl Writing<'_> {
+impl WriteTransaction<'_> {
     /// Creates a notification. Returns whether it is new: there is one for each kind, subject and epoch, and none about
     /// the store that repeats the latest one.
     ///
     /// # Errors
     /// If the database fails.
-    pub fn tell(&mut self, notice: &Notice, routes: &dyn Routes) -> Result<bool, JobError<QueueError>> {
+    pub fn notify(&mut self, notice: &Notice, routes: &dyn Routes) -> Result<bool, JobError<QueueError>> {
         let kind = notice.kind();
         let latest = self.latest_of_store(kind)?;
         let is_lost = latest.as_ref().is_some_and(|(kind, _)| kind == Kind::StoreLost.name());

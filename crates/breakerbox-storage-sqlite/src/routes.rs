@@ -1,6 +1,6 @@
 //! The writer's view of tenants and endpoints while it accepts an event. The directory implements it from memory.
 //!
-//! The results may change only in [`Writing::after_commit`](super::Writing::after_commit). Then an event that is
+//! The results may change only in [`WriteTransaction::after_commit`](super::WriteTransaction::after_commit). Then an event that is
 //! accepted after an endpoint was deleted is never sent there, and one that is accepted after it was created always is.
 
 use std::sync::Arc;

@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::fake_api::{Answer, FakeApi};
-use crate::program::{Ended, Program};
+use crate::program::{Program, ProgramOutput};
 
 const KEY: &str = "bbx_test";
 
 /// Runs a command against an API that answers so.
-pub(crate) fn against(api: &FakeApi, arguments: &[&str]) -> Ended {
+pub(crate) fn against(api: &FakeApi, arguments: &[&str]) -> ProgramOutput {
     Program::new(arguments).env("BREAKERBOX_URL", &api.url()).env("BREAKERBOX_API_KEY", KEY).run()
 }
 

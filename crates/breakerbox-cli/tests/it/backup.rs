@@ -12,23 +12,23 @@ use breakerbox_testkit::receiver::Receiver;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::program::{Ended, Program};
+use crate::program::{Program, ProgramOutput};
 
 /// Guards against hanging, and against nothing else.
 const LONG: Duration = Duration::from_secs(60);
 
-fn run(arguments: &[&str], data: &Path) -> Ended {
+fn run(arguments: &[&str], data: &Path) -> ProgramOutput {
     Program::new(arguments).args(&["--data", data.to_str().unwrap()]).run()
 }
 
 #[track_caller]
-fn done(ended: &Ended) -> Value {
+fn done(ended: &ProgramOutput) -> Value {
     assert_eq!(ended.code, 0, "{ended:?}");
     serde_json::from_str(&ended.stdout).unwrap()
 }
 
 #[track_caller]
-fn refused(ended: &Ended, code: i32, why: &str) {
+fn refused(ended: &ProgramOutput, code: i32, why: &str) {
     assert_eq!(ended.code, code, "{ended:?}");
     assert!(ended.stderr.contains(why), "{}", ended.stderr);
 }

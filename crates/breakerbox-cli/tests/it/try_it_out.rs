@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::program::{Ended, Program};
+use crate::program::{Program, ProgramOutput};
 
 /// A process that is killed when this is dropped.
 struct Running {
@@ -70,7 +70,7 @@ struct Tour {
 }
 
 impl Tour {
-    fn run(&self, arguments: &[&str]) -> Ended {
+    fn run(&self, arguments: &[&str]) -> ProgramOutput {
         let program = Program::new(arguments).args(&["--json"]);
         program.env("BREAKERBOX_URL", &self.url).env("BREAKERBOX_API_KEY", &self.key).run()
     }

@@ -6,7 +6,7 @@
 use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Response};
 use breakerbox_model::objects::{IdempotencyKey, Revision, TenantId};
-use breakerbox_storage::records::{self, Answered, RequestResponse};
+use breakerbox_storage::records::{self, RequestResponse, RequestResult};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use utoipa::IntoParams;
 
 use super::Api;
-use super::problem::{Answer, Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 use super::reading::{Body, SMALL_BODY, read_body};
 
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -41,7 +41,7 @@ pub(super) struct Keyed<B>(pub(super) B, pub(super) Option<IdempotencyKey>);
 impl<B: Body> FromRequest<Api> for Keyed<B> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, api: &Api) -> Answer<Self> {
+    async fn from_request(request: Request, api: &Api) -> ApiResult<Self> {
         let key = Key::of(&request)?;
         let media_type = B::media_type(request.headers())?;
         let (bytes, _room) = read_body(request, &api.budget, SMALL_BODY).await?;
@@ -58,7 +58,7 @@ pub(super) struct Key {
 
 impl Key {
     /// Returns the key of this request, if it has one.
-    pub(super) fn of(request: &Request) -> Answer<Option<Self>> {
+    pub(super) fn of(request: &Request) -> ApiResult<Option<Self>> {
         let path = request.uri().path().to_owned();
         Ok(key_of(request.headers())?.map(|key| Self { key, path }))
     }
@@ -73,7 +73,7 @@ impl Key {
     }
 }
 
-fn key_of(headers: &HeaderMap) -> Answer<Option<String>> {
+fn key_of(headers: &HeaderMap) -> ApiResult<Option<String>> {
     let mut all = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(header) = all.next() else { return Ok(None) };
     let text = header.to_str().unwrap_or_default();
@@ -131,17 +131,17 @@ impl Created {
 }
 
 /// The storage's result of a request that is carried out once, as a response.
-pub(super) struct CreatedOnce(Answered);
+pub(super) struct CreatedOnce(RequestResult);
 
-impl From<Answered> for CreatedOnce {
-    fn from(answered: Answered) -> Self {
+impl From<RequestResult> for CreatedOnce {
+    fn from(answered: RequestResult) -> Self {
         Self(answered)
     }
 }
 
 impl IntoResponse for CreatedOnce {
     fn into_response(self) -> Response {
-        let Answered { response, repeated } = self.0;
+        let RequestResult { response, repeated } = self.0;
         let RequestResponse { status, revision, body, .. } = response;
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::CREATED);
         let mut response = json(status, body, repeated);

@@ -15,7 +15,7 @@ use super::Api;
 use super::caller::{Admin, Allowed, Caller};
 use super::idempotency::{self, Created, CreatedOnce, KeyHeader, Keyed};
 use super::listing::{Listed, PagingOfTenant};
-use super::problem::{Answer, Problem};
+use super::problem::{ApiResult, Problem};
 use super::reading::fields::{Moment, Text};
 use super::reading::{Json, Named, Query};
 use super::tenants::checked_name;
@@ -143,7 +143,7 @@ async fn list(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Admin>,
     Query(query): Query<PagingOfTenant>,
-) -> Answer<axum::Json<Listed<KeyView>>> {
+) -> ApiResult<axum::Json<Listed<KeyView>>> {
     let (tenant, page) = query.split();
     let tenant = caller.tenant_seen(tenant)?;
     let found = api.services.records.api_keys(tenant.as_ref(), &page).await?;
@@ -166,7 +166,7 @@ async fn create(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Admin>,
     Keyed(Json(body), key): Keyed<Json<KeyBody>>,
-) -> Answer<CreatedOnce> {
+) -> ApiResult<CreatedOnce> {
     let scopes: Vec<Scope> = body.scopes.into_iter().map(Scope::from).collect();
     if scopes.is_empty() {
         return Err(Problem::invalid("scopes", "must be at least one of admin, manage, read and send"));
@@ -204,7 +204,7 @@ async fn show(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Admin>,
     Named(id): Named<ApiKeyId>,
-) -> Answer<axum::Json<KeyView>> {
+) -> ApiResult<axum::Json<KeyView>> {
     Ok(axum::Json((&seen(&api, &caller, id).await?).into()))
 }
 
@@ -223,13 +223,13 @@ async fn revoke(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Admin>,
     Named(id): Named<ApiKeyId>,
-) -> Answer<axum::Json<KeyView>> {
+) -> ApiResult<axum::Json<KeyView>> {
     seen(&api, &caller, id).await?;
     Ok(axum::Json((&api.services.records.revoke_api_key(id).await?).into()))
 }
 
 /// Returns a key, if the caller may access it. Callers with a key for one tenant can't see keys for all tenants.
-async fn seen(api: &Api, caller: &Caller, id: ApiKeyId) -> Answer<ApiKey> {
+async fn seen(api: &Api, caller: &Caller, id: ApiKeyId) -> ApiResult<ApiKey> {
     let key = api.services.records.api_key(id).await?;
     let is_theirs = match &key.tenant {
         Some(tenant) => caller.sees(tenant),

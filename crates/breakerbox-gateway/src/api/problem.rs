@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::response::{IntoResponse, Response};
 use breakerbox_model::objects::Scope;
 use breakerbox_storage::records::Refused;
-use breakerbox_storage::{AcceptError, QueueError};
+use breakerbox_storage::{QueueError, SubmitError};
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
@@ -123,7 +123,7 @@ impl From<Problem> for Refused {
 pub(crate) struct Logged(pub(crate) Box<str>);
 
 /// The result of a handler.
-pub(super) type Answer<T> = Result<T, Problem>;
+pub(super) type ApiResult<T> = Result<T, Problem>;
 
 impl Problem {
     /// A problem with this code, and a sentence that states what to do.
@@ -368,11 +368,11 @@ impl From<QueueError> for Problem {
     }
 }
 
-impl From<AcceptError> for Problem {
-    fn from(error: AcceptError) -> Self {
+impl From<SubmitError> for Problem {
+    fn from(error: SubmitError) -> Self {
         match error {
-            AcceptError::UnknownTenant(tenant) => Self::not_found("tenant", tenant.as_str()),
-            AcceptError::BacklogFull { waiting, bytes } => Self::new(
+            SubmitError::UnknownTenant(tenant) => Self::not_found("tenant", tenant.as_str()),
+            SubmitError::BacklogFull { waiting, bytes } => Self::new(
                 Code::BacklogFull,
                 format!(
                     "{waiting} deliveries with {bytes} bytes wait, and the tenant's limit leaves no room for \
@@ -380,13 +380,13 @@ impl From<AcceptError> for Problem {
                 ),
             )
             .retry_after(Duration::from_secs(10)),
-            AcceptError::KeyReused => Self::key_reused(),
-            AcceptError::DiskReserve { .. } => Self::new(
+            SubmitError::KeyReused => Self::key_reused(),
+            SubmitError::DiskReserve { .. } => Self::new(
                 Code::DiskReserve,
                 "the disk is nearly full, and what is left is kept for deliveries under way; nothing was accepted",
             ),
-            AcceptError::Url(error) => Self::new(Code::InvalidField, error.to_string()).of_field("url"),
-            AcceptError::Queue(error) => error.into(),
+            SubmitError::Url(error) => Self::new(Code::InvalidField, error.to_string()).of_field("url"),
+            SubmitError::Queue(error) => error.into(),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::caller::{Allowed, Caller, Manage, Read};
 use super::deliveries::StateNameView;
 use super::idempotency::{self, Created, CreatedOnce, KeyHeader, Keyed};
 use super::listing::{Listed, PagingOfTenant};
-use super::problem::{Answer, Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 use super::reading::fields::{Moment, Text};
 use super::reading::{Json, Named, Query};
 
@@ -163,7 +163,7 @@ async fn list(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Query(query): Query<PagingOfTenant>,
-) -> Answer<axum::Json<Listed<ResendView>>> {
+) -> ApiResult<axum::Json<Listed<ResendView>>> {
     let (tenant, page) = query.split();
     let tenant = caller.tenant_seen(tenant)?;
     let found = api.services.records.resends(tenant.as_ref(), &page).await?;
@@ -187,7 +187,7 @@ async fn create(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Keyed(Json(body), key): Keyed<Json<ResendBody>>,
-) -> Answer<CreatedOnce> {
+) -> ApiResult<CreatedOnce> {
     let state = body.state.map(|state| state.0);
     if matches!(state, Some(StateName::Pending | StateName::InFlight | StateName::Retrying)) {
         return Err(Problem::invalid(
@@ -221,7 +221,7 @@ async fn resent_tenant(
     mut tenant: Option<TenantId>,
     endpoint: Option<EndpointId>,
     event: Option<EventId>,
-) -> Answer<TenantId> {
+) -> ApiResult<TenantId> {
     if let Some(id) = endpoint {
         let entry = api.services.directory.endpoint(id.into());
         let entry = entry.filter(|entry| tenant.as_ref().is_none_or(|tenant| *tenant == entry.tenant.id));
@@ -256,7 +256,7 @@ async fn show(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<JobId>,
-) -> Answer<axum::Json<ResendView>> {
+) -> ApiResult<axum::Json<ResendView>> {
     Ok(axum::Json(seen(&api, &caller, id).await?.into()))
 }
 
@@ -275,13 +275,13 @@ async fn cancel(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<JobId>,
-) -> Answer<axum::Json<ResendView>> {
+) -> ApiResult<axum::Json<ResendView>> {
     seen(&api, &caller, id).await?;
     Ok(axum::Json(api.services.records.cancel_resend(id).await?.into()))
 }
 
 /// Returns a job, if the caller may access it.
-async fn seen(api: &Api, caller: &Caller, id: JobId) -> Answer<Resend> {
+async fn seen(api: &Api, caller: &Caller, id: JobId) -> ApiResult<Resend> {
     let resend = api.services.records.resend(id).await?;
     let is_theirs = match resend.owner {
         Some(owner) => caller.owns(owner, &api.services.directory),

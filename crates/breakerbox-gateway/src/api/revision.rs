@@ -10,7 +10,7 @@ use http::request::Parts;
 use serde::Serialize;
 
 use super::Api;
-use super::problem::{Answer, Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 
 /// The revision that the caller has seen. `None` if the request states none.
 pub(super) struct IfMatch(pub(super) Option<Revision>);
@@ -18,7 +18,7 @@ pub(super) struct IfMatch(pub(super) Option<Revision>);
 impl FromRequestParts<Api> for IfMatch {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _api: &Api) -> Answer<Self> {
+    async fn from_request_parts(parts: &mut Parts, _api: &Api) -> ApiResult<Self> {
         let Some(header) = parts.headers.get(IF_MATCH) else { return Ok(Self(None)) };
         let text = header.to_str().unwrap_or_default().trim();
         if text == "*" {

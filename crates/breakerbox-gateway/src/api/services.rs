@@ -18,7 +18,7 @@ use breakerbox_storage::{Directory, EndpointEntry};
 use bytes::Bytes;
 
 use super::serve::Connections;
-use crate::dispatch::{Intake, LaneHolds};
+use crate::dispatch::{EventSubmitter, LaneHolds};
 use crate::notifications::Delivered;
 use crate::permits::Permits;
 use crate::telemetry::Metrics;
@@ -31,7 +31,7 @@ pub struct Services {
     /// Tenants, endpoints and API keys, in memory.
     pub directory: Arc<Directory>,
     /// Accepts events.
-    pub intake: Arc<dyn Intake>,
+    pub submitter: Arc<dyn EventSubmitter>,
     /// Reports which due deliveries are held back.
     pub holds: Arc<dyn LaneHolds>,
     /// All circuits.

@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 
 use super::Api;
 use super::caller::{Allowed, Read};
-use super::problem::{Answer, Problem};
+use super::problem::{ApiResult, Problem};
 
 /// The media type that prometheus-client writes.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -118,7 +118,7 @@ struct MaySeeMetrics;
 impl FromRequestParts<Api> for MaySeeMetrics {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Answer<Self> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> ApiResult<Self> {
         if !api.services.limits.open_metrics {
             let Allowed(caller, _) = Allowed::<Read>::from_request_parts(parts, api).await?;
             caller.needs_all_tenants("seeing metrics")?;

@@ -8,7 +8,7 @@ use breakerbox_model::delivery::KeyedBuckets;
 use breakerbox_model::objects::{RateLimit, TenantId};
 use breakerbox_model::shares::{NoShare, SharePermit, SharePool};
 
-use super::problem::{Answer, Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 
 /// Maximum test sends at once, of all tenants.
 const AT_ONCE: u64 = 8;
@@ -34,7 +34,7 @@ impl TestSends {
     }
 
     /// Takes a slot for a test send of this tenant, freed on drop, if the rate limit allows it.
-    pub(super) fn begin(&self, tenant: &TenantId, now: Timestamp) -> Answer<SharePermit<TenantId>> {
+    pub(super) fn begin(&self, tenant: &TenantId, now: Timestamp) -> ApiResult<SharePermit<TenantId>> {
         let place = self.place(tenant)?;
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
         pace.take(tenant, 1, now).map_err(|due| {
@@ -48,7 +48,7 @@ impl TestSends {
     }
 
     /// Takes a slot for a test that is rate-limited elsewhere.
-    pub(super) fn place(&self, tenant: &TenantId) -> Answer<SharePermit<TenantId>> {
+    pub(super) fn place(&self, tenant: &TenantId) -> ApiResult<SharePermit<TenantId>> {
         self.places.try_acquire(tenant, 1).map_err(|why| match why {
             NoShare::OwnerOver => Problem::new(
                 Code::TenantBusy,

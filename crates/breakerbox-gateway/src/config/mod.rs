@@ -72,7 +72,7 @@ pub struct Config {
     /// Limits of requests, tenants and disk space.
     pub limits: Limits,
     /// How long data is kept.
-    pub retention: Kept,
+    pub retention: RetentionSettings,
     /// Settings of outgoing requests.
     pub egress: Egress,
     /// The keys that seal secrets, and the admin key of the first start.
@@ -99,7 +99,7 @@ impl Default for Config {
             grace: Duration::from_secs(30),
             delivery: Delivery::default(),
             limits: Limits::default(),
-            retention: Kept::default(),
+            retention: RetentionSettings::default(),
             egress: Egress::default(),
             secrets: Secrets::default(),
             circuits: Circuits::default(),
@@ -221,7 +221,7 @@ impl Default for Limits {
 
 /// How long data is kept.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Kept {
+pub struct RetentionSettings {
     /// Retention of finished deliveries and their events.
     pub work: Retention,
     /// Retention of circuit history.
@@ -230,7 +230,7 @@ pub struct Kept {
     pub notices: Duration,
 }
 
-impl Default for Kept {
+impl Default for RetentionSettings {
     fn default() -> Self {
         let work = Retention::default();
         Self { work, history: work.failed, notices: NotifierSettings::default().kept }

@@ -46,8 +46,8 @@ impl Watcher for Watch {
                 let had = before.filter(|before| *before.key() != *endpoint.circuit);
                 dispatch.orphaned(had.map(|before| Arc::from(before.key())));
                 let mut lanes = dispatch.lanes();
-                if lanes.knows(endpoint.lane()) {
-                    lanes.know(endpoint.lane(), &endpoint.tenant.id, endpoint.max_in_flight);
+                if lanes.contains(endpoint.lane()) {
+                    lanes.register(endpoint.lane(), &endpoint.tenant.id, endpoint.max_in_flight);
                 }
                 lanes.wake(endpoint.lane(), now);
             }
@@ -58,7 +58,7 @@ impl Watcher for Watch {
                 dispatch.lanes().forget(lane);
             }
             Changed::Woken(waiting) => dispatch.arrived(std::slice::from_ref(waiting)),
-            Changed::Reminders => dispatch.ring(),
+            Changed::Reminders => dispatch.wake_scheduler(),
         }
         dispatch.wake();
     }

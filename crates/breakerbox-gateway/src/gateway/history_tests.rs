@@ -15,7 +15,7 @@ use breakerbox_storage_sqlite::{Database, Options, SqliteRecords};
 use breakerbox_testkit::faults::{Fault, FaultyStore};
 
 use super::{history, notices};
-use crate::notifications::Teller;
+use crate::notifications::NotificationBuilder;
 use crate::telemetry::Metrics;
 
 const KEY: &str = "acme https://hooks.example.com/in";
@@ -59,14 +59,16 @@ impl World {
         }
     }
 
-    fn teller(&self) -> Teller {
+    fn notification_builder(&self) -> NotificationBuilder {
         let breakers = Breakerbox::builder().policy(policy()).build();
-        Teller::new(breakers, Arc::clone(self.records.directory()))
+        NotificationBuilder::new(breakers, Arc::clone(self.records.directory()))
     }
 
     /// What a start does.
     async fn catch_up(&self, store: &dyn Store) -> u64 {
-        history::catch_up(store, &*self.records, &self.teller(), self.now()).await.expect("it answers")
+        history::catch_up(store, &*self.records, &self.notification_builder(), self.now())
+            .await
+            .expect("it answers")
     }
 }
 
@@ -171,19 +173,21 @@ async fn what_is_old_or_an_operators_is_not_told() {
 async fn a_store_that_is_lost_and_comes_back_is_told_once_each() {
     let world = World::new().await;
     let metrics = Arc::new(Metrics::new());
-    let (scribe, writing) = history::line(&metrics, breakerbox_storage::clock::Clocks::system().store());
+    let (history_writer, history_task) =
+        history::channel(&metrics, breakerbox_storage::clock::Clocks::system().store());
     let faulty = FaultyStore::new(Arc::new(MemoryStore::with_clock(WallClock)));
-    let (of_store, clock) = (scribe.clone(), world.database.clone());
+    let (of_store, clock) = (history_writer.clone(), world.database.clone());
     let breakers = Breakerbox::builder()
         .policy(policy())
         .store(Arc::clone(&faulty) as Arc<dyn Store>)
         .clock(WallClock)
         .store_timeout(Duration::from_millis(200))
-        .observer(move |heard| scribe.note(heard))
-        .store_observer(move |health| of_store.tell(notices::of_store(health, clock.now())))
+        .observer(move |heard| history_writer.record(heard))
+        .store_observer(move |health| of_store.notify(notices::of_store(health, clock.now())))
         .build();
-    let teller = Teller::new(breakers.clone(), Arc::clone(world.records.directory()));
-    let task = tokio::spawn(writing.run(world.records.clone(), teller));
+    let notification_builder =
+        NotificationBuilder::new(breakers.clone(), Arc::clone(world.records.directory()));
+    let task = tokio::spawn(history_task.run(world.records.clone(), notification_builder));
     let circuit = breakers.circuit(KEY).expect("it is a key");
     // Each outcome is reported to the store.
     let call = || {

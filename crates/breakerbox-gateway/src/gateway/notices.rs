@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use breakerbox::StoreHealth;
 use breakerbox_core::Timestamp;
-use breakerbox_egress::Courier;
+use breakerbox_egress::HttpSender;
 use breakerbox_model::notifications::Notice;
 use breakerbox_model::objects::TenantId;
 use tracing::{info, warn};
@@ -16,10 +16,10 @@ use crate::config::Config;
 use crate::notifications::{LIMIT, Mailer, Notifier, NotifierSettings, Post};
 
 /// Builds the sender of messages to targets.
-pub(super) fn post(config: &Config, courier: Arc<dyn Courier>) -> Result<Post, StartError> {
+pub(super) fn post(config: &Config, http_sender: Arc<dyn HttpSender>) -> Result<Post, StartError> {
     let server = config.notify.mail_server(&config.egress.ca_files);
     let mailer = server.map(|server| Mailer::new(&server, LIMIT)).transpose();
-    Ok(Post::new(courier, mailer?))
+    Ok(Post::new(http_sender, mailer?))
 }
 
 pub(super) fn settings(config: &Config) -> NotifierSettings {

@@ -47,7 +47,7 @@ pub(super) fn defaults(config: &Config) -> Defaults {
         expires_after: delivery.expires_after,
         backlog: config.limits.backlog,
         endpoints: config.limits.endpoints,
-        policy: Some(config.policy.said()),
+        policy: Some(config.policy.set_values()),
         built_in_policy: Some(config.policy.built_in()),
         notices: config.notify.targets(),
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::notifications::{
-    AfterFailure, Due, Growth, MOST_WAITING, Message, Notice, NoticeTarget, OPERATOR, Pacing, TestPace, Turn,
-    after_failure,
+    AfterFailure, Due, Growth, MOST_WAITING, Message, Notice, NoticeTarget, OPERATOR, Pacing, PlannedMessage,
+    TestPace, after_failure,
 };
 use breakerbox_model::objects::{Id, NoticeId, TenantId};
 use breakerbox_storage::clock::WallClock;
@@ -28,10 +28,10 @@ use crate::telemetry::Metrics;
 use crate::telemetry::labels::NoticeResult;
 
 /// The interval of checks for due notifications.
-const LOOK: Duration = Duration::from_secs(1);
+const FAST_TICK: Duration = Duration::from_secs(1);
 
 /// The interval of checks for dead letters and for old notifications.
-const SELDOM: Duration = Duration::from_secs(5);
+const SLOW_TICK: Duration = Duration::from_secs(5);
 
 /// Maximum rows that one transaction writes.
 const PIECE: usize = 500;
@@ -73,14 +73,14 @@ impl Default for NotifierSettings {
 }
 
 /// A message's slot in the pacing, which is freed on drop, however the message ends.
-struct Place {
+struct SendSlot {
     notifier: Arc<Notifier>,
     target: Arc<str>,
     /// Whether the target took the message. `None`: nothing was sent.
     went: Option<bool>,
 }
 
-impl Drop for Place {
+impl Drop for SendSlot {
     fn drop(&mut self) {
         let now = (self.notifier.clock)();
         let mut pacing = self.notifier.pacing();
@@ -123,7 +123,7 @@ impl Notifier {
 
     /// Sends until the task is dropped.
     pub async fn run(self: Arc<Self>) {
-        tokio::join!(Arc::clone(&self).send_on(), self.look_after());
+        tokio::join!(Arc::clone(&self).send_on(), self.run_maintenance());
     }
 
     /// Sends all notifications that are due and may go now, waits for the responses, and returns. For callers with
@@ -139,7 +139,7 @@ impl Notifier {
     }
 
     async fn send_on(self: Arc<Self>) {
-        let mut ticks = interval(LOOK);
+        let mut ticks = interval(FAST_TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut under_way = JoinSet::new();
         loop {
@@ -159,32 +159,36 @@ impl Notifier {
         let all: u64 = waiting.iter().map(|target| target.waiting).sum();
         self.metrics.notices_waiting.set(i64::try_from(all).unwrap_or(i64::MAX));
         let due = waiting.iter().map(|target| Due { target: Arc::clone(&target.name), count: target.due });
-        let turns = self.pacing().turns(due.collect(), (self.clock)());
-        for turn in turns {
-            let Some(target) = waiting.iter().find(|target| target.name == turn.target).cloned() else {
+        let plan = self.pacing().plan(due.collect(), (self.clock)());
+        for planned in plan {
+            let Some(target) = waiting.iter().find(|target| target.name == planned.target).cloned() else {
                 continue;
             };
             let notifier = Arc::clone(self);
-            under_way.spawn(async move { notifier.take_turn(turn, target).await });
+            under_way.spawn(async move { notifier.send_planned(planned, target).await });
         }
     }
 
     /// Sends one message to one target, and settles it.
-    async fn take_turn(self: Arc<Self>, turn: Turn, target: WaitingTarget) {
-        let mut place =
-            Place { notifier: Arc::clone(&self), target: Arc::clone(&turn.target), went: Some(false) };
-        match self.message_to(&turn, &target).await {
-            Ok(went) => place.went = went,
+    async fn send_planned(self: Arc<Self>, planned: PlannedMessage, target: WaitingTarget) {
+        let mut slot =
+            SendSlot { notifier: Arc::clone(&self), target: Arc::clone(&planned.target), went: Some(false) };
+        match self.message_to(&planned, &target).await {
+            Ok(went) => slot.went = went,
             // It may have been sent. It is sent again: twice is better than not at all.
             Err(error) => {
-                warn!(target = %turn.target, %error, "a notice can't be read or settled; trying again");
+                warn!(target = %planned.target, %error, "a notice can't be read or settled; trying again");
             }
         }
     }
 
     /// Returns whether the target took the message. `None` if there is nothing to send, or the target is gone.
-    async fn message_to(&self, turn: &Turn, target: &WaitingTarget) -> Result<Option<bool>, RecordsError> {
-        let most = if turn.together { usize::try_from(MOST_WAITING).unwrap_or(usize::MAX) } else { 1 };
+    async fn message_to(
+        &self,
+        planned: &PlannedMessage,
+        target: &WaitingTarget,
+    ) -> Result<Option<bool>, RecordsError> {
+        let most = if planned.together { usize::try_from(MOST_WAITING).unwrap_or(usize::MAX) } else { 1 };
         let due = self.records.due_notices(&target.name, most).await?;
         if due.is_empty() {
             return Ok(None);
@@ -335,8 +339,8 @@ impl Notifier {
         operators.map(|(name, since)| (Arc::clone(name), since)).collect()
     }
 
-    async fn look_after(&self) {
-        let mut ticks = interval(SELDOM);
+    async fn run_maintenance(&self) {
+        let mut ticks = interval(SLOW_TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut from = (self.wall)().before(HOUR);
         let mut growth = self.settings.dead_letters.map(Growth::new);
@@ -368,8 +372,8 @@ impl Notifier {
         }
         for grown in growth.grown(failed.until) {
             let tenant = grown.tenant.clone();
-            self.records.tell(Notice::dead_letters(tenant, grown.count, grown.limit, failed.until)).await?;
-            growth.told(&grown);
+            self.records.notify(Notice::dead_letters(tenant, grown.count, grown.limit, failed.until)).await?;
+            growth.reported(&grown);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use breakerbox_model::delivery::{Fault, LocalFault, Reply};
 use breakerbox_model::objects::{FailReason, SettledAs};
 
 use crate::api::Code;
-use crate::permits::{Answered, Reason};
+use crate::permits::{Reason, SettleResponse};
 
 /// A label with a small, fixed set of values.
 pub trait Label: Copy + 'static {
@@ -19,7 +19,7 @@ pub trait Label: Copy + 'static {
     fn word(self) -> &'static str;
 
     /// The index in [`ALL`](Self::ALL).
-    fn place(self) -> usize;
+    fn index(self) -> usize;
 }
 
 macro_rules! labels {
@@ -38,7 +38,7 @@ macro_rules! labels {
                 match self { $(Self::$word => $text,)* }
             }
 
-            fn place(self) -> usize {
+            fn index(self) -> usize {
                 self as usize
             }
         }
@@ -47,7 +47,7 @@ macro_rules! labels {
 
 labels! {
     /// Why events were not accepted.
-    Refused "reason" {
+    EventRefusal "reason" {
         /// Too much of the tenant's work waits.
         BacklogFull "backlog_full",
         /// The tenant submits too fast.
@@ -219,7 +219,7 @@ impl Label for LocalFault {
         self.name()
     }
 
-    fn place(self) -> usize {
+    fn index(self) -> usize {
         self as usize
     }
 }
@@ -240,8 +240,8 @@ impl From<Reason> for PermitRefused {
     }
 }
 
-impl From<Answered> for PermitEnd {
-    fn from(answered: Answered) -> Self {
+impl From<SettleResponse> for PermitEnd {
+    fn from(answered: SettleResponse) -> Self {
         match answered.settled {
             _ if answered.repeated => Self::Repeated,
             None => Self::Expired,
@@ -277,7 +277,7 @@ impl From<Reply> for Class {
     }
 }
 
-impl From<Code> for Refused {
+impl From<Code> for EventRefusal {
     fn from(code: Code) -> Self {
         match code {
             Code::BacklogFull => Self::BacklogFull,

@@ -17,8 +17,8 @@ use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::{Registry, Unit};
 
 use super::labels::{
-    CircuitState, Class, Gate, Label, LaneState, NoticeResult, Outcome, PermitEnd, PermitRefused, Refused,
-    Waiting,
+    CircuitState, Class, EventRefusal, Gate, Label, LaneState, NoticeResult, Outcome, PermitEnd,
+    PermitRefused, Waiting,
 };
 use super::local_faults::LocalFaults;
 
@@ -31,7 +31,7 @@ pub struct ByLabel<L, M> {
 impl<L: Label, M> ByLabel<L, M> {
     /// Returns the metric of this label value.
     pub fn of(&self, label: impl Into<L>) -> &M {
-        &self.metrics[label.into().place()]
+        &self.metrics[label.into().index()]
     }
 }
 
@@ -56,7 +56,7 @@ pub struct Metrics {
     /// Accepted events.
     pub events_accepted: Counter,
     /// Refused events, by reason.
-    pub events_refused: ByLabel<Refused, Counter>,
+    pub events_refused: ByLabel<EventRefusal, Counter>,
     /// Settled attempts, by what became of the delivery; and deliveries that ended without an attempt.
     pub deliveries: ByLabel<Outcome, Counter>,
     /// Requests, by the class of their result.

@@ -35,7 +35,7 @@ pub struct Known<'k> {
     pub endpoints: &'k [EndpointId],
     /// Whether the present outage was not reported yet: the change that began it was found too late, and only its
     /// result is known.
-    pub is_unheard_outage: bool,
+    pub is_unreported_outage: bool,
 }
 
 /// Returns the notifications for a change.
@@ -57,7 +57,7 @@ pub fn notices(key: &str, change: &Change, known: &Known<'_>) -> Vec<Notice> {
             tell(epoch, News::Recovery(Recovered { circuit: circuit(), since: None, trips }));
         }
         Status::Open | Status::HalfOpen
-            if matches!(change.cause, Cause::Rule(_)) || known.is_unheard_outage =>
+            if matches!(change.cause, Cause::Rule(_)) || known.is_unreported_outage =>
         {
             tell(epoch, News::Trip(tripped(circuit(), change, known.policy)));
         }

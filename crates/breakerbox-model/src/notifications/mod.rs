@@ -33,7 +33,7 @@ pub use self::notice::{
     CircuitFacts, Counted, Disabled, GivesUp, News, Notice, Recovered, STORE, Stopped, Tripped, Warned, Why,
 };
 pub use self::pacing::{
-    AfterFailure, BACK_OFF, COUNTED, Due, MOST_WAITING, PLACES, Pacing, Turn, after_failure,
+    AfterFailure, BACK_OFF, COUNTED, Due, MAX_IN_FLIGHT, MOST_WAITING, Pacing, PlannedMessage, after_failure,
 };
 pub use self::target::{MOST_TARGETS, NoticeTarget, OPERATOR, Way, address, target_url};
 pub use self::test_pace::TestPace;

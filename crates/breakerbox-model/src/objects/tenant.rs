@@ -9,7 +9,7 @@ use breakerbox_core::{CircuitBy, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{ReminderRules, Revision, SigningSecrets};
-use crate::delivery::{RetrySchedule, Rulings};
+use crate::delivery::{ResponseRules, RetrySchedule};
 use crate::notifications::NoticeTarget;
 
 /// The longest name of a tenant, in bytes.
@@ -100,7 +100,7 @@ pub struct TenantSettings {
     /// The waits before failed attempts are retried.
     pub retry: Option<RetrySchedule>,
     /// Response rules where this tenant differs from the default.
-    pub rulings: Rulings,
+    pub rulings: ResponseRules,
     /// The maximum backlog.
     pub backlog: Option<Backlog>,
     /// The limit on events that it may submit per second.
@@ -123,7 +123,7 @@ impl TenantSettings {
             policy: None,
             circuit_by: CircuitBy::default(),
             retry: None,
-            rulings: Rulings::default(),
+            rulings: ResponseRules::default(),
             backlog: None,
             ingest_rate: None,
             expires_after: None,

@@ -4,7 +4,7 @@
 //! | part | task |
 //! | --- | --- |
 //! | `load` | fills the directory at the start |
-//! | `kept` | the form of tenants and endpoints in their rows |
+//! | `stored` | the form of tenants and endpoints in their rows |
 //! | `reseal` | seals everything with the newest master key |
 //! | `tenants`, `endpoints`, `api_keys` | operations on tenants, endpoints and API keys |
 //! | `deliveries`, `scan` | listings of events, deliveries and attempts |
@@ -24,8 +24,6 @@ mod deliveries;
 mod endpoints;
 mod finished;
 mod history;
-mod kept;
-mod kept_target;
 mod load;
 mod notices;
 mod permits;
@@ -35,6 +33,8 @@ mod reseal;
 mod resends;
 mod routes;
 mod scan;
+mod stored;
+mod stored_target;
 mod tenants;
 
 use std::sync::Arc;
@@ -56,8 +56,8 @@ pub struct SqliteRecords {
     database: Database,
     directory: Arc<Directory>,
     keyring: Arc<Keyring>,
-    /// The job that had the latest turn.
-    turn: Arc<AtomicI64>,
+    /// The resend job that was continued last.
+    last_resend: Arc<AtomicI64>,
 }
 
 impl SqliteRecords {
@@ -69,7 +69,7 @@ impl SqliteRecords {
         let keyring = Arc::new(keyring);
         let directory = Arc::new(Directory::new(defaults));
         load::fill(&database, &directory, &keyring).await?;
-        Ok(Self { database, directory, keyring, turn: Arc::default() })
+        Ok(Self { database, directory, keyring, last_resend: Arc::default() })
     }
 
     /// Returns whether a file holds any sealed values. If so, its master key must be available at the start.

@@ -128,9 +128,9 @@ fn list(
 
 #[async_trait]
 impl Notices for SqliteRecords {
-    async fn tell(&self, notice: Notice) -> Result<bool, QueueError> {
+    async fn notify(&self, notice: Notice) -> Result<bool, QueueError> {
         let directory = Arc::clone(&self.directory);
-        self.database.write(move |writing| writing.tell(&notice, &*directory)).await
+        self.database.write(move |transaction| transaction.notify(&notice, &*directory)).await
     }
 
     async fn notices(&self, filter: &NoticeFilter, of: &PageOf) -> Result<Page<PastNotice>, RecordsError> {
@@ -213,8 +213,8 @@ impl Notices for SqliteRecords {
 
     async fn settle_message(&self, result: SendResult) -> Result<(), QueueError> {
         self.database
-            .write(move |writing| {
-                let connection = writing.connection();
+            .write(move |transaction| {
+                let connection = transaction.connection();
                 let mut update = connection.prepare_cached(
                     "UPDATE notice_sends SET state = ?3, tries = tries + ?4, due_at = ?5, settled_at = ?6, answer = ?7,
                          message = ?8
@@ -228,7 +228,7 @@ impl Notices for SqliteRecords {
                         state_number(*state),
                         result.tried,
                         micros(*due_at),
-                        micros(writing.wall()),
+                        micros(transaction.wall()),
                         result.answer,
                         result.message,
                     ])?;
@@ -251,8 +251,8 @@ impl Notices for SqliteRecords {
 
     async fn prune_notices(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError> {
         self.database
-            .write(move |writing| {
-                let connection = writing.connection();
+            .write(move |transaction| {
+                let connection = transaction.connection();
                 let before = Id::first_at(before).number();
                 let old: Vec<i64> = connection
                     .prepare_cached(
@@ -275,7 +275,8 @@ impl Notices for SqliteRecords {
 
     async fn failed_since(&self, from: Timestamp) -> Result<Failed, QueueError> {
         // Deliveries that are committed later are written by a later job, and have no earlier time.
-        let until = self.database.write(move |writing| Ok::<_, JobError<QueueError>>(writing.wall())).await?;
+        let until =
+            self.database.write(move |transaction| Ok::<_, JobError<QueueError>>(transaction.wall())).await?;
         let of = self
             .database
             .read(move |connection| {

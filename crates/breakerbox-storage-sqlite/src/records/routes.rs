@@ -6,14 +6,14 @@ use std::time::Duration;
 use breakerbox_core::CircuitBy;
 use breakerbox_model::notifications::Notice;
 use breakerbox_model::objects::{Backlog, EndpointId, EventType, LaneId, TenantId};
-use breakerbox_storage::{Directory, Household};
+use breakerbox_storage::{Directory, TenantEndpoints};
 
 use crate::{Audience, EndpointRoute, Routes, TenantRoutes};
 
 impl Routes for Directory {
     fn tenant(&self, tenant: &TenantId) -> Option<Arc<dyn TenantRoutes>> {
-        let household: Arc<Household> = self.household(tenant)?;
-        Some(household)
+        let tenant_endpoints: Arc<TenantEndpoints> = self.tenant_endpoints(tenant)?;
+        Some(tenant_endpoints)
     }
 
     fn audience(&self, notice: &Notice) -> Audience {
@@ -29,7 +29,7 @@ impl Routes for Directory {
     }
 }
 
-impl TenantRoutes for Household {
+impl TenantRoutes for TenantEndpoints {
     fn row(&self) -> i64 {
         self.tenant().row
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::{CircuitBy, KeyError, Policy};
-use breakerbox_model::delivery::{CustomHeaders, RetrySchedule, Rulings};
+use breakerbox_model::delivery::{CustomHeaders, ResponseRules, RetrySchedule};
 use breakerbox_model::objects::{
     Backlog, CircuitOwner, DisabledBecause, Endpoint, EndpointId, Filter, LaneId, Purpose, RateLimit,
     SigningSecrets, Tenant, TenantId, TenantSettings,
@@ -40,7 +40,7 @@ pub struct TenantEntry {
     /// The maximum number of requests in flight for each dynamic lane.
     pub max_in_flight: u32,
     /// The response rules.
-    pub rulings: Arc<Rulings>,
+    pub rulings: Arc<ResponseRules>,
     /// The maximum backlog.
     pub backlog: Backlog,
     /// The limit on events that it may submit per second. `None`: no limit.
@@ -65,7 +65,7 @@ pub struct ReminderEntry {
     /// The waits before a failed attempt of a run is retried.
     pub retry: Arc<RetrySchedule>,
     /// The response rules.
-    pub rulings: Arc<Rulings>,
+    pub rulings: Arc<ResponseRules>,
     /// The effect of a run that failed for good on its reminder.
     pub when_failed: WhenFailed,
     /// Which missed occurrences are fired, unless the reminder sets it.
@@ -94,7 +94,7 @@ impl ReminderEntry {
             retry: Arc::new(
                 rules.retry.clone().map_or_else(RetrySchedule::for_reminders, RetrySchedule::without_jitter),
             ),
-            rulings: Arc::new(rules.rulings.laid_over(&Rulings::for_reminders())),
+            rulings: Arc::new(rules.rulings.applied_over(&ResponseRules::for_reminders())),
             when_failed: rules.when_failed,
             catch_up: rules.catch_up,
             timeout,

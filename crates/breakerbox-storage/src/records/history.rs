@@ -13,14 +13,14 @@ use crate::QueueError;
 
 /// A change that a process observed.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Heard {
+pub struct ObservedChange {
     /// The change.
     pub change: PastChange,
     /// The notifications that it causes.
     pub notices: Vec<Notice>,
 }
 
-impl From<PastChange> for Heard {
+impl From<PastChange> for ObservedChange {
     /// A change without notifications.
     fn from(change: PastChange) -> Self {
         Self { change, notices: Vec::new() }
@@ -50,7 +50,7 @@ pub trait History: Send + Sync + 'static {
     ///
     /// # Errors
     /// If the database fails; none was written.
-    async fn append_history(&self, changes: Vec<Heard>) -> Result<u64, QueueError>;
+    async fn append_history(&self, changes: Vec<ObservedChange>) -> Result<u64, QueueError>;
 
     /// Lists the changes of one circuit, the newest epoch first.
     ///

@@ -39,17 +39,17 @@ mod resends;
 mod tenants;
 
 pub use api_keys::{ApiKeys, NewApiKey};
-pub use deliveries::{Deliveries, Waiting};
+pub use deliveries::{Deliveries, UnfinishedWork};
 pub use edit::{Edit, Refused};
 pub use endpoints::{Deleted, Endpoints, NewEndpoint};
-pub use history::{ChangeFilter, Heard, History};
+pub use history::{ChangeFilter, History, ObservedChange};
 pub use notices::{
     Failed, NoticeFilter, Notices, PastNotice, PastSend, SendResult, SendState, WaitingNotice, WaitingTarget,
 };
 pub use page::{Cursor, MAX_PAGE, Page, PageOf};
-pub use permits::{Claimed, SettledPermits};
+pub use permits::{PermitClaim, SettledPermits};
 pub use reminders::{NewReminder, ReminderChange, ReminderFilter, Reminders};
-pub use requests::{Answered, Request, RequestResponse, Requests};
+pub use requests::{Request, RequestResponse, RequestResult, Requests};
 pub use resends::{NewResend, Resends};
 pub use tenants::{NewTenant, TenantBacklog, Tenants};
 

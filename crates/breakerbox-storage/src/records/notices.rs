@@ -138,7 +138,7 @@ pub trait Notices: Send + Sync + 'static {
     ///
     /// # Errors
     /// If the database fails; nothing was stored.
-    async fn tell(&self, notice: Notice) -> Result<bool, QueueError>;
+    async fn notify(&self, notice: Notice) -> Result<bool, QueueError>;
 
     /// Lists notifications, the newest first.
     ///

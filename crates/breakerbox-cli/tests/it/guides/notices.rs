@@ -6,7 +6,7 @@ use breakerbox_core::{Cause, Change, Epoch, Mode, Policy, Status, Totals, TripRu
 use breakerbox_gateway::api::Limits;
 use breakerbox_model::notifications::{Kind, Known, notices};
 use breakerbox_model::objects::PastChange;
-use breakerbox_storage::records::{Heard, History};
+use breakerbox_storage::records::{History, ObservedChange};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn page() -> String {
 }
 
 /// The circuit of the guide trips.
-fn tripped(now: breakerbox_core::Timestamp) -> Heard {
+fn tripped(now: breakerbox_core::Timestamp) -> ObservedChange {
     let key = "acme https://hooks.acme.example/in";
     let change = Change {
         from: Status::Closed,
@@ -35,9 +35,9 @@ fn tripped(now: breakerbox_core::Timestamp) -> Heard {
         evidence: Some(Arc::new(Totals { successes: 5, failures: 7, ..Totals::default() })),
         mode: Mode::Automatic,
     };
-    let known = Known { policy: &Policy::default(), endpoints: &[], is_unheard_outage: false };
+    let known = Known { policy: &Policy::default(), endpoints: &[], is_unreported_outage: false };
     let notices = notices(key, &change, &known);
-    Heard { change: PastChange { key: key.into(), change }, notices }
+    ObservedChange { change: PastChange { key: key.into(), change }, notices }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -14,7 +14,7 @@ use super::view::ChangeView;
 use crate::api::Api;
 use crate::api::caller::{Allowed, Read};
 use crate::api::listing::{Limit, Listed, Paging};
-use crate::api::problem::Answer;
+use crate::api::problem::ApiResult;
 use crate::api::reading::Query;
 use crate::api::reading::fields::{Moment, Text};
 
@@ -26,7 +26,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-struct Which {
+struct ListQuery {
     /// Only of this tenant's circuits, for deliveries and for reminders.
     #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
@@ -57,15 +57,15 @@ struct Which {
     get,
     path = "/v1/changes",
     tag = "circuits",
-    params(Which),
+    params(ListQuery),
     responses((status = 200, description = "Changes, the newest first", body = Listed<ChangeView>)),
     security(("api_key" = ["read"])),
 )]
 async fn list_changes(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
-    Query(which): Query<Which>,
-) -> Answer<axum::Json<Listed<ChangeView>>> {
+    Query(which): Query<ListQuery>,
+) -> ApiResult<axum::Json<Listed<ChangeView>>> {
     let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?;
     let filter = ChangeFilter {
         tenant,

@@ -17,7 +17,7 @@ pub(super) use self::view::{DeliveryView, FailReasonView, StateNameView};
 use super::Api;
 use super::caller::{Allowed, Caller, Manage, Read};
 use super::listing::{Limit, Listed, Paging};
-use super::problem::{Answer, Problem};
+use super::problem::{ApiResult, Problem};
 use super::reading::fields::{Moment, Text};
 use super::reading::{Named, Query};
 
@@ -34,7 +34,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-struct Which {
+struct ListQuery {
     /// Of this tenant.
     #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
@@ -70,15 +70,15 @@ struct Which {
     get,
     path = "/v1/deliveries",
     tag = "deliveries",
-    params(Which),
+    params(ListQuery),
     responses((status = 200, description = "Deliveries, the newest first", body = Listed<DeliveryView>)),
     security(("api_key" = ["read"])),
 )]
 async fn list(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
-    Query(which): Query<Which>,
-) -> Answer<axum::Json<Listed<DeliveryView>>> {
+    Query(which): Query<ListQuery>,
+) -> ApiResult<axum::Json<Listed<DeliveryView>>> {
     let filter = DeliveryFilter {
         tenant: caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?,
         endpoint: which.endpoint.map(|endpoint| endpoint.0),
@@ -106,7 +106,7 @@ async fn show(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<DeliveryId>,
-) -> Answer<axum::Json<DeliveryView>> {
+) -> ApiResult<axum::Json<DeliveryView>> {
     let delivery = seen(&api, &caller, id).await?;
     Ok(axum::Json(DeliveryView::new(&api, delivery)))
 }
@@ -127,7 +127,7 @@ async fn attempts(
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<DeliveryId>,
     Query(paging): Query<Paging>,
-) -> Answer<axum::Json<Listed<AttemptView>>> {
+) -> ApiResult<axum::Json<Listed<AttemptView>>> {
     seen(&api, &caller, id).await?;
     let found = api.services.records.attempts(id, &paging.into()).await?;
     Ok(axum::Json(Listed::of(found, AttemptView::from)))
@@ -148,7 +148,7 @@ async fn cancel(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<DeliveryId>,
-) -> Answer<axum::Json<DeliveryView>> {
+) -> ApiResult<axum::Json<DeliveryView>> {
     seen(&api, &caller, id).await?;
     let delivery = api.services.records.cancel_delivery(id).await?;
     Ok(axum::Json(DeliveryView::new(&api, delivery)))
@@ -169,14 +169,14 @@ async fn resend(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<DeliveryId>,
-) -> Answer<axum::Json<DeliveryView>> {
+) -> ApiResult<axum::Json<DeliveryView>> {
     seen(&api, &caller, id).await?;
     let delivery = api.services.records.resend_delivery(id).await?;
     Ok(axum::Json(DeliveryView::new(&api, delivery)))
 }
 
 /// Returns a delivery, if the caller may access it.
-async fn seen(api: &Api, caller: &Caller, id: DeliveryId) -> Answer<Delivery> {
+async fn seen(api: &Api, caller: &Caller, id: DeliveryId) -> ApiResult<Delivery> {
     let delivery = api.services.records.delivery(id).await?;
     if caller.owns(delivery.owner, &api.services.directory) {
         Ok(delivery)

@@ -23,7 +23,7 @@ use super::caller::{Allowed, Caller, Manage, Read};
 use super::circuits;
 use super::idempotency::{self, Created, CreatedOnce, KeyHeader, Keyed};
 use super::listing::{Listed, PagingOfTenant};
-use super::problem::{Answer, Problem};
+use super::problem::{ApiResult, Problem};
 use super::reading::{Json, Named, Query};
 use super::revision::{IfMatch, Revised};
 
@@ -52,7 +52,7 @@ async fn list(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Query(query): Query<PagingOfTenant>,
-) -> Answer<axum::Json<Listed<EndpointView>>> {
+) -> ApiResult<axum::Json<Listed<EndpointView>>> {
     let (tenant, page) = query.split();
     let tenant = caller.tenant_seen(tenant)?;
     let found = api.services.records.endpoints(tenant.as_ref(), &page).await?;
@@ -80,7 +80,7 @@ async fn create(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Keyed(Json(mut body), key): Keyed<Json<EndpointBody>>,
-) -> Answer<CreatedOnce> {
+) -> ApiResult<CreatedOnce> {
     let settings = body.take_settings();
     if settings.sets_policy() {
         caller.needs(Scope::Admin, "setting a policy")?;
@@ -126,7 +126,7 @@ async fn show(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<EndpointId>,
-) -> Answer<Revised<EndpointView>> {
+) -> ApiResult<Revised<EndpointView>> {
     let endpoint = seen(&api, &caller, id).await?;
     Ok(Revised(endpoint.revision, shown(&api, endpoint).await?))
 }
@@ -152,7 +152,7 @@ async fn change(
     Named(id): Named<EndpointId>,
     IfMatch(revision): IfMatch,
     Json(body): Json<EndpointChange>,
-) -> Answer<Revised<EndpointView>> {
+) -> ApiResult<Revised<EndpointView>> {
     if body.sets_policy() {
         caller.needs(Scope::Admin, "changing policy")?;
     }
@@ -189,7 +189,7 @@ async fn delete(
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<EndpointId>,
     IfMatch(revision): IfMatch,
-) -> Answer<axum::Json<DeletedView>> {
+) -> ApiResult<axum::Json<DeletedView>> {
     seen(&api, &caller, id).await?;
     let deleted = api.services.records.delete_endpoint(id, revision).await?;
     Ok(axum::Json(DeletedView { cancelled: deleted.cancelled }))
@@ -211,7 +211,7 @@ async fn enable(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<EndpointId>,
-) -> Answer<Revised<EndpointView>> {
+) -> ApiResult<Revised<EndpointView>> {
     let before = seen(&api, &caller, id).await?;
     let endpoint = match before.disabled {
         Some(_) => api.services.records.set_endpoint_disabled(id, None).await?,
@@ -220,7 +220,7 @@ async fn enable(
     if let Some(key) = circuits::key_of(&api, &endpoint) {
         let is_disabled = circuits::statuses(&api, &[Some(key.clone())]).await? == [Status::Disabled];
         if is_disabled {
-            circuits::obey(
+            circuits::apply_override(
                 &api,
                 &caller,
                 &key,
@@ -248,14 +248,14 @@ async fn disable(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<EndpointId>,
-) -> Answer<Revised<EndpointView>> {
+) -> ApiResult<Revised<EndpointView>> {
     seen(&api, &caller, id).await?;
     let endpoint = api.services.records.set_endpoint_disabled(id, Some(DisabledBecause::Owner)).await?;
     Ok(Revised(endpoint.revision, shown(&api, endpoint).await?))
 }
 
 /// Returns an endpoint, if the caller may access it.
-pub(super) async fn seen(api: &Api, caller: &Caller, id: EndpointId) -> Answer<Endpoint> {
+pub(super) async fn seen(api: &Api, caller: &Caller, id: EndpointId) -> ApiResult<Endpoint> {
     let endpoint = api.services.records.endpoint(id).await?;
     if caller.sees(&endpoint.tenant) {
         Ok(endpoint)
@@ -265,7 +265,7 @@ pub(super) async fn seen(api: &Api, caller: &Caller, id: EndpointId) -> Answer<E
 }
 
 /// Returns the view of an endpoint, with its circuit.
-async fn shown(api: &Api, endpoint: Endpoint) -> Answer<EndpointView> {
+async fn shown(api: &Api, endpoint: Endpoint) -> ApiResult<EndpointView> {
     let key = circuits::key_of(api, &endpoint);
     let status = circuits::statuses(api, std::slice::from_ref(&key)).await?;
     Ok(EndpointView::new(endpoint, key.as_deref(), status.first().copied().unwrap_or(Status::Closed)))

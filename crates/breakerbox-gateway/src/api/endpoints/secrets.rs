@@ -15,7 +15,7 @@ use super::seen;
 use crate::api::Api;
 use crate::api::caller::{Allowed, Manage};
 use crate::api::idempotency::{self, Created, CreatedOnce, KeyHeader, Keyed};
-use crate::api::problem::{Answer, Problem};
+use crate::api::problem::{ApiResult, Problem};
 use crate::api::reading::fields::{Moment, Text};
 use crate::api::reading::{Named, OptionalJson};
 
@@ -85,7 +85,7 @@ pub(in crate::api) struct NewSecret {
 
 impl NewSecret {
     /// Returns the new secret, and how long the previous one stays valid.
-    pub(in crate::api) fn split(self) -> Answer<(Secret, Duration)> {
+    pub(in crate::api) fn split(self) -> ApiResult<(Secret, Duration)> {
         let overlap = match self.overlap {
             None => OVERLAP,
             Some(text) => parse_duration(&text).map_err(|why| Problem::invalid("overlap", why))?,
@@ -112,7 +112,7 @@ async fn secrets(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<EndpointId>,
-) -> Answer<axum::Json<SecretsView>> {
+) -> ApiResult<axum::Json<SecretsView>> {
     let endpoint = seen(&api, &caller, id).await?;
     Ok(axum::Json(SecretsView::new(&endpoint.secrets, api.wall())))
 }
@@ -134,7 +134,7 @@ async fn rotate(
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<EndpointId>,
     Keyed(OptionalJson(body), key): Keyed<OptionalJson<NewSecret>>,
-) -> Answer<CreatedOnce> {
+) -> ApiResult<CreatedOnce> {
     let tenant = seen(&api, &caller, id).await?.tenant;
     let (secret, overlap) = body.split()?;
     let now = api.wall();

@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 use super::seen;
 use crate::api::Api;
 use crate::api::caller::{Allowed, Manage};
-use crate::api::problem::{Answer, Problem};
+use crate::api::problem::{ApiResult, Problem};
 use crate::api::reading::fields::Text;
 use crate::api::reading::{Named, OptionalJson};
 use crate::api::services::TestEvent;
@@ -91,7 +91,7 @@ async fn test(
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<EndpointId>,
     OptionalJson(body): OptionalJson<TestBody>,
-) -> Answer<axum::Json<TestView>> {
+) -> ApiResult<axum::Json<TestView>> {
     let endpoint = seen(&api, &caller, id).await?;
     let entry = api.services.directory.endpoint(endpoint.lane());
     let entry = entry.ok_or_else(|| Problem::not_found("endpoint", &id.to_string()))?;

@@ -12,7 +12,7 @@ use url::Url;
 use utoipa::ToSchema;
 
 use crate::api::circuits::CircuitOf;
-use crate::api::problem::{Answer, Problem};
+use crate::api::problem::{ApiResult, Problem};
 use crate::api::reading::bodies::bodies;
 use crate::api::reading::fields::{Change, Moment, Object, Span, Text};
 use crate::api::reading::payload::{callable, wrong_url};
@@ -181,7 +181,7 @@ impl EndpointChange {
         self,
         mut settings: EndpointSettings,
         addresses: &AddressPolicy,
-    ) -> Answer<EndpointSettings> {
+    ) -> ApiResult<EndpointSettings> {
         if let Some(url) = self.url {
             settings.url = destination(&url, addresses)?;
         }
@@ -203,18 +203,18 @@ impl EndpointChange {
 }
 
 /// Returns the default settings of an endpoint with this URL.
-pub(super) fn fresh(url: &str, addresses: &AddressPolicy) -> Answer<EndpointSettings> {
+pub(super) fn fresh(url: &str, addresses: &AddressPolicy) -> ApiResult<EndpointSettings> {
     Ok(EndpointSettings::new(destination(url, addresses)?))
 }
 
 /// Parses and checks the URL of an endpoint.
-fn destination(text: &str, addresses: &AddressPolicy) -> Answer<Url> {
+fn destination(text: &str, addresses: &AddressPolicy) -> ApiResult<Url> {
     // Checked as a key of any tenant: a URL that can't have a circuit can't be a destination.
     Key::of("t", text, CircuitBy::Endpoint).map_err(|error| wrong_url(&error))?;
     callable(text, addresses)
 }
 
-fn filter(types: &[String]) -> Answer<Filter> {
+fn filter(types: &[String]) -> ApiResult<Filter> {
     if types.len() > MOST_TYPES {
         let why = format!("must be at most {MOST_TYPES}, but are {}", types.len());
         return Err(Problem::invalid("types", why));
@@ -231,7 +231,7 @@ fn filter(types: &[String]) -> Answer<Filter> {
 }
 
 /// Checks the range of a timeout.
-pub(in crate::api) fn checked_timeout(span: Span) -> Answer<Duration> {
+pub(in crate::api) fn checked_timeout(span: Span) -> ApiResult<Duration> {
     if (Duration::from_millis(100)..=LONGEST_TIMEOUT).contains(&span.0) {
         return Ok(span.0);
     }
@@ -239,7 +239,7 @@ pub(in crate::api) fn checked_timeout(span: Span) -> Answer<Duration> {
 }
 
 /// Checks the range of an in-flight limit.
-pub(in crate::api) fn checked_in_flight(found: u32) -> Answer<u32> {
+pub(in crate::api) fn checked_in_flight(found: u32) -> ApiResult<u32> {
     if (1..=MOST_IN_FLIGHT).contains(&found) {
         return Ok(found);
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::api::problem::{Answer, Problem};
+use crate::api::problem::{ApiResult, Problem};
 use crate::api::reading::fields::{Moment, Object, Span, Text};
 use crate::api::reading::payload::{
     Carried, Circumstances, destination, none, some, wrong, wrong_batch, wrong_count,
@@ -45,7 +45,7 @@ pub(super) type EventBody<'a> = Fields<&'a RawValue>;
 
 impl<'a> EventBody<'a> {
     /// Parses the body of a request.
-    pub(super) fn read(body: &'a [u8]) -> Answer<Self> {
+    pub(super) fn read(body: &'a [u8]) -> ApiResult<Self> {
         let read = serde_json::from_slice::<Object<Self>>(body);
         read.map(|event| event.0).map_err(|error| wrong::<Fields<IgnoredAny>>(body, &error))
     }
@@ -56,7 +56,7 @@ impl<'a> EventBody<'a> {
     }
 
     /// Builds the event. Its payload shares the body's memory if it is most of the body.
-    pub(super) fn into_event(self, body: &Bytes, with: Circumstances<'_>) -> Answer<NewEvent> {
+    pub(super) fn into_event(self, body: &Bytes, with: Circumstances<'_>) -> ApiResult<NewEvent> {
         let now = with.now;
         let carried = Carried {
             payload: self.payload,
@@ -102,7 +102,7 @@ pub(super) struct BatchBody<'a> {
 
 impl<'a> BatchBody<'a> {
     /// Parses the body of a request, with at most `most` events.
-    pub(super) fn read(body: &'a [u8], most: usize) -> Answer<Self> {
+    pub(super) fn read(body: &'a [u8], most: usize) -> ApiResult<Self> {
         let read = serde_json::from_slice::<Object<Self>>(body);
         let batch = read.map_err(|error| {
             wrong_batch::<Outline>(body, &error, LIST, most, |event| EventBody::read(event).err())
@@ -125,7 +125,7 @@ impl<'a> BatchBody<'a> {
     }
 
     /// Builds the events.
-    pub(super) fn into_events(self, with: Circumstances<'_>) -> Answer<Vec<NewEvent>> {
+    pub(super) fn into_events(self, with: Circumstances<'_>) -> ApiResult<Vec<NewEvent>> {
         // Each payload gets its own memory: one that waits must not keep the whole batch in memory.
         let no_body = Bytes::new();
         let event = |(at, event): (usize, Object<EventBody<'_>>)| {

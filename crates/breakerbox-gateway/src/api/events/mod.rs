@@ -12,7 +12,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use breakerbox_model::objects::{EventId, IdempotencyKey, NewBatch, NewEvent, TenantId};
-use breakerbox_storage::{Accepted, AcceptedEvent, TenantEntry};
+use breakerbox_storage::{Submitted, SubmittedEvent, TenantEntry};
 use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -26,7 +26,7 @@ use self::view::EventView;
 use super::Api;
 use super::caller::{Allowed, Caller, Read, Send};
 use super::idempotency::{Key, KeyHeader, json};
-use super::problem::{Answer, Problem};
+use super::problem::{ApiResult, Problem};
 use super::reading::payload::{Circumstances, body_limit};
 use super::reading::{Named, is_json, read_body};
 
@@ -45,8 +45,8 @@ struct AcceptedView {
     deliveries: u32,
 }
 
-impl From<AcceptedEvent> for AcceptedView {
-    fn from(accepted: AcceptedEvent) -> Self {
+impl From<SubmittedEvent> for AcceptedView {
+    fn from(accepted: SubmittedEvent) -> Self {
         Self { id: accepted.id.to_string(), deliveries: accepted.deliveries }
     }
 }
@@ -74,11 +74,11 @@ async fn submit(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Send>,
     request: Request,
-) -> Answer<Response> {
+) -> ApiResult<Response> {
     counted(&api, take_in(&api, &caller, request).await)
 }
 
-async fn take_in(api: &Api, caller: &Caller, request: Request) -> Answer<Response> {
+async fn take_in(api: &Api, caller: &Caller, request: Request) -> ApiResult<Response> {
     is_json(request.headers())?;
     let key = Key::of(&request)?;
     let limits = &api.services.limits;
@@ -111,11 +111,11 @@ async fn submit_batch(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Send>,
     request: Request,
-) -> Answer<Response> {
+) -> ApiResult<Response> {
     counted(&api, take_batch_in(&api, &caller, request).await)
 }
 
-async fn take_batch_in(api: &Api, caller: &Caller, request: Request) -> Answer<Response> {
+async fn take_batch_in(api: &Api, caller: &Caller, request: Request) -> ApiResult<Response> {
     is_json(request.headers())?;
     let key = Key::of(&request)?;
     let limits = &api.services.limits;
@@ -145,7 +145,7 @@ async fn show(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<EventId>,
-) -> Answer<axum::Json<EventView>> {
+) -> ApiResult<axum::Json<EventView>> {
     let event = api.services.records.event(id).await?;
     if !caller.owns(event.owner, &api.services.directory) {
         return Err(Problem::not_found("event", &id.to_string()));
@@ -158,12 +158,12 @@ fn circumstances<'c>(api: &'c Api, tenant: &'c TenantEntry) -> Circumstances<'c>
     Circumstances { tenant, payload, addresses, now: api.wall() }
 }
 
-fn known(api: &Api, tenant: &TenantId) -> Answer<Arc<TenantEntry>> {
+fn known(api: &Api, tenant: &TenantId) -> ApiResult<Arc<TenantEntry>> {
     api.services.directory.tenant(tenant).ok_or_else(|| Problem::not_found("tenant", tenant.as_str()))
 }
 
 /// Counts refused requests, by reason.
-fn counted<T>(api: &Api, answer: Answer<T>) -> Answer<T> {
+fn counted<T>(api: &Api, answer: ApiResult<T>) -> ApiResult<T> {
     answer.inspect_err(|problem| {
         api.services.metrics.events_refused.of(problem.code()).inc();
     })
@@ -174,9 +174,9 @@ async fn accept(
     tenant: &TenantId,
     events: Vec<NewEvent>,
     idempotency: Option<IdempotencyKey>,
-) -> Answer<Accepted> {
+) -> ApiResult<Submitted> {
     let batch = NewBatch { tenant: tenant.clone(), events, idempotency };
-    Ok(api.services.intake.submit(batch).await?)
+    Ok(api.services.submitter.submit(batch).await?)
 }
 
 fn answer(accepted: &impl Serialize, repeated: bool) -> Response {

@@ -18,7 +18,7 @@ use self::view::{KindName, NoticeView, SendStateName};
 use super::Api;
 use super::caller::{Allowed, Manage, Read};
 use super::listing::{Limit, Listed, Paging};
-use super::problem::{Answer, Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 use super::reading::fields::Text;
 use super::reading::{Named, Query};
 
@@ -30,7 +30,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-struct Which {
+struct ListQuery {
     /// Only this tenant's.
     #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
@@ -55,15 +55,15 @@ struct Which {
     get,
     path = "/v1/notices",
     tag = "notices",
-    params(Which),
+    params(ListQuery),
     responses((status = 200, description = "Notices, the newest first", body = Listed<NoticeView>)),
     security(("api_key" = ["read"])),
 )]
 async fn list(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
-    Query(which): Query<Which>,
-) -> Answer<axum::Json<Listed<NoticeView>>> {
+    Query(which): Query<ListQuery>,
+) -> ApiResult<axum::Json<Listed<NoticeView>>> {
     let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?;
     let filter =
         NoticeFilter { tenant, kind: which.kind.map(Into::into), state: which.state.map(Into::into) };
@@ -123,7 +123,7 @@ async fn test(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<TenantId>,
-) -> Answer<axum::Json<TestedView>> {
+) -> ApiResult<axum::Json<TestedView>> {
     if !caller.sees(&id) {
         return Err(Problem::not_found("tenant", id.as_str()));
     }
@@ -167,7 +167,7 @@ async fn secrets(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<TenantId>,
-) -> Answer<axum::Json<TargetSecrets>> {
+) -> ApiResult<axum::Json<TargetSecrets>> {
     if !caller.sees(&id) {
         return Err(Problem::not_found("tenant", id.as_str()));
     }

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::view::KindName;
 use crate::api::Services;
-use crate::api::problem::{Answer, Problem};
+use crate::api::problem::{ApiResult, Problem};
 use crate::api::reading::fields::{Object, Text};
 
 /// How notices get to a target.
@@ -134,7 +134,7 @@ pub(in crate::api) fn checked(
     bodies: Vec<Object<TargetBody>>,
     before: &[NoticeTarget],
     services: &Services,
-) -> Answer<Vec<NoticeTarget>> {
+) -> ApiResult<Vec<NoticeTarget>> {
     if bodies.len() > MOST_TARGETS {
         let why = format!("must be at most {MOST_TARGETS}, but are {}", bodies.len());
         return Err(Problem::invalid("notices", why));
@@ -152,7 +152,7 @@ pub(in crate::api) fn checked(
 }
 
 impl TargetBody {
-    fn target(self, before: &[NoticeTarget], services: &Services) -> Answer<NoticeTarget> {
+    fn target(self, before: &[NoticeTarget], services: &Services) -> ApiResult<NoticeTarget> {
         let old = match &self.id {
             None => None,
             Some(id) => {
@@ -181,7 +181,7 @@ impl TargetBody {
         Ok(NoticeTarget { name, way, on })
     }
 
-    fn way(self, kind: WayName, old: Option<&Way>, services: &Services) -> Answer<Way> {
+    fn way(self, kind: WayName, old: Option<&Way>, services: &Services) -> ApiResult<Way> {
         let misplaced = |field: &str, is_there: bool| match is_there {
             true => Err(Problem::invalid(field, format!("is not for {}", name(kind)))),
             false => Ok(()),

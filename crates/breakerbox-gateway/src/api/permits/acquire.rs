@@ -14,10 +14,12 @@ use super::batch::{self, Answers, NotDone};
 use crate::api::Api;
 use crate::api::caller::{Allowed, Caller, Send};
 use crate::api::events::PrioritySchema;
-use crate::api::problem::{Answer, Code, Problem};
+use crate::api::problem::{ApiResult, Code, Problem};
 use crate::api::reading::Json;
 use crate::api::reading::fields::{Moment, Span, Text};
-use crate::permits::{AcquireError, Acquired, Given, LONGEST_PERMIT, Reason, Refused, Wanted};
+use crate::permits::{
+    AcquireError, AcquireRequest, Acquired, GrantedPermit, LONGEST_PERMIT, PermitRefusal, Reason,
+};
 
 /// A call that somebody wants to make: either to a `url`, or to what they call by a `key`.
 #[derive(Deserialize, ToSchema)]
@@ -159,7 +161,7 @@ pub(super) async fn acquire(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Send>,
     Json(body): Json<AcquireBody>,
-) -> Answer<axum::Json<AcquiredView>> {
+) -> ApiResult<axum::Json<AcquiredView>> {
     one(&api, &caller, body).await.map(axum::Json)
 }
 
@@ -178,13 +180,13 @@ pub(super) async fn acquire_batch(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Send>,
     request: Request,
-) -> Answer<axum::Json<Answers<AcquiredItem>>> {
+) -> ApiResult<axum::Json<Answers<AcquiredItem>>> {
     let (api, caller) = (&api, &caller);
     let done = |body| async move { one(api, caller, body).await.map(AcquiredItem::Answered) };
     batch::each(api, request, done, AcquiredItem::NotDone).await.map(axum::Json)
 }
 
-async fn one(api: &Api, caller: &Caller, body: AcquireBody) -> Answer<AcquiredView> {
+async fn one(api: &Api, caller: &Caller, body: AcquireBody) -> ApiResult<AcquiredView> {
     let id = caller.tenant_for(body.tenant.map(|tenant| tenant.0))?;
     let tenant = api.services.directory.tenant(&id);
     let tenant = tenant.ok_or_else(|| Problem::not_found("tenant", id.as_str()))?;
@@ -195,7 +197,7 @@ async fn one(api: &Api, caller: &Caller, body: AcquireBody) -> Answer<AcquiredVi
     }
     let priority = body.priority.map_or_else(Priority::default, |priority| priority.0);
     let circuit = CircuitId::of(&key).to_string();
-    let wanted = Wanted { tenant, key, priority, timeout };
+    let wanted = AcquireRequest { tenant, key, priority, timeout };
     match api.services.permits.acquire(wanted).await {
         Ok(Acquired::Permit(given)) => Ok(AcquiredView::Permit(permit(api, circuit, given))),
         Ok(Acquired::Refused(refused)) => Ok(AcquiredView::Refusal(refusal(api, circuit, refused))),
@@ -207,7 +209,7 @@ async fn one(api: &Api, caller: &Caller, body: AcquireBody) -> Answer<AcquiredVi
 }
 
 /// Returns the key of the circuit.
-fn key(tenant: &TenantEntry, url: Option<&str>, key: Option<&str>) -> Answer<Arc<str>> {
+fn key(tenant: &TenantEntry, url: Option<&str>, key: Option<&str>) -> ApiResult<Arc<str>> {
     match (url, key) {
         (Some(url), None) => tenant.circuit_of(url).map_err(|error| {
             let why = error.to_string();
@@ -232,7 +234,7 @@ fn key(tenant: &TenantEntry, url: Option<&str>, key: Option<&str>) -> Answer<Arc
     }
 }
 
-fn permit(api: &Api, circuit: String, given: Given) -> PermitView {
+fn permit(api: &Api, circuit: String, given: GrantedPermit) -> PermitView {
     PermitView {
         id: given.token,
         circuit,
@@ -243,7 +245,7 @@ fn permit(api: &Api, circuit: String, given: Given) -> PermitView {
     }
 }
 
-fn refusal(api: &Api, circuit: String, refused: Refused) -> RefusalView {
+fn refusal(api: &Api, circuit: String, refused: PermitRefusal) -> RefusalView {
     RefusalView {
         reason: refused.reason.into(),
         circuit,

@@ -14,7 +14,7 @@ use tokio::task::yield_now;
 use utoipa::ToSchema;
 
 use crate::api::Api;
-use crate::api::problem::{Answer, Problem, Written};
+use crate::api::problem::{ApiResult, Problem, Written};
 use crate::api::reading::fields::Object;
 use crate::api::reading::{explained, is_json, read_body};
 
@@ -61,11 +61,11 @@ pub(super) async fn each<B, T, F>(
     request: Request,
     done: impl Fn(B) -> F,
     not_done: impl Fn(NotDone) -> T,
-) -> Answer<Answers<T>>
+) -> ApiResult<Answers<T>>
 where
     B: DeserializeOwned,
     T: ToSchema,
-    F: Future<Output = Answer<T>>,
+    F: Future<Output = ApiResult<T>>,
 {
     is_json(request.headers())?;
     let limits = &api.services.limits;

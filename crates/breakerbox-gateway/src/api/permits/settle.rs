@@ -14,9 +14,9 @@ use super::acquire::rounded_up;
 use super::batch::{self, Answers, NotDone};
 use crate::api::Api;
 use crate::api::caller::{Allowed, Caller, Send};
-use crate::api::problem::{Answer, Code, Problem};
+use crate::api::problem::{ApiResult, Code, Problem};
 use crate::api::reading::Json;
-use crate::permits::{Answered, LONGEST_TOKEN, Report, Said};
+use crate::permits::{CallResult, LONGEST_TOKEN, Report, SettleResponse};
 
 /// The longest latency and the longest wait that are accepted, in milliseconds.
 const LONGEST: u64 = 24 * 3_600 * 1_000;
@@ -24,7 +24,7 @@ const LONGEST: u64 = 24 * 3_600 * 1_000;
 /// How a call went: an `outcome` of your own judgement, or the `status` that was answered, or the `fault` for which nothing was.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = Settle, example = json!({"id": "per_AZ4r3...", "status": 200, "latency_ms": 87}))]
+#[schema(as = Settlement, example = json!({"id": "per_AZ4r3...", "status": 200, "latency_ms": 87}))]
 pub(super) struct SettleBody {
     /// The permit's.
     #[schema(min_length = 1, max_length = 4096)]
@@ -135,8 +135,8 @@ pub(super) enum SettledItem {
     NotDone(NotDone),
 }
 
-impl From<Answered> for SettledView {
-    fn from(answered: Answered) -> Self {
+impl From<SettleResponse> for SettledView {
+    fn from(answered: SettleResponse) -> Self {
         let settled = match answered.settled {
             Some(SettledAs::Counted) => SettledWord::Counted,
             Some(SettledAs::Uncounted) => SettledWord::Uncounted,
@@ -164,7 +164,7 @@ pub(super) async fn settle(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Send>,
     Json(body): Json<SettleBody>,
-) -> Answer<axum::Json<SettledView>> {
+) -> ApiResult<axum::Json<SettledView>> {
     one(&api, &caller, body).await.map(axum::Json)
 }
 
@@ -183,13 +183,13 @@ pub(super) async fn settle_batch(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Send>,
     request: Request,
-) -> Answer<axum::Json<Answers<SettledItem>>> {
+) -> ApiResult<axum::Json<Answers<SettledItem>>> {
     let (api, caller) = (&api, &caller);
     let done = |body| async move { one(api, caller, body).await.map(SettledItem::Answered) };
     batch::each(api, request, done, SettledItem::NotDone).await.map(axum::Json)
 }
 
-async fn one(api: &Api, caller: &Caller, body: SettleBody) -> Answer<SettledView> {
+async fn one(api: &Api, caller: &Caller, body: SettleBody) -> ApiResult<SettledView> {
     let report = report(&body)?;
     let permits = &api.services.permits;
     // The response does not reveal whether the token is forged, changed or another tenant's.
@@ -204,7 +204,7 @@ async fn one(api: &Api, caller: &Caller, body: SettleBody) -> Answer<SettledView
     Ok(permits.settle(token, report, &tenant.rulings).await?.into())
 }
 
-fn report(body: &SettleBody) -> Answer<Report> {
+fn report(body: &SettleBody) -> ApiResult<Report> {
     if body.id.is_empty() || body.id.len() > LONGEST_TOKEN {
         return Err(Problem::invalid(
             "id",
@@ -223,7 +223,7 @@ fn report(body: &SettleBody) -> Answer<Report> {
             if body.overloaded.is_some() {
                 return Err(Problem::invalid("overloaded", "goes with outcome; otherwise the rulings say"));
             }
-            Said::Reply(reply(status, fault, retry_after)?)
+            CallResult::Reply(reply(status, fault, retry_after)?)
         }
         (None, None, None) => {
             let detail = "outcome: is missing; send an outcome, a status, or a fault";
@@ -238,7 +238,11 @@ fn report(body: &SettleBody) -> Answer<Report> {
 }
 
 /// Builds the report of a worker that judges the outcome itself.
-fn judged(outcome: OutcomeWord, retry_after: Option<Duration>, overloaded: Option<bool>) -> Answer<Said> {
+fn judged(
+    outcome: OutcomeWord,
+    retry_after: Option<Duration>,
+    overloaded: Option<bool>,
+) -> ApiResult<CallResult> {
     if retry_after.is_some() && outcome != OutcomeWord::Failure {
         return Err(Problem::invalid("retry_after_ms", "goes with a failure, or with a status"));
     }
@@ -248,10 +252,10 @@ fn judged(outcome: OutcomeWord, retry_after: Option<Duration>, overloaded: Optio
         OutcomeWord::Ignored => (OutcomeKind::Ignored, LoadSignal::Neither),
     };
     let throttle = if overloaded == Some(true) { LoadSignal::Reject } else { throttle };
-    Ok(Said::Outcome { kind, retry_after, throttle })
+    Ok(CallResult::Outcome { kind, retry_after, throttle })
 }
 
-fn reply(status: Option<u16>, fault: Option<FaultWord>, retry_after: Option<Duration>) -> Answer<Reply> {
+fn reply(status: Option<u16>, fault: Option<FaultWord>, retry_after: Option<Duration>) -> ApiResult<Reply> {
     match (status, fault) {
         (Some(status @ 100..=999), _) => Ok(Reply::Answered { status, retry_after }),
         (Some(_), _) => Err(Problem::invalid("status", "must be an HTTP status, 100 to 999")),

@@ -19,7 +19,7 @@ use self::names::{NamesView, PolicyChange};
 use super::Api;
 use super::caller::{Admin, Allowed, Read};
 use super::circuits::PurposeView;
-use super::problem::{Answer, Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 use super::reading::{Json, Named};
 use super::revision::{IfMatch, Revised};
 use super::tenants::CircuitByName;
@@ -71,7 +71,7 @@ async fn of_tenant(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<TenantId>,
-) -> Answer<Revised<PolicyView>> {
+) -> ApiResult<Revised<PolicyView>> {
     tenants::seen(&api, &caller, &id).await?;
     shown_of_tenant(&api, &id, Purpose::Deliveries)
 }
@@ -98,7 +98,7 @@ async fn change_of_tenant(
     Named(id): Named<TenantId>,
     IfMatch(revision): IfMatch,
     Json(change): Json<PolicyChange>,
-) -> Answer<Revised<PolicyView>> {
+) -> ApiResult<Revised<PolicyView>> {
     changed_of_tenant(&api, tenants::seen(&api, &caller, &id).await?, Purpose::Deliveries, revision, change)
         .await
 }
@@ -119,7 +119,7 @@ async fn of_reminders(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<TenantId>,
-) -> Answer<Revised<PolicyView>> {
+) -> ApiResult<Revised<PolicyView>> {
     tenants::seen(&api, &caller, &id).await?;
     shown_of_tenant(&api, &id, Purpose::Reminders)
 }
@@ -145,7 +145,7 @@ async fn change_of_reminders(
     Named(id): Named<TenantId>,
     IfMatch(revision): IfMatch,
     Json(change): Json<PolicyChange>,
-) -> Answer<Revised<PolicyView>> {
+) -> ApiResult<Revised<PolicyView>> {
     changed_of_tenant(&api, tenants::seen(&api, &caller, &id).await?, Purpose::Reminders, revision, change)
         .await
 }
@@ -165,7 +165,7 @@ async fn of_endpoint(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<EndpointId>,
-) -> Answer<Revised<PolicyView>> {
+) -> ApiResult<Revised<PolicyView>> {
     endpoints::seen(&api, &caller, id).await?;
     shown_of_endpoint(&api, id)
 }
@@ -193,7 +193,7 @@ async fn change_of_endpoint(
     Named(id): Named<EndpointId>,
     IfMatch(revision): IfMatch,
     Json(change): Json<PolicyChange>,
-) -> Answer<Revised<PolicyView>> {
+) -> ApiResult<Revised<PolicyView>> {
     endpoints::seen(&api, &caller, id).await?;
     let edit = move |stored: &Endpoint| {
         let mut settings = stored.settings.clone();
@@ -210,7 +210,7 @@ async fn changed_of_tenant(
     purpose: Purpose,
     revision: Option<Revision>,
     change: PolicyChange,
-) -> Answer<Revised<PolicyView>> {
+) -> ApiResult<Revised<PolicyView>> {
     let edit = move |stored: &Tenant| {
         let mut settings = stored.settings.clone();
         let own = match purpose {
@@ -224,7 +224,7 @@ async fn changed_of_tenant(
     shown_of_tenant(api, &tenant.id, purpose)
 }
 
-fn shown_of_tenant(api: &Api, id: &TenantId, purpose: Purpose) -> Answer<Revised<PolicyView>> {
+fn shown_of_tenant(api: &Api, id: &TenantId, purpose: Purpose) -> ApiResult<Revised<PolicyView>> {
     let directory = &api.services.directory;
     // The tenant may be deleted at this moment.
     let tenant = directory.tenant(id).ok_or_else(|| Problem::not_found("tenant", id.as_str()))?;
@@ -248,7 +248,7 @@ fn shown_of_tenant(api: &Api, id: &TenantId, purpose: Purpose) -> Answer<Revised
     Ok(Revised(tenant.source.revision, view))
 }
 
-fn shown_of_endpoint(api: &Api, id: EndpointId) -> Answer<Revised<PolicyView>> {
+fn shown_of_endpoint(api: &Api, id: EndpointId) -> ApiResult<Revised<PolicyView>> {
     let directory = &api.services.directory;
     let endpoint = directory.endpoint(id.into());
     let endpoint = endpoint.ok_or_else(|| Problem::not_found("endpoint", &id.to_string()))?;

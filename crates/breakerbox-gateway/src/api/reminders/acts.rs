@@ -13,7 +13,7 @@ use crate::api::Api;
 use crate::api::caller::{Allowed, Manage, SendOrManage};
 use crate::api::circuits;
 use crate::api::idempotency::{self, Created, CreatedOnce, KeyHeader, Keyed};
-use crate::api::problem::Answer;
+use crate::api::problem::ApiResult;
 use crate::api::reading::{AnyBody, Named};
 use crate::api::revision::Revised;
 
@@ -41,7 +41,7 @@ async fn pause(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<ReminderId>,
-) -> Answer<Revised<ReminderView>> {
+) -> ApiResult<Revised<ReminderView>> {
     seen(&api, &caller, id).await?;
     let reminder = api.services.records.pause_reminder(id).await?;
     Ok(Revised(reminder.revision, shown(&api, reminder, Resumes::No).await?))
@@ -63,7 +63,7 @@ async fn resume(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<ReminderId>,
-) -> Answer<Revised<ReminderView>> {
+) -> ApiResult<Revised<ReminderView>> {
     seen(&api, &caller, id).await?;
     let reminder = api.services.records.resume_reminder(id).await?;
     Ok(Revised(reminder.revision, shown(&api, reminder, Resumes::Yes).await?))
@@ -85,7 +85,7 @@ async fn run(
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<ReminderId>,
     Keyed(AnyBody, key): Keyed<AnyBody>,
-) -> Answer<CreatedOnce> {
+) -> ApiResult<CreatedOnce> {
     let before = seen(&api, &caller, id).await?;
     let circuit = circuit_of(&api, &before);
     let status = circuits::statuses(&api, std::slice::from_ref(&circuit)).await?;
@@ -115,7 +115,7 @@ async fn cancel(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<SendOrManage>,
     Named(id): Named<ReminderId>,
-) -> Answer<Revised<ReminderView>> {
+) -> ApiResult<Revised<ReminderView>> {
     seen(&api, &caller, id).await?;
     let reminder = api.services.records.cancel_reminder(id).await?;
     Ok(Revised(reminder.revision, shown(&api, reminder, Resumes::No).await?))

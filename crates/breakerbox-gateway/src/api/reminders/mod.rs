@@ -44,7 +44,7 @@ use super::caller::{Allowed, Caller, Manage, Read, SendOrManage};
 use super::circuits::{self, CircuitOf};
 use super::idempotency::{self, Created, CreatedOnce, Key, KeyHeader};
 use super::listing::{Limit, Listed, Paging};
-use super::problem::{Answer, Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 use super::reading::fields::Text;
 use super::reading::payload::{Circumstances, body_limit};
 use super::reading::{Named, Query, is_json, read_body};
@@ -65,7 +65,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-struct Which {
+struct ListQuery {
     /// Of this tenant.
     #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
@@ -89,15 +89,15 @@ struct Which {
     get,
     path = "/v1/reminders",
     tag = "reminders",
-    params(Which),
+    params(ListQuery),
     responses((status = 200, description = "Reminders, the newest first", body = Listed<ReminderView>)),
     security(("api_key" = ["read"])),
 )]
 async fn list(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
-    Query(which): Query<Which>,
-) -> Answer<axum::Json<Listed<ReminderView>>> {
+    Query(which): Query<ListQuery>,
+) -> ApiResult<axum::Json<Listed<ReminderView>>> {
     let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?;
     let filter = ReminderFilter {
         tenant,
@@ -126,7 +126,7 @@ async fn create(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<SendOrManage>,
     request: Request,
-) -> Answer<CreatedOnce> {
+) -> ApiResult<CreatedOnce> {
     is_json(request.headers())?;
     let key = Key::of(&request)?;
     let limit = api.services.limits.payload;
@@ -166,7 +166,7 @@ async fn create_batch(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<SendOrManage>,
     request: Request,
-) -> Answer<CreatedOnce> {
+) -> ApiResult<CreatedOnce> {
     is_json(request.headers())?;
     let key = Key::of(&request)?;
     let limits = &api.services.limits;
@@ -199,7 +199,7 @@ async fn show(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<ReminderId>,
-) -> Answer<Revised<ReminderView>> {
+) -> ApiResult<Revised<ReminderView>> {
     let reminder = seen(&api, &caller, id).await?;
     Ok(Revised(reminder.revision, shown(&api, reminder, Resumes::No).await?))
 }
@@ -226,7 +226,7 @@ async fn change(
     Named(id): Named<ReminderId>,
     IfMatch(revision): IfMatch,
     request: Request,
-) -> Answer<Revised<ReminderView>> {
+) -> ApiResult<Revised<ReminderView>> {
     is_json(request.headers())?;
     let limit = api.services.limits.payload;
     let (body, _room) = read_body(request, &api.budget, body_limit(limit)).await?;
@@ -255,7 +255,7 @@ async fn payload(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<ReminderId>,
-) -> Answer<Response> {
+) -> ApiResult<Response> {
     let reminder = seen(&api, &caller, id).await?;
     let payload = api.services.records.reminder_payload(id).await?;
     let mut response = Response::new(payload.into());
@@ -284,14 +284,14 @@ async fn runs(
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<ReminderId>,
     Query(paging): Query<Paging>,
-) -> Answer<axum::Json<Listed<RunView>>> {
+) -> ApiResult<axum::Json<Listed<RunView>>> {
     seen(&api, &caller, id).await?;
     let found = api.services.records.runs(id, &paging.into()).await?;
     Ok(axum::Json(Listed::of(found, |run| RunView::new(&api, run))))
 }
 
 /// Returns a reminder, if the caller may access it.
-async fn seen(api: &Api, caller: &Caller, id: ReminderId) -> Answer<Reminder> {
+async fn seen(api: &Api, caller: &Caller, id: ReminderId) -> ApiResult<Reminder> {
     let reminder = api.services.records.reminder(id).await?;
     if caller.owns(reminder.owner, &api.services.directory) {
         Ok(reminder)
@@ -300,7 +300,7 @@ async fn seen(api: &Api, caller: &Caller, id: ReminderId) -> Answer<Reminder> {
     }
 }
 
-fn known(api: &Api, tenant: TenantId) -> Answer<Arc<TenantEntry>> {
+fn known(api: &Api, tenant: TenantId) -> ApiResult<Arc<TenantEntry>> {
     api.services.directory.tenant(&tenant).ok_or_else(|| Problem::not_found("tenant", tenant.as_str()))
 }
 
@@ -324,7 +324,7 @@ enum Resumes {
     No,
 }
 
-async fn shown(api: &Api, reminder: Reminder, resumes: Resumes) -> Answer<ReminderView> {
+async fn shown(api: &Api, reminder: Reminder, resumes: Resumes) -> ApiResult<ReminderView> {
     let circuit = circuit_of(api, &reminder);
     let status = circuits::statuses(api, std::slice::from_ref(&circuit)).await?;
     let status = status.first().copied().unwrap_or(Status::Closed);
@@ -332,7 +332,7 @@ async fn shown(api: &Api, reminder: Reminder, resumes: Resumes) -> Answer<Remind
     Ok(ReminderView::new(reminder, around))
 }
 
-async fn shown_all(api: &Api, reminders: Vec<Reminder>) -> Answer<Vec<ReminderView>> {
+async fn shown_all(api: &Api, reminders: Vec<Reminder>) -> ApiResult<Vec<ReminderView>> {
     let keys: Vec<_> = reminders.iter().map(|reminder| circuit_of(api, reminder)).collect();
     let statuses = circuits::statuses(api, &keys).await?;
     let shown = |(reminder, (key, status)): (Reminder, (Option<Arc<str>>, Status))| {
@@ -351,7 +351,7 @@ struct Circuits {
 }
 
 impl Circuits {
-    async fn of(api: &Api, tenant: &TenantEntry, new: &[NewReminder]) -> Answer<Self> {
+    async fn of(api: &Api, tenant: &TenantEntry, new: &[NewReminder]) -> ApiResult<Self> {
         let key = |new: &NewReminder| tenant.key_of(Purpose::Reminders, new.settings.url.as_str()).ok();
         let keys: Vec<_> = new.iter().map(key).collect();
         let statuses = circuits::statuses(api, &keys).await?;

@@ -1,7 +1,7 @@
 //! Previews a schedule before a reminder is created: the next times, in its time zone.
 
 use axum::extract::State;
-use breakerbox_model::reminder::{CatchUp, Standing, WhenFailed};
+use breakerbox_model::reminder::{CatchUp, Progress, WhenFailed};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -10,7 +10,7 @@ use utoipa_axum::routes;
 use super::times::TimesChange;
 use crate::api::Api;
 use crate::api::caller::{Allowed, SendOrRead};
-use crate::api::problem::{Answer, Problem};
+use crate::api::problem::{ApiResult, Problem};
 use crate::api::reading::Json;
 use crate::api::reading::fields::{Change, Moment, Span, Text};
 
@@ -100,7 +100,7 @@ async fn preview(
     State(api): State<Api>,
     _: Allowed<SendOrRead>,
     Json(body): Json<PreviewBody>,
-) -> Answer<axum::Json<PreviewView>> {
+) -> ApiResult<axum::Json<PreviewView>> {
     let PreviewBody { at, every, cron, time_zone, ends_at, max_runs, from, count } = body;
     let count = match count.map(usize::try_from) {
         None => COUNT,
@@ -110,7 +110,7 @@ async fn preview(
     let now = from.map_or_else(|| api.wall(), |from| from.0.0);
     let schedule = TimesChange { at, every, cron, time_zone, ends_at, max_runs }.fresh().schedule(now)?;
     let (catch_up, when_failed) = (CatchUp::All, WhenFailed::Stop);
-    let standing = Standing { schedule, catch_up, when_failed, runs: 0, last: None };
+    let standing = Progress { schedule, catch_up, when_failed, runs: 0, last: None };
     let mut times = standing.upcoming(now, count + 1);
     let more = times.len() > count;
     times.truncate(count);

@@ -2,7 +2,7 @@
 
 use breakerbox_core::{Timestamp, format_duration};
 use breakerbox_model::objects::{Reminder, ReminderState, Run};
-use breakerbox_model::reminder::{CatchUp, Repeat, Standing, WhenFailed};
+use breakerbox_model::reminder::{CatchUp, Progress, Repeat, WhenFailed};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -180,7 +180,7 @@ fn upcoming(reminder: &Reminder, around: &Around) -> Vec<Timestamp> {
     if reminder.state != ReminderState::Active {
         return Vec::new();
     }
-    let mut standing = Standing {
+    let mut standing = Progress {
         schedule: reminder.settings.schedule.clone(),
         catch_up: reminder.settings.catch_up.unwrap_or(around.catch_up),
         // Assumes that each run succeeds.

@@ -25,7 +25,7 @@ use super::circuits::reset_circuits_of;
 use super::endpoints::{NewSecret, SecretsView};
 use super::idempotency::{self, Created, CreatedOnce, KeyHeader, Keyed};
 use super::listing::{Listed, Paging};
-use super::problem::{Answer, Problem};
+use super::problem::{ApiResult, Problem};
 use super::reading::{Json, Named, OptionalJson, Query};
 use super::revision::{IfMatch, Revised};
 
@@ -52,7 +52,7 @@ async fn list(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Query(paging): Query<Paging>,
-) -> Answer<axum::Json<Listed<TenantView>>> {
+) -> ApiResult<axum::Json<Listed<TenantView>>> {
     let page: PageOf = paging.into();
     let found = match &caller.0.tenant {
         None => api.services.records.tenants(&page).await?,
@@ -77,7 +77,7 @@ async fn create(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Admin>,
     Keyed(Json(mut body), key): Keyed<Json<TenantBody>>,
-) -> Answer<CreatedOnce> {
+) -> ApiResult<CreatedOnce> {
     caller.needs_all_tenants("creating a tenant")?;
     let settings = body.take_settings().onto(TenantSettings::new(body.id.0.as_str()), &api.services)?;
     let id = body.id.0;
@@ -106,7 +106,7 @@ async fn show(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<TenantId>,
-) -> Answer<Revised<TenantView>> {
+) -> ApiResult<Revised<TenantView>> {
     let tenant = seen(&api, &caller, &id).await?;
     Ok(Revised(tenant.revision, tenant.into()))
 }
@@ -134,7 +134,7 @@ async fn change(
     Named(id): Named<TenantId>,
     IfMatch(revision): IfMatch,
     Json(body): Json<TenantChange>,
-) -> Answer<Revised<TenantView>> {
+) -> ApiResult<Revised<TenantView>> {
     if let Some(field) = body.admins_field() {
         caller.needs(Scope::Admin, &format!("changing {field}"))?;
     }
@@ -173,7 +173,7 @@ async fn delete(
     Allowed(caller, _): Allowed<Admin>,
     Named(id): Named<TenantId>,
     IfMatch(revision): IfMatch,
-) -> Answer<StatusCode> {
+) -> ApiResult<StatusCode> {
     if !caller.sees(&id) {
         return Err(Problem::not_found("tenant", id.as_str()));
     }
@@ -197,7 +197,7 @@ async fn secrets(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<TenantId>,
-) -> Answer<axum::Json<SecretsView>> {
+) -> ApiResult<axum::Json<SecretsView>> {
     let tenant = seen(&api, &caller, &id).await?;
     Ok(axum::Json(SecretsView::new(&tenant.secrets, api.wall())))
 }
@@ -219,7 +219,7 @@ async fn rotate_secret(
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<TenantId>,
     Keyed(OptionalJson(body), key): Keyed<OptionalJson<NewSecret>>,
-) -> Answer<CreatedOnce> {
+) -> ApiResult<CreatedOnce> {
     seen(&api, &caller, &id).await?;
     let (secret, overlap) = body.split()?;
     let now = api.wall();
@@ -230,7 +230,7 @@ async fn rotate_secret(
 }
 
 /// Returns a tenant, if the caller may access it.
-pub(super) async fn seen(api: &Api, caller: &Caller, id: &TenantId) -> Answer<Tenant> {
+pub(super) async fn seen(api: &Api, caller: &Caller, id: &TenantId) -> ApiResult<Tenant> {
     if !caller.sees(id) {
         return Err(Problem::not_found("tenant", id.as_str()));
     }

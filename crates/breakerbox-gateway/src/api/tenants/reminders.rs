@@ -1,7 +1,7 @@
 //! The JSON of the rules for a tenant's reminders, and their changes.
 
 use breakerbox_core::{CircuitBy, format_duration};
-use breakerbox_model::delivery::{RetrySchedule, Rulings};
+use breakerbox_model::delivery::{ResponseRules, RetrySchedule};
 use breakerbox_model::objects::ReminderRules;
 use breakerbox_model::reminder::{CatchUp, WhenFailed};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::view::{BacklogView, CircuitByName, checked_backlog, checked_policy};
 use crate::api::endpoints::{checked_in_flight, checked_timeout};
-use crate::api::problem::Answer;
+use crate::api::problem::ApiResult;
 use crate::api::reading::fields::{Change, Object, Span, Text};
 use crate::api::reminders::CatchUpName;
 
@@ -28,7 +28,7 @@ pub(in crate::api) struct RemindersView {
     retry: Option<RetrySchedule>,
     /// How answers are read where this tenant differs.
     #[schema(value_type = Object)]
-    rulings: Rulings,
+    rulings: ResponseRules,
     /// What becomes of a reminder when all attempts of a run have failed.
     #[schema(value_type = WhenFailedName, inline)]
     when_failed: &'static str,
@@ -88,7 +88,7 @@ pub(in crate::api) struct RemindersChange {
     /// How answers are read where this tenant differs. Needs an admin key.
     #[schema(value_type = Option<Object>)]
     #[serde(default)]
-    rulings: Change<Rulings>,
+    rulings: Change<ResponseRules>,
     /// What becomes of a reminder when all attempts of a run have failed: it stops, or goes on with the next run.
     #[schema(value_type = Option<WhenFailedName>, inline)]
     #[serde(default)]
@@ -130,7 +130,7 @@ impl RemindersChange {
     }
 
     /// Returns the rules after the change. Errors name their field without `reminders`.
-    pub(super) fn onto(self, rules: ReminderRules) -> Answer<ReminderRules> {
+    pub(super) fn onto(self, rules: ReminderRules) -> ApiResult<ReminderRules> {
         let defaults = ReminderRules::default();
         let circuit_by = self.circuit_by.map(CircuitBy::from).onto(Some(rules.circuit_by));
         let when_failed = self.when_failed.map(|text| text.0).onto(Some(rules.when_failed));

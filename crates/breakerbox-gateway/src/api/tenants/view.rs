@@ -1,7 +1,7 @@
 //! The JSON of tenants, and their changes.
 
 use breakerbox_core::{CircuitBy, format_duration};
-use breakerbox_model::delivery::{RetrySchedule, Rulings};
+use breakerbox_model::delivery::{ResponseRules, RetrySchedule};
 use breakerbox_model::notifications::NoticeTarget;
 use breakerbox_model::objects::{
     Backlog, RateLimit, ReminderRules, Secret, Tenant, TenantId, TenantSettings,
@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::reminders::{RemindersChange, RemindersView};
 use crate::api::Services;
 use crate::api::notices::{TargetBody, TargetView, checked_targets};
-use crate::api::problem::{Answer, Problem};
+use crate::api::problem::{ApiResult, Problem};
 use crate::api::reading::bodies::bodies;
 use crate::api::reading::fields::{Change, Moment, Object, Span, Text, fault_of_line};
 
@@ -41,7 +41,7 @@ pub(in crate::api) struct TenantView {
     retry: Option<RetrySchedule>,
     /// How answers are read where this tenant differs.
     #[schema(value_type = Object)]
-    rulings: Rulings,
+    rulings: ResponseRules,
     /// How much of its work may wait; null: the gateway's.
     #[schema(inline)]
     backlog: Option<BacklogView>,
@@ -98,7 +98,7 @@ pub(in crate::api) struct RateView {
 
 impl RateView {
     /// Checks the values of a rate limit.
-    pub(in crate::api) fn checked(self, field: &str) -> Answer<RateLimit> {
+    pub(in crate::api) fn checked(self, field: &str) -> ApiResult<RateLimit> {
         let limit = RateLimit { per_second: self.per_second, burst: self.burst };
         limit.check().map_err(|error| {
             let text = error.to_string();
@@ -207,7 +207,7 @@ bodies! {
         retry: [Change<RetrySchedule>],
         /// How answers are read where this tenant differs. Needs an admin key.
         #[schema(value_type = Option<Object>)]
-        rulings: [Change<Rulings>],
+        rulings: [Change<ResponseRules>],
         /// How much of its work may wait. Needs an admin key for all tenants.
         #[schema(value_type = Option<BacklogView>, inline)]
         backlog: [Change<Object<BacklogView>>],
@@ -266,7 +266,7 @@ impl TenantChange {
     }
 
     /// Returns the settings after the change.
-    pub(super) fn onto(self, mut settings: TenantSettings, services: &Services) -> Answer<TenantSettings> {
+    pub(super) fn onto(self, mut settings: TenantSettings, services: &Services) -> ApiResult<TenantSettings> {
         if let Some(name) = self.name {
             settings.name = checked_name("name", name, LONGEST_NAME)?;
         }
@@ -294,7 +294,7 @@ impl TenantChange {
 }
 
 /// Checks the values of a backlog limit of this name.
-pub(super) fn checked_backlog(name: &str, backlog: BacklogView) -> Answer<Backlog> {
+pub(super) fn checked_backlog(name: &str, backlog: BacklogView) -> ApiResult<Backlog> {
     for (field, found, most) in
         [("count", backlog.count, 1_000_000_000_000), ("bytes", backlog.bytes, 1_000_000_000_000_000)]
     {
@@ -307,7 +307,7 @@ pub(super) fn checked_backlog(name: &str, backlog: BacklogView) -> Answer<Backlo
 }
 
 /// Checks the form of a policy. Its values are checked together with the layers below it.
-pub(in crate::api) fn checked_policy(policy: Value) -> Answer<Value> {
+pub(in crate::api) fn checked_policy(policy: Value) -> ApiResult<Value> {
     if policy.is_object() {
         return Ok(policy);
     }
@@ -315,7 +315,7 @@ pub(in crate::api) fn checked_policy(policy: Value) -> Answer<Value> {
 }
 
 /// Checks a text for people: limited length, one line.
-pub(in crate::api) fn checked_name(field: &str, text: String, most: usize) -> Answer<String> {
+pub(in crate::api) fn checked_name(field: &str, text: String, most: usize) -> ApiResult<String> {
     if let Some(why) = fault_of_line(&text, 0..=most) {
         return Err(Problem::invalid(field, why));
     }

@@ -160,11 +160,11 @@ async fn what_was_told_is_listed_and_a_tenant_sees_its_own() {
                 "410",
                 now,
             );
-            assert!(site.records.tell(notice).await.unwrap());
+            assert!(site.records.notify(notice).await.unwrap());
         }
     }
-    site.records.tell(Notice::dead_letters(tenant("acme"), 100, 100, now)).await.unwrap();
-    site.records.tell(Notice::store_lost("no answer", now)).await.unwrap();
+    site.records.notify(Notice::dead_letters(tenant("acme"), 100, 100, now)).await.unwrap();
+    site.records.notify(Notice::store_lost("no answer", now)).await.unwrap();
     let list = async |key: &str, query: &str| -> Vec<Value> {
         let said = site.get(&format!("/v1/notices{query}"), key).await.expect(200).json();
         said["items"].as_array().unwrap().clone()

@@ -21,7 +21,7 @@ async fn a_change_told_eight_times_at_once_and_again_after_a_restart_is_one_noti
     assert_eq!(rig.records.append_history(vec![change.clone(); 8]).await.unwrap(), 0);
     // By whoever has the notice and not the change.
     for _ in 0..8 {
-        assert!(!rig.records.tell(change.notices[0].clone()).await.unwrap());
+        assert!(!rig.records.notify(change.notices[0].clone()).await.unwrap());
     }
     rig.pass(120).await;
     assert_eq!(rig.all().await.len(), 1);
@@ -69,7 +69,7 @@ async fn of_the_store_only_what_is_new_is_told() {
         rig.pass(1).await;
         let notice =
             if lost { Notice::store_lost("no answer", rig.now()) } else { Notice::store_back(rig.now()) };
-        told.push(rig.records.tell(notice).await.unwrap());
+        told.push(rig.records.notify(notice).await.unwrap());
     }
     assert_eq!(told, [false, true, false, true, false, true, true]);
     let all = rig.all().await;

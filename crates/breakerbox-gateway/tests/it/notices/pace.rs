@@ -171,7 +171,7 @@ async fn targets_choose_what_they_are_told() {
     rig.targets(vec![only_recoveries]).await;
     rig.trip(1, 1).await;
     rig.recover(1, 2).await;
-    rig.records.tell(Notice::store_lost("gone", rig.now())).await.unwrap();
+    rig.records.notify(Notice::store_lost("gone", rig.now())).await.unwrap();
     rig.pass(1).await;
     let kinds = |host: &str| -> Vec<String> {
         rig.sent_to(host).iter().map(|taken| taken.body["kind"].as_str().unwrap().to_owned()).collect()

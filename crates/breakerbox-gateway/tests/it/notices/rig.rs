@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use breakerbox::{Clock, ManualClock};
 use breakerbox_core::{Cause, Change, Epoch, Mode, Policy, Status, Timestamp, TripRule};
-use breakerbox_egress::{Courier, Incoming, Outgoing};
+use breakerbox_egress::{HttpSender, Incoming, Outgoing};
 use breakerbox_gateway::notifications::{Mailer, Notifier, NotifierSettings, Post};
 use breakerbox_gateway::telemetry::Metrics;
 use breakerbox_model::delivery::{Fault, Reply};
@@ -15,7 +15,7 @@ use breakerbox_model::notifications::{Kinds, Known, Notice, NoticeTarget, Way, n
 use breakerbox_model::objects::{PastChange, Secret, TenantId, TenantSettings};
 use breakerbox_storage::Defaults;
 use breakerbox_storage::records::{
-    Heard, History, NewTenant, NoticeFilter, Notices, PageOf, PastNotice, Tenants,
+    History, NewTenant, NoticeFilter, Notices, ObservedChange, PageOf, PastNotice, Tenants,
 };
 use breakerbox_storage::secrets::{Keyring, MasterKey};
 use breakerbox_storage_sqlite::{Database, Options, SqliteRecords};
@@ -45,7 +45,7 @@ struct FakeCourier {
 }
 
 #[async_trait]
-impl Courier for FakeCourier {
+impl HttpSender for FakeCourier {
     async fn send(&self, outgoing: Outgoing) -> Incoming {
         let host = outgoing.target.uri().host().unwrap().to_owned();
         let body = serde_json::from_slice(&outgoing.body).unwrap();
@@ -165,7 +165,7 @@ impl Rig {
 }
 
 /// A change, and what is told of it.
-pub(super) fn heard(endpoint: u32, epoch: u64, cause: Cause, to: Status, at: Timestamp) -> Heard {
+pub(super) fn heard(endpoint: u32, epoch: u64, cause: Cause, to: Status, at: Timestamp) -> ObservedChange {
     let key = format!("{TENANT} https://{endpoint}.example/in");
     let change = Change {
         from: Status::Closed,
@@ -180,9 +180,9 @@ pub(super) fn heard(endpoint: u32, epoch: u64, cause: Cause, to: Status, at: Tim
         evidence: None,
         mode: Mode::Automatic,
     };
-    let known = Known { policy: &Policy::default(), endpoints: &[], is_unheard_outage: false };
+    let known = Known { policy: &Policy::default(), endpoints: &[], is_unreported_outage: false };
     let notices: Vec<Notice> = notices(&key, &change, &known);
-    Heard { change: PastChange { key: key.into(), change }, notices }
+    ObservedChange { change: PastChange { key: key.into(), change }, notices }
 }
 
 async fn open(
@@ -204,13 +204,13 @@ fn notifier(
     metrics: &Arc<Metrics>,
     settings: NotifierSettings,
 ) -> Arc<Notifier> {
-    let courier = FakeCourier { book: Arc::clone(book), clock: clock.clone() };
+    let http_sender = FakeCourier { book: Arc::clone(book), clock: clock.clone() };
     let no_mail: Option<Mailer> = None;
     let (clock, wall) = (clock.clone(), clock.clone());
     Notifier::new(
         Arc::new(records.clone()),
         Arc::clone(records.directory()),
-        Post::new(Arc::new(courier), no_mail),
+        Post::new(Arc::new(http_sender), no_mail),
         Arc::new(move || clock.now()),
         Arc::new(move || wall.now()),
         Arc::clone(metrics),

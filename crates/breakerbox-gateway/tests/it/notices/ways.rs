@@ -39,10 +39,10 @@ fn loopback() -> AddressPolicy {
 }
 
 /// A receiver that keeps what it is sent: headers that matter, and the body.
-type Kept = Arc<Mutex<Vec<(HeaderMap, Vec<u8>)>>>;
+type ReceivedMessages = Arc<Mutex<Vec<(HeaderMap, Vec<u8>)>>>;
 
-fn receiver() -> (Receiver, Kept) {
-    let kept = Kept::default();
+fn receiver() -> (Receiver, ReceivedMessages) {
+    let kept = ReceivedMessages::default();
     let keeps = Arc::clone(&kept);
     let receiver = Receiver::builder().check(move |received| {
         let names = ["content-type", "user-agent", "webhook-id", "webhook-timestamp", "webhook-signature"];

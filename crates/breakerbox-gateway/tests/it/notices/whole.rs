@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 const LONG: Duration = Duration::from_secs(60);
 
 /// Bodies by path.
-type Kept = Arc<Mutex<BTreeMap<String, Vec<Value>>>>;
+type ReceivedMessages = Arc<Mutex<BTreeMap<String, Vec<Value>>>>;
 
 /// A gateway in this process, and a receiver of everything.
 pub(super) struct Site {
@@ -27,7 +27,7 @@ pub(super) struct Site {
     pub(super) config: Config,
     key: String,
     pub(super) receiver: Receiver,
-    kept: Kept,
+    kept: ReceivedMessages,
     _folder: tempfile::TempDir,
 }
 
@@ -35,7 +35,7 @@ impl Site {
     /// The operator is told at `/operator`, unless `change` says otherwise.
     pub(super) fn start(change: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let kept = Kept::default();
+        let kept = ReceivedMessages::default();
         let keeps = Arc::clone(&kept);
         let receiver = Receiver::builder().check(move |received| {
             let body = serde_json::from_slice(received.body).unwrap_or(Value::Null);

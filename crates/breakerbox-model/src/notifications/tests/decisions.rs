@@ -23,7 +23,7 @@ fn policy() -> Policy {
 }
 
 fn told(change: &Change, policy: &Policy) -> Vec<Notice> {
-    notices(KEY, change, &Known { policy, endpoints: &[], is_unheard_outage: false })
+    notices(KEY, change, &Known { policy, endpoints: &[], is_unreported_outage: false })
 }
 
 fn kinds(notices: &[Notice]) -> Vec<&'static str> {
@@ -101,14 +101,14 @@ fn an_outage_that_nobody_was_told_of_is_told_by_what_is_left_of_it() {
         (Cause::CoolOffOver, Status::HalfOpen, vec!["trip"]),
         (Cause::ProbesSucceeded, Status::Closed, vec!["recovery"]),
     ] {
-        let known = Known { policy: &policy(), endpoints: &[], is_unheard_outage: true };
+        let known = Known { policy: &policy(), endpoints: &[], is_unreported_outage: true };
         assert_eq!(kinds(&notices(KEY, &change(cause, to), &known)), expected);
     }
 }
 
 #[test]
 fn a_circuit_that_is_nobodys_is_the_operators() {
-    let known = Known { policy: &policy(), endpoints: &[], is_unheard_outage: false };
+    let known = Known { policy: &policy(), endpoints: &[], is_unreported_outage: false };
     let told = notices("no tenant/has this", &change(RULE, Status::Open), &known);
     assert_eq!(told.len(), 1);
     assert_eq!(notices("a/b c", &change(RULE, Status::Open), &known)[0].tenant, None);

@@ -18,7 +18,7 @@ fn endpoints(count: u64) -> Vec<EndpointId> {
 
 fn told(key: &str, change: &Change, policy: PolicyBuilder, ids: u64) -> Notice {
     let (policy, endpoints) = (policy.build().unwrap(), endpoints(ids));
-    let known = Known { policy: &policy, endpoints: &endpoints, is_unheard_outage: false };
+    let known = Known { policy: &policy, endpoints: &endpoints, is_unreported_outage: false };
     notices(key, change, &known).pop().unwrap()
 }
 

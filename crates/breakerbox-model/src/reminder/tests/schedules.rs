@@ -323,8 +323,8 @@ proptest! {
             };
             let new = Schedule::new(first_at.map(at), repeat, ends_at.map(at), Some(1), at(now));
             if let Ok(new) = &new {
-                let kept = serde_json::to_string(new).unwrap();
-                prop_assert_eq!(&serde_json::from_str::<Schedule>(&kept).unwrap(), new);
+                let stored_schedule = serde_json::to_string(new).unwrap();
+                prop_assert_eq!(&serde_json::from_str::<Schedule>(&stored_schedule).unwrap(), new);
                 prop_assert!(new.first().is_some());
             }
             for schedule in new.into_iter().chain([raw]) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::records::{ChangeFilter, NewResend, NewTenant, PageOf};
 use crate::{Defaults, RecordsError};
 use breakerbox_core::{CircuitBy, Timestamp};
-use breakerbox_model::delivery::Next;
+use breakerbox_model::delivery::NextStep;
 use breakerbox_model::objects::{Backlog, DeliveryFilter, RateLimit, ResendState, Secret, TenantId};
 use serde_json::json;
 
@@ -157,9 +157,9 @@ pub async fn a_name_can_be_used_again(world: &mut World) {
     world.tenant("acme").await;
     let finished = world.reminder(once(world.now() + MINUTE)).await;
     world.clock.advance(2 * MINUTE);
-    world.turn().await;
-    world.run(Next::Delivered).await;
-    world.turn().await;
+    world.run_scheduler().await;
+    world.run(NextStep::Delivered).await;
+    world.run_scheduler().await;
     let endpoint = world.endpoint("acme", "https://a.example/").await;
     let event = world.event("acme", "a.b").await;
     world.fail_all(endpoint.lane()).await;
@@ -175,7 +175,7 @@ pub async fn a_name_can_be_used_again(world: &mut World) {
     assert!(matches!(refused, Err(RecordsError::Missing { what: "endpoint", .. })), "{refused:?}");
     // Not even somebody for all tenants has it run in the new one's name.
     world.records.run_reminder(finished.id).await.unwrap();
-    assert_eq!(world.turn().await.fired, 0);
+    assert_eq!(world.run_scheduler().await.fired, 0);
     assert_eq!(world.found(&theirs, 10).await, []);
 }
 
