@@ -157,7 +157,7 @@ impl SqliteCircuits {
         let write = async {
             while are_unwritten() {
                 if let Err(error) = self.write_rest().await {
-                    tracing::warn!(%error, "a circuit's record can't be written now; it is kept in memory");
+                    tracing::warn!(%error, "can't write the record of a circuit; it is kept in memory");
                     return;
                 }
             }
@@ -233,7 +233,7 @@ async fn load(database: &Database) -> Result<Vec<(Arc<str>, StoredCircuit)>, Que
                 match serde_json::from_str(&row.get::<_, String>(1)?) {
                     Ok(record) => found.push((key, StoredCircuit { record, forget_at })),
                     Err(error) => {
-                        tracing::warn!(circuit = %ShownKey(&key), %error, "a circuit's record can't be read; it starts anew");
+                        tracing::warn!(circuit = %ShownKey(&key), %error, "can't read the record of a circuit; it starts closed");
                     }
                 }
             }

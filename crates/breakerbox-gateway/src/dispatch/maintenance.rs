@@ -103,7 +103,7 @@ impl Dispatch {
                 continue;
             }
             if let Err(error) = circuit.apply_override(OverrideCommand::Reset, &by).await {
-                warn!(circuit = %ShownKey(&key), %error, "no endpoint has it any more, and it can't be reset");
+                warn!(circuit = %ShownKey(&key), %error, "can't reset a circuit that no endpoint uses any more");
             }
         }
     }
@@ -140,7 +140,7 @@ impl Dispatch {
                     batch.more
                 }
                 Err(error) => {
-                    warn!(%error, "can't write the deliveries of a fan-out; trying again");
+                    warn!(%error, "can't write the deliveries of a fan-out; retrying");
                     false
                 }
             };
@@ -162,7 +162,7 @@ impl Dispatch {
                     batch.more
                 }
                 Err(error) => {
-                    warn!(%error, "can't resend; trying again");
+                    warn!(%error, "can't resend deliveries; retrying");
                     false
                 }
             };
@@ -186,7 +186,7 @@ impl Dispatch {
                     }
                 }
                 Err(error) => {
-                    warn!(%error, what, "upkeep failed; trying again later");
+                    warn!(%error, what, "maintenance failed; retrying later");
                     return done;
                 }
             }

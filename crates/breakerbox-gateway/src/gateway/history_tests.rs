@@ -9,12 +9,12 @@ use breakerbox_core::{Attribution, Cause, Circuit, Policy, RandomBits, Record, S
 use breakerbox_model::notifications::News;
 use breakerbox_model::objects::Moment;
 use breakerbox_storage::Defaults;
-use breakerbox_storage::records::{History, NoticeFilter, Notices, PageOf, PastNotice};
+use breakerbox_storage::records::{History, NotificationFilter, Notifications, PageOf, PastNotification};
 use breakerbox_storage::secrets::{Keyring, MasterKey};
 use breakerbox_storage_sqlite::{Database, Options, SqliteRecords};
 use breakerbox_testkit::faults::{Fault, FaultyStore};
 
-use super::{history, notices};
+use super::{history, notifications};
 use crate::notifications::NotificationBuilder;
 use crate::telemetry::Metrics;
 
@@ -41,14 +41,17 @@ impl World {
         self.database.now()
     }
 
-    async fn told(&self) -> Vec<PastNotice> {
-        let page =
-            self.records.notices(&NoticeFilter::default(), &PageOf::first(500)).await.expect("it answers");
+    async fn told(&self) -> Vec<PastNotification> {
+        let page = self
+            .records
+            .notifications(&NotificationFilter::default(), &PageOf::first(500))
+            .await
+            .expect("it answers");
         page.items.into_iter().rev().collect()
     }
 
     async fn kinds(&self) -> Vec<&'static str> {
-        self.told().await.iter().map(|past| past.notice.kind().name()).collect()
+        self.told().await.iter().map(|past| past.notification.kind().name()).collect()
     }
 
     async fn until(&self, expected: &[&str]) {
@@ -183,7 +186,7 @@ async fn a_store_that_is_lost_and_comes_back_is_told_once_each() {
         .clock(WallClock)
         .store_timeout(Duration::from_millis(200))
         .observer(move |heard| history_writer.record(heard))
-        .store_observer(move |health| of_store.notify(notices::of_store(health, clock.now())))
+        .store_observer(move |health| of_store.notify(notifications::of_store(health, clock.now())))
         .build();
     let notification_builder =
         NotificationBuilder::new(breakers.clone(), Arc::clone(world.records.directory()));
@@ -217,6 +220,6 @@ async fn a_store_that_is_lost_and_comes_back_is_told_once_each() {
     }
     world.until(&["store_lost", "store_back", "store_lost", "store_back"]).await;
     let told = world.told().await;
-    let News::StoreBack { since } = &told[3].notice.news else { panic!("{told:?}") };
-    assert_eq!(since.expect("it was lost").to_string(), Moment(told[2].notice.at).to_string());
+    let News::StoreBack { since } = &told[3].notification.news else { panic!("{told:?}") };
+    assert_eq!(since.expect("it was lost").to_string(), Moment(told[2].notification.at).to_string());
 }

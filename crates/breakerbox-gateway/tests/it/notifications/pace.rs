@@ -1,16 +1,16 @@
-//! How fast notices go out, in virtual time: limits, digests, targets that are dead, targets that are gone.
+//! How fast notifications go out, in virtual time: limits, digests, targets that are dead, targets that are gone.
 
 use std::time::Duration;
 
 use breakerbox_gateway::notifications::NotifierSettings;
-use breakerbox_gateway::telemetry::labels::NoticeResult;
+use breakerbox_gateway::telemetry::labels::NotificationResult;
 use breakerbox_model::delivery::{Fault, LocalFault, Reply};
-use breakerbox_model::notifications::{MOST_WAITING, Notice};
-use breakerbox_storage::records::{History, Notices, SendState};
+use breakerbox_model::notifications::{MOST_WAITING, Notification};
+use breakerbox_storage::records::{History, Notifications, SendState};
 
 use super::rig::{Rig, TENANT, heard, webhook};
 
-/// How many notices a message tells of.
+/// How many notifications a message tells of.
 fn told(body: &serde_json::Value) -> u64 {
     if body["kind"] == "digest" { body["count"].as_u64().unwrap() } else { 1 }
 }
@@ -36,7 +36,7 @@ async fn fifty_trips_of_one_endpoint_in_a_minute_are_at_most_seven_messages() {
     };
     assert_eq!((kinds("trip"), kinds("recovery")), (50, 25));
     assert!(rig.all().await.iter().all(|past| past.sends[0].state == SendState::Sent));
-    assert_eq!(rig.metrics.notices_waiting.get(), 0);
+    assert_eq!(rig.metrics.notifications_waiting.get(), 0);
 }
 
 #[tokio::test]
@@ -63,16 +63,20 @@ async fn a_dead_target_is_tried_ever_later_and_given_up_and_delays_nobody() {
     let (dead, well) = (of("operator/webhook"), of("operator/slack"));
     assert_eq!((dead.state, dead.tries, dead.answer.as_deref()), (SendState::GivenUp, 6, Some("timeout")));
     assert_eq!((well.state, well.tries, well.answer.as_deref()), (SendState::Sent, 1, Some("200")));
-    let count = |result| rig.metrics.notice_messages.of(result).get();
+    let count = |result| rig.metrics.notification_messages.of(result).get();
     assert_eq!(
-        (count(NoticeResult::Sent), count(NoticeResult::Failed), count(NoticeResult::GivenUp)),
+        (
+            count(NotificationResult::Sent),
+            count(NotificationResult::Failed),
+            count(NotificationResult::GivenUp)
+        ),
         (1, 6, 1)
     );
-    assert_eq!(rig.metrics.notices_waiting.get(), 0);
+    assert_eq!(rig.metrics.notifications_waiting.get(), 0);
 }
 
 #[tokio::test]
-async fn a_notice_that_the_gateway_cannot_send_uses_no_try() {
+async fn a_notification_that_the_gateway_cannot_send_uses_no_try() {
     let rig = Rig::new(vec![webhook("operator/webhook", "https://ops.example/in")]).await;
     rig.answer("ops.example", Reply::Failed(Fault::Local(LocalFault::Descriptors)));
     rig.trip(1, 1).await;
@@ -138,7 +142,7 @@ async fn a_target_has_room_for_so_many_and_the_rest_is_counted_and_said() {
     let messages = rig.sent_to("ops.example");
     assert_eq!(messages.len(), 1);
     let body = &messages[0].body;
-    assert_eq!((body["count"].as_u64(), body["not_kept"].as_u64()), (Some(u64::from(too_many)), Some(25)));
+    assert_eq!((body["count"].as_u64(), body["not_stored"].as_u64()), (Some(u64::from(too_many)), Some(25)));
     assert!(rig.records.waiting_targets().await.unwrap().is_empty());
     rig.trip(1, 2).await;
     rig.pass(60).await;
@@ -171,7 +175,7 @@ async fn targets_choose_what_they_are_told() {
     rig.targets(vec![only_recoveries]).await;
     rig.trip(1, 1).await;
     rig.recover(1, 2).await;
-    rig.records.notify(Notice::store_lost("gone", rig.now())).await.unwrap();
+    rig.records.notify(Notification::store_lost("gone", rig.now())).await.unwrap();
     rig.pass(1).await;
     let kinds = |host: &str| -> Vec<String> {
         rig.sent_to(host).iter().map(|taken| taken.body["kind"].as_str().unwrap().to_owned()).collect()
@@ -181,17 +185,17 @@ async fn targets_choose_what_they_are_told() {
 }
 
 #[tokio::test]
-async fn old_notices_are_forgotten_and_those_that_wait_are_not() {
+async fn old_notifications_are_forgotten_and_those_that_wait_are_not() {
     let rig = Rig::new(vec![webhook("operator/webhook", "https://ops.example/in")]).await;
     rig.trip(1, 1).await;
     rig.pass(1).await;
     rig.trip(2, 1).await;
     rig.clock.advance(Duration::from_secs(31 * 86_400));
     let before = rig.now().before(NotifierSettings::default().kept);
-    assert_eq!(rig.records.prune_notices(before, 100).await.unwrap(), 1);
+    assert_eq!(rig.records.prune_notifications(before, 100).await.unwrap(), 1);
     let left = rig.all().await;
     assert_eq!(left.len(), 1);
-    assert_eq!(&*left[0].notice.subject, format!("{TENANT} https://2.example/in"));
+    assert_eq!(&*left[0].notification.subject, format!("{TENANT} https://2.example/in"));
     rig.pass(1).await;
-    assert_eq!(rig.records.prune_notices(before, 100).await.unwrap(), 1);
+    assert_eq!(rig.records.prune_notifications(before, 100).await.unwrap(), 1);
 }

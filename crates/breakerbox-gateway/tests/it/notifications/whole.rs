@@ -64,7 +64,7 @@ impl Site {
         self.gateway = Some(self.runtime.block_on(Gateway::start(&self.config)).unwrap());
     }
 
-    /// The kinds of notices that came to a path, digests taken apart.
+    /// The kinds of notifications that came to a path, digests taken apart.
     pub(super) fn told(&self, path: &str) -> Vec<String> {
         let kept = self.kept.lock().unwrap();
         let mut kinds = Vec::new();
@@ -114,7 +114,7 @@ fn config(folder: &Path, operators: &str) -> Config {
             ("BREAKERBOX_NOTIFY_WEBHOOK_SECRET", &Secret::random().reveal()),
             ("BREAKERBOX_ALLOW", "127.0.0.0/8"),
             ("BREAKERBOX_LISTEN", "127.0.0.1:0"),
-            ("BREAKERBOX_LIMITS_RESERVE", "0B"),
+            ("BREAKERBOX_LIMITS_DISK_RESERVE", "0B"),
         ])
         .load()
         .unwrap();
@@ -139,8 +139,9 @@ fn break_endpoint_at(site: &Site, url: &str) -> String {
 fn owner_and_operator_hear_of_an_outage_and_of_its_end_once() {
     let mut site = Site::start(|_| {});
     let target = json!([{ "kind": "webhook", "url": site.receiver.url("/tenant") }]);
-    let changed = site.api().patch("/v1/tenants/default", &json!({ "notices": target })).unwrap();
-    assert!(changed["notices"][0]["secret"].as_str().unwrap().starts_with("whsec_"));
+    let changed =
+        site.api().patch("/v1/tenants/default", &json!({ "notification_targets": target })).unwrap();
+    assert!(changed["notification_targets"][0]["secret"].as_str().unwrap().starts_with("whsec_"));
     let endpoint = break_endpoint(&site, "/dying", 500);
     site.until("a trip", || site.told("/operator") == ["trip"] && site.told("/tenant") == ["trip"]);
     // The path of a URL may be a secret. What goes out names the endpoint instead.
@@ -158,22 +159,22 @@ fn owner_and_operator_hear_of_an_outage_and_of_its_end_once() {
     let trip = site.kept.lock().unwrap()["/tenant"][0].clone();
     assert_eq!(trip["tenant"], "default");
     assert_eq!(trip["circuit"]["endpoints"], json!([endpoint]));
-    assert_eq!(trip["why"]["counted"]["consecutive_failures"], 2);
+    assert_eq!(trip["cause"]["counts"]["consecutive_failures"], 2);
     let recovery = site.kept.lock().unwrap()["/tenant"][1].clone();
     assert!(recovery["since"].is_string(), "{recovery}");
 
     // The receiver has a message a moment before it is noted as sent.
     site.until("all are noted as sent", || {
-        let shown = site.api().get("/v1/notices").unwrap();
+        let shown = site.api().get("/v1/notifications").unwrap();
         let items = shown["items"].as_array().unwrap();
-        let mut sends = items.iter().flat_map(|item| item["sends"].as_array().unwrap());
+        let mut sends = items.iter().flat_map(|item| item["results"].as_array().unwrap());
         items.len() == 2 && sends.all(|send| send["state"] == "sent" && send["answer"] == "200")
     });
     let new = json!({ "name": "owner", "scopes": ["read"], "tenant": "default" });
     let key = site.api().post("/v1/keys", &new).unwrap();
-    let own = site.api().with_key(key["key"].as_str().unwrap()).get("/v1/notices").unwrap();
+    let own = site.api().with_key(key["key"].as_str().unwrap()).get("/v1/notifications").unwrap();
     for item in own["items"].as_array().unwrap() {
-        let sends = item["sends"].as_array().unwrap();
+        let sends = item["results"].as_array().unwrap();
         assert_eq!(sends.len(), 1, "the operator's targets are the operator's: {item}");
         assert!(sends[0]["target"].as_str().unwrap().starts_with("tgt_"), "{item}");
     }
@@ -184,12 +185,12 @@ fn owner_and_operator_hear_of_an_outage_and_of_its_end_once() {
 fn a_target_that_is_the_broken_endpoint_itself_does_no_harm() {
     let site = Site::start(|_| {});
     let target = json!([{ "kind": "webhook", "url": site.receiver.url("/dying") }]);
-    site.api().patch("/v1/tenants/default", &json!({ "notices": target })).unwrap();
+    site.api().patch("/v1/tenants/default", &json!({ "notification_targets": target })).unwrap();
     break_endpoint(&site, "/dying", 500);
     site.until("the operator hears of it", || site.told("/operator") == ["trip"]);
     site.until("the tenant is tried", || {
-        let shown = site.api().get("/v1/notices").unwrap();
-        let sends = shown["items"][0]["sends"].as_array().unwrap().clone();
+        let shown = site.api().get("/v1/notifications").unwrap();
+        let sends = shown["items"][0]["results"].as_array().unwrap().clone();
         sends.iter().any(|send| send["target"] != "operator/webhook" && send["answer"] == "500")
     });
     site.receiver.set("/dying", Behaviour::HEALTHY);
@@ -210,20 +211,20 @@ fn an_endpoint_that_is_gone_is_told_and_so_is_a_mail() {
         config.notify.email = vec!["ops@example.com".parse().unwrap()];
     });
     let target = json!([{ "kind": "email", "to": "owner@example.com" }]);
-    site.api().patch("/v1/tenants/default", &json!({ "notices": target })).unwrap();
+    site.api().patch("/v1/tenants/default", &json!({ "notification_targets": target })).unwrap();
     let endpoint = break_endpoint(&site, "/gone", 410);
-    site.until("a notice", || site.told("/operator") == ["disabled"]);
+    site.until("a notification", || site.told("/operator") == ["disabled"]);
     site.until("mails to both", || mails.mails().len() == 2);
     let mut to: Vec<String> = mails.mails().into_iter().flat_map(|mail| mail.to).collect();
     to.sort();
     assert_eq!(to, ["ops@example.com", "owner@example.com"]);
     assert!(mails.mails()[0].text.contains(&endpoint));
-    let tested = site.api().post("/v1/tenants/default/notices/test", &json!({})).unwrap();
+    let tested = site.api().post("/v1/tenants/default/notifications/test", &json!({})).unwrap();
     assert_eq!(tested["targets"][0]["ok"], true, "{tested}");
 }
 
 #[test]
-fn a_loop_of_test_notices_mails_nobody_again_and_again() {
+fn a_loop_of_test_notifications_mails_nobody_again_and_again() {
     let mails = MailServer::start(Security::Plain).unwrap();
     let url = format!("smtp+plain://127.0.0.1:{}", mails.address().port());
     let site = Site::start(|config| {
@@ -232,13 +233,13 @@ fn a_loop_of_test_notices_mails_nobody_again_and_again() {
         (config.notify.burst, config.notify.interval) = (3, Duration::from_secs(3_600));
     });
     let test = || {
-        let path = "/v1/tenants/default/notices/test";
+        let path = "/v1/tenants/default/notifications/test";
         site.api().request(&http::Method::POST, path, Some(&json!({}))).unwrap()
     };
     let mut sent = 0;
     for victim in 0..12 {
         let target = json!([{ "kind": "email", "to": format!("victim{victim}@example.com") }]);
-        site.api().patch("/v1/tenants/default", &json!({ "notices": target })).unwrap();
+        site.api().patch("/v1/tenants/default", &json!({ "notification_targets": target })).unwrap();
         let answers: Vec<_> = (0..10).map(|_| test()).collect();
         let taken = answers.iter().take_while(|(status, _)| *status == 200).count();
         assert!(taken <= 3, "{answers:?}");
@@ -254,7 +255,7 @@ fn a_loop_of_test_notices_mails_nobody_again_and_again() {
 fn dead_letters_that_grow_are_told() {
     let site = Site::start(|config| config.notify.dead_letters = Some(3));
     break_endpoint(&site, "/picky", 422);
-    site.until("a notice", || site.told("/operator") == ["dead_letters"]);
+    site.until("a notification", || site.told("/operator") == ["dead_letters"]);
     let told = site.kept.lock().unwrap()["/operator"][0].clone();
     assert_eq!((&told["tenant"], &told["limit"]), (&json!("default"), &json!(3)));
     assert!(told["count"].as_u64().unwrap() >= 3);
@@ -265,10 +266,10 @@ fn a_target_on_loopback_is_refused_unless_it_is_allowed() {
     let site = Site::start(|config| config.egress.allow = vec![]);
     // By a name: a URL that names the address itself is refused at once.
     let named = |path: &str| site.receiver.url(path).replace("127.0.0.1", "localhost");
-    let target = |url: String| json!({ "notices": [{ "kind": "slack", "url": url }] });
+    let target = |url: String| json!({ "notification_targets": [{ "kind": "slack", "url": url }] });
     site.api().patch("/v1/tenants/default", &target(site.receiver.url("/tenant"))).unwrap_err();
     site.api().patch("/v1/tenants/default", &target(named("/tenant"))).unwrap();
-    let tested = site.api().post("/v1/tenants/default/notices/test", &json!({})).unwrap();
+    let tested = site.api().post("/v1/tenants/default/notifications/test", &json!({})).unwrap();
     assert_eq!(tested["targets"][0]["ok"], false);
     let answer = tested["targets"][0]["answer"].as_str().unwrap();
     assert!(answer.starts_with("address_denied"), "{answer}");
@@ -276,7 +277,7 @@ fn a_target_on_loopback_is_refused_unless_it_is_allowed() {
     break_endpoint_at(&site, &named("/dying"));
     site.until("health says so", || {
         let health = site.api().get("/readyz").unwrap();
-        health["degraded"].to_string().contains("notices: operator/webhook")
+        health["degraded"].to_string().contains("notifications: operator/webhook")
     });
     assert!(site.kept.lock().unwrap().is_empty());
 }

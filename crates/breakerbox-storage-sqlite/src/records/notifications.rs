@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
-use breakerbox_model::notifications::{COUNTED, Headline, Kind, News, Notice};
-use breakerbox_model::objects::{Id, NoticeId, TenantId};
+use breakerbox_model::notifications::{COUNTED, Headline, Kind, News, Notification};
+use breakerbox_model::objects::{Id, NotificationId, TenantId};
 use breakerbox_storage::records::{
-    Cursor, Failed, NoticeFilter, Notices, Page, PageOf, PastNotice, PastSend, SendResult, SendState,
-    WaitingNotice, WaitingTarget,
+    Cursor, Failed, NotificationFilter, Notifications, Page, PageOf, PastNotification, PastSend, SendResult,
+    SendState, WaitingNotification, WaitingTarget,
 };
 use breakerbox_storage::{QueueError, RecordsError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -21,8 +21,7 @@ use crate::error::JobError;
 /// The maximum number of notifications that a page reads.
 const LOOKS: usize = 5_000;
 
-const COLUMNS: &str =
-    "n.id, n.subject, n.epoch, t.id, n.at, n.news FROM notices n LEFT JOIN tenants t ON t.row = n.tenant";
+const COLUMNS: &str = "n.id, n.subject, n.epoch, t.id, n.at, n.news FROM notifications n LEFT JOIN tenants t ON t.row = n.tenant";
 
 /// Returns the value of the column `state`.
 const fn state_number(state: SendState) -> i64 {
@@ -39,18 +38,18 @@ fn state(number: i64) -> SendState {
     known.unwrap_or(SendState::Dropped)
 }
 
-fn notice(row: &Row<'_>) -> rusqlite::Result<(NoticeId, Notice)> {
+fn notification(row: &Row<'_>) -> rusqlite::Result<(NotificationId, Notification)> {
     let news: News = serde_json::from_str(row.get_ref(5)?.as_str()?).map_err(|error| {
         rusqlite::Error::FromSqlConversionFailure(5, rusqlite::types::Type::Text, error.into())
     })?;
-    let notice = Notice {
+    let notification = Notification {
         tenant: tenant(row, 3)?,
         subject: row.get(1)?,
         epoch: whole(row.get(2)?),
         at: time(row.get(4)?),
         news,
     };
-    Ok((NoticeId(id(row.get(0)?)), notice))
+    Ok((NotificationId(id(row.get(0)?)), notification))
 }
 
 fn tenant(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<TenantId>> {
@@ -58,11 +57,11 @@ fn tenant(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<TenantId>> {
     name.map(|name| parsed(column, name)).transpose()
 }
 
-fn sends(connection: &Connection, notice: NoticeId) -> rusqlite::Result<Vec<PastSend>> {
+fn sends(connection: &Connection, notification: NotificationId) -> rusqlite::Result<Vec<PastSend>> {
     let mut statement = connection.prepare_cached(
-        "SELECT target, state, tries, due_at, settled_at, answer, message FROM notice_sends WHERE notice = ?1",
+        "SELECT target, state, tries, due_at, settled_at, answer, message FROM notification_sends WHERE notification = ?1",
     )?;
-    let rows = statement.query_map([notice.number()], |row| {
+    let rows = statement.query_map([notification.number()], |row| {
         let state = state(row.get(1)?);
         let due_at = time(row.get(3)?);
         Ok(PastSend {
@@ -81,11 +80,11 @@ fn sends(connection: &Connection, notice: NoticeId) -> rusqlite::Result<Vec<Past
 /// Returns a page of notifications from before this one.
 fn list(
     connection: &Connection,
-    filter: &NoticeFilter,
+    filter: &NotificationFilter,
     own: Option<&[Arc<str>]>,
     before: i64,
     size: usize,
-) -> Result<Page<PastNotice>, JobError<RecordsError>> {
+) -> Result<Page<PastNotification>, JobError<RecordsError>> {
     let condition = if filter.tenant.is_some() { "n.tenant = ?2 AND" } else { "?2 IS NULL AND" };
     let row: Option<i64> = match &filter.tenant {
         None => None,
@@ -107,13 +106,13 @@ fn list(
     let mut looked = 0;
     while let Some(row) = rows.next()? {
         if items.len() == size || looked == LOOKS {
-            return Ok(Page { items, next: last.map(|last: NoticeId| Cursor(last.0.to_string())) });
+            return Ok(Page { items, next: last.map(|last: NotificationId| Cursor(last.0.to_string())) });
         }
         looked += 1;
-        let id = NoticeId(id(row.get(0)?));
+        let id = NotificationId(id(row.get(0)?));
         last = Some(id);
-        let Some((_, notice)) = listed(notice(row), "notice", id)? else { continue };
-        if filter.kind.is_some_and(|kind| notice.kind() != kind) {
+        let Some((_, notification)) = listed(notification(row), "notification", id)? else { continue };
+        if filter.kind.is_some_and(|kind| notification.kind() != kind) {
             continue;
         }
         let sends = sends(connection, id)?;
@@ -121,38 +120,42 @@ fn list(
         if filter.state.is_some_and(|state| !sends.iter().any(|send| counts(send) && send.state == state)) {
             continue;
         }
-        items.push(PastNotice { id, notice, sends });
+        items.push(PastNotification { id, notification, sends });
     }
     Ok(Page { items, next: None })
 }
 
 #[async_trait]
-impl Notices for SqliteRecords {
-    async fn notify(&self, notice: Notice) -> Result<bool, QueueError> {
+impl Notifications for SqliteRecords {
+    async fn notify(&self, notification: Notification) -> Result<bool, QueueError> {
         let directory = Arc::clone(&self.directory);
-        self.database.write(move |transaction| transaction.notify(&notice, &*directory)).await
+        self.database.write(move |transaction| transaction.notify(&notification, &*directory)).await
     }
 
-    async fn notices(&self, filter: &NoticeFilter, of: &PageOf) -> Result<Page<PastNotice>, RecordsError> {
+    async fn notifications(
+        &self,
+        filter: &NotificationFilter,
+        of: &PageOf,
+    ) -> Result<Page<PastNotification>, RecordsError> {
         let before = place::<Id>(of)?.map_or(i64::MAX, Id::number);
         let (filter, size) = (filter.clone(), of.size());
         let own: Option<Vec<Arc<str>>> = filter.tenant.as_ref().map(|tenant| {
             let entry = self.directory.tenant(tenant);
-            let targets = entry.iter().flat_map(|entry| &entry.source.settings.notices);
+            let targets = entry.iter().flat_map(|entry| &entry.source.settings.notification_targets);
             targets.map(|target| Arc::clone(&target.name)).collect()
         });
         self.database.read(move |connection| list(connection, &filter, own.as_deref(), before, size)).await
     }
 
-    async fn notice(&self, id: NoticeId) -> Result<PastNotice, RecordsError> {
+    async fn notification(&self, id: NotificationId) -> Result<PastNotification, RecordsError> {
         self.database
             .read(move |connection| {
                 let found = connection
                     .prepare_cached(&format!("SELECT {COLUMNS} WHERE n.id = ?1"))?
-                    .query_row([id.number()], notice)
+                    .query_row([id.number()], notification)
                     .optional();
-                let (id, notice) = readable(found, "notice", id)?;
-                Ok(PastNotice { id, notice, sends: sends(connection, id)? })
+                let (id, notification) = readable(found, "notification", id)?;
+                Ok(PastNotification { id, notification, sends: sends(connection, id)? })
             })
             .await
     }
@@ -163,9 +166,9 @@ impl Notices for SqliteRecords {
             .read(move |connection| {
                 let mut statement = connection.prepare_cached(
                     "SELECT w.name, t.id, w.waiting, w.not_kept,
-                         (SELECT count(*) FROM (SELECT 1 FROM notice_sends INDEXED BY notices_waiting
+                         (SELECT count(*) FROM (SELECT 1 FROM notification_sends INDEXED BY notifications_waiting
                               WHERE state = 0 AND target = w.name AND due_at <= ?1 LIMIT ?2))
-                     FROM notice_targets w INDEXED BY targets_waiting LEFT JOIN tenants t ON t.row = w.tenant
+                     FROM notification_targets w INDEXED BY targets_waiting LEFT JOIN tenants t ON t.row = w.tenant
                      WHERE w.waiting > 0",
                 )?;
                 let rows = statement.query_map(params![micros(now), number(COUNTED)], |row| {
@@ -182,29 +185,33 @@ impl Notices for SqliteRecords {
             .await
     }
 
-    async fn due_notices(&self, target: &str, limit: usize) -> Result<Vec<WaitingNotice>, QueueError> {
+    async fn due_notifications(
+        &self,
+        target: &str,
+        limit: usize,
+    ) -> Result<Vec<WaitingNotification>, QueueError> {
         let (target, now) = (target.to_owned(), self.database.now());
         self.database
             .read(move |connection| {
                 let mut statement = connection.prepare_cached(
                     "SELECT n.id, n.kind, n.subject, t.id, n.at, s.tries
-                     FROM notice_sends s INDEXED BY notices_waiting JOIN notices n ON n.id = s.notice
+                     FROM notification_sends s INDEXED BY notifications_waiting JOIN notifications n ON n.id = s.notification
                          LEFT JOIN tenants t ON t.row = n.tenant
-                     WHERE s.state = 0 AND s.target = ?1 AND s.due_at <= ?2 ORDER BY s.due_at, s.notice LIMIT ?3",
+                     WHERE s.state = 0 AND s.target = ?1 AND s.due_at <= ?2 ORDER BY s.due_at, s.notification LIMIT ?3",
                 )?;
                 let rows = statement.query_map(params![target, micros(now), number(limit as u64)], |row| {
                     let kind = row.get_ref(1)?.as_str()?;
                     let kind = Kind::ALL.iter().find(|known| known.name() == kind).copied();
                     let headline = Headline {
-                        id: NoticeId(id(row.get(0)?)),
+                        id: NotificationId(id(row.get(0)?)),
                         kind: kind.unwrap_or(Kind::Test),
                         subject: row.get(2)?,
                         tenant: tenant(row, 3)?,
                         at: time(row.get(4)?),
                     };
-                    Ok(WaitingNotice { headline, tries: row.get(5)? })
+                    Ok(WaitingNotification { headline, tries: row.get(5)? })
                 })?;
-                let mut found: Vec<WaitingNotice> = rows.collect::<Result<_, _>>()?;
+                let mut found: Vec<WaitingNotification> = rows.collect::<Result<_, _>>()?;
                 found.sort_by_key(|waiting| waiting.headline.id);
                 Ok(found)
             })
@@ -216,14 +223,14 @@ impl Notices for SqliteRecords {
             .write(move |transaction| {
                 let connection = transaction.connection();
                 let mut update = connection.prepare_cached(
-                    "UPDATE notice_sends SET state = ?3, tries = tries + ?4, due_at = ?5, settled_at = ?6, answer = ?7,
+                    "UPDATE notification_sends SET state = ?3, tries = tries + ?4, due_at = ?5, settled_at = ?6, answer = ?7,
                          message = ?8
-                     WHERE notice = ?1 AND target = ?2 AND state = 0",
+                     WHERE notification = ?1 AND target = ?2 AND state = 0",
                 )?;
                 let mut ended = 0_i64;
-                for (notice, state, due_at) in &result.notices {
+                for (notification, state, due_at) in &result.notifications {
                     let written = update.execute(params![
-                        notice.number(),
+                        notification.number(),
                         &*result.target,
                         state_number(*state),
                         result.tried,
@@ -236,37 +243,37 @@ impl Notices for SqliteRecords {
                 }
                 connection
                     .prepare_cached(
-                        "UPDATE notice_targets SET waiting = max(waiting - ?2, 0), not_kept = max(not_kept - ?3, 0)
+                        "UPDATE notification_targets SET waiting = max(waiting - ?2, 0), not_kept = max(not_kept - ?3, 0)
                          WHERE name = ?1",
                     )?
                     .execute(params![&*result.target, ended, number(result.said_not_kept)])?;
                 // A target for which nothing waits is created again when something does.
                 connection
-                    .prepare_cached("DELETE FROM notice_targets WHERE name = ?1 AND waiting = 0 AND not_kept = 0")?
+                    .prepare_cached("DELETE FROM notification_targets WHERE name = ?1 AND waiting = 0 AND not_kept = 0")?
                     .execute([&*result.target])?;
                 Ok(())
             })
             .await
     }
 
-    async fn prune_notices(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError> {
+    async fn prune_notifications(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError> {
         self.database
             .write(move |transaction| {
                 let connection = transaction.connection();
                 let before = Id::first_at(before).number();
                 let old: Vec<i64> = connection
                     .prepare_cached(
-                        "SELECT id FROM notices n WHERE id < ?1
-                             AND NOT EXISTS (SELECT 1 FROM notice_sends WHERE notice = n.id AND state = 0)
+                        "SELECT id FROM notifications n WHERE id < ?1
+                             AND NOT EXISTS (SELECT 1 FROM notification_sends WHERE notification = n.id AND state = 0)
                          ORDER BY id LIMIT ?2",
                     )?
                     .query_map(params![before, number(limit as u64)], |row| row.get(0))?
                     .collect::<Result<_, _>>()?;
-                let mut notices = connection.prepare_cached("DELETE FROM notices WHERE id = ?1")?;
-                let mut sends = connection.prepare_cached("DELETE FROM notice_sends WHERE notice = ?1")?;
-                for notice in &old {
-                    notices.execute([notice])?;
-                    sends.execute([notice])?;
+                let mut notifications = connection.prepare_cached("DELETE FROM notifications WHERE id = ?1")?;
+                let mut sends = connection.prepare_cached("DELETE FROM notification_sends WHERE notification = ?1")?;
+                for notification in &old {
+                    notifications.execute([notification])?;
+                    sends.execute([notification])?;
                 }
                 Ok(old.len() as u64)
             })

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
-use breakerbox_model::notifications::{Headline, Kind, Notice};
-use breakerbox_model::objects::{NoticeId, TenantId};
+use breakerbox_model::notifications::{Headline, Kind, Notification};
+use breakerbox_model::objects::{NotificationId, TenantId};
 
 use super::{Page, PageOf, RecordsError};
 use crate::QueueError;
 
 /// A filter for notifications. A notification must match all fields that are set.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct NoticeFilter {
+pub struct NotificationFilter {
     /// Notifications of this tenant.
     pub tenant: Option<TenantId>,
     /// Notifications of this kind.
@@ -23,11 +23,11 @@ pub struct NoticeFilter {
 
 /// A stored notification.
 #[derive(Clone, PartialEq, Debug)]
-pub struct PastNotice {
+pub struct PastNotification {
     /// The id of the notification.
-    pub id: NoticeId,
+    pub id: NotificationId,
     /// The content.
-    pub notice: Notice,
+    pub notification: Notification,
     /// The targets that it is sent to, with the results.
     pub sends: Vec<PastSend>,
 }
@@ -97,7 +97,7 @@ pub struct WaitingTarget {
 
 /// A notification that is due at a target.
 #[derive(Clone, PartialEq, Debug)]
-pub struct WaitingNotice {
+pub struct WaitingNotification {
     /// The part of it that a digest needs.
     pub headline: Headline,
     /// The number of tries so far.
@@ -114,7 +114,7 @@ pub struct SendResult {
     /// The result, in a few words.
     pub answer: String,
     /// The new state of each of its notifications, and when it is due if it waits.
-    pub notices: Vec<(NoticeId, SendState, Timestamp)>,
+    pub notifications: Vec<(NotificationId, SendState, Timestamp)>,
     /// The number of dropped notifications that the message mentioned.
     pub said_not_kept: u64,
     /// Whether the message was tried, and not merely dropped.
@@ -132,25 +132,29 @@ pub struct Failed {
 
 /// Notifications.
 #[async_trait]
-pub trait Notices: Send + Sync + 'static {
+pub trait Notifications: Send + Sync + 'static {
     /// Stores a notification, which then waits for each of its targets. Returns whether it is new: there is one for
     /// each kind, subject and epoch.
     ///
     /// # Errors
     /// If the database fails; nothing was stored.
-    async fn notify(&self, notice: Notice) -> Result<bool, QueueError>;
+    async fn notify(&self, notification: Notification) -> Result<bool, QueueError>;
 
     /// Lists notifications, the newest first.
     ///
     /// # Errors
     /// If the cursor is invalid, or the database fails.
-    async fn notices(&self, filter: &NoticeFilter, page: &PageOf) -> Result<Page<PastNotice>, RecordsError>;
+    async fn notifications(
+        &self,
+        filter: &NotificationFilter,
+        page: &PageOf,
+    ) -> Result<Page<PastNotification>, RecordsError>;
 
     /// Returns a notification.
     ///
     /// # Errors
     /// [`Missing`](RecordsError::Missing), or the database fails.
-    async fn notice(&self, id: NoticeId) -> Result<PastNotice, RecordsError>;
+    async fn notification(&self, id: NotificationId) -> Result<PastNotification, RecordsError>;
 
     /// Returns the targets for which notifications wait. The cost grows with the number of such targets only.
     ///
@@ -162,7 +166,11 @@ pub trait Notices: Send + Sync + 'static {
     ///
     /// # Errors
     /// If the database fails.
-    async fn due_notices(&self, target: &str, limit: usize) -> Result<Vec<WaitingNotice>, QueueError>;
+    async fn due_notifications(
+        &self,
+        target: &str,
+        limit: usize,
+    ) -> Result<Vec<WaitingNotification>, QueueError>;
 
     /// Stores the result of a message.
     ///
@@ -174,7 +182,7 @@ pub trait Notices: Send + Sync + 'static {
     ///
     /// # Errors
     /// If the database fails.
-    async fn prune_notices(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError>;
+    async fn prune_notifications(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError>;
 
     /// Returns the deliveries that failed for good from this time until now; the result contains its end. Each is in
     /// exactly one result, if the next call begins where this one ends.

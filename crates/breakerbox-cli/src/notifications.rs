@@ -1,4 +1,4 @@
-//! `breakerbox notices`: lists notifications, and tests a tenant's targets.
+//! `breakerbox notifications`: lists notifications, and tests a tenant's targets.
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
@@ -13,15 +13,15 @@ const COLUMNS: &[Column] = &[
     ("AT", "/at"),
     ("KIND", "/kind"),
     ("TENANT", "/tenant"),
-    ("STATE", "/sends/0/state"),
+    ("STATE", "/results/0/state"),
     ("TITLE", "/title"),
 ];
 
-const TESTED: &[Column] = &[("TARGET", "/target"), ("OK", "/ok"), ("ANSWER", "/answer"), ("TO", "/to")];
+const TESTED: &[Column] = &[("TARGET", "/target"), ("OK", "/ok"), ("RESPONSE", "/response"), ("TO", "/to")];
 
 const SECRETS: &[Column] = &[("TARGET", "/target"), ("SECRET", "/secret")];
 
-/// List what people were told, and try where it goes.
+/// List notifications, test the targets of a tenant, and show their signing secrets.
 #[derive(Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]
@@ -32,31 +32,37 @@ pub(super) struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
-    /// List notices, the newest first
+    /// List notifications, newest first
     List {
-        /// Only this tenant's
+        /// Only notifications of this tenant
         #[arg(long, value_name = "ID")]
         tenant: Option<String>,
-        /// Only of this kind, such as trip or disabled
+        /// Only notifications of this type, such as trip or disabled
         #[arg(long)]
         kind: Option<String>,
-        /// Only those that are so at a target: waiting, sent, given_up or dropped
+        /// Only notifications in this state at a target: waiting, sent, given_up or dropped
         #[arg(long)]
         state: Option<String>,
         #[command(flatten)]
         limit: Limit,
     },
-    /// Send a test notice to each target of a tenant; exit code 1 unless all take it
-    Test { tenant: String },
-    /// Show what notices to a tenant's webhooks are signed with
-    Secrets { tenant: String },
+    /// Send a test notification to each target of a tenant; exit code 1 unless all accept it
+    Test {
+        /// Id of the tenant
+        tenant: String,
+    },
+    /// Show the secrets that sign notifications to a tenant's webhooks
+    Secrets {
+        /// Id of the tenant
+        tenant: String,
+    },
 }
 
 pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> {
     let gateway = &arguments.gateway;
     match &arguments.action {
         Action::List { tenant, kind, state, limit } => {
-            let ask = Ask::get(&["notices"])
+            let ask = Ask::get(&["notifications"])
                 .query("tenant", tenant.as_ref())
                 .query("kind", kind.as_ref())
                 .query("state", state.as_ref());
@@ -64,20 +70,20 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
             output.list(COLUMNS, &items, more)
         }
         Action::Test { tenant } => {
-            let tested = gateway.request(Ask::post(&["tenants", tenant, "notices", "test"]))?;
+            let tested = gateway.request(Ask::post(&["tenants", tenant, "notifications", "test"]))?;
             let targets = items(&tested, "/targets");
             output.list(TESTED, &targets, false)?;
             let failed = targets.iter().filter(|target| target["ok"] == false).count();
             if failed > 0 {
                 let of = targets.len();
                 return Err(Failure::Environment(format!(
-                    "{failed} of {of} targets did not take the test notice"
+                    "{failed} of {of} targets did not accept the test notification"
                 )));
             }
             Ok(())
         }
         Action::Secrets { tenant } => {
-            let shown = gateway.request(Ask::get(&["tenants", tenant, "notices", "secrets"]))?;
+            let shown = gateway.request(Ask::get(&["tenants", tenant, "notifications", "secrets"]))?;
             output.list(SECRETS, &items(&shown, "/secrets"), false)
         }
     }

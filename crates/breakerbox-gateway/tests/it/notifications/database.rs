@@ -46,7 +46,7 @@ fn a_database_that_takes_no_writes_is_not_ready_and_the_operator_is_notified() {
     let (status, body) = site.plain("/readyz");
     assert_eq!((status, &body["status"]), (503, &json!("unavailable")));
     let reason = body["degraded"][0].as_str().unwrap();
-    assert!(reason.starts_with("database: takes no writes since "), "{reason}");
+    assert!(reason.starts_with("database: accepts no writes since "), "{reason}");
     assert_eq!(site.plain("/healthz").0, 200, "no restart would help");
     site.until("the operator is notified", || site.told("/operator") == ["database_lost"]);
     other.execute_batch("ROLLBACK").unwrap();

@@ -54,7 +54,7 @@ impl Size {
 
 const TENANT: &str = "shop";
 const FLAPS: &str = "/flaps";
-const TARGET: &str = "/notices";
+const TARGET: &str = "/notifications";
 
 /// Messages to the target, by their id.
 type Messages = Arc<Mutex<BTreeMap<String, Value>>>;
@@ -66,7 +66,7 @@ type Messages = Arc<Mutex<BTreeMap<String, Value>>>;
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let restarts = u64::from(size.kill_after.is_some());
     let mut findings = Findings::new(format!(
-        "notices: {} trips of one endpoint, {restarts} times killed among them; {} messages at once and one in {}",
+        "notifications: {} trips of one endpoint, {restarts} times killed among them; {} messages at once and one in {}",
         size.trips,
         size.burst,
         Millis(size.interval)
@@ -86,7 +86,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
         .flag("--notify-interval", format!("{}s", size.interval.as_secs()));
     let mut site = Site { gateway: settings.start()?, receiver: receiver.start()? };
     let target = json!([{"kind": "webhook", "url": site.receiver.url(TARGET)}]);
-    site.api().create_tenant(TENANT, &json!({"notices": target}))?;
+    site.api().create_tenant(TENANT, &json!({"notification_targets": target}))?;
     let policy = json!({"failure_rate": "off", "consecutive_failures": 1, "cool_off": "100ms", "cool_off_factor": 1,
         "cool_off_max": "100ms", "jitter": 0, "probes": 1, "disable_after": "off"});
     let flapping = json!({"policy": policy, "retry": vec!["100ms"; 50]});

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use breakerbox_model::notifications::{Kinds, MOST_TARGETS, NoticeTarget, Way, address, target_url};
+use breakerbox_model::notifications::{Kinds, MOST_TARGETS, NotificationTarget, Way, address, target_url};
 use breakerbox_model::objects::{Id, Secret, TargetId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -13,7 +13,7 @@ use crate::api::Services;
 use crate::api::problem::{ApiResult, Problem};
 use crate::api::reading::fields::{Object, Text};
 
-/// How notices get to a target.
+/// The kind of a notification target.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::api) enum WayName {
@@ -32,30 +32,30 @@ impl From<&Way> for WayName {
     }
 }
 
-/// Where notices go.
+/// A target of notifications.
 #[derive(Serialize, ToSchema)]
-#[schema(as = NoticeTarget)]
+#[schema(as = NotificationTarget)]
 pub(in crate::api) struct TargetView {
-    /// Its name.
+    /// Target ID.
     #[schema(example = "tgt_01h5k2m8w4c7e")]
     id: String,
-    /// How: a signed request, a request as Slack takes it, or a mail.
+    /// The kind: `webhook` (signed requests), `slack` (requests in Slack's format) or `email`.
     #[schema(inline)]
     kind: WayName,
-    /// Where to; of a URL no more than the host.
+    /// The address; of a URL only the origin.
     #[schema(example = "https://hooks.example.com/...")]
     to: String,
-    /// Of what it is told.
+    /// The notification types that the target gets.
     #[schema(inline)]
     on: Vec<KindName>,
-    /// What requests to it are signed with. Only in the answer to whoever made it or changed it.
+    /// The signing secret. Only in the response to the request that created or changed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
 }
 
 impl TargetView {
     /// Builds the view, with the secret if the target is new.
-    pub(in crate::api) fn new(target: &NoticeTarget, before: &[NoticeTarget]) -> Self {
+    pub(in crate::api) fn new(target: &NotificationTarget, before: &[NotificationTarget]) -> Self {
         let secret =
             secret_of(target).filter(|secret| !before.iter().any(|old| secret_of(old) == Some(*secret)));
         Self {
@@ -75,55 +75,55 @@ impl TargetView {
     }
 }
 
-fn secret_of(target: &NoticeTarget) -> Option<&Secret> {
+fn secret_of(target: &NotificationTarget) -> Option<&Secret> {
     match &target.way {
         Way::Webhook { secret, .. } => Some(secret),
         _ => None,
     }
 }
 
-/// The secret of a webhook.
+/// The signing secret of a webhook target.
 #[derive(Serialize, ToSchema)]
 pub(super) struct TargetSecret {
-    /// The target.
+    /// Target ID.
     target: String,
-    /// What requests to it are signed with.
+    /// The signing secret.
     #[schema(example = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")]
     secret: String,
 }
 
 impl TargetSecret {
-    pub(super) fn of(target: &NoticeTarget) -> Option<Self> {
+    pub(super) fn of(target: &NotificationTarget) -> Option<Self> {
         Some(Self { target: target.name.to_string(), secret: secret_of(target)?.reveal() })
     }
 }
 
-/// Where notices shall go. One that is there already is named by its `id`; what is said of it besides is changed.
+/// A notification target to create; or, with `id`, an existing target to keep, with the given fields changed.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = NoticeTargetBody)]
+#[schema(as = NotificationTargetBody)]
 pub(in crate::api) struct TargetBody {
-    /// One that is there, and stays.
+    /// The ID of an existing target to keep.
     #[serde(default)]
     #[schema(value_type = Option<String>, pattern = "^tgt_[0-7][0-9a-hjkmnp-tv-z]{12}$")]
     id: Option<Text<TargetId>>,
-    /// How: `webhook`, `slack` or `email`.
+    /// The kind: `webhook`, `slack` or `email`.
     #[serde(default)]
     #[schema(inline)]
     kind: Option<WayName>,
-    /// Where a webhook or Slack takes them. It is kept as a secret, and never shown whole.
+    /// The URL of a webhook or of Slack. It is stored encrypted, and never shown in full.
     #[serde(default)]
-    #[schema(format = "uri", max_length = 8192, example = "https://hooks.example.com/notices")]
+    #[schema(format = "uri", max_length = 8192, example = "https://hooks.example.com/notifications")]
     url: Option<String>,
-    /// What a webhook's requests are signed with; a new one if nothing is said.
+    /// The signing secret of a webhook. Default: a generated one.
     #[serde(default)]
     #[schema(value_type = Option<String>, pattern = "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$")]
     secret: Option<Text<Secret>>,
-    /// The address of a mail.
+    /// The e-mail address.
     #[serde(default)]
     #[schema(max_length = 254, example = "ops@example.com")]
     to: Option<String>,
-    /// Of what it is told; all kinds if nothing is said.
+    /// The notification types that the target gets. Default: all.
     #[serde(default)]
     #[schema(inline, max_items = 20)]
     on: Option<Vec<KindName>>,
@@ -132,19 +132,19 @@ pub(in crate::api) struct TargetBody {
 /// Returns the targets after a change.
 pub(in crate::api) fn checked(
     bodies: Vec<Object<TargetBody>>,
-    before: &[NoticeTarget],
+    before: &[NotificationTarget],
     services: &Services,
-) -> ApiResult<Vec<NoticeTarget>> {
+) -> ApiResult<Vec<NotificationTarget>> {
     if bodies.len() > MOST_TARGETS {
         let why = format!("must be at most {MOST_TARGETS}, but are {}", bodies.len());
-        return Err(Problem::invalid("notices", why));
+        return Err(Problem::invalid("notification_targets", why));
     }
-    let mut targets: Vec<NoticeTarget> = Vec::with_capacity(bodies.len());
+    let mut targets: Vec<NotificationTarget> = Vec::with_capacity(bodies.len());
     for (index, body) in bodies.into_iter().enumerate() {
-        let within = |problem: Problem| problem.within(&format!("notices[{index}]"));
+        let within = |problem: Problem| problem.within(&format!("notification_targets[{index}]"));
         let target = body.0.target(before, services).map_err(within)?;
         if targets.iter().any(|other| other.name == target.name) {
-            return Err(within(Problem::invalid("id", "is there twice")));
+            return Err(within(Problem::invalid("id", "is listed twice")));
         }
         targets.push(target);
     }
@@ -152,20 +152,20 @@ pub(in crate::api) fn checked(
 }
 
 impl TargetBody {
-    fn target(self, before: &[NoticeTarget], services: &Services) -> ApiResult<NoticeTarget> {
+    fn target(self, before: &[NotificationTarget], services: &Services) -> ApiResult<NotificationTarget> {
         let old = match &self.id {
             None => None,
             Some(id) => {
                 let name = id.0.to_string();
                 let found = before.iter().find(|target| *target.name == *name);
-                Some(found.ok_or_else(|| Problem::invalid("id", "there is no such target"))?)
+                Some(found.ok_or_else(|| Problem::invalid("id", "is not a target of this tenant"))?)
             }
         };
         let kind = match (self.kind, old) {
             (Some(kind), Some(old)) if WayName::from(&old.way) != kind => {
                 return Err(Problem::invalid(
                     "kind",
-                    "can't be changed; leave the id out to make another target",
+                    "can't be changed; omit the id to create another target",
                 ));
             }
             (Some(kind), _) => kind,
@@ -178,12 +178,12 @@ impl TargetBody {
         };
         let name = old.map_or_else(new_name, |old| Arc::clone(&old.name));
         let way = self.way(kind, old.map(|old| &old.way), services)?;
-        Ok(NoticeTarget { name, way, on })
+        Ok(NotificationTarget { name, way, on })
     }
 
     fn way(self, kind: WayName, old: Option<&Way>, services: &Services) -> ApiResult<Way> {
         let misplaced = |field: &str, is_there: bool| match is_there {
-            true => Err(Problem::invalid(field, format!("is not for {}", name(kind)))),
+            true => Err(Problem::invalid(field, format!("is not allowed for {}", name(kind)))),
             false => Ok(()),
         };
         let url = match (&self.url, old) {
@@ -195,7 +195,7 @@ impl TargetBody {
             (None, Some(Way::Webhook { url, .. } | Way::Slack { url })) => Some(url.clone()),
             (None, _) => None,
         };
-        let needs_url = || Problem::invalid("url", format!("is needed for {}", name(kind)));
+        let needs_url = || Problem::invalid("url", format!("is required for {}", name(kind)));
         match kind {
             WayName::Webhook => {
                 misplaced("to", self.to.is_some())?;
@@ -215,7 +215,7 @@ impl TargetBody {
                 misplaced("url", self.url.is_some())?;
                 misplaced("secret", self.secret.is_some())?;
                 if !services.limits.mail {
-                    let why = "this gateway has no mail server; its operator can set notify.smtp_url";
+                    let why = "this gateway has no mail server; the operator can set notify.smtp_url";
                     return Err(Problem::invalid("kind", why));
                 }
                 match (self.to, old) {
@@ -223,7 +223,7 @@ impl TargetBody {
                         Ok(Way::Email { to: vec![address(&to).map_err(|why| Problem::invalid("to", why))?] })
                     }
                     (None, Some(Way::Email { to })) => Ok(Way::Email { to: to.clone() }),
-                    (None, _) => Err(Problem::invalid("to", "is needed for email")),
+                    (None, _) => Err(Problem::invalid("to", "is required for email")),
                 }
             }
         }

@@ -16,7 +16,7 @@ pub const STORE: &str = "store";
 
 /// A notification to the operator or a tenant.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Notice {
+pub struct Notification {
     /// The tenant that it concerns besides the operator. `None`: only the operator.
     pub tenant: Option<TenantId>,
     /// The subject: a circuit's key, an endpoint, a reminder, a tenant, or the store.
@@ -85,12 +85,12 @@ pub struct CircuitFacts {
     #[serde(default)]
     pub fingerprint: String,
     /// The calls that share the circuit: those to an `endpoint`, to a `host`, or all of a `tenant`.
-    pub by: String,
+    pub circuit_by: String,
     /// The purpose of the circuit: `deliveries` or `reminders`.
     pub purpose: String,
     /// The URL's origin and `/...`, or the host. `None` for the circuit of a whole tenant. A notification that an older
     /// version stored may hold the whole URL.
-    pub place: Option<String>,
+    pub destination: Option<String>,
     /// The ids of some endpoints that share the circuit.
     pub endpoints: Vec<String>,
     /// The number of further endpoints.
@@ -111,7 +111,7 @@ pub struct Why {
     /// The duration from which on a call is slow, in milliseconds, if the rule is about slow calls.
     pub slow_call_ms: Option<u64>,
     /// The counts of the window. `None`: not known any more.
-    pub counted: Option<Counted>,
+    pub counts: Option<Counted>,
 }
 
 /// The counts of the window.
@@ -131,11 +131,11 @@ pub struct Counted {
 
 /// The conditions under which a circuit is disabled. Both must hold.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct GivesUp {
+pub struct DisableConditions {
     /// The number of trips.
     pub trips: u32,
     /// The time without a success, in milliseconds.
-    pub silence_ms: u64,
+    pub failing_ms: u64,
 }
 
 /// A circuit that opened.
@@ -145,16 +145,16 @@ pub struct Tripped {
     pub circuit: CircuitFacts,
     /// When it opened.
     pub since: Moment,
-    /// Why it tripped. `None` if a record that was found later does not contain it.
-    pub why: Option<Why>,
+    /// The rule that tripped it. `None` if a record that was found later does not contain it.
+    pub cause: Option<Why>,
     /// When the first probe may be made.
     pub retry_at: Option<Moment>,
     /// The number of probes that must succeed.
     pub probes: u32,
     /// The number of trips so far, including this one.
     pub trips: u32,
-    /// When the circuit is disabled. `None`: never.
-    pub gives_up: Option<GivesUp>,
+    /// The conditions under which the circuit is disabled. `None`: it never is.
+    pub disables: Option<DisableConditions>,
 }
 
 /// A circuit that closed again.
@@ -172,7 +172,7 @@ pub struct Recovered {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Disabled {
     /// The reason. `circuit`: it failed for too long. `gone`: the endpoint responded with 410.
-    pub because: String,
+    pub disabled_reason: String,
     /// The circuit. `None` if an endpoint was disabled.
     pub circuit: Option<CircuitFacts>,
     /// The id of the endpoint. `None` if a circuit was disabled.
@@ -223,8 +223,8 @@ impl CircuitFacts {
     /// Returns the facts without possible secrets: the path of a URL, and the id and the key that contain it.
     fn redacted(self) -> Self {
         let Some(key) = self.key.as_deref().filter(|key| ShownKey(key).has_url()) else { return self };
-        let (place, fingerprint) = (ShownKey(key).destination(), ShownKey(key).fingerprint());
-        Self { id: None, key: None, place, fingerprint, ..self }
+        let (destination, fingerprint) = (ShownKey(key).destination(), ShownKey(key).fingerprint());
+        Self { id: None, key: None, destination, fingerprint, ..self }
     }
 }
 
@@ -264,7 +264,7 @@ impl News {
     }
 }
 
-impl Notice {
+impl Notification {
     /// Returns the kind.
     #[must_use]
     pub const fn kind(&self) -> Kind {
@@ -314,12 +314,12 @@ impl Notice {
         at: Timestamp,
     ) -> Self {
         let news = News::Disabled(Disabled {
-            because: "gone".into(),
+            disabled_reason: "gone".into(),
             circuit: None,
             endpoint: Some(endpoint.to_string()),
             host: url.host_str().map(str::to_owned),
             last_success_at: None,
-            reason: "it answered 410 Gone".into(),
+            reason: "the endpoint responded with 410 Gone".into(),
         });
         Self { tenant: Some(tenant), subject: endpoint.to_string().into(), epoch, at, news }
     }

@@ -1,9 +1,9 @@
 //! Each change is told once, however many see it and whatever happens in between.
 
 use breakerbox_core::{Cause, Status, TripRule};
-use breakerbox_model::notifications::{News, Notice};
+use breakerbox_model::notifications::{News, Notification};
 use breakerbox_model::objects::{DisabledBecause, EndpointSettings, Moment};
-use breakerbox_storage::records::{Endpoints, History, NewEndpoint, Notices, PageOf};
+use breakerbox_storage::records::{Endpoints, History, NewEndpoint, Notifications, PageOf};
 use futures_util::future::join_all;
 
 use super::rig::{Rig, TENANT, heard, webhook};
@@ -11,7 +11,7 @@ use super::rig::{Rig, TENANT, heard, webhook};
 const RULE: Cause = Cause::Rule(TripRule::Failures);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_told_eight_times_at_once_and_again_after_a_restart_is_one_notice() {
+async fn a_change_told_eight_times_at_once_and_again_after_a_restart_is_one_notification() {
     let mut rig = Rig::new(vec![webhook("operator/webhook", "https://ops.example/in")]).await;
     let change = heard(1, 7, RULE, Status::Open, rig.now());
     let told = join_all((0..8).map(|_| rig.records.append_history(vec![change.clone()]))).await;
@@ -19,9 +19,9 @@ async fn a_change_told_eight_times_at_once_and_again_after_a_restart_is_one_noti
     rig.pass(1).await;
     rig.restart().await;
     assert_eq!(rig.records.append_history(vec![change.clone(); 8]).await.unwrap(), 0);
-    // By whoever has the notice and not the change.
+    // By whoever has the notification and not the change.
     for _ in 0..8 {
-        assert!(!rig.records.notify(change.notices[0].clone()).await.unwrap());
+        assert!(!rig.records.notify(change.notifications[0].clone()).await.unwrap());
     }
     rig.pass(120).await;
     assert_eq!(rig.all().await.len(), 1);
@@ -29,7 +29,7 @@ async fn a_change_told_eight_times_at_once_and_again_after_a_restart_is_one_noti
 }
 
 #[tokio::test]
-async fn a_notice_is_durable_with_its_change_and_survives_a_restart() {
+async fn a_notification_is_durable_with_its_change_and_survives_a_restart() {
     let mut rig = Rig::new(vec![webhook("operator/webhook", "https://ops.example/in")]).await;
     rig.trip(1, 7).await;
     rig.restart().await;
@@ -45,7 +45,7 @@ async fn a_notice_is_durable_with_its_change_and_survives_a_restart() {
 #[tokio::test]
 async fn a_recovery_says_since_when_it_was_not() {
     let rig = Rig::new(vec![]).await;
-    let since = |past: &breakerbox_storage::records::PastNotice| match &past.notice.news {
+    let since = |past: &breakerbox_storage::records::PastNotification| match &past.notification.news {
         News::Recovery(news) => news.since.map(|since| since.0),
         other => panic!("{other:?}"),
     };
@@ -67,13 +67,16 @@ async fn of_the_store_only_what_is_new_is_told() {
     let mut told = Vec::new();
     for lost in [false, true, true, false, false, true, false] {
         rig.pass(1).await;
-        let notice =
-            if lost { Notice::store_lost("no answer", rig.now()) } else { Notice::store_back(rig.now()) };
-        told.push(rig.records.notify(notice).await.unwrap());
+        let notification = if lost {
+            Notification::store_lost("no answer", rig.now())
+        } else {
+            Notification::store_back(rig.now())
+        };
+        told.push(rig.records.notify(notification).await.unwrap());
     }
     assert_eq!(told, [false, true, false, true, false, true, true]);
     let all = rig.all().await;
-    let (lost_at, News::StoreBack { since }) = (all[0].notice.at, &all[1].notice.news) else {
+    let (lost_at, News::StoreBack { since }) = (all[0].notification.at, &all[1].notification.news) else {
         panic!("{all:?}")
     };
     assert_eq!(since.unwrap().0, lost_at);
@@ -97,18 +100,18 @@ async fn an_endpoint_that_is_gone_is_told_with_what_disables_it() {
     set(Some(DisabledBecause::Gone)).await.unwrap();
     let all = rig.all().await;
     assert_eq!(all.len(), 2, "gone again");
-    assert!(!all[0].notice.text().body.contains("token"));
+    assert!(!all[0].notification.text().body.contains("token"));
 }
 
 #[tokio::test]
 async fn targets_are_kept_sealed_and_whole() {
-    use breakerbox_model::notifications::{Kind, Kinds, NoticeTarget, Way};
+    use breakerbox_model::notifications::{Kind, Kinds, NotificationTarget, Way};
     use breakerbox_model::objects::Secret;
     use breakerbox_storage::records::Tenants;
     let mut rig = Rig::new(vec![]).await;
     let secret = Secret::random();
     let targets = vec![
-        NoticeTarget {
+        NotificationTarget {
             name: "tgt_1".into(),
             way: Way::Webhook {
                 url: "https://a.example/in?token=kept-apart".parse().unwrap(),
@@ -116,12 +119,12 @@ async fn targets_are_kept_sealed_and_whole() {
             },
             on: Kinds::of(&[Kind::Trip, Kind::DeadLetters]),
         },
-        NoticeTarget {
+        NotificationTarget {
             name: "tgt_2".into(),
             way: Way::Slack { url: "https://b.example/services/kept-apart".parse().unwrap() },
             on: Kinds::ALL,
         },
-        NoticeTarget {
+        NotificationTarget {
             name: "tgt_3".into(),
             way: Way::Email { to: vec!["kept-apart@example.com".parse().unwrap()] },
             on: Kinds::ALL,
@@ -130,7 +133,7 @@ async fn targets_are_kept_sealed_and_whole() {
     rig.targets(targets.clone()).await;
     rig.trip(1, 1).await;
     rig.restart().await;
-    let kept = rig.records.tenant(&TENANT.parse().unwrap()).await.unwrap().settings.notices;
+    let kept = rig.records.tenant(&TENANT.parse().unwrap()).await.unwrap().settings.notification_targets;
     assert_eq!(kept, targets);
     for entry in std::fs::read_dir(rig.folder()).unwrap() {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap_or_default();

@@ -1,14 +1,14 @@
 //! The JSON of notifications.
 
-use breakerbox_model::notifications::{Kind, Message, NoticeTarget, OPERATOR};
-use breakerbox_storage::records::{PastNotice, PastSend, SendState};
+use breakerbox_model::notifications::{Kind, Message, NotificationTarget, OPERATOR};
+use breakerbox_storage::records::{PastNotification, PastSend, SendState};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::api::reading::fields::Moment;
 
-/// What a notice is about.
+/// A notification type.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::api) enum KindName {
@@ -59,7 +59,7 @@ impl From<Kind> for KindName {
     }
 }
 
-/// What became of a notice at one target.
+/// The state of a notification at one target.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::api) enum SendStateName {
@@ -91,84 +91,84 @@ impl From<SendStateName> for SendState {
     }
 }
 
-/// A notice: what people were told, and with what result.
+/// A notification and its results.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Notice)]
-pub(super) struct NoticeView {
-    /// Its name: the `webhook-id` of its message.
-    #[schema(example = "ntc_01h5k2m8w4c7e")]
+#[schema(as = Notification)]
+pub(super) struct NotificationView {
+    /// Notification ID, and the `webhook-id` of its message.
+    #[schema(example = "ntf_01h5k2m8w4c7e")]
     id: String,
-    /// What it is about.
+    /// The notification type.
     #[schema(inline)]
     kind: KindName,
-    /// When it happened.
+    /// The time of the change.
     #[schema(value_type = String, format = "date-time")]
     at: Moment,
-    /// Whom it concerns; null: the operator alone.
+    /// The affected tenant; null: only the operator is concerned.
     tenant: Option<String>,
-    /// On one line.
+    /// The title, on one line.
     title: String,
-    /// In a few lines: which, since when, why, what happens next, what to do.
+    /// The text: what is affected, since when, the reason, what happens next, and what to do.
     text: String,
-    /// The message to webhooks, as a program reads it.
+    /// The JSON message that webhooks get.
     #[schema(value_type = Object)]
     message: Value,
-    /// To whom, and with what result.
+    /// The result at each target.
     #[schema(inline)]
-    sends: Vec<SendView>,
+    results: Vec<SendView>,
 }
 
-/// What became of a notice at one target.
+/// The result of a notification at one target.
 #[derive(Serialize, ToSchema)]
 struct SendView {
-    /// The target: `tgt_...`, or `operator/...`.
+    /// Target ID: `tgt_...`, or `operator/...`.
     target: String,
-    /// How and where to, if the target is still there.
+    /// The kind of the target, and its address without secrets; null: the target was removed.
     to: Option<String>,
-    /// What became of it.
+    /// The state.
     #[schema(inline)]
     state: SendStateName,
-    /// How often it was tried.
-    tries: u32,
-    /// While it waits: when it is tried.
+    /// The number of attempts.
+    attempts: u32,
+    /// While waiting: the time of the next attempt.
     #[schema(value_type = Option<String>, format = "date-time")]
-    due_at: Option<Moment>,
-    /// When it was last tried.
+    next_attempt_at: Option<Moment>,
+    /// The time of the last attempt.
     #[schema(value_type = Option<String>, format = "date-time")]
-    tried_at: Option<Moment>,
-    /// What came of that: a status, or why there was none.
-    answer: Option<String>,
-    /// The id of the message that it was in; that of a digest if it went with others.
+    last_attempt_at: Option<Moment>,
+    /// The status of the last response, or the error.
+    response: Option<String>,
+    /// The ID of the message: of the notification, or of a digest.
     message: Option<String>,
 }
 
-impl NoticeView {
+impl NotificationView {
     /// Builds the view, with the results at the targets that the caller may see.
-    pub(super) fn new(past: PastNotice, known: &[NoticeTarget], shows_operators: bool) -> Self {
-        let message = Message::of(past.id, &past.notice);
+    pub(super) fn new(past: PastNotification, known: &[NotificationTarget], shows_operators: bool) -> Self {
+        let message = Message::of(past.id, &past.notification);
         let is_shown = |send: &PastSend| shows_operators || !send.target.starts_with(OPERATOR);
-        let sends = past.sends.into_iter().filter(is_shown).map(|send| SendView {
+        let results = past.sends.into_iter().filter(is_shown).map(|send| SendView {
             to: known
                 .iter()
                 .find(|target| target.name == send.target)
                 .map(|target| format!("{} {}", target.way.name(), target.way.shown())),
             target: send.target.to_string(),
             state: send.state.into(),
-            tries: send.tries,
-            due_at: send.due_at.map(Moment),
-            tried_at: send.tried_at.map(Moment),
-            answer: send.answer,
+            attempts: send.tries,
+            next_attempt_at: send.due_at.map(Moment),
+            last_attempt_at: send.tried_at.map(Moment),
+            response: send.answer,
             message: send.message.filter(|message| !message.is_empty()),
         });
         Self {
             id: past.id.to_string(),
-            kind: past.notice.kind().into(),
-            at: Moment(past.notice.at),
-            tenant: past.notice.tenant.as_ref().map(ToString::to_string),
+            kind: past.notification.kind().into(),
+            at: Moment(past.notification.at),
+            tenant: past.notification.tenant.as_ref().map(ToString::to_string),
             title: message.text.title,
             text: message.text.body,
             message: message.json,
-            sends: sends.collect(),
+            results: results.collect(),
         }
     }
 }

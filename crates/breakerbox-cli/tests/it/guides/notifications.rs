@@ -1,10 +1,10 @@
-//! The guide to notices: every command works, what it shows of an answer is what is answered, and it lists every kind.
+//! The guide to notifications: every command works, what it shows of an answer is what is answered, and it lists every kind.
 
 use std::path::Path;
 
 use breakerbox_core::{Cause, Change, Epoch, Mode, Policy, Status, Totals, TripRule};
 use breakerbox_gateway::api::Limits;
-use breakerbox_model::notifications::{Kind, Known, notices};
+use breakerbox_model::notifications::{Kind, Known, notifications};
 use breakerbox_model::objects::PastChange;
 use breakerbox_storage::records::{History, ObservedChange};
 use serde_json::Value;
@@ -15,7 +15,7 @@ use super::site::Site;
 use super::things::Things;
 
 fn page() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/notices.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/notifications.md");
     std::fs::read_to_string(path).unwrap()
 }
 
@@ -36,17 +36,17 @@ fn tripped(now: breakerbox_core::Timestamp) -> ObservedChange {
         mode: Mode::Automatic,
     };
     let known = Known { policy: &Policy::default(), endpoints: &[], is_unreported_outage: false };
-    let notices = notices(key, &change, &known);
-    ObservedChange { change: PastChange { key: key.into(), change }, notices }
+    let notifications = notifications(key, &change, &known);
+    ObservedChange { change: PastChange { key: key.into(), change }, notifications }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_guide_to_notices_does_as_it_says() {
+async fn the_guide_to_notifications_does_as_it_says() {
     let site = Site::with(Limits { mail: true, ..Limits::default() }).await;
     let things = Things::of(&site, "acme").await;
     let now = site.services.clock.as_ref()();
     site.records.append_history(vec![tripped(now)]).await.unwrap();
-    let (commands, _) = tried("notices.md", &site, &things);
+    let (commands, _) = tried("notifications.md", &site, &things);
     assert!(commands >= 8, "{commands}");
 }
 
@@ -64,8 +64,8 @@ fn the_example_of_a_message_has_the_names_of_one() {
     let shown = page.split("<!-- a message -->").nth(1).unwrap().split("~~~json\n").nth(1).unwrap();
     let shown: Value = serde_json::from_str(shown.split("~~~").next().unwrap()).unwrap();
     let heard = tripped(breakerbox_core::Timestamp::from_millis(1_763_000_000_000));
-    let id = "ntc_01ht8gs800000".parse().unwrap();
-    let message = breakerbox_model::notifications::Message::of(id, &heard.notices[0]).json;
+    let id = "ntf_01ht8gs800000".parse().unwrap();
+    let message = breakerbox_model::notifications::Message::of(id, &heard.notifications[0]).json;
     same_names(&shown, &message, "");
 }
 

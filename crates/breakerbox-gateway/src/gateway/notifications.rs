@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use breakerbox::StoreHealth;
 use breakerbox_core::Timestamp;
 use breakerbox_egress::HttpSender;
-use breakerbox_model::notifications::Notice;
+use breakerbox_model::notifications::Notification;
 use breakerbox_model::objects::TenantId;
 use tracing::{info, warn};
 
 use super::start_error::StartError;
-use crate::api::{NoticeTest, TestedTarget};
+use crate::api::{NotificationTest, TestedTarget};
 use crate::config::Config;
 use crate::notifications::{LIMIT, Mailer, Notifier, NotifierSettings, Post};
 
@@ -28,24 +28,24 @@ pub(super) fn settings(config: &Config) -> NotifierSettings {
         burst: notify.burst,
         interval: notify.interval,
         dead_letters: notify.dead_letters,
-        kept: config.retention.notices,
+        kept: config.retention.notifications,
     }
 }
 
 /// Builds, and logs, the notification about a lost or recovered circuit store.
-pub(super) fn of_store(health: &StoreHealth, now: Timestamp) -> Notice {
+pub(super) fn of_store(health: &StoreHealth, now: Timestamp) -> Notification {
     match health {
         StoreHealth::Connected => {
-            info!("the store of circuits answers again");
-            Notice::store_back(now)
+            info!("the circuit store responds again");
+            Notification::store_back(now)
         }
         away => {
-            warn!(%away, "the store of circuits does not answer");
+            warn!(%away, "the circuit store does not respond");
             let error = match away {
                 StoreHealth::Degraded { error } => error.clone(),
                 other => other.to_string(),
             };
-            Notice::store_lost(error, now)
+            Notification::store_lost(error, now)
         }
     }
 }
@@ -54,7 +54,7 @@ pub(super) fn of_store(health: &StoreHealth, now: Timestamp) -> Notice {
 pub(super) struct Tests(pub(super) Arc<Notifier>);
 
 #[async_trait]
-impl NoticeTest for Tests {
+impl NotificationTest for Tests {
     async fn test(&self, tenant: &TenantId) -> Result<Vec<TestedTarget>, Timestamp> {
         let tested = self.0.test(tenant).await?.into_iter();
         Ok(tested.map(|(target, delivered)| TestedTarget { target, delivered }).collect())

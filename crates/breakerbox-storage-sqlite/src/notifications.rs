@@ -1,7 +1,7 @@
 //! Creates notifications in a transaction: the notification, and a row for each of its targets. The job that writes the
 //! cause calls this, so that both are one commit.
 
-use breakerbox_model::notifications::{Kind, MOST_WAITING, News, Notice};
+use breakerbox_model::notifications::{Kind, MOST_WAITING, News, Notification};
 use breakerbox_model::objects::Moment;
 use breakerbox_storage::QueueError;
 use rusqlite::{OptionalExtension, params};
@@ -17,8 +17,12 @@ impl WriteTransaction<'_> {
     ///
     /// # Errors
     /// If the database fails.
-    pub fn notify(&mut self, notice: &Notice, routes: &dyn Routes) -> Result<bool, JobError<QueueError>> {
-        let kind = notice.kind();
+    pub fn notify(
+        &mut self,
+        notification: &Notification,
+        routes: &dyn Routes,
+    ) -> Result<bool, JobError<QueueError>> {
+        let kind = notification.kind();
         let latest = self.latest_of_store(kind)?;
         let is_lost = latest.as_ref().is_some_and(|(kind, _)| kind == Kind::StoreLost.name());
         match kind {
@@ -26,31 +30,31 @@ impl WriteTransaction<'_> {
             Kind::StoreBack if !is_lost => return Ok(false),
             _ => {}
         }
-        let news = match &notice.news {
+        let news = match &notification.news {
             News::StoreBack { since: None } => News::StoreBack { since: latest.map(|(_, at)| at) },
             News::Recovery(news) if news.since.is_none() => {
-                let since = self.outage_since(&notice.subject, notice.epoch)?;
+                let since = self.outage_since(&notification.subject, notification.epoch)?;
                 News::Recovery(breakerbox_model::notifications::Recovered { since, ..news.clone() })
             }
             other => other.clone(),
         };
         let news =
             serde_json::to_string(&news).map_err(|error| QueueError::Database(std::sync::Arc::new(error)))?;
-        let Audience { tenant, targets } = routes.audience(notice);
+        let Audience { tenant, targets } = routes.audience(notification);
         let id = self.next_id().number();
         let written = self
             .connection
             .prepare_cached(
-                "INSERT OR IGNORE INTO notices (id, kind, subject, epoch, tenant, at, news)
+                "INSERT OR IGNORE INTO notifications (id, kind, subject, epoch, tenant, at, news)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?
             .execute(params![
                 id,
                 kind.name(),
-                &*notice.subject,
-                number(notice.epoch),
+                &*notification.subject,
+                number(notification.epoch),
                 tenant,
-                micros(notice.at),
+                micros(notification.at),
                 news
             ])?;
         if written == 0 {
@@ -65,19 +69,19 @@ impl WriteTransaction<'_> {
     /// Adds a notification to those that wait for a target; if too many do, only counts it.
     fn wait_for(
         &mut self,
-        notice: i64,
+        notification: i64,
         target: &str,
         whose: Option<i64>,
     ) -> Result<(), JobError<QueueError>> {
         let waiting: Option<i64> = self
             .connection
-            .prepare_cached("SELECT waiting FROM notice_targets WHERE name = ?1")?
+            .prepare_cached("SELECT waiting FROM notification_targets WHERE name = ?1")?
             .query_row([target], |row| row.get(0))
             .optional()?;
         let is_full = whole(waiting.unwrap_or_default()) >= MOST_WAITING;
         self.connection
             .prepare_cached(
-                "INSERT INTO notice_targets (name, tenant, waiting, not_kept) VALUES (?1, ?2, ?3, ?4)
+                "INSERT INTO notification_targets (name, tenant, waiting, not_kept) VALUES (?1, ?2, ?3, ?4)
                  ON CONFLICT (name) DO UPDATE SET waiting = waiting + excluded.waiting,
                      not_kept = not_kept + excluded.not_kept",
             )?
@@ -87,9 +91,9 @@ impl WriteTransaction<'_> {
         }
         self.connection
             .prepare_cached(
-                "INSERT INTO notice_sends (notice, target, state, tries, due_at) VALUES (?1, ?2, 0, 0, ?3)",
+                "INSERT INTO notification_sends (notification, target, state, tries, due_at) VALUES (?1, ?2, 0, 0, ?3)",
             )?
-            .execute(params![notice, target, micros(self.now)])?;
+            .execute(params![notification, target, micros(self.now)])?;
         Ok(())
     }
 
@@ -99,7 +103,7 @@ impl WriteTransaction<'_> {
             return Ok(None);
         }
         let mut statement = self.connection.prepare_cached(
-            "SELECT kind, at FROM notices WHERE subject = ?1 AND kind IN ('store_lost', 'store_back')
+            "SELECT kind, at FROM notifications WHERE subject = ?1 AND kind IN ('store_lost', 'store_back')
              ORDER BY id DESC LIMIT 1",
         )?;
         let found = statement
@@ -113,7 +117,7 @@ impl WriteTransaction<'_> {
     /// Returns when the outage began that this circuit recovers from: its latest trip, if it has not recovered since.
     fn outage_since(&self, key: &str, epoch: u64) -> Result<Option<Moment>, JobError<QueueError>> {
         let mut latest = self.connection.prepare_cached(
-            "SELECT epoch, at FROM notices WHERE subject = ?1 AND kind = ?2 AND epoch < ?3 ORDER BY epoch DESC LIMIT 1",
+            "SELECT epoch, at FROM notifications WHERE subject = ?1 AND kind = ?2 AND epoch < ?3 ORDER BY epoch DESC LIMIT 1",
         )?;
         let mut find = |kind: Kind| {
             latest

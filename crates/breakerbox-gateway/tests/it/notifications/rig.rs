@@ -11,11 +11,11 @@ use breakerbox_egress::{HttpSender, Incoming, Outgoing};
 use breakerbox_gateway::notifications::{Mailer, Notifier, NotifierSettings, Post};
 use breakerbox_gateway::telemetry::Metrics;
 use breakerbox_model::delivery::{Fault, Reply};
-use breakerbox_model::notifications::{Kinds, Known, Notice, NoticeTarget, Way, notices};
+use breakerbox_model::notifications::{Kinds, Known, Notification, NotificationTarget, Way, notifications};
 use breakerbox_model::objects::{PastChange, Secret, TenantId, TenantSettings};
 use breakerbox_storage::Defaults;
 use breakerbox_storage::records::{
-    History, NewTenant, NoticeFilter, Notices, ObservedChange, PageOf, PastNotice, Tenants,
+    History, NewTenant, NotificationFilter, Notifications, ObservedChange, PageOf, PastNotification, Tenants,
 };
 use breakerbox_storage::secrets::{Keyring, MasterKey};
 use breakerbox_storage_sqlite::{Database, Options, SqliteRecords};
@@ -70,23 +70,23 @@ pub(super) struct Rig {
 }
 
 /// A webhook.
-pub(super) fn webhook(name: &str, url: &str) -> NoticeTarget {
+pub(super) fn webhook(name: &str, url: &str) -> NotificationTarget {
     let way = Way::Webhook { url: url.parse().unwrap(), secret: Secret::new(vec![7; 32]).unwrap() };
-    NoticeTarget { name: name.into(), way, on: Kinds::ALL }
+    NotificationTarget { name: name.into(), way, on: Kinds::ALL }
 }
 
 impl Rig {
     /// With these of the operator's, and none of a tenant's.
-    pub(super) async fn new(operators: Vec<NoticeTarget>) -> Self {
+    pub(super) async fn new(operators: Vec<NotificationTarget>) -> Self {
         Self::with(operators, NotifierSettings::default()).await
     }
 
-    pub(super) async fn with(operators: Vec<NoticeTarget>, settings: NotifierSettings) -> Self {
+    pub(super) async fn with(operators: Vec<NotificationTarget>, settings: NotifierSettings) -> Self {
         let clock = ManualClock::new();
         clock.advance(Duration::from_secs(1_763_000_000));
         let folder = tempfile::tempdir().unwrap();
         let key = MasterKey::random();
-        let defaults = Defaults { notices: operators.into(), ..Defaults::default() };
+        let defaults = Defaults { notification_targets: operators.into(), ..Defaults::default() };
         let book = Arc::new(Book::default());
         let (database, records) = open(&folder, &key, &clock, &defaults).await;
         let metrics = Arc::new(Metrics::new());
@@ -136,16 +136,17 @@ impl Rig {
     }
 
     /// The tenant's targets from now on.
-    pub(super) async fn targets(&self, targets: Vec<NoticeTarget>) {
+    pub(super) async fn targets(&self, targets: Vec<NotificationTarget>) {
         let tenant: TenantId = TENANT.parse().unwrap();
         let mut settings = self.records.tenant(&tenant).await.unwrap().settings;
-        settings.notices = targets;
+        settings.notification_targets = targets;
         self.records.change_tenant(&tenant, settings, None).await.unwrap();
     }
 
-    /// All notices, the oldest first.
-    pub(super) async fn all(&self) -> Vec<PastNotice> {
-        let found = self.records.notices(&NoticeFilter::default(), &PageOf::first(500)).await.unwrap();
+    /// All notifications, the oldest first.
+    pub(super) async fn all(&self) -> Vec<PastNotification> {
+        let found =
+            self.records.notifications(&NotificationFilter::default(), &PageOf::first(500)).await.unwrap();
         found.items.into_iter().rev().collect()
     }
 
@@ -181,8 +182,8 @@ pub(super) fn heard(endpoint: u32, epoch: u64, cause: Cause, to: Status, at: Tim
         mode: Mode::Automatic,
     };
     let known = Known { policy: &Policy::default(), endpoints: &[], is_unreported_outage: false };
-    let notices: Vec<Notice> = notices(&key, &change, &known);
-    ObservedChange { change: PastChange { key: key.into(), change }, notices }
+    let notifications: Vec<Notification> = notifications(&key, &change, &known);
+    ObservedChange { change: PastChange { key: key.into(), change }, notifications }
 }
 
 async fn open(

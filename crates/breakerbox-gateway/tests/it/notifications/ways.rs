@@ -7,8 +7,8 @@ use breakerbox_core::Timestamp;
 use breakerbox_egress::{AddressPolicy, SendSettings, Sender};
 use breakerbox_gateway::notifications::{Delivered, MailServer as Server, Mailer, Post};
 use breakerbox_model::delivery::Signer;
-use breakerbox_model::notifications::{Message, Notice, Way};
-use breakerbox_model::objects::{Id, NoticeId, Secret};
+use breakerbox_model::notifications::{Message, Notification, Way};
+use breakerbox_model::objects::{Id, NotificationId, Secret};
 use breakerbox_testkit::mail::{MailServer, Security};
 use breakerbox_testkit::receiver::{Behaviour, Receiver};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -25,8 +25,9 @@ fn now() -> Timestamp {
 fn message() -> Message {
     let tenant = "acme".parse().unwrap();
     let url = "https://a.example/";
-    let notice = Notice::reminder_stopped(tenant, "rem_1", 3, url, "it answered <b>400</b> & no more", now());
-    Message::of(NoticeId(Id::first_at(now())), &notice)
+    let notification =
+        Notification::reminder_stopped(tenant, "rem_1", 3, url, "it answered <b>400</b> & no more", now());
+    Message::of(NotificationId(Id::first_at(now())), &notification)
 }
 
 fn post(addresses: AddressPolicy, mailer: Option<Mailer>) -> Post {
@@ -60,20 +61,20 @@ fn receiver() -> (Receiver, ReceivedMessages) {
 async fn a_webhook_is_signed_like_a_delivery() {
     let (receiver, kept) = receiver();
     let secret = Secret::random();
-    let way = Way::Webhook { url: receiver.url("/notices").parse().unwrap(), secret: secret.clone() };
+    let way = Way::Webhook { url: receiver.url("/notifications").parse().unwrap(), secret: secret.clone() };
     let message = message();
     let delivered = post(loopback(), None).send(None, &way, &message, now()).await;
     assert_eq!(delivered, Delivered::new(true, "200"));
     let (headers, body) = kept.lock().unwrap().pop().unwrap();
     assert_eq!(headers["webhook-id"], message.id.as_str());
-    assert!(message.id.starts_with("ntc_"));
+    assert!(message.id.starts_with("ntf_"));
     assert_eq!(headers["content-type"], "application/json");
     let seconds = now().as_micros() / 1_000_000;
     Signer::new(&[secret]).verify(&headers, &body, seconds).unwrap();
     assert!(Signer::new(&[Secret::random()]).verify(&headers, &body, seconds).is_err());
     assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), message.json);
 
-    receiver.set("/notices", Behaviour::come_back(503, 1));
+    receiver.set("/notifications", Behaviour::come_back(503, 1));
     let delivered = post(loopback(), None).send(None, &way, &message, now()).await;
     assert_eq!(delivered, Delivered::new(false, "503"));
 }
@@ -189,5 +190,5 @@ async fn a_mail_that_is_not_taken_says_why() {
     let answer = send(Some(mailer("smtp", &stranger, None))).await;
     assert!(answer.to_lowercase().contains("certificate"), "{answer}");
     assert!(stranger.mails().is_empty());
-    assert_eq!(send(None).await, "there is no mail server; set notify.smtp_url");
+    assert_eq!(send(None).await, "no mail server is configured; set notify.smtp_url");
 }
