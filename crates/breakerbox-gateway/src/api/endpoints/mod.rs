@@ -7,7 +7,7 @@ mod view;
 use std::sync::Arc;
 
 use axum::extract::State;
-use breakerbox_core::{Command, Status};
+use breakerbox_core::{OverrideCommand, Status};
 use breakerbox_model::objects::{DisabledBecause, Endpoint, EndpointId, Purpose, Scope};
 use breakerbox_storage::records::NewEndpoint;
 use serde::Serialize;
@@ -224,7 +224,7 @@ async fn enable(
                 &api,
                 &caller,
                 &key,
-                Command::Enable,
+                OverrideCommand::Enable,
                 &format!("the endpoint {id} was enabled"),
             )
             .await?;
