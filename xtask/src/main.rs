@@ -3,6 +3,7 @@
 mod bench;
 mod fuzz;
 mod fuzz_api;
+mod language;
 mod packages;
 mod prove;
 mod steps;

@@ -29,7 +29,12 @@ fn all() -> Vec<(String, String, String, bool)> {
     });
     let policy = POLICY_KEYS.iter().map(|key| {
         let flag = format!("--policy-{}", key.replace('_', "-"));
-        (flag, format!("The policy's {key}"), "policy".to_owned(), false)
+        (
+            flag,
+            format!("The default `{key}` of circuit policies; see docs/defaults.md"),
+            "policy".to_owned(),
+            false,
+        )
     });
     settings.chain(policy).collect()
 }

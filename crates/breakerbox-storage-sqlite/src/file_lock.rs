@@ -35,7 +35,7 @@ impl FileLock {
             Ok(()) => Some(folder_file),
             Err(Errno::WOULDBLOCK) => return Err(in_use()),
             Err(error) => {
-                tracing::warn!(folder = %folder.display(), %error, "the data folder can't be locked; the lock file alone keeps others out");
+                tracing::warn!(folder = %folder.display(), %error, "can't lock the data folder; only the lock file excludes other processes");
                 None
             }
         };

@@ -19,6 +19,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0007_fan_outs.sql"),
     include_str!("migrations/0008_owners.sql"),
     include_str!("migrations/0009_requests.sql"),
+    include_str!("migrations/0010_notifications.sql"),
 ];
 
 /// The newest schema that this version knows.

@@ -12,23 +12,23 @@ use breakerbox_testkit::receiver::Receiver;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::program::{Ended, Program};
+use crate::program::{Program, ProgramOutput};
 
 /// Guards against hanging, and against nothing else.
 const LONG: Duration = Duration::from_secs(60);
 
-fn run(arguments: &[&str], data: &Path) -> Ended {
+fn run(arguments: &[&str], data: &Path) -> ProgramOutput {
     Program::new(arguments).args(&["--data", data.to_str().unwrap()]).run()
 }
 
 #[track_caller]
-fn done(ended: &Ended) -> Value {
+fn done(ended: &ProgramOutput) -> Value {
     assert_eq!(ended.code, 0, "{ended:?}");
     serde_json::from_str(&ended.stdout).unwrap()
 }
 
 #[track_caller]
-fn refused(ended: &Ended, code: i32, why: &str) {
+fn refused(ended: &ProgramOutput, code: i32, why: &str) {
     assert_eq!(ended.code, code, "{ended:?}");
     assert!(ended.stderr.contains(why), "{}", ended.stderr);
 }
@@ -172,11 +172,11 @@ fn what_can_not_be_copied_or_put_back_is_refused_and_nothing_changes() {
     let target = folder.path().join("other.db");
     let target = target.to_str().unwrap();
 
-    refused(&run(&["backup", target], &folder.path().join("nowhere")), 2, "there is no such file");
+    refused(&run(&["backup", target], &folder.path().join("nowhere")), 2, "the file does not exist");
     refused(&run(&["backup", database.to_str().unwrap(), "--overwrite"], &data), 2, "the database itself");
     refused(&run(&["backup", data.to_str().unwrap(), "--overwrite"], &data), 2, "is there already");
     refused(&run(&["backup", "/nowhere/at/all.db"], &data), 1, "/nowhere/at/all.db");
-    refused(&run(&["restore", target], &data), 2, "there is no such file");
+    refused(&run(&["restore", target], &data), 2, "the file does not exist");
     refused(&run(&["restore", database.to_str().unwrap(), "--overwrite"], &data), 2, "the database itself");
 
     let whole = std::fs::read(&file).unwrap();

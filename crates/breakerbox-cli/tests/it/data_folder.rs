@@ -6,13 +6,13 @@ use breakerbox_model::objects::ApiKeyText;
 use breakerbox_storage_sqlite::{Database, NEWEST, Options};
 use serde_json::Value;
 
-use crate::program::{Ended, Program};
+use crate::program::{Program, ProgramOutput};
 
-fn on(data: &Path, arguments: &[&str]) -> Ended {
+fn on(data: &Path, arguments: &[&str]) -> ProgramOutput {
     Program::new(arguments).args(&["--data", data.to_str().unwrap()]).run()
 }
 
-fn json(ended: &Ended) -> Value {
+fn json(ended: &ProgramOutput) -> Value {
     serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
 }
 

@@ -73,7 +73,7 @@ impl Faults {
                 None => Fault::of_line(reason),
             };
         }
-        let hint = if error.is_eof() { "; a line holds one whole object" } else { "" };
+        let hint = if error.is_eof() { "; each line must be a complete object" } else { "" };
         Fault::of_line(format!("is not JSON: {reason} (column {}){hint}", error.column()))
     }
 }
