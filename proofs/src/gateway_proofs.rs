@@ -154,10 +154,13 @@ impl Proof {
             }
             Self::Neighbours(Rows { part, only }) => {
                 let size = part.of(neighbours::Size::FULL, neighbours::Size::SMALL);
-                let rows =
-                    neighbours::rows().into_iter().filter(move |ways| neighbours::is_named(ways, &only));
-                rows.map(|ways| Box::new(move || neighbours::prove(program, &ways, size)) as Tried<'_>)
-                    .collect()
+                let rows = neighbours::rows()
+                    .into_iter()
+                    .filter(move |attack_kinds| neighbours::is_named(attack_kinds, &only));
+                rows.map(|attack_kinds| {
+                    Box::new(move || neighbours::prove(program, &attack_kinds, size)) as Tried<'_>
+                })
+                .collect()
             }
             Self::Decisions(part) => {
                 let size = part.of(decisions::Size::FULL, decisions::Size::SMALL);

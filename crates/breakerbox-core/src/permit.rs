@@ -33,7 +33,7 @@ pub(crate) enum PermitKind {
     /// An ordinary call that holds a slot in the ramp of this process.
     Ramped { generation: u32 },
     /// An ordinary call that holds a slot in the fleet's ramp.
-    Placed { place: Nonce },
+    OnRamp { slot: Nonce },
     /// The one call allowed while the circuit is half-open.
     Probe { nonce: Nonce, deadline: Timestamp },
     /// A call that is not counted: dry-run admitted a call that the circuit refused.
@@ -46,21 +46,21 @@ impl Permit {
     }
 
     /// Creates a permit for an ordinary call, for a caller that already knows that the circuit [is at
-    /// ease](crate::Circuit::is_at_ease) in this epoch.
-    pub const fn at_ease(epoch: Epoch, started_at: Timestamp) -> Self {
+    /// ease](crate::Circuit::allows_fast_path) in this epoch.
+    pub const fn fast_path(epoch: Epoch, started_at: Timestamp) -> Self {
         Self::new(epoch, PermitKind::Call, started_at)
     }
 
     /// Creates a permit for an ordinary call that holds a slot in the [fleet's ramp](crate::fleet::RampRequest).
-    pub const fn on_ramp(epoch: Epoch, place: Nonce, started_at: Timestamp) -> Self {
-        Self::new(epoch, PermitKind::Placed { place }, started_at)
+    pub const fn on_ramp(epoch: Epoch, slot: Nonce, started_at: Timestamp) -> Self {
+        Self::new(epoch, PermitKind::OnRamp { slot }, started_at)
     }
 
     /// Returns the slot in the fleet's ramp that this permit holds, and its epoch; `None` if it holds none.
     #[must_use]
-    pub const fn place(&self) -> Option<(Epoch, Nonce)> {
+    pub const fn slot(&self) -> Option<(Epoch, Nonce)> {
         match self.kind {
-            PermitKind::Placed { place } => Some((self.epoch, place)),
+            PermitKind::OnRamp { slot } => Some((self.epoch, slot)),
             _ => None,
         }
     }

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::{
-    Asked, Change, Circuit, Decision, Outcome, OutcomeKind, Permit, Policy, RandomBits, Sample, Timestamp,
+    AcquireResult, Change, Circuit, Decision, Outcome, OutcomeKind, Permit, Policy, RandomBits, Sample,
+    Timestamp,
 };
 
 use super::input::{Call, Tick};
@@ -133,7 +134,8 @@ impl<W: io::Write> Engine<W> {
         self.advance(call.at_ms)?;
         let life = self.life(&call.key)?;
         let draw = self.draw();
-        let Asked { decision, change } = self.lives[life].circuit.try_acquire(&self.policy, draw, self.now);
+        let AcquireResult { decision, change } =
+            self.lives[life].circuit.try_acquire(&self.policy, draw, self.now);
         self.changed(life, change.as_ref())?;
         let state = &mut self.lives[life];
         state.tally.asked(&decision, call.outcome);

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use breakerbox_testkit::gateway::Settings;
-use breakerbox_testkit::receiver::{Manner, Receiver};
+use breakerbox_testkit::receiver::{Behaviour, Receiver};
 use serde_json::{Value, json};
 
 use super::findings::{Findings, Millis};
-use super::site::{PATIENCE, Site};
+use super::site::{Site, WAIT_LIMIT};
 
 /// The size of the proof.
 #[derive(Clone, Copy, Debug)]
@@ -96,15 +96,15 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     for trip in 0..size.trips {
         if size.kill_after == Some(trip) {
             // A transition that is not committed yet is lost at a kill, and does not count as a trip afterwards.
-            site.until("all so far is written down", PATIENCE, |site| Ok(trips(site)?.len() >= trip))?;
+            site.until("all so far is written down", WAIT_LIMIT, |site| Ok(trips(site)?.len() >= trip))?;
             site.gateway.kill()?;
             site.gateway.start_again()?;
         }
-        site.receiver.set(FLAPS, Manner::FAILING);
+        site.receiver.set(FLAPS, Behaviour::FAILING);
         site.api().post("/v1/events", &json!({"tenant": TENANT, "type": "order.paid", "payload": {}}))?;
-        site.until("it opens", PATIENCE, |site| Ok(state(site)? == "open"))?;
-        site.receiver.set(FLAPS, Manner::HEALTHY);
-        site.until("it closes", PATIENCE, |site| Ok(state(site)? == "closed"))?;
+        site.until("it opens", WAIT_LIMIT, |site| Ok(state(site)? == "open"))?;
+        site.receiver.set(FLAPS, Behaviour::HEALTHY);
+        site.until("it closes", WAIT_LIMIT, |site| Ok(state(site)? == "closed"))?;
     }
     let took = began.elapsed();
     if let Some(within) = size.within {
@@ -112,22 +112,23 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     } else {
         findings.note("all trips within", Millis(took));
     }
-    site.until("all is written down", PATIENCE, |site| Ok(trips(site)?.len() >= size.trips))?;
+    site.until("all is written down", WAIT_LIMIT, |site| Ok(trips(site)?.len() >= size.trips))?;
     let wanted = trips(&site)?.len();
-    let limit = 2 * size.interval + PATIENCE;
-    let all_told = site.until("all is told", limit, |_| Ok(told(&messages, "trip") >= wanted)).is_ok();
+    let limit = 2 * size.interval + WAIT_LIMIT;
+    let all_sent =
+        site.until("all is told", limit, |_| Ok(notification_count(&messages, "trip") >= wanted)).is_ok();
     let lasted = began.elapsed();
     findings.note("all told within", Millis(lasted));
 
     findings.note("trips in the history", wanted);
-    findings.exactly("trips that were told", told(&messages, "trip"), wanted);
-    findings.note("recoveries that were told", told(&messages, "recovery"));
+    findings.exactly("trips that were told", notification_count(&messages, "trip"), wanted);
+    findings.note("recoveries that were told", notification_count(&messages, "recovery"));
     let count = messages.lock().unwrap_or_else(PoisonError::into_inner).len();
     // Each start allows a burst, and then one message in each interval.
     let intervals = lasted.as_secs() / size.interval.as_secs().max(1);
     let most = (1 + restarts) * u64::from(size.burst) + intervals + 1;
     findings.at_most("messages", count as u64, most);
-    findings.exactly("all was told in time", all_told, true);
+    findings.exactly("all was told in time", all_sent, true);
     Ok(findings)
 }
 
@@ -158,7 +159,7 @@ fn trips(site: &Site) -> Result<BTreeSet<u64>> {
 }
 
 /// Counts the notifications of a kind in all messages, including those in digests.
-fn told(messages: &Messages, kind: &str) -> usize {
+fn notification_count(messages: &Messages, kind: &str) -> usize {
     let messages = messages.lock().unwrap_or_else(PoisonError::into_inner);
     let of = |message: &Value| match message.get("groups").and_then(Value::as_array) {
         None => u64::from(message.get("kind").and_then(Value::as_str) == Some(kind)),

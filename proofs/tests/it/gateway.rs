@@ -19,9 +19,9 @@ fn holds(findings: &Findings) {
 
 #[test]
 fn a_gateway_that_keeps_nothing_does_not_pass() {
-    let careless = Settings::new(program()).command("careless");
+    let lossy_gateway = Settings::new(program()).command("lossy-gateway");
     let size = kills::Size { patience: Duration::from_secs(2), ..kills::Size::SMALL };
-    let findings = kills::prove(&careless, size, 1).unwrap();
+    let findings = kills::prove(&lossy_gateway, size, 1).unwrap();
     assert!(findings.faults().iter().any(|fault| fault.contains(": lost: ")), "{findings}");
 }
 
@@ -57,7 +57,7 @@ fn a_large_neighbour_is_not_noticed() {
 
 #[test]
 fn a_hostile_neighbour_is_not_noticed() {
-    holds(&neighbours::prove(program(), &neighbours::Way::ALL, neighbours::Size::SMALL).unwrap());
+    holds(&neighbours::prove(program(), &neighbours::AttackKind::ALL, neighbours::Size::SMALL).unwrap());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use core::fmt;
 use super::duration::DurationError;
 use super::file::POLICY_KEYS;
 use super::preset::UnknownPreset;
-use crate::found::Found;
+use crate::file_value::FileValue;
 
 /// A policy was refused. The error names one field and the reason.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -86,7 +86,7 @@ pub enum PolicyErrorReason {
         /// A description of the valid values.
         expected: &'static str,
         /// The value that was given.
-        found: Found,
+        found: FileValue,
     },
     /// The field cannot be turned off.
     #[error("can't be \"off\"; give it a value or leave it out for the default")]

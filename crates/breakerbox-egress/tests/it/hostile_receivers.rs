@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use breakerbox_egress::{Incoming, Sender};
 use breakerbox_model::delivery::{Fault, Reply};
-use breakerbox_testkit::receiver::{Hostile, Manner, Receiver};
+use breakerbox_testkit::receiver::{Behaviour, Hostile, Receiver};
 use breakerbox_testkit::usage::Usage;
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -61,9 +61,9 @@ fn is_right(how: Option<Hostile>, incoming: &Incoming) -> bool {
 async fn many_at_once_end_by_their_deadline_in_bounded_memory() {
     let Scale { number, deadline, margin } = scale();
     let receiver = Receiver::start().unwrap();
-    receiver.set("/hang", Manner::Hang);
+    receiver.set("/hang", Behaviour::Hang);
     for how in Hostile::ALL {
-        receiver.set(&format!("/{}", how.name()), Manner::Hostile(how));
+        receiver.set(&format!("/{}", how.name()), Behaviour::Hostile(how));
     }
     let kinds: Vec<_> = [None].into_iter().chain(Hostile::ALL.map(Some)).collect();
     let sender = sender();

@@ -5,7 +5,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use breakerbox::{Attribution, Command, Mode, Status};
+use breakerbox::{Attribution, Mode, OverrideCommand, Status};
 use breakerbox_model::delivery::lanes::KeepIdle;
 use breakerbox_model::objects::{LaneId, ShownKey};
 use breakerbox_storage::{Batch, QueueError, Retention};
@@ -101,7 +101,7 @@ impl Dispatch {
             if record.status() == Status::Closed && record.mode == Mode::Automatic {
                 continue;
             }
-            if let Err(error) = circuit.apply_override(Command::Reset, &by).await {
+            if let Err(error) = circuit.apply_override(OverrideCommand::Reset, &by).await {
                 warn!(circuit = %ShownKey(&key), %error, "no endpoint has it any more, and it can't be reset");
             }
         }

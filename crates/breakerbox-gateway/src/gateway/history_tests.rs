@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use breakerbox::store::{MemoryStore, Store, Swap};
-use breakerbox::{Breakerbox, Command, Outcome, WallClock};
+use breakerbox::{Breakerbox, Outcome, OverrideCommand, WallClock};
 use breakerbox_core::{Attribution, Cause, Circuit, Policy, RandomBits, Record, Status, Timestamp, TripRule};
 use breakerbox_model::notifications::News;
 use breakerbox_model::objects::Moment;
@@ -160,7 +160,7 @@ async fn what_is_old_or_an_operators_is_not_told() {
     put(&store, "acme old.example", old.call(&failure())).await;
     let mut forced = Life::new(world.now());
     let by = Attribution::new("ops", "a drill").expect("it is short");
-    forced.0.apply_override(Command::ForceOpen, &by, &policy(), RandomBits(9), world.now());
+    forced.0.apply_override(OverrideCommand::ForceOpen, &by, &policy(), RandomBits(9), world.now());
     put(&store, "acme forced.example", forced.0.record()).await;
     put(&store, "acme new.example", Life::new(world.now()).call(&failure())).await;
     assert_eq!(world.catch_up(&store).await, 1, "what an operator did is history");

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io::BufRead;
 
-use breakerbox_core::{Found, Sample};
+use breakerbox_core::{FileValue, Sample};
 use csv_core::ReadRecordResult;
 
 use super::fields::{
@@ -205,7 +205,7 @@ fn read_fields<'a>(columns: &[&'static str], cells: &'a Cells) -> Result<(Fields
                 check_key(name, raw)?;
                 fields.key = Some(Cow::Borrowed(raw));
             }
-            "outcome" => fields.outcome = Some(outcome(name, &Found::Text(cell.into()))?),
+            "outcome" => fields.outcome = Some(outcome(name, &FileValue::Text(cell.into()))?),
             "latency_ms" => fields.latency_ms = Some(millis(name, &number(cell))?),
             "retry_after_ms" => fields.retry_after_ms = Some(millis(name, &number(cell))?),
             "successes" => sample.successes = Some(count(name, &number(cell))?),
@@ -216,10 +216,10 @@ fn read_fields<'a>(columns: &[&'static str], cells: &'a Cells) -> Result<(Fields
     Ok((fields, sample))
 }
 
-fn number(cell: &str) -> Found {
+fn number(cell: &str) -> FileValue {
     match (cell.parse::<i128>(), cell.parse::<f64>()) {
-        (Ok(number), _) => Found::Integer(number),
-        (_, Ok(number)) => Found::Float(number),
-        _ => Found::Text(cell.chars().take(64).collect()),
+        (Ok(number), _) => FileValue::Integer(number),
+        (_, Ok(number)) => FileValue::Float(number),
+        _ => FileValue::Text(cell.chars().take(64).collect()),
     }
 }

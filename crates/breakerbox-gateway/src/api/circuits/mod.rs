@@ -14,7 +14,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use breakerbox::store::StoreError;
 use breakerbox::{Attribution, Circuit, OverrideError};
-use breakerbox_core::{Command, Record, Status, Totals};
+use breakerbox_core::{OverrideCommand, Record, Status, Totals};
 use breakerbox_model::objects::{CircuitId, Endpoint, TenantId};
 use breakerbox_storage::records::ChangeFilter;
 use utoipa_axum::router::OpenApiRouter;
@@ -146,7 +146,7 @@ pub(super) async fn obey(
     api: &Api,
     caller: &Caller,
     key: &str,
-    command: Command,
+    command: OverrideCommand,
     reason: &str,
 ) -> Answer<Circuit> {
     let by = Attribution::new(&caller.0.id.to_string(), reason)

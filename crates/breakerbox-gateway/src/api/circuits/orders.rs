@@ -2,7 +2,7 @@
 //! the API key.
 
 use axum::extract::State;
-use breakerbox_core::{Command, MAX_ATTRIBUTION_LENGTH};
+use breakerbox_core::{MAX_ATTRIBUTION_LENGTH, OverrideCommand};
 use breakerbox_model::objects::CircuitId;
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -39,7 +39,7 @@ async fn follow(
     api: &Api,
     caller: &Caller,
     id: &CircuitId,
-    command: Command,
+    command: OverrideCommand,
     order: &Order,
 ) -> Answer<CircuitShown> {
     let key = seen(api, caller, id)?;
@@ -70,7 +70,7 @@ macro_rules! orders {
             Named(id): Named<CircuitId>,
             Json(order): Json<Order>,
         ) -> Answer<axum::Json<CircuitShown>> {
-            follow(&api, &caller, &id, Command::$command, &order).await.map(axum::Json)
+            follow(&api, &caller, &id, OverrideCommand::$command, &order).await.map(axum::Json)
         }
     )*};
 }

@@ -294,7 +294,7 @@ impl From<PastChange> for ChangeView {
     fn from(past: PastChange) -> Self {
         let change = past.change;
         let by = match &change.cause {
-            Cause::Command { by, .. } => Some(by),
+            Cause::Override { by, .. } => Some(by),
             _ => None,
         };
         let rule = match &change.cause {
@@ -324,7 +324,7 @@ impl From<PastChange> for ChangeView {
 fn cause_name(cause: &Cause) -> String {
     match cause {
         Cause::Rule(rule) => rule.name().to_owned(),
-        Cause::Command { command, .. } => plain_name(command),
+        Cause::Override { command, .. } => plain_name(command),
         other => plain_name(other),
     }
 }

@@ -7,7 +7,7 @@ mod view;
 use std::sync::Arc;
 
 use axum::extract::State;
-use breakerbox_core::{Command, Status};
+use breakerbox_core::{OverrideCommand, Status};
 use breakerbox_model::objects::{DisabledBecause, Endpoint, EndpointId, Purpose, Scope};
 use breakerbox_storage::records::NewEndpoint;
 use serde::Serialize;
@@ -220,8 +220,14 @@ async fn enable(
     if let Some(key) = circuits::key_of(&api, &endpoint) {
         let is_disabled = circuits::statuses(&api, &[Some(key.clone())]).await? == [Status::Disabled];
         if is_disabled {
-            circuits::obey(&api, &caller, &key, Command::Enable, &format!("the endpoint {id} was enabled"))
-                .await?;
+            circuits::obey(
+                &api,
+                &caller,
+                &key,
+                OverrideCommand::Enable,
+                &format!("the endpoint {id} was enabled"),
+            )
+            .await?;
         }
     }
     Ok(Revised(endpoint.revision, shown(&api, endpoint).await?))

@@ -57,10 +57,10 @@ fn a_clock_that_is_set_back_stops_nothing() {
     site.until_delivered(&[event, behind]);
     site.until_degraded("clock: the wall clock went back by");
     // What waits by the store clock is due in six hours by the clock of the next start.
-    site.receiver.set("/in", breakerbox_testkit::receiver::Manner::status(500));
+    site.receiver.set("/in", breakerbox_testkit::receiver::Behaviour::status(500));
     let parked: Vec<String> = (0..3).map(|_| site.send()).collect();
     site.until("it failed", || site.delivery(&parked[0])["attempts"] != 0);
-    site.receiver.set("/in", breakerbox_testkit::receiver::Manner::status(200));
+    site.receiver.set("/in", breakerbox_testkit::receiver::Behaviour::status(200));
     site.restart(-6 * HOUR);
     site.until_degraded("clock: at the start");
     site.until_delivered(&parked);

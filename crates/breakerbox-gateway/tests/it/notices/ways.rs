@@ -10,7 +10,7 @@ use breakerbox_model::delivery::Signer;
 use breakerbox_model::notifications::{Message, Notice, Way};
 use breakerbox_model::objects::{Id, NoticeId, Secret};
 use breakerbox_testkit::mail::{MailServer, Security};
-use breakerbox_testkit::receiver::{Manner, Receiver};
+use breakerbox_testkit::receiver::{Behaviour, Receiver};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::ServerConfig;
@@ -73,7 +73,7 @@ async fn a_webhook_is_signed_like_a_delivery() {
     assert!(Signer::new(&[Secret::random()]).verify(&headers, &body, seconds).is_err());
     assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), message.json);
 
-    receiver.set("/notices", Manner::come_back(503, 1));
+    receiver.set("/notices", Behaviour::come_back(503, 1));
     let delivered = post(loopback(), None).send(None, &way, &message, now()).await;
     assert_eq!(delivered, Delivered::new(false, "503"));
 }

@@ -10,7 +10,7 @@ use breakerbox_gateway::gateway::Gateway;
 use breakerbox_model::objects::Secret;
 use breakerbox_testkit::gateway::Api;
 use breakerbox_testkit::mail::{MailServer, Security};
-use breakerbox_testkit::receiver::{Manner, Receiver};
+use breakerbox_testkit::receiver::{Behaviour, Receiver};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -123,7 +123,7 @@ fn config(folder: &Path, operators: &str) -> Config {
 
 /// An endpoint of the tenant that answers 500, with events on their way to it.
 fn break_endpoint(site: &Site, path: &str, status: u16) -> String {
-    site.receiver.set(path, Manner::status(status));
+    site.receiver.set(path, Behaviour::status(status));
     break_endpoint_at(site, &site.receiver.url(path))
 }
 
@@ -151,7 +151,7 @@ fn owner_and_operator_hear_of_an_outage_and_of_its_end_once() {
     site.until("probes", || site.receiver.seen("/dying").requests > requests + 2);
     site.stop();
     site.start_again();
-    site.receiver.set("/dying", Manner::HEALTHY);
+    site.receiver.set("/dying", Behaviour::HEALTHY);
     site.until("a recovery", || {
         ["/operator", "/tenant"].iter().all(|path| site.told(path) == ["trip", "recovery"])
     });
@@ -192,7 +192,7 @@ fn a_target_that_is_the_broken_endpoint_itself_does_no_harm() {
         let sends = shown["items"][0]["sends"].as_array().unwrap().clone();
         sends.iter().any(|send| send["target"] != "operator/webhook" && send["answer"] == "500")
     });
-    site.receiver.set("/dying", Manner::HEALTHY);
+    site.receiver.set("/dying", Behaviour::HEALTHY);
     site.until("the circuit closes", || site.told("/operator").contains(&"recovery".to_owned()));
     site.until("and the tenant hears of both", || {
         let told = site.told("/dying");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breakerbox_core::{Attribution, Cause, Change, Command, Mode, Policy, Status, TripRule};
+use breakerbox_core::{Attribution, Cause, Change, Mode, OverrideCommand, Policy, Status, TripRule};
 
 use super::{at, change};
 use crate::notifications::{Known, Notice, notices};
@@ -14,8 +14,8 @@ fn by() -> Attribution {
     Attribution::new("breakerbox", "10 trips, and no success for 72h").unwrap()
 }
 
-fn command(command: Command) -> Cause {
-    Cause::Command { command, by: by() }
+fn command(command: OverrideCommand) -> Cause {
+    Cause::Override { command, by: by() }
 }
 
 fn policy() -> Policy {
@@ -44,12 +44,12 @@ fn which_change_gives_which_notice() {
         (Cause::CoolOffOver, HalfOpen, &[]),
         (Cause::ProbesSucceeded, Closed, &["recovery"]),
         (Cause::RecoveryRateMet, Closed, &["recovery"]),
-        (command(Command::ForceOpen), Open, &[]),
-        (command(Command::ForceClosed), Closed, &[]),
-        (command(Command::Disable), Disabled, &[]),
-        (command(Command::Enable), Open, &[]),
-        (command(Command::Release), Open, &[]),
-        (command(Command::Reset), Closed, &[]),
+        (command(OverrideCommand::ForceOpen), Open, &[]),
+        (command(OverrideCommand::ForceClosed), Closed, &[]),
+        (command(OverrideCommand::Disable), Disabled, &[]),
+        (command(OverrideCommand::Enable), Open, &[]),
+        (command(OverrideCommand::Release), Open, &[]),
+        (command(OverrideCommand::Reset), Closed, &[]),
     ];
     for (cause, to, expected) in table {
         for from in [Closed, Open, HalfOpen, Disabled] {
@@ -78,7 +78,7 @@ fn there_is_a_warning_once_for_each_time_it_fails() {
         (silent(half, Cause::RecoveryRateMissed), policy(), &["disable_warning"]),
         (silent(half - 1, Cause::ProbeFailed), policy(), &[]),
         (silent(half, Cause::CoolOffOver), policy(), &[]),
-        (silent(half, command(Command::ForceOpen)), policy(), &[]),
+        (silent(half, command(OverrideCommand::ForceOpen)), policy(), &[]),
         // One that never gives up, and one that does so without waiting.
         (silent(half, Cause::ProbeFailed), Policy::default(), &[]),
         (silent(half, Cause::ProbeFailed), Policy::builder().disable_after(10).build().unwrap(), &[]),
