@@ -104,7 +104,7 @@ const KNOWN_CYCLES: [(&str, &str); 12] = [
     ("breakerbox-core", "change, circuit, fleet, ramp, record, rule, transitions, window"),
     ("breakerbox-gateway", "api, config, dispatch, notifications, permits, telemetry"),
     ("breakerbox-model", "delivery, notifications, objects, reminder"),
-    ("breakerbox-postgres", "builder, clean, database, listen, recreate, store, verbs"),
+    ("breakerbox-postgres", "builder, clean, database, listen, operations, recreate, store"),
     (
         "breakerbox-redis",
         "builder, calling, checking, leading, listening, listing, merging, ramping, reading, store, swapping",

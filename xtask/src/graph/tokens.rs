@@ -82,7 +82,8 @@ fn character_or_lifetime(rest: &str) -> usize {
 
 /// Returns the length of a string of any kind, if the text begins with one.
 fn string(rest: &str) -> Option<usize> {
-    let prefix = rest.find(['"', '#'])?;
+    // Its quote or `#` comes after two letters at most.
+    let prefix = rest.bytes().take(3).position(|byte| matches!(byte, b'"' | b'#'))?;
     match &rest[..prefix] {
         "" | "b" | "c" if rest[prefix..].starts_with('"') => {
             let mut is_escaped = false;
