@@ -24,7 +24,10 @@ const HELP: &[(&str, &str)] = &[
     ("disable_min", "Minimum time of failing before a circuit is disabled"),
     ("cancel_grace", "Time from its start during which a cancelled call is not counted"),
     ("recovery_rate", "In sampling mode: percentage of successes that closes a half-open circuit"),
-    ("sample_recent", "In sampling mode: number of latest ticks that are also evaluated on their own, or \"off\""),
+    (
+        "sample_recent",
+        "In sampling mode: number of latest ticks that are also evaluated on their own, or \"off\"",
+    ),
 ];
 
 /// Returns the meaning of a value of the policy, in one sentence without a full stop.
