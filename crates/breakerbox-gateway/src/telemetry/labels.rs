@@ -298,7 +298,7 @@ impl From<Status> for CircuitState {
             Status::Closed => Self::Closed,
             Status::Open => Self::Open,
             Status::HalfOpen => Self::HalfOpen,
-            // The core may have more to say one day; none of it would let calls through.
+            // The core may get more states; none of them would admit calls.
             _ => Self::Disabled,
         }
     }
