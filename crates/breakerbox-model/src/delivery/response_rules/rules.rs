@@ -45,7 +45,7 @@ const COLUMNS: [&str; 3] = ["delivery", "circuit", "throttle"];
 /// assert_eq!(rules.of(not_found, false, Duration::ZERO).disposition, Disposition::Rejected);
 ///
 /// let wrong = serde_json::from_str::<ResponseRules>(r#"{"404": {"circuit": "open"}}"#).unwrap_err();
-/// assert!(wrong.to_string().starts_with("rules.404.circuit: must be success, failure or ignored"));
+/// assert!(wrong.to_string().starts_with("rulings.404.circuit: must be success, failure or ignored"));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
