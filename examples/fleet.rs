@@ -25,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    tell(&mut io::stdout()).await
+    run(&mut io::stdout()).await
 }
 
 /// One process of the fleet.
@@ -62,7 +62,7 @@ impl Process {
 }
 
 /// Runs the example and writes each step.
-pub async fn tell(out: &mut (impl Write + Send)) -> Result<()> {
+pub async fn run(out: &mut (impl Write + Send)) -> Result<()> {
     let store = Arc::new(MemoryStore::new());
     let fleet = [Process::start(&store)?, Process::start(&store)?, Process::start(&store)?];
     let [a, b, c] = &fleet;

@@ -20,7 +20,7 @@ use tokio::runtime::{Builder, Runtime};
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 fn main() -> Result<()> {
-    tell(&mut io::stdout())
+    run(&mut io::stdout())
 }
 
 /// One instance of the function.
@@ -63,7 +63,7 @@ async fn deliver() -> std::result::Result<(), &'static str> {
 }
 
 /// Handles seven events by three instances, and writes the results.
-pub fn tell(out: &mut impl Write) -> Result<()> {
+pub fn run(out: &mut impl Write) -> Result<()> {
     let store = Arc::new(MemoryStore::new());
     let instances = [Instance::start(&store)?, Instance::start(&store)?, Instance::start(&store)?];
     for (event, instance) in (1..=7).zip(instances.iter().cycle()) {

@@ -29,7 +29,7 @@ const EVENTS: u32 = 30;
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    tell(&mut io::stdout()).await
+    run(&mut io::stdout()).await
 }
 
 fn client(breakers: Breakerbox) -> Result<ClientWithMiddleware> {
@@ -62,7 +62,7 @@ async fn send(client: &ClientWithMiddleware, tenant: &str, url: &str, tally: &mu
 }
 
 /// Sends the events and writes the results.
-pub async fn tell(out: &mut impl Write) -> Result<()> {
+pub async fn run(out: &mut impl Write) -> Result<()> {
     let policy = Policy::builder().failure_rate(50).consecutive_failures(5).jitter(0).build()?;
     let breakers = Breakerbox::builder().policy(policy).build();
     let client = client(breakers.clone())?;

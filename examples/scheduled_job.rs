@@ -20,7 +20,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    tell(&mut io::stdout()).await
+    run(&mut io::stdout()).await
 }
 
 /// Does what the job's process does from its start to its end.
@@ -43,7 +43,7 @@ async fn send_report() -> std::result::Result<(), &'static str> {
 }
 
 /// Runs the job seven times, one after the other.
-pub async fn tell(out: &mut (impl Write + Send)) -> Result<()> {
+pub async fn run(out: &mut (impl Write + Send)) -> Result<()> {
     let store = Arc::new(MemoryStore::new());
     for run in 1..=7 {
         writeln!(out, "run {run}: {}", job(Arc::clone(&store)).await?)?;

@@ -48,7 +48,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    tell(&mut io::stdout()).await
+    run(&mut io::stdout()).await
 }
 
 /// The client for prices, behind a throttle and circuits.
@@ -172,7 +172,7 @@ impl Stage {
 }
 
 /// Runs the example and writes each step.
-pub async fn tell(out: &mut impl Write) -> Result<()> {
+pub async fn run(out: &mut impl Write) -> Result<()> {
     let stage = Stage::set().await?;
     writeln!(out, "All is well:      {}", stage.ask_times(10).await?)?;
 

@@ -29,7 +29,7 @@ const ENDPOINT: &str = "acme https://hooks.acme.example/in";
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    tell(&mut io::stdout()).await
+    run(&mut io::stdout()).await
 }
 
 /// The table of all attempts: the deliveries table that such a service has anyway.
@@ -113,7 +113,7 @@ fn knows(agents: &[Agent], status: Status) -> bool {
 }
 
 /// Runs the example: a trip, a recovery and the loss of the leader.
-pub async fn tell(out: &mut impl Write) -> Result<()> {
+pub async fn run(out: &mut impl Write) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("deliveries.db");
     let attempts = Arc::new(Attempts::create(&file)?);

@@ -12,17 +12,17 @@ use breakerbox::Breakerbox;
 use clap::Args;
 use dashmap::DashMap;
 
+use crate::interleave::{
+    FLOOR, Measure, Rounds, Row, both_threads, floors, interleave, keys, next, print_method, timed,
+};
 use crate::peers::{
     Breaker, CircuitBreakerCrate, Failsafe, Ours, OursTimed, Recloser, Subject, TowerResilience,
-};
-use crate::turns::{
-    FLOOR, Measure, Row, Turns, both_threads, floors, keys, next, say_how, take_turns, timed,
 };
 
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    turns: Turns,
+    size: Rounds,
     /// Leave out the million keys, which take a gigabyte
     #[arg(long)]
     quick: bool,
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         rows.push(Row::new(column, Recloser::NAME, peer_keyed::<Recloser>(keys)));
         rows.push(Row::new(column, Failsafe::NAME, peer_keyed::<Failsafe>(keys)));
     }
-    take_turns(&mut rows, &arguments.turns);
+    interleave(&mut rows, &arguments.size);
     print(&rows, arguments);
     heap()
 }
@@ -106,7 +106,7 @@ fn peer_keyed<S: Subject + 'static>(count: u64) -> Measure {
 }
 
 fn print(rows: &[Row], arguments: &Arguments) {
-    say_how(&arguments.turns);
+    print_method(&arguments.size);
     let mut columns: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     rows.iter().for_each(|row| columns.entry(row.column).or_default().push(row));
     for column in [FLOOR, ONE, TWO, REFUSAL, TEN_THOUSAND, MILLION] {
@@ -115,11 +115,11 @@ fn print(rows: &[Row], arguments: &Arguments) {
         let fastest = rows
             .iter()
             .filter(is_peer)
-            .map(|row| row.nanos(arguments.turns.calls))
+            .map(|row| row.nanos(arguments.size.calls))
             .fold(f64::INFINITY, f64::min);
         println!("\n| {column} | ns | to the fastest peer |\n| --- | --- | --- |");
         for row in rows {
-            let nanos = row.nanos(arguments.turns.calls);
+            let nanos = row.nanos(arguments.size.calls);
             let ratio = if column == FLOOR { String::new() } else { format!("{:.2}", nanos / fastest) };
             println!("| {} | {nanos:.1} | {ratio} |", row.subject);
         }

@@ -5,17 +5,17 @@ mod circuit;
 mod figures;
 mod fleet;
 mod gateway;
+mod interleave;
 mod peers;
 mod replay;
 mod throttle;
-mod turns;
 
 use clap::Parser;
 
 /// Run a benchmark, and print its figures beside their baselines.
 #[derive(Parser)]
 #[command(name = "cargo xtask bench")]
-enum What {
+enum Benchmark {
     /// Measure one call through a circuit, beside other crates and the limits of the machine
     Circuit(circuit::Arguments),
     /// Measure one call through a throttle, beside reading the time, and run every overload scenario against its
@@ -37,13 +37,13 @@ enum What {
 }
 
 fn main() -> anyhow::Result<()> {
-    match What::parse() {
-        What::Circuit(arguments) => circuit::run(&arguments),
-        What::Throttle(arguments) => throttle::run(&arguments),
-        What::Fleet(arguments) => fleet::run(&arguments),
-        What::FleetListener(arguments) => fleet::listen(&arguments),
-        What::FleetCaller(arguments) => fleet::call(&arguments),
-        What::Gateway(arguments) => gateway::run(&arguments),
-        What::Replay(arguments) => replay::run(&arguments),
+    match Benchmark::parse() {
+        Benchmark::Circuit(arguments) => circuit::run(&arguments),
+        Benchmark::Throttle(arguments) => throttle::run(&arguments),
+        Benchmark::Fleet(arguments) => fleet::run(&arguments),
+        Benchmark::FleetListener(arguments) => fleet::listen(&arguments),
+        Benchmark::FleetCaller(arguments) => fleet::call(&arguments),
+        Benchmark::Gateway(arguments) => gateway::run(&arguments),
+        Benchmark::Replay(arguments) => replay::run(&arguments),
     }
 }

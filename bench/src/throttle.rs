@@ -14,14 +14,14 @@ use breakerbox_testkit::overload::print_proofs;
 use clap::Args;
 use governor::{Quota, RateLimiter};
 
-use crate::turns::{
-    FLOOR, INSTANT, Row, Turns, both_threads, floors, keys, next, say_how, take_turns, timed,
+use crate::interleave::{
+    FLOOR, INSTANT, Rounds, Row, both_threads, floors, interleave, keys, next, print_method, timed,
 };
 
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    turns: Turns,
+    size: Rounds,
     /// Over how many seeds the scenarios' means are taken; 0 leaves them out
     #[arg(long, default_value_t = 20)]
     seeds: u64,
@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     add_ours(&mut rows, ADAPTIVE, Strategy::Adaptive)?;
     add_ours(&mut rows, SRE, Strategy::Sre)?;
     add_governor(&mut rows);
-    take_turns(&mut rows, &arguments.turns);
+    interleave(&mut rows, &arguments.size);
     print(&rows, arguments);
     if arguments.seeds > 0 {
         println!();
@@ -129,15 +129,15 @@ fn add_governor(rows: &mut Vec<Row>) {
 }
 
 fn print(rows: &[Row], arguments: &Arguments) {
-    say_how(&arguments.turns);
+    print_method(&arguments.size);
     let mut columns: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     rows.iter().for_each(|row| columns.entry(row.column).or_default().push(row));
     let instant =
-        rows.iter().find(|row| row.subject == INSTANT).map_or(1.0, |row| row.nanos(arguments.turns.calls));
+        rows.iter().find(|row| row.subject == INSTANT).map_or(1.0, |row| row.nanos(arguments.size.calls));
     for column in COLUMNS {
         println!("\n| {column} | ns | to {INSTANT} |\n| --- | --- | --- |");
         for row in &columns[column] {
-            let nanos = row.nanos(arguments.turns.calls);
+            let nanos = row.nanos(arguments.size.calls);
             println!("| {} | {nanos:.1} | {:.2} |", row.subject, nanos / instant);
         }
     }

@@ -9,7 +9,7 @@ mod fleet;
 #[tokio::test]
 async fn a_fleet_lives_through_a_trip_a_recovery_and_an_outage() {
     let mut told = Vec::new();
-    tokio::time::timeout(Duration::from_secs(120), fleet::tell(&mut told)).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(120), fleet::run(&mut told)).await.unwrap().unwrap();
     let story = [
         "All is well:        A answered, B answered, C answered",
         "It breaks:          A failed, B failed, A failed",

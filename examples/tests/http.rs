@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 #[tokio::test]
 async fn the_shop_tells_of_a_trip_a_refusal_a_probe_and_an_overload() {
     let mut told = Vec::new();
-    tokio::time::timeout(LIMIT, shop_server::tell(&mut told)).await.unwrap().unwrap();
+    tokio::time::timeout(LIMIT, shop_server::run(&mut told)).await.unwrap().unwrap();
     let story = [
         "All is well:      10 x 200; 10 reached it",
         "It breaks:        3 x 500; 3 reached it",
@@ -31,7 +31,7 @@ async fn the_shop_tells_of_a_trip_a_refusal_a_probe_and_an_overload() {
 #[tokio::test]
 async fn dead_endpoints_cost_little_and_the_others_notice_nothing() {
     let mut told = Vec::new();
-    tokio::time::timeout(LIMIT, many_endpoints::tell(&mut told)).await.unwrap().unwrap();
+    tokio::time::timeout(LIMIT, many_endpoints::run(&mut told)).await.unwrap().unwrap();
     let table = [
         "tenant    endpoint   delivered    failed  not sent  circuit",
         "acme      healthy           30         0         0  closed",

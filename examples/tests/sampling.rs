@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 #[tokio::test]
 async fn two_agents_tell_of_a_trip_a_recovery_and_the_loss_of_the_leader() {
     let mut told = Vec::new();
-    tokio::time::timeout(LIMIT, two_agents::tell(&mut told)).await.unwrap().unwrap();
+    tokio::time::timeout(LIMIT, two_agents::run(&mut told)).await.unwrap().unwrap();
     let story = [
         "Ada leads, Ben follows.",
         "All is well:  of 20 events 20 are sent.",

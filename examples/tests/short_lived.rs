@@ -16,13 +16,13 @@ fn story(of: &str) -> String {
 #[tokio::test]
 async fn jobs_that_end_after_one_call_share_a_circuit() {
     let mut told = Vec::new();
-    scheduled_job::tell(&mut told).await.unwrap();
+    scheduled_job::run(&mut told).await.unwrap();
     assert_eq!(String::from_utf8(told).unwrap(), story("run"));
 }
 
 #[test]
 fn instances_that_are_frozen_between_events_share_a_circuit() {
     let mut told = Vec::new();
-    function::tell(&mut told).unwrap();
+    function::run(&mut told).unwrap();
     assert_eq!(String::from_utf8(told).unwrap(), story("event"));
 }

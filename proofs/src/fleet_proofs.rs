@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use breakerbox_proofs::fleet::{
-    self, Befallen, Fault, Jobs, Kind, Latency, Mode, Plan, Recoveries, Row, Scale, keep_states,
+    self, Fault, FaultResults, Jobs, Kind, Latency, Mode, Plan, Recoveries, Row, Scale, keep_states,
     ramp_together, recover_beside_broken, run_jobs,
 };
 use clap::{Args, ValueEnum};
@@ -111,12 +111,13 @@ impl Fleet {
 
     async fn faults(&self, program: &Path) -> Result<Vec<String>> {
         let mut faulty = Vec::new();
-        println!("\n{}", Befallen::head());
+        println!("\n{}", FaultResults::head());
         for kind in self.kinds() {
             for fault in Fault::ALL {
-                let befallen = fleet::befall(program, kind, fault, LANES, self.faults / LANES).await?;
-                println!("{befallen}");
-                if !befallen.faults().is_empty() {
+                let fault_results =
+                    fleet::inject_fault(program, kind, fault, LANES, self.faults / LANES).await?;
+                println!("{fault_results}");
+                if !fault_results.faults().is_empty() {
                     faulty.push(format!("{fault}, over {}", kind.name()));
                 }
             }

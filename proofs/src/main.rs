@@ -10,19 +10,19 @@ use anyhow::bail;
 use breakerbox_proofs::fleet::Kind;
 use breakerbox_proofs::fleet::worker;
 use breakerbox_proofs::gateway::neighbours::names;
-use breakerbox_proofs::gateway::{careless, clock_file};
+use breakerbox_proofs::gateway::{clock_file, lossy_gateway};
 use breakerbox_proofs::leaders::{self, pause_leaders};
 use breakerbox_proofs::outages::{self, Case, Setting, Size};
 use breakerbox_proofs::powercut::witness;
 use breakerbox_proofs::sampling;
 use breakerbox_testkit::overload;
-use breakerbox_testkit::recovery::{self, Fate};
+use breakerbox_testkit::recovery::{self, ProbeEnd};
 use clap::{Args, Parser};
 
 /// Prove a part of the product.
 #[derive(Parser)]
 #[command(name = "cargo xtask prove")]
-enum What {
+enum Command {
     /// Run every overload scenario of the throttle and compare the results with the targets
     Throttle(Throttle),
     /// Show that one probe runs at a time during a recovery, under concurrent callers and probe failures
@@ -38,7 +38,7 @@ enum What {
     Worker(worker::Settings),
     /// Run a gateway that stores nothing (internal: started by a test)
     #[command(hide = true)]
-    Careless(careless::Settings),
+    LossyGateway(lossy_gateway::Settings),
     /// Run a gateway with its own host names (internal: started by a proof)
     #[command(hide = true)]
     Named(names::Settings),
@@ -104,7 +104,7 @@ fn main() -> ExitCode {
             }
         };
     }
-    match prove(What::parse()) {
+    match prove(Command::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("Error: {error:?}");
@@ -113,21 +113,21 @@ fn main() -> ExitCode {
     }
 }
 
-fn prove(what: What) -> anyhow::Result<()> {
+fn prove(what: Command) -> anyhow::Result<()> {
     match what {
-        What::Throttle(arguments) => throttle(&arguments),
-        What::Recovery(arguments) => recovery(&arguments),
-        What::Outages(arguments) => outages(&arguments),
-        What::Fleet(arguments) => arguments.run(),
-        What::Gateway(proof) => proof.run(),
-        What::Worker(settings) => worker::work(&settings),
-        What::Careless(settings) => careless::run(&settings),
-        What::Named(settings) => names::run(&settings),
-        What::Witness(settings) => witness::run(&settings),
-        What::Sim(arguments) => sim::run(&arguments),
-        What::Sampling(sizes) => prove_sampling(sizes),
-        What::Agent(settings) => leaders::agent::run(&settings),
-        What::Leaders(arguments) => prove_leaders(&arguments),
+        Command::Throttle(arguments) => throttle(&arguments),
+        Command::Recovery(arguments) => recovery(&arguments),
+        Command::Outages(arguments) => outages(&arguments),
+        Command::Fleet(arguments) => arguments.run(),
+        Command::Gateway(proof) => proof.run(),
+        Command::Worker(settings) => worker::work(&settings),
+        Command::LossyGateway(settings) => lossy_gateway::run(&settings),
+        Command::Named(settings) => names::run(&settings),
+        Command::Witness(settings) => witness::run(&settings),
+        Command::Sim(arguments) => sim::run(&arguments),
+        Command::Sampling(sizes) => prove_sampling(sizes),
+        Command::Agent(settings) => leaders::agent::run(&settings),
+        Command::Leaders(arguments) => prove_leaders(&arguments),
     }
 }
 
@@ -169,11 +169,11 @@ fn throttle(arguments: &Throttle) -> anyhow::Result<()> {
 fn recovery(arguments: &Recovery) -> anyhow::Result<()> {
     println!("{}", recovery::Proof::head());
     let mut faulty = Vec::new();
-    for fate in Fate::ALL {
-        let proof = recovery::prove(fate, arguments.rounds)?;
+    for probe_end in ProbeEnd::ALL {
+        let proof = recovery::prove(probe_end, arguments.rounds)?;
         println!("{proof}");
         if !proof.faults().is_empty() {
-            faulty.push(format!("a probe that {fate}"));
+            faulty.push(format!("a probe that {probe_end}"));
         } else if !proof.is_worth_something() {
             bail!("the askers hardly ever met; try again when the machine has cores to spare");
         }

@@ -25,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The timeout of each step, so that the proof cannot hang.
-const PATIENCE: Duration = Duration::from_secs(120);
+const WAIT_LIMIT: Duration = Duration::from_secs(120);
 
 /// How big the fleet's day is
 #[derive(Args, Clone, Copy)]
@@ -146,7 +146,7 @@ pub async fn see(sizes: Sizes) -> Result<Seen> {
     let opened_at = Instant::now();
     let failing = || circuits.iter().take(usize::try_from(sizes.failing).unwrap_or(usize::MAX));
     while failing().any(|circuit| circuit.status() != Status::Open) {
-        if opened_at.elapsed() > PATIENCE {
+        if opened_at.elapsed() > WAIT_LIMIT {
             bail!("the worker never knew all of it");
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -221,7 +221,7 @@ async fn ticked(leader: &Sampling, is: impl Fn(&Ticked) -> bool) -> Result<Ticke
         if let Some(ticked) = report.last_tick.filter(&is) {
             return Ok(ticked);
         }
-        if began_at.elapsed() > PATIENCE {
+        if began_at.elapsed() > WAIT_LIMIT {
             bail!("no such tick: {report:?}");
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -232,7 +232,7 @@ async fn next_tick(leader: &Sampling) -> Result<Ticked> {
     let ticks = leader.report().ticks;
     let began_at = Instant::now();
     while leader.report().ticks == ticks {
-        ensure!(began_at.elapsed() < PATIENCE, "no tick");
+        ensure!(began_at.elapsed() < WAIT_LIMIT, "no tick");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     leader.report().last_tick.context("there was one")

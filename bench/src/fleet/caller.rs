@@ -15,7 +15,7 @@ use breakerbox_redis::RedisStore;
 use clap::Args;
 
 use super::listener::READY;
-use crate::turns::keys;
+use crate::interleave::keys;
 
 /// The interval between bursts of calls. Bursts keep the cost of the loop itself low.
 const BURST_EVERY: Duration = Duration::from_millis(5);
@@ -79,13 +79,13 @@ async fn prepare(arguments: &Arguments) -> Result<(Breakerbox, Vec<Circuit>)> {
 /// Calls each circuit once a second until `stop` is set. Returns the number of calls made.
 fn call(circuits: &[Circuit], arguments: &Arguments, stop: &AtomicBool) -> u64 {
     let start = Instant::now();
-    let (mut made, mut asked, mut place, mut random) = (0_u64, 0_u64, 0, arguments.seed);
+    let (mut made, mut acquired, mut index, mut random) = (0_u64, 0_u64, 0, arguments.seed);
     while !stop.load(Ordering::Relaxed) {
         let due = start.elapsed().as_micros() * u128::from(arguments.keys) / 1_000_000;
-        while u128::from(asked) < due {
-            let circuit = &circuits[place];
-            place = (place + 1) % circuits.len();
-            asked += 1;
+        while u128::from(acquired) < due {
+            let circuit = &circuits[index];
+            index = (index + 1) % circuits.len();
+            acquired += 1;
             let Ok(permit) = circuit.try_acquire() else { continue };
             made += 1;
             if next(&mut random) % 1_000_000 < arguments.failing {

@@ -9,7 +9,7 @@ use breakerbox_testkit::servers::RedisServer;
 use tokio::runtime::Runtime;
 
 use super::registry;
-use crate::turns::keys;
+use crate::interleave::keys;
 
 const KEYS: u64 = 100;
 const RATES: [u32; 2] = [1_000, 100_000];
@@ -46,13 +46,13 @@ fn circuits(breakers: &Breakerbox, runtime: &Runtime) -> Result<Vec<Circuit>> {
 /// Calls at a rate, in bursts of a millisecond. Returns the number of calls.
 fn at_rate(circuits: &[Circuit], rate: u32, time: Duration, one_in: Option<u64>) -> u64 {
     let start = Instant::now();
-    let (mut made, mut place) = (0_u64, 0);
+    let (mut made, mut index) = (0_u64, 0);
     while start.elapsed() < time {
         let due =
             u64::try_from(start.elapsed().as_micros() * u128::from(rate) / 1_000_000).unwrap_or(u64::MAX);
         while made < due {
-            let circuit = &circuits[place];
-            place = (place + 1) % circuits.len();
+            let circuit = &circuits[index];
+            index = (index + 1) % circuits.len();
             made += 1;
             let Ok(permit) = circuit.try_acquire() else { continue };
             // The step reaches every endpoint.

@@ -9,7 +9,7 @@ use breakerbox_testkit::servers::RedisServer;
 use tokio::runtime::Runtime;
 
 use super::registry;
-use crate::turns::{Row, Turns, take_turns, timed};
+use crate::interleave::{Rounds, Row, interleave, timed};
 
 const HOT: &str = "asked and settled at once";
 const WAITED: &str = "waited for";
@@ -17,7 +17,7 @@ const WAITED: &str = "waited for";
 /// The number of fast calls for each call that waits for the server.
 const WAITING_IS_SLOWER: u64 = 1_000;
 
-pub(super) fn run(server: &RedisServer, runtime: &Runtime, turns: &Turns) -> Result<()> {
+pub(super) fn run(server: &RedisServer, runtime: &Runtime, size: &Rounds) -> Result<()> {
     let own = Breakerbox::builder().build();
     let local = registry(server, runtime, "cost", |builder| builder)?;
     let strict = registry(server, runtime, "strict", |builder| builder.consistency(Consistency::Strict))?;
@@ -45,20 +45,20 @@ pub(super) fn run(server: &RedisServer, runtime: &Runtime, turns: &Turns) -> Res
         })
     };
     rows.push(Row::new(WAITED, "strict, Redis", Box::new(call)));
-    take_turns(&mut rows, turns);
+    interleave(&mut rows, size);
 
-    let of = |subject: &str| rows.iter().find(|row| row.subject == subject).map(|row| row.nanos(turns.calls));
+    let of = |subject: &str| rows.iter().find(|row| row.subject == subject).map(|row| row.nanos(size.calls));
     let in_process = of("in-process").context("measured")?;
     let ping = of("one PING").context("measured")?;
-    println!("\none call, medians of {} rounds", turns.rounds);
+    println!("\none call, medians of {} rounds", size.rounds);
     println!("\n| {HOT} | ns | to the in-process one |\n| --- | --- | --- |");
     for row in rows.iter().filter(|row| row.column == HOT) {
-        let nanos = row.nanos(turns.calls);
+        let nanos = row.nanos(size.calls);
         println!("| {} | {nanos:.1} | {:.2} |", row.subject, nanos / in_process);
     }
     println!("\n| {WAITED} | us | to one PING |\n| --- | --- | --- |");
     for row in rows.iter().filter(|row| row.column == WAITED) {
-        let nanos = row.nanos(turns.calls);
+        let nanos = row.nanos(size.calls);
         println!(
             "| {} | {:.0} | {:.2} |",
             row.subject,

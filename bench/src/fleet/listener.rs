@@ -65,9 +65,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let opened = say.clone();
         let builder = Breakerbox::builder().policy(brittle().build()?).store(builder.connect().await?);
         let breakers = builder
-            .observer(move |heard| {
-                if heard.change.to == Status::Open {
-                    let _ = opened.send((heard.key.to_string(), nanos()));
+            .observer(move |received| {
+                if received.change.to == Status::Open {
+                    let _ = opened.send((received.key.to_string(), nanos()));
                 }
             })
             .build();

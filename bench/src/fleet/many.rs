@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 
 use super::timed_store::TimedStore;
 use super::{brittle, percentile, registry};
-use crate::turns::keys;
+use crate::interleave::keys;
 
 const NAMESPACE: &str = "many";
 
@@ -49,12 +49,12 @@ pub(super) fn run(server: &RedisServer, runtime: &Runtime, count: u64) -> Result
         }
     }
     let mut calls = Vec::new();
-    let mut place = 0;
+    let mut index = 0;
     let mut opened = None;
     while opened.is_none_or(|at: Duration| start.elapsed() < at + WATCHED) {
         let began = Instant::now();
-        place = (place + 7_919) % healthy.len();
-        if let Ok(permit) = healthy[place].try_acquire() {
+        index = (index + 7_919) % healthy.len();
+        if let Ok(permit) = healthy[index].try_acquire() {
             permit.success();
         }
         calls.push(began.elapsed());

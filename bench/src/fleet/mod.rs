@@ -31,12 +31,12 @@ use tokio::runtime::Runtime;
 pub(crate) use self::caller::{Arguments as CallerArguments, run as call};
 pub(crate) use self::listener::{Arguments as ListenerArguments, run as listen};
 use crate::figures::machine;
-use crate::turns::Turns;
+use crate::interleave::Rounds;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    turns: Turns,
+    size: Rounds,
     /// How many trips are watched
     #[arg(long, default_value_t = 400)]
     trips: u32,
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     println!("{}, Redis on the same", machine());
     let wanted = |part: &str| part.contains(&arguments.only);
     if wanted("cost") {
-        cost::run(&server, &runtime, &arguments.turns)?;
+        cost::run(&server, &runtime, &arguments.size)?;
     }
     if wanted("commands") {
         commands::run(&server, &runtime, Duration::from_secs(arguments.seconds.max(1)))?;

@@ -45,16 +45,16 @@ pub(super) fn run(server: &RedisServer, runtime: &Runtime, trips: u32) -> Result
     runtime.block_on(make_trips(server, trips, &sent))?;
     let sent = std::mem::take(&mut *sent.lock().unwrap_or_else(PoisonError::into_inner));
     ensure!(sent.len() == 2 * trips as usize, "{} of {} were sent", sent.len(), 2 * trips);
-    let (mut seen, mut heard) = (Vec::new(), Vec::new());
+    let (mut seen, mut received) = (Vec::new(), Vec::new());
     for listener in &mut listeners {
         for _ in 0..sent.len() {
             let (what, when) = listener.next()?;
             let began = sent.get(&what).with_context(|| format!("nobody sent {what}"))?;
             let took = Duration::from_nanos(when.saturating_sub(*began));
-            if what.starts_with(MESSAGE) { heard.push(took) } else { seen.push(took) }
+            if what.starts_with(MESSAGE) { received.push(took) } else { seen.push(took) }
         }
     }
-    print(&mut seen, &mut heard, trips);
+    print(&mut seen, &mut received, trips);
     Ok(())
 }
 
@@ -107,14 +107,14 @@ impl Listener {
     }
 }
 
-fn print(seen: &mut [Duration], heard: &mut [Duration], trips: u32) {
+fn print(seen: &mut [Duration], received: &mut [Duration], trips: u32) {
     println!(
         "\n{trips} trips in one process, seen by {OTHERS} others; and as many plain messages in between"
     );
     println!("\n| from sending to receiving | median us | p99 us | p99 to a median message |");
     println!("| --- | --- | --- | --- |");
-    let message = percentile(heard, 50).as_secs_f64();
-    for (name, times) in [("a plain message", heard), ("a trip, with its swap", seen)] {
+    let message = percentile(received, 50).as_secs_f64();
+    for (name, times) in [("a plain message", received), ("a trip, with its swap", seen)] {
         let (median, p99) = (percentile(times, 50), percentile(times, 99));
         let ratio = p99.as_secs_f64() / message;
         println!("| {name} | {} | {} | {ratio:.1} |", median.as_micros(), p99.as_micros());

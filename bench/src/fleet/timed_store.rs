@@ -24,15 +24,18 @@ impl<S> TimedStore<S> {
         Self { inner, on_swap: Box::new(|_| {}), on_read: Box::new(|_, _, _| {}) }
     }
 
-    /// Calls `hear` with the key of a record that is about to be sent.
-    pub(super) fn on_swap(mut self, hear: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.on_swap = Box::new(hear);
+    /// Calls `callback` with the key of a record that is about to be sent.
+    pub(super) fn on_swap(mut self, callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on_swap = Box::new(callback);
         self
     }
 
-    /// Calls `hear` with the number of records of a read, its start, and its duration.
-    pub(super) fn on_read(mut self, hear: impl Fn(usize, Instant, Duration) + Send + Sync + 'static) -> Self {
-        self.on_read = Box::new(hear);
+    /// Calls `callback` with the number of records of a read, its start, and its duration.
+    pub(super) fn on_read(
+        mut self,
+        callback: impl Fn(usize, Instant, Duration) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_read = Box::new(callback);
         self
     }
 }

@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
 }
 
 /// The timeout of a round.
-const PATIENCE: Duration = Duration::from_secs(120);
+const WAIT_LIMIT: Duration = Duration::from_secs(120);
 
 /// A gateway with one endpoint at a receiver.
 struct Site {
@@ -85,7 +85,7 @@ impl Site {
     fn wait_until_delivered(&self, count: u64) -> bool {
         let began = std::time::Instant::now();
         while self.delivered() < count {
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > WAIT_LIMIT {
                 return false;
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -80,9 +80,10 @@ pub enum Cause {
     /// older state. Only observers of this process receive this cause; it is in no record.
     Expired,
     /// An operator overrode the circuit.
-    Command {
+    #[serde(rename = "command")]
+    Override {
         /// The override.
-        command: Command,
+        command: OverrideCommand,
         /// The operator, and the reason given.
         by: Attribution,
     },
@@ -99,16 +100,16 @@ impl Cause {
             Self::ProbeFailed | Self::ProbesSucceeded | Self::RecoveryRateMet | Self::RecoveryRateMissed => {
                 Some(Status::HalfOpen)
             }
-            Self::Command { .. } | Self::Expired => None,
+            Self::Override { .. } | Self::Expired => None,
         }
     }
 }
 
-/// An operator's command to a circuit.
+/// An operator's command that overrides a circuit, or ends an override.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Command {
+pub enum OverrideCommand {
     /// Refuse every call.
     ForceOpen,
     /// Admit every call.

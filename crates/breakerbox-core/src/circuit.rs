@@ -7,7 +7,7 @@
 use alloc::boxed::Box;
 use core::time::Duration;
 
-use crate::change::{Cause, Change, Command, Step};
+use crate::change::{Cause, Change, OverrideCommand, Step};
 use crate::outcome::{Outcome, OutcomeKind};
 use crate::permit::{Decision, Permit, PermitKind, Refusal};
 use crate::policy::Policy;
@@ -26,21 +26,21 @@ use crate::window::{Totals, Window};
 /// use core::time::Duration;
 ///
 /// let policy = Policy::builder().consecutive_failures(2).cool_off(Duration::from_secs(30)).build()?;
-/// let mut draws = (1..).map(RandomBits); // A real caller draws random bits.
+/// let mut random = (1..).map(RandomBits); // A real caller random random bits.
 /// let mut circuit = Circuit::new(&policy, Timestamp::ZERO);
 ///
 /// for second in 1..=2 {
 ///     let now = Timestamp::from_millis(second * 1_000);
-///     let Decision::Admitted(permit) = circuit.try_acquire(&policy, draws.next().unwrap(), now).decision else {
+///     let Decision::Admitted(permit) = circuit.try_acquire(&policy, random.next().unwrap(), now).decision else {
 ///         panic!("a closed circuit admits");
 ///     };
 ///     let timeout = Outcome::failure(Duration::from_millis(500));
-///     circuit.settle(permit, &timeout, &policy, draws.next().unwrap(), now);
+///     circuit.settle(permit, &timeout, &policy, random.next().unwrap(), now);
 /// }
 /// assert_eq!(circuit.status(), Status::Open);
 ///
-/// let asked = circuit.try_acquire(&policy, draws.next().unwrap(), Timestamp::from_millis(3_000));
-/// let Decision::Refused(Refusal::Open { retry_in, .. }) = asked.decision else { panic!("open") };
+/// let acquired = circuit.try_acquire(&policy, random.next().unwrap(), Timestamp::from_millis(3_000));
+/// let Decision::Refused(Refusal::Open { retry_in, .. }) = acquired.decision else { panic!("open") };
 /// assert!(retry_in > Duration::from_secs(25), "the cool-off, give or take its jitter");
 /// # Ok::<(), breakerbox_core::PolicyError>(())
 /// ```
@@ -63,7 +63,7 @@ enum Memory {
 /// The result of [`Circuit::try_acquire`].
 #[derive(PartialEq, Debug)]
 #[must_use = "a permit must be settled"]
-pub struct Asked {
+pub struct AcquireResult {
     /// A permit or a refusal.
     pub decision: Decision,
     /// The change to publish to observers; `None` if there was no transition.
@@ -230,12 +230,12 @@ impl Circuit {
         self.ramp.as_deref()
     }
 
-    /// Whether a caller may count quick successes by itself and [add](Self::count_aside) them later, all at once: the
+    /// Whether a caller may count quick successes by itself and [add](Self::add_successes) them later, all at once: the
     /// circuit admits every call, and no success below the policy's [harmless latency](Policy::harmless_latency)
     /// could change it. Holds until the next step of this circuit, or the end of the [current
     /// bucket](Self::bucket_ends_at).
     #[must_use]
-    pub fn is_at_ease(&self, policy: &Policy, now: Timestamp) -> bool {
+    pub fn allows_fast_path(&self, policy: &Policy, now: Timestamp) -> bool {
         self.admits_all() && !TripRule::successes_could_break(policy, &self.window.totals(now))
     }
 
@@ -259,9 +259,9 @@ impl Circuit {
         self.window.bucket_ends_at(now)
     }
 
-    /// Adds successes that the caller counted by itself while the circuit was [at ease](Self::is_at_ease), in this
+    /// Adds successes that the caller counted by itself while the circuit was on the [fast path](Self::allows_fast_path), in this
     /// epoch.
-    pub fn count_aside(&mut self, successes: u32, latency_sum: Duration, policy: &Policy, now: Timestamp) {
+    pub fn add_successes(&mut self, successes: u32, latency_sum: Duration, policy: &Policy, now: Timestamp) {
         if successes > 0 {
             self.note_outcome(false, now);
             self.window.fit(policy, now);
@@ -270,22 +270,22 @@ impl Circuit {
     }
 
     /// Acquires a permit. The decision is a permit, or the reason for the refusal.
-    pub fn try_acquire(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Asked {
+    pub fn try_acquire(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> AcquireResult {
         let Memory::Lived(record) = &mut self.memory else {
-            return Asked { decision: self.admit(policy, now), change: None };
+            return AcquireResult { decision: self.admit(policy, now), change: None };
         };
         if let Some(rebased) = record.rebased(draw, now) {
             **record = rebased;
         }
         match record.try_acquire(policy, draw, now) {
-            Answer::Admit => Asked { decision: self.admit(policy, now), change: None },
-            Answer::Refuse(refusal) => Asked { decision: Decision::Refused(refusal), change: None },
+            Answer::Admit => AcquireResult { decision: self.admit(policy, now), change: None },
+            Answer::Refuse(refusal) => AcquireResult { decision: Decision::Refused(refusal), change: None },
             Answer::Probe(step) => {
                 let change = self.apply(*step, policy, now);
                 let deadline = now + policy.probe_timeout();
                 let kind = PermitKind::Probe { nonce: draw.nonce(), deadline };
                 let permit = Permit::new(self.epoch(), kind, now);
-                Asked { decision: Decision::Admitted(permit), change }
+                AcquireResult { decision: Decision::Admitted(permit), change }
             }
         }
     }
@@ -319,7 +319,7 @@ impl Circuit {
                 self.settle_on_ramp(generation, outcome, policy, now);
                 self.count(outcome, policy, draw, now)
             }
-            PermitKind::Call | PermitKind::Placed { .. } => self.count(outcome, policy, draw, now),
+            PermitKind::Call | PermitKind::OnRamp { .. } => self.count(outcome, policy, draw, now),
         }
     }
 
@@ -338,7 +338,7 @@ impl Circuit {
     /// Applies an operator's override. Returns `None` if it changes nothing.
     pub fn apply_override(
         &mut self,
-        command: Command,
+        command: OverrideCommand,
         by: &Attribution,
         policy: &Policy,
         draw: RandomBits,
@@ -426,7 +426,7 @@ impl Circuit {
         let totals = self.window.totals(now);
         let mut change = None;
         if TripRule::first_broken(policy, &totals).is_some() {
-            let step = self.record().judge(&totals, outcome.retry_after, policy, draw, now);
+            let step = self.record().evaluate(&totals, outcome.retry_after, policy, draw, now);
             change = step.and_then(|step| self.apply(step, policy, now));
         }
         Settled { settlement: Settlement::Counted, change }

@@ -30,8 +30,8 @@ mod backoff;
 mod change;
 mod circuit;
 mod fault;
+mod file_value;
 pub mod fleet;
-mod found;
 mod key;
 mod nearest;
 mod outcome;
@@ -48,12 +48,12 @@ mod token;
 mod transitions;
 mod window;
 
-pub use change::{Cause, Change, Command, Step};
-pub use circuit::{Asked, Circuit, Settled, Settlement};
+pub use change::{Cause, Change, OverrideCommand, Step};
+pub use circuit::{AcquireResult, Circuit, Settled, Settlement};
 #[cfg(feature = "sabotage")]
 #[doc(hidden)]
 pub use fault::Fault;
-pub use found::Found;
+pub use file_value::FileValue;
 pub use key::{CircuitBy, Key, KeyError, KeyId, MAX_KEY_LENGTH, MAX_URL_LENGTH};
 pub use nearest::nearest;
 pub use outcome::{Outcome, OutcomeKind};

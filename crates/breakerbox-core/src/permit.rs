@@ -33,7 +33,7 @@ pub(crate) enum PermitKind {
     /// An ordinary call that holds a slot in the ramp of this process.
     Ramped { generation: u32 },
     /// An ordinary call that holds a slot in the fleet's ramp.
-    Placed { place: Nonce },
+    OnRamp { slot: Nonce },
     /// The one call allowed while the circuit is half-open.
     Probe { nonce: Nonce, deadline: Timestamp },
     /// A call that is not counted: dry-run admitted a call that the circuit refused.
@@ -46,21 +46,21 @@ impl Permit {
     }
 
     /// Creates a permit for an ordinary call, for a caller that already knows that the circuit [is at
-    /// ease](crate::Circuit::is_at_ease) in this epoch.
-    pub const fn at_ease(epoch: Epoch, started_at: Timestamp) -> Self {
+    /// ease](crate::Circuit::allows_fast_path) in this epoch.
+    pub const fn fast_path(epoch: Epoch, started_at: Timestamp) -> Self {
         Self::new(epoch, PermitKind::Call, started_at)
     }
 
     /// Creates a permit for an ordinary call that holds a slot in the [fleet's ramp](crate::fleet::RampRequest).
-    pub const fn on_ramp(epoch: Epoch, place: Nonce, started_at: Timestamp) -> Self {
-        Self::new(epoch, PermitKind::Placed { place }, started_at)
+    pub const fn on_ramp(epoch: Epoch, slot: Nonce, started_at: Timestamp) -> Self {
+        Self::new(epoch, PermitKind::OnRamp { slot }, started_at)
     }
 
     /// Returns the slot in the fleet's ramp that this permit holds, and its epoch; `None` if it holds none.
     #[must_use]
-    pub const fn place(&self) -> Option<(Epoch, Nonce)> {
+    pub const fn slot(&self) -> Option<(Epoch, Nonce)> {
         match self.kind {
-            PermitKind::Placed { place } => Some((self.epoch, place)),
+            PermitKind::OnRamp { slot } => Some((self.epoch, slot)),
             _ => None,
         }
     }
@@ -146,7 +146,7 @@ pub enum Refusal {
         retry_in: Duration,
     },
     /// Another caller is probing. A transition, or the release of the lease, may come before `retry_at`.
-    #[error("the circuit is half-open and somebody else is probing")]
+    #[error("the circuit is half-open and another call is probing")]
     Probing {
         /// The latest end of the lease.
         retry_at: Timestamp,
@@ -154,9 +154,7 @@ pub enum Refusal {
         retry_in: Duration,
     },
     /// As many calls are in flight as the ramp allows. There is no retry time: another call must settle first.
-    #[error(
-        "the circuit has just closed and lets {limit} calls at a time through, of which {in_flight} are in flight"
-    )]
+    #[error("the circuit has just closed and admits {limit} calls at a time; {in_flight} are in flight")]
     Ramping {
         /// The number of calls in flight.
         in_flight: u32,
@@ -168,16 +166,16 @@ pub enum Refusal {
     #[error("the circuit is about to open, if the fleet's counts agree")]
     TripPending,
     /// Every acquire needs the store, and this caller cannot wait for it.
-    #[error("circuits are shared strictly, and the store has to be asked: use acquire")]
+    #[error("circuits are shared strictly, so the store must be read: use acquire")]
     StoreRequired,
     /// The store that shares the circuit is unavailable, and the configuration says to refuse calls meanwhile.
-    #[error("the store is away, and on_store_loss says to refuse")]
+    #[error("the store does not respond, and on_store_loss is set to refuse")]
     StoreLost,
     /// An operator forced the circuit open.
     #[error("an operator forced the circuit open")]
     ForcedOpen,
     /// The circuit is disabled until an operator enables it.
-    #[error("the circuit is disabled until somebody enables it")]
+    #[error("the circuit is disabled until it is enabled")]
     Disabled,
 }
 

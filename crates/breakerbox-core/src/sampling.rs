@@ -33,7 +33,7 @@ impl LatestSuccesses {
     ///
     /// # Errors
     /// If the policy needs latencies and the sample has none.
-    pub fn judge(
+    pub fn evaluate(
         &mut self,
         key: &Arc<str>,
         record: Option<&Record>,
@@ -92,7 +92,7 @@ mod tests {
         policy.disable_after(1).disable_min(HOUR * 5).build_for_sampling().unwrap()
     }
 
-    fn judged(
+    fn evaluated(
         known: &mut LatestSuccesses,
         record: Option<&Record>,
         counts: (u64, u64),
@@ -101,7 +101,7 @@ mod tests {
         let sample =
             Sample { successes: counts.0, failures: counts.1, latency_sum: None, ..Sample::default() };
         known
-            .judge(&"e1".into(), record, &sample, &policy(), RandomBits(u128::from(hours) + 1), at(hours))
+            .evaluate(&"e1".into(), record, &sample, &policy(), RandomBits(u128::from(hours) + 1), at(hours))
             .unwrap()
     }
 
@@ -117,23 +117,27 @@ mod tests {
     fn outcomes_between_transitions_are_remembered() {
         for (failed_at, to) in [(1, Status::Disabled), (2, Status::Open)] {
             let mut known = LatestSuccesses::default();
-            assert_eq!(judged(&mut known, None, (1, 0), 0), None);
-            assert_eq!(judged(&mut known, None, (0, 1), failed_at), None);
-            let step = judged(&mut known, None, (0, 3), 6);
+            assert_eq!(evaluated(&mut known, None, (1, 0), 0), None);
+            assert_eq!(evaluated(&mut known, None, (0, 1), failed_at), None);
+            let step = evaluated(&mut known, None, (0, 3), 6);
             assert_eq!(step.as_ref().unwrap().record.last_success, Some(at(0)));
             assert_eq!(status(step), Some(to), "failing since {failed_at} h");
         }
         let mut known = LatestSuccesses::default();
-        assert_eq!(judged(&mut known, None, (0, 1), 0), None);
-        assert_eq!(judged(&mut known, None, (1, 0), 5), None);
-        assert_eq!(status(judged(&mut known, None, (0, 3), 6)), Some(Status::Open), "a success came between");
+        assert_eq!(evaluated(&mut known, None, (0, 1), 0), None);
+        assert_eq!(evaluated(&mut known, None, (1, 0), 5), None);
+        assert_eq!(
+            status(evaluated(&mut known, None, (0, 3), 6)),
+            Some(Status::Open),
+            "a success came between"
+        );
     }
 
     #[test]
     fn a_circuit_that_never_succeeded_has_no_latest_success() {
         let mut known = LatestSuccesses::default();
-        assert_eq!(judged(&mut known, None, (0, 1), 0), None);
-        let record = judged(&mut known, None, (0, 3), 6).unwrap().record;
+        assert_eq!(evaluated(&mut known, None, (0, 1), 0), None);
+        let record = evaluated(&mut known, None, (0, 3), 6).unwrap().record;
         assert_eq!((record.last_success, record.failing_since), (None, Some(at(0))));
         assert_eq!(record.status(), Status::Disabled);
     }
@@ -141,21 +145,21 @@ mod tests {
     #[test]
     fn who_takes_over_can_not_know_and_disables_nothing_too_early() {
         let mut known = LatestSuccesses::default();
-        let open = judged(&mut known, None, (0, 3), 0).unwrap().record;
+        let open = evaluated(&mut known, None, (0, 3), 0).unwrap().record;
         assert_eq!(open.status(), Status::Open);
         let closed = Record { state: State::Closed, ..open };
         let mut taken_over = LatestSuccesses::default();
-        assert_eq!(status(judged(&mut taken_over, Some(&closed), (0, 3), 20)), Some(Status::Open));
+        assert_eq!(status(evaluated(&mut taken_over, Some(&closed), (0, 3), 20)), Some(Status::Open));
         let mut in_office = LatestSuccesses::default();
-        assert_eq!(judged(&mut in_office, Some(&closed), (0, 1), 10), None);
-        assert_eq!(status(judged(&mut in_office, Some(&closed), (0, 3), 20)), Some(Status::Disabled));
+        assert_eq!(evaluated(&mut in_office, Some(&closed), (0, 1), 10), None);
+        assert_eq!(status(evaluated(&mut in_office, Some(&closed), (0, 3), 20)), Some(Status::Disabled));
     }
 
     #[test]
     fn a_clock_that_stepped_back_is_put_right_where_it_matters() {
         let mut known = LatestSuccesses::default();
-        let open = judged(&mut known, None, (0, 3), 10).unwrap().record;
-        let step = judged(&mut known, Some(&open), (0, 0), 3).unwrap();
+        let open = evaluated(&mut known, None, (0, 3), 10).unwrap().record;
+        let step = evaluated(&mut known, Some(&open), (0, 0), 3).unwrap();
         assert_eq!((step.change, step.record.status()), (None, Status::Open));
         assert_eq!(step.record.retry_at.unwrap().since(step.record.changed_at), Duration::from_secs(30));
     }
@@ -163,7 +167,7 @@ mod tests {
     #[test]
     fn old_successes_are_let_go() {
         let mut known = LatestSuccesses::default();
-        judged(&mut known, None, (1, 0), 0);
+        evaluated(&mut known, None, (1, 0), 0);
         known.forget(at(9));
         assert_eq!(known.0.len(), 1);
         known.forget(at(11));

@@ -65,11 +65,11 @@ impl Resolve for SystemResolver {
 /// The reason why there is no address.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum LookUpError {
-    #[error("the name was not found: {0}")]
+    #[error("DNS name not found: {0}")]
     NotFound(Arc<str>),
-    #[error("too many names are being looked up")]
+    #[error("too many DNS look-ups in flight")]
     Busy,
-    #[error("the name can't be looked up: {detail}")]
+    #[error("DNS look-up failed: {detail}")]
     Local { cause: LocalFault, detail: Arc<str> },
 }
 

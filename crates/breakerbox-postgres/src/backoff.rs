@@ -8,10 +8,10 @@ use tokio::time::Instant;
 use crate::error::ConnectError;
 
 /// The first pause.
-const LEAST: Duration = Duration::from_millis(50);
+const MIN_PAUSE: Duration = Duration::from_millis(50);
 
 /// The maximum pause.
-const MOST: Duration = Duration::from_secs(2);
+const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 /// Growing pauses.
 #[derive(Clone, Copy, Debug)]
@@ -19,13 +19,13 @@ pub(crate) struct Backoff(Duration);
 
 impl Backoff {
     pub(crate) const fn new() -> Self {
-        Self(LEAST)
+        Self(MIN_PAUSE)
     }
 
     /// Returns the next pause, with jitter: a fleet that lost its server at once must not reconnect at once.
     pub(crate) fn wait(&mut self) -> Duration {
         let longest = self.0;
-        self.0 = (longest * 2).min(MOST);
+        self.0 = (longest * 2).min(MAX_PAUSE);
         longest.mul_f64(0.5 + rand::random::<f64>() / 2.0)
     }
 }
@@ -33,24 +33,24 @@ impl Backoff {
 /// After a failed attempt to connect, returns its error for a while instead of trying again, so that a returning server
 /// does not get as many attempts as there are requests.
 #[derive(Debug, Default)]
-pub(crate) struct Gate(Mutex<Option<Shut>>);
+pub(crate) struct Gate(Mutex<Option<LastFailure>>);
 
 #[derive(Debug)]
-struct Shut {
+struct LastFailure {
     until: Instant,
     backoff: Backoff,
-    why: ConnectError,
+    error: ConnectError,
 }
 
 impl Gate {
     /// Returns the last error, if it is too early to try again.
     pub(crate) fn is_shut(&self) -> Option<ConnectError> {
         let shut = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        shut.as_ref().filter(|shut| Instant::now() < shut.until).map(|shut| shut.why.clone())
+        shut.as_ref().filter(|shut| Instant::now() < shut.until).map(|shut| shut.error.clone())
     }
 
     /// Records a failed attempt.
-    pub(crate) fn shut(&self, why: &ConnectError) {
+    pub(crate) fn shut(&self, error: &ConnectError) {
         let mut shut = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         // Several attempts that failed at once count as one.
@@ -58,7 +58,7 @@ impl Gate {
             return;
         }
         let mut backoff = shut.as_ref().map_or(Backoff::new(), |shut| shut.backoff);
-        *shut = Some(Shut { until: now + backoff.wait(), backoff, why: why.clone() });
+        *shut = Some(LastFailure { until: now + backoff.wait(), backoff, error: error.clone() });
     }
 
     /// Records a successful attempt.
@@ -75,23 +75,23 @@ mod tests {
     fn waits_grow_up_to_a_bound() {
         let mut backoff = Backoff::new();
         let waits: Vec<_> = (0..10).map(|_| backoff.wait()).collect();
-        assert!(waits[0] >= LEAST / 2 && waits[0] <= LEAST);
-        assert!(waits[3] >= LEAST * 4 && waits[3] <= LEAST * 8, "{waits:?}");
-        assert!(waits.iter().all(|wait| *wait <= MOST) && waits[9] >= MOST / 2);
+        assert!(waits[0] >= MIN_PAUSE / 2 && waits[0] <= MIN_PAUSE);
+        assert!(waits[3] >= MIN_PAUSE * 4 && waits[3] <= MIN_PAUSE * 8, "{waits:?}");
+        assert!(waits.iter().all(|wait| *wait <= MAX_PAUSE) && waits[9] >= MAX_PAUSE / 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_gate_opens_after_a_while_or_a_success() {
-        let (gate, why) = (Gate::default(), ConnectError::Failed { reason: "refused".to_owned() });
+        let (gate, error) = (Gate::default(), ConnectError::Failed { reason: "refused".to_owned() });
         assert_eq!(gate.is_shut(), None);
-        gate.shut(&why);
-        gate.shut(&why);
-        assert_eq!(gate.is_shut(), Some(why.clone()));
-        tokio::time::advance(LEAST).await;
+        gate.shut(&error);
+        gate.shut(&error);
+        assert_eq!(gate.is_shut(), Some(error.clone()));
+        tokio::time::advance(MIN_PAUSE).await;
         assert_eq!(gate.is_shut(), None, "two at once are one");
-        gate.shut(&why);
-        tokio::time::advance(LEAST / 2).await;
-        assert_eq!(gate.is_shut(), Some(why), "longer than the first time");
+        gate.shut(&error);
+        tokio::time::advance(MIN_PAUSE / 2).await;
+        assert_eq!(gate.is_shut(), Some(error), "longer than the first time");
         gate.open();
         assert_eq!(gate.is_shut(), None);
     }

@@ -23,12 +23,12 @@ const BUCKETS: i64 = 10;
 pub(crate) fn rounds(deltas: &[Delta]) -> Vec<Vec<usize>> {
     let mut rounds: Vec<Vec<usize>> = Vec::new();
     let mut seen: HashMap<&str, usize> = HashMap::with_capacity(deltas.len());
-    for (place, delta) in deltas.iter().enumerate() {
+    for (index, delta) in deltas.iter().enumerate() {
         let times = seen.entry(&delta.key).or_default();
         if rounds.len() == *times {
             rounds.push(Vec::new());
         }
-        rounds[*times].push(place);
+        rounds[*times].push(index);
         *times += 1;
     }
     rounds.iter().flat_map(|round| round.chunks(MAX_DELTAS)).map(<[usize]>::to_vec).collect()
@@ -70,7 +70,7 @@ impl<'a> Batch<'a> {
         self.success_ages.push(delta.last_success.map(micros));
         self.run_ages.push(delta.run_began.map(micros));
         // Arrays begin at 1 in Postgres.
-        self.buckets_from.push(place(self.ages.len()).saturating_add(1));
+        self.buckets_from.push(index(self.ages.len()).saturating_add(1));
         for bucket in &delta.buckets {
             self.ages.push(micros(bucket.age));
             self.successes.push(count(bucket.successes));
@@ -79,7 +79,7 @@ impl<'a> Batch<'a> {
             self.latency_sums.push(nanos(bucket.latency_sum));
             self.runs.push(count(bucket.run));
         }
-        self.buckets_to.push(place(self.ages.len()));
+        self.buckets_to.push(index(self.ages.len()));
     }
 
     /// Returns the parameters in the order of their numbers in the statement.
@@ -122,8 +122,8 @@ pub(crate) fn merged(key: &str, row: &Row) -> Result<Readable<Merged>, StoreErro
     Ok(Ok(Merged::new(record::column(row, "late")?, totals, latest, record)))
 }
 
-fn place(place: usize) -> i32 {
-    i32::try_from(place).unwrap_or(i32::MAX)
+fn index(index: usize) -> i32 {
+    i32::try_from(index).unwrap_or(i32::MAX)
 }
 
 #[cfg(test)]

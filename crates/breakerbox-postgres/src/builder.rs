@@ -51,7 +51,7 @@ pub struct Builder {
     pub(crate) time_limit: Duration,
     pub(crate) connections: usize,
     pub(crate) start_within: Duration,
-    pub(crate) ask_every: Duration,
+    pub(crate) heartbeat_every: Duration,
     pub(crate) clean_every: Duration,
 }
 
@@ -74,7 +74,7 @@ impl Builder {
             time_limit: DEFAULT_TIME_LIMIT,
             connections: DEFAULT_CONNECTIONS,
             start_within: Duration::from_secs(10),
-            ask_every: Duration::from_secs(5),
+            heartbeat_every: Duration::from_secs(5),
             clean_every: Duration::from_secs(1),
         }
     }
@@ -107,8 +107,8 @@ impl Builder {
 
     /// Sets the interval at which the listening connection is tested. Default: 5 s. If it does not respond for as long
     /// again, it is replaced, and listeners are notified that changes may have been missed.
-    pub fn ask_every(mut self, ask_every: Duration) -> Self {
-        self.ask_every = ask_every;
+    pub fn heartbeat_every(mut self, heartbeat_every: Duration) -> Self {
+        self.heartbeat_every = heartbeat_every;
         self
     }
 
@@ -198,7 +198,7 @@ impl Builder {
         for (setting, duration) in [
             ("time_limit", self.time_limit),
             ("start_within", self.start_within),
-            ("ask_every", self.ask_every),
+            ("ask_every", self.heartbeat_every),
             ("clean_every", self.clean_every),
         ] {
             if duration < Duration::from_millis(1) || duration > Duration::from_secs(3_600) {
@@ -232,7 +232,7 @@ mod tests {
             (builder().connections(0), "connections"),
             (builder().time_limit(zero), "time_limit"),
             (builder().start_within(zero), "start_within"),
-            (builder().ask_every(zero), "ask_every"),
+            (builder().heartbeat_every(zero), "ask_every"),
             (builder().clean_every(Duration::MAX), "clean_every"),
         ] {
             let error = builder.database().unwrap_err().to_string();

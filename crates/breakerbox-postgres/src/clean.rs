@@ -10,36 +10,36 @@ use std::time::Duration;
 use breakerbox::Nonce;
 use breakerbox::store::StoreError;
 
-use crate::verbs::{Table, Verbs};
+use crate::operations::{Operations, Table};
 
 /// The name of the leader election for the cleanup.
-const OFFICE: &str = "breakerbox clean-up";
+const ELECTION: &str = "breakerbox clean-up";
 
 /// The pause after a sweep, in steps.
-const REST: u32 = 60;
+const PAUSE_STEPS: u32 = 60;
 
 /// The length of a term, in steps.
-const TERM: u32 = 3 * REST;
+const TERM_STEPS: u32 = 3 * PAUSE_STEPS;
 
 /// Cleans up until it is dropped.
-pub(crate) async fn clean_for_ever(verbs: Arc<Verbs>, every: Duration) {
+pub(crate) async fn clean_for_ever(operations: Arc<Operations>, every: Duration) {
     let me = Nonce(rand::random());
     loop {
         // After an error it tries again after the pause; operations report the problem to the users of the store.
-        let _ = sweep(&verbs, me, every).await;
-        tokio::time::sleep(every * REST).await;
+        let _ = sweep(&operations, me, every).await;
+        tokio::time::sleep(every * PAUSE_STEPS).await;
     }
 }
 
 /// Examines every row once, for as long as this process leads.
-async fn sweep(verbs: &Verbs, me: Nonce, every: Duration) -> Result<(), StoreError> {
+async fn sweep(operations: &Operations, me: Nonce, every: Duration) -> Result<(), StoreError> {
     for table in [Table::Circuits, Table::Counts, Table::Leases, Table::Ramps] {
         let mut next = Some(Vec::new());
         while let Some(from) = next {
-            if !verbs.lead(OFFICE, me, every * TERM).await?.value.leads {
+            if !operations.lead(ELECTION, me, every * TERM_STEPS).await?.value.leads {
                 return Ok(());
             }
-            next = verbs.clear(table, &from).await?;
+            next = operations.clear(table, &from).await?;
             tokio::time::sleep(every).await;
         }
     }

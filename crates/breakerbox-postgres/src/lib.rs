@@ -41,7 +41,7 @@
 //! - **Every wait is bounded.** Every operation has a [timeout](Builder::time_limit), after which its statement is
 //!   cancelled. A lost connection is reestablished, with a backoff of up to two seconds. Nothing is sent twice.
 //! - **Changes are pushed** with `NOTIFY`, for swaps that win and for nothing else. After every gap the listener
-//!   receives [`Missed`](breakerbox::store::Heard::Missed).
+//!   receives [`Missed`](breakerbox::store::StoreEvent::Missed).
 //!
 //! Not guaranteed: a server that fails over to a replica loses counts, and the latest swaps if replication is
 //! asynchronous. A connection pooler in transaction mode does not work: it has no `LISTEN`.
@@ -57,8 +57,9 @@ mod database;
 mod error;
 mod listen;
 mod loan;
+mod message;
 mod migrations;
-mod notice;
+mod operations;
 mod ramping;
 mod record;
 mod recreate;
@@ -68,7 +69,6 @@ mod store;
 mod task;
 mod tls;
 mod url;
-mod verbs;
 
 pub use self::builder::{Builder, DEFAULT_CONNECTIONS, DEFAULT_SCHEMA, DEFAULT_TIME_LIMIT};
 pub use self::database::Database;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use breakerbox::store::{Announcer, Heard};
+use breakerbox::store::{Announcer, StoreEvent};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::{AsyncMessage, Client};
 
@@ -17,33 +17,33 @@ use crate::backoff::Backoff;
 use crate::builder::Builder;
 use crate::database::{Database, Wire};
 use crate::error::ConnectError;
-use crate::notice;
+use crate::message;
+use crate::operations::Operations;
 use crate::statements::channel;
-use crate::verbs::Verbs;
 
 /// The timeout for opening a connection.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a connection must have lasted for the backoff to start over.
-const STEADY: Duration = Duration::from_secs(30);
+const RESET_BACKOFF_AFTER: Duration = Duration::from_secs(30);
 
 /// Opens connections that listen.
-pub(crate) struct Ears {
+pub(crate) struct Listener {
     database: Database,
     schema: String,
-    ask_every: Duration,
+    heartbeat_every: Duration,
     /// Whether the tables are known to exist.
     is_set_up: AtomicBool,
 }
 
-impl Ears {
+impl Listener {
     pub(crate) fn new(database: Database, builder: &Builder) -> Self {
-        let (schema, ask_every) = (builder.schema.clone(), builder.ask_every);
-        Self { database, schema, ask_every, is_set_up: AtomicBool::new(false) }
+        let (schema, heartbeat_every) = (builder.schema.clone(), builder.heartbeat_every);
+        Self { database, schema, heartbeat_every, is_set_up: AtomicBool::new(false) }
     }
 
     /// Opens a connection and starts to listen. The first time, it creates missing tables.
-    pub(crate) async fn open(&self) -> Result<Ear, ConnectError> {
+    pub(crate) async fn open(&self) -> Result<ListenerConnection, ConnectError> {
         if !self.is_set_up.load(Ordering::Relaxed) {
             self.database.set_up(&self.schema).await?;
             self.is_set_up.store(true, Ordering::Relaxed);
@@ -55,36 +55,41 @@ impl Ears {
             // Messages that arrive before that are older than any listener.
             () = drain(&mut wire) => Err(ConnectError::Failed { reason: "the server hung up".to_owned() }),
         };
-        listening.map(|()| Ear { client, wire })
+        listening.map(|()| ListenerConnection { client, wire })
     }
 }
 
 /// A connection that listens.
-pub(crate) struct Ear {
+pub(crate) struct ListenerConnection {
     client: Client,
     wire: Wire,
 }
 
-impl Ear {
+impl ListenerConnection {
     /// Publishes the messages it receives, until the connection is lost.
-    async fn hear(&mut self, verbs: &Verbs, announcer: &Announcer, ask_every: Duration) {
+    async fn publish_messages(
+        &mut self,
+        operations: &Operations,
+        announcer: &Announcer,
+        heartbeat_every: Duration,
+    ) {
         let Self { client, wire } = self;
-        let hearing = async {
+        let receiving = async {
             while let Some(text) = next(wire).await {
-                announcer.announce(understood(&text, verbs).await);
+                announcer.announce(parse_message(&text, operations).await);
             }
         };
-        let asking = async {
+        let heartbeat = async {
             loop {
-                sleep(ask_every).await;
-                if !matches!(timeout(ask_every, client.simple_query("")).await, Ok(Ok(_))) {
+                sleep(heartbeat_every).await;
+                if !matches!(timeout(heartbeat_every, client.simple_query("")).await, Ok(Ok(_))) {
                     break;
                 }
             }
         };
         tokio::select! {
-            () = hearing => {},
-            () = asking => {},
+            () = receiving => {},
+            () = heartbeat => {},
         }
     }
 }
@@ -92,20 +97,20 @@ impl Ear {
 /// Listens until it is dropped, with this connection first. Listeners do not see that a connection was lost, only that
 /// they may have missed changes.
 pub(crate) async fn listen_for_ever(
-    ears: Ears,
-    mut first: Option<Ear>,
-    verbs: Arc<Verbs>,
+    listener: Listener,
+    mut first: Option<ListenerConnection>,
+    operations: Arc<Operations>,
     announcer: Arc<Announcer>,
 ) {
     let mut backoff = Backoff::new();
     loop {
-        let mut ear = match first.take() {
-            Some(ear) => ear,
-            None => match timeout(PATIENCE, ears.open()).await {
-                Ok(Ok(ear)) => {
+        let mut connection = match first.take() {
+            Some(connection) => connection,
+            None => match timeout(CONNECT_TIMEOUT, listener.open()).await {
+                Ok(Ok(connection)) => {
                     // Published after listening began: a process that reads from now on misses nothing.
-                    announcer.announce(Heard::Missed);
-                    ear
+                    announcer.announce(StoreEvent::Missed);
+                    connection
                 }
                 _ => {
                     sleep(backoff.wait()).await;
@@ -114,8 +119,8 @@ pub(crate) async fn listen_for_ever(
             },
         };
         let since = Instant::now();
-        ear.hear(&verbs, &announcer, ears.ask_every).await;
-        if since.elapsed() >= STEADY {
+        connection.publish_messages(&operations, &announcer, listener.heartbeat_every).await;
+        if since.elapsed() >= RESET_BACKOFF_AFTER {
             backoff = Backoff::new();
         }
         sleep(backoff.wait()).await;
@@ -123,22 +128,22 @@ pub(crate) async fn listen_for_ever(
 }
 
 /// Parses a message. A record that did not fit into it is read from the store; by then it may be a newer one.
-async fn understood(text: &str, verbs: &Verbs) -> Heard {
-    let Some(notice) = notice::read(text) else { return Heard::Missed };
-    if !notice.reports.is_empty() {
-        return Heard::ReportsWanted {
-            keys: notice.reports.into_iter().map(|key| Arc::from(&*key)).collect(),
+async fn parse_message(text: &str, operations: &Operations) -> StoreEvent {
+    let Some(message) = message::read(text) else { return StoreEvent::Missed };
+    if !message.reports.is_empty() {
+        return StoreEvent::ReportsWanted {
+            keys: message.reports.into_iter().map(|key| Arc::from(&*key)).collect(),
         };
     }
-    let Some(key) = notice.key.map(Arc::from) else { return Heard::Missed };
-    let record = match notice.record {
+    let Some(key) = message.key.map(Arc::from) else { return StoreEvent::Missed };
+    let record = match message.record {
         Some(record) => Some(record),
-        None => match verbs.read(std::slice::from_ref(&key)).await {
+        None => match operations.read(std::slice::from_ref(&key)).await {
             Ok(answer) => answer.value.into_iter().next().and_then(Result::ok).flatten(),
             Err(_) => None,
         },
     };
-    record.map_or(Heard::Missed, |record| Heard::Changed { key, record: Arc::new(record) })
+    record.map_or(StoreEvent::Missed, |record| StoreEvent::Changed { key, record: Arc::new(record) })
 }
 
 /// Returns the next message; none once the connection has ended.

@@ -5,29 +5,29 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use crate::bigint::{count, counted, epoch, micros, time, timed};
+use crate::operations::{Operations, now_in};
 use crate::record::{self, column};
-use crate::verbs::{Verbs, now_in};
 
-impl Verbs {
+impl Operations {
     pub(crate) async fn ramp(&self, request: &RampRequest) -> Result<Answer<RampReply>, StoreError> {
-        let asked = Asked::new(request)?;
-        let row = self.within(self.ramp_once(&asked)).await?;
+        let parameters = RampParameters::new(request)?;
+        let row = self.within(self.ramp_once(&parameters)).await?;
         let value = if column(&row, "late")? { RampReply::Late } else { RampReply::Done(view(&row)?) };
         Ok(Answer { now: now_in(&row)?, value })
     }
 
     /// Sends both statements. The second begins when the first has the lock, so that it sees the present rows.
-    async fn ramp_once(&self, asked: &Asked) -> Result<Row, StoreError> {
+    async fn ramp_once(&self, parameters: &RampParameters) -> Result<Row, StoreError> {
         let loan = self.database.lend().await?;
         let answer = async {
             let claim = loan.prepare_cached(&self.statements.claim_ramp).await?;
             let ramp = loan.prepare_cached(&self.statements.ramp).await?;
-            let of_key: [&(dyn ToSql + Sync); 1] = [&asked.key];
+            let of_key: [&(dyn ToSql + Sync); 1] = [&parameters.key];
             let (begun, claimed, row, committed) = tokio::join!(
                 biased;
                 loan.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED"),
                 loan.execute(&claim, &of_key),
-                async { loan.query_one(&ramp, &asked.parameters()).await },
+                async { loan.query_one(&ramp, &parameters.parameters()).await },
                 loan.batch_execute("COMMIT"),
             );
             begun?;
@@ -41,11 +41,11 @@ impl Verbs {
 }
 
 /// A request as parameters of the statements.
-struct Asked {
+struct RampParameters {
     key: Vec<u8>,
     epoch: i64,
     first_limit: i64,
-    place_for: i64,
+    slot_for: i64,
     begun_at: i64,
     given: Vec<Vec<u8>>,
     succeeded: Vec<bool>,
@@ -55,19 +55,19 @@ struct Asked {
     keep_for: i64,
 }
 
-impl Asked {
+impl RampParameters {
     fn new(request: &RampRequest) -> Result<Self, StoreError> {
         Ok(Self {
             key: record::key(&request.key)?.to_vec(),
             epoch: epoch(request.epoch),
             first_limit: request.first_limit.into(),
-            place_for: micros(request.place_for),
+            slot_for: micros(request.slot_for),
             begun_at: time(request.begun_at),
-            given: request.give.iter().map(|given| given.place.0.to_be_bytes().to_vec()).collect(),
+            given: request.give.iter().map(|given| given.slot.0.to_be_bytes().to_vec()).collect(),
             succeeded: request.give.iter().map(|given| given.succeeded).collect(),
             expected: request.replace.map(|step| count(step.expected)),
             next_limit: request.replace.and_then(|step| step.limit).unwrap_or(0).into(),
-            take: request.take.iter().map(|place| place.0.to_be_bytes().to_vec()).collect(),
+            take: request.take.iter().map(|slot| slot.0.to_be_bytes().to_vec()).collect(),
             keep_for: micros(request.keep_for),
         })
     }
@@ -77,7 +77,7 @@ impl Asked {
             &self.key,
             &self.epoch,
             &self.first_limit,
-            &self.place_for,
+            &self.slot_for,
             &self.begun_at,
             &self.given,
             &self.succeeded,

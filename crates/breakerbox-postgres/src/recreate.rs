@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use breakerbox::store::{Announcer, Heard, StoreError};
+use breakerbox::store::{Announcer, StoreError, StoreEvent};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
@@ -16,7 +16,7 @@ use crate::database::Database;
 use crate::error::{is_table_missing, unavailable, whole};
 
 /// The timeout for creating the tables.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CREATE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reports of missing tables, and the result of creating them again.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ pub(crate) struct Recreation {
 
 impl Recreation {
     /// Checks an error for a missing table, and adds the reason why it could not be created again.
-    pub(crate) fn notice(&self, error: StoreError) -> StoreError {
+    pub(crate) fn note(&self, error: StoreError) -> StoreError {
         if !is_table_missing(&error) {
             return error;
         }
@@ -58,15 +58,15 @@ pub(crate) async fn recreate_for_ever(
     let mut backoff = Backoff::new();
     loop {
         recreation.missing.notified().await;
-        match timeout(PATIENCE, database.set_up(&schema)).await {
+        match timeout(CREATE_TIMEOUT, database.set_up(&schema)).await {
             Ok(Ok(())) => {
                 recreation.set_failed(None);
                 backoff = Backoff::new();
                 // The records that listeners know are no longer valid.
-                announcer.announce(Heard::Missed);
+                announcer.announce(StoreEvent::Missed);
             }
             Ok(Err(error)) => recreation.set_failed(Some(error.to_string())),
-            Err(_) => recreation.set_failed(Some(database.too_slow(PATIENCE).to_string())),
+            Err(_) => recreation.set_failed(Some(database.too_slow(CREATE_TIMEOUT).to_string())),
         }
         sleep(backoff.wait()).await;
     }

@@ -15,10 +15,10 @@ use crate::builder::Builder;
 use crate::clean::clean_for_ever;
 use crate::database::Database;
 use crate::error::ConnectError;
-use crate::listen::{Ear, Ears, listen_for_ever};
+use crate::listen::{Listener, ListenerConnection, listen_for_ever};
+use crate::operations::Operations;
 use crate::recreate::{Recreation, recreate_for_ever};
 use crate::task::Task;
-use crate::verbs::Verbs;
 
 /// A store in a Postgres database. See the [crate documentation](crate).
 ///
@@ -26,7 +26,7 @@ use crate::verbs::Verbs;
 /// that runtime ends, every operation fails with an error that states this.
 #[derive(Debug)]
 pub struct PostgresStore {
-    verbs: Arc<Verbs>,
+    operations: Arc<Operations>,
     announcer: Arc<Announcer>,
     /// The settings to open it again.
     again: Builder,
@@ -62,20 +62,25 @@ impl PostgresStore {
 
     /// Connects a store, and returns it when it is ready.
     pub(crate) async fn connected(database: Database, builder: &Builder) -> Result<Self, ConnectError> {
-        let ears = Ears::new(database.clone(), builder);
-        match timeout(builder.start_within, ears.open()).await {
-            Ok(ear) => Ok(Self::start(database, builder, ears, Some(ear?))),
+        let listener = Listener::new(database.clone(), builder);
+        match timeout(builder.start_within, listener.open()).await {
+            Ok(connection) => Ok(Self::start(database, builder, listener, Some(connection?))),
             Err(_) => Err(database.too_slow(builder.start_within)),
         }
     }
 
     /// Creates a store that connects in the background.
     pub(crate) fn opened(database: Database, builder: &Builder) -> Self {
-        let ears = Ears::new(database.clone(), builder);
-        Self::start(database, builder, ears, None)
+        let listener = Listener::new(database.clone(), builder);
+        Self::start(database, builder, listener, None)
     }
 
-    fn start(database: Database, builder: &Builder, ears: Ears, ear: Option<Ear>) -> Self {
+    fn start(
+        database: Database,
+        builder: &Builder,
+        listener: Listener,
+        connection: Option<ListenerConnection>,
+    ) -> Self {
         let recreation = Arc::new(Recreation::default());
         let announcer = Arc::new(Announcer::new());
         let recreating = recreate_for_ever(
@@ -84,12 +89,13 @@ impl PostgresStore {
             builder.schema.clone(),
             Arc::clone(&announcer),
         );
-        let verbs = Arc::new(Verbs::new(database, &builder.schema, recreation));
-        let listening = listen_for_ever(ears, ear, Arc::clone(&verbs), Arc::clone(&announcer));
-        let cleaning = clean_for_ever(Arc::clone(&verbs), builder.clean_every);
+        let operations = Arc::new(Operations::new(database, &builder.schema, recreation));
+        let listening =
+            listen_for_ever(listener, connection, Arc::clone(&operations), Arc::clone(&announcer));
+        let cleaning = clean_for_ever(Arc::clone(&operations), builder.clean_every);
         let again = builder.clone().alone();
         Self {
-            verbs,
+            operations,
             announcer,
             again,
             listening: Task::spawn(listening),
@@ -99,34 +105,34 @@ impl PostgresStore {
     }
 
     /// Returns the operations, for as long as the background tasks run.
-    fn verbs(&self) -> Result<&Verbs, StoreError> {
+    fn operations(&self) -> Result<&Operations, StoreError> {
         if self.listening.has_ended() {
             return Err(ConnectError::Ended.into());
         }
-        Ok(&self.verbs)
+        Ok(&self.operations)
     }
 }
 
 #[async_trait]
 impl Store for PostgresStore {
     async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
-        self.verbs()?.merge(deltas).await
+        self.operations()?.merge(deltas).await
     }
 
     async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError> {
-        self.verbs()?.read(keys).await
+        self.operations()?.read(keys).await
     }
 
     async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
-        self.verbs()?.swap_if(swap).await
+        self.operations()?.swap_if(swap).await
     }
 
     async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
-        self.verbs()?.swap_all(swaps).await
+        self.operations()?.swap_all(swaps).await
     }
 
     async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
-        self.verbs.call_for_reports(keys).await
+        self.operations.call_for_reports(keys).await
     }
 
     fn changes(&self) -> Changes {
@@ -134,19 +140,19 @@ impl Store for PostgresStore {
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
-        self.verbs()?.list(query).await
+        self.operations()?.list(query).await
     }
 
     async fn ramp(&self, request: &RampRequest) -> Result<Answer<RampReply>, StoreError> {
-        self.verbs()?.ramp(request).await
+        self.operations()?.ramp(request).await
     }
 
     async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
-        self.verbs()?.lead(name, candidate, ttl).await
+        self.operations()?.lead(name, candidate, ttl).await
     }
 
     async fn check_write(&self) -> Result<Answer<()>, StoreError> {
-        self.verbs()?.check_write().await
+        self.operations()?.check_write().await
     }
 
     fn reopen(&self) -> Option<Arc<dyn Store>> {

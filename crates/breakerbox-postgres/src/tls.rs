@@ -20,7 +20,7 @@ pub(crate) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, ConnectError
         .map_err(|error| ConnectError::Tls { reason: error.to_string() })?;
     let config = match trust {
         Trust::Anybody => {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(BelievesAnybody(provider)))
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
         }
         _ => builder.with_root_certificates(roots(trust)?),
     };
@@ -49,9 +49,9 @@ fn roots(trust: &Trust) -> Result<RootCertStore, ConnectError> {
 
 /// Does what `psql` does with `sslmode=prefer` and `require`: encrypts, and accepts any certificate.
 #[derive(Debug)]
-struct BelievesAnybody(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for BelievesAnybody {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

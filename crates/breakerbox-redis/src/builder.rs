@@ -26,7 +26,7 @@ const _: () = assert!(DEFAULT_TIME_LIMIT.as_millis() < breakerbox::DEFAULT_STORE
 pub const DEFAULT_NAMESPACE: &str = "breakerbox";
 
 /// The maximum length of a namespace, in bytes.
-const LONGEST_NAMESPACE: usize = 64;
+const MAX_NAMESPACE_LENGTH: usize = 64;
 
 /// The timeout for connecting as a whole.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -121,7 +121,8 @@ impl Builder {
         let again = self.clone();
         let Self { url, namespace, time_limit: limit, root_certificate } = self;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
-        if namespace.is_empty() || namespace.len() > LONGEST_NAMESPACE || !namespace.chars().all(is_plain) {
+        if namespace.is_empty() || namespace.len() > MAX_NAMESPACE_LENGTH || !namespace.chars().all(is_plain)
+        {
             return Err(ConnectError::Namespace { namespace });
         }
         if limit.is_zero() {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use breakerbox::store::{Heard, StoreError};
+use breakerbox::store::{StoreError, StoreEvent};
 
 use crate::layout::Bucket;
 use crate::store::RedisStore;
@@ -49,10 +49,10 @@ fn write(keys: &[&Arc<str>]) -> Result<String, StoreError> {
 }
 
 /// Parses a message of this kind; none if it is another kind.
-pub(crate) fn read(text: &str) -> Option<Heard> {
+pub(crate) fn read(text: &str) -> Option<StoreEvent> {
     let keys: Vec<String> = serde_json::from_str(text.strip_prefix(PREFIX)?).ok()?;
     (!keys.is_empty())
-        .then(|| Heard::ReportsWanted { keys: keys.into_iter().map(|key| Arc::from(&*key)).collect() })
+        .then(|| StoreEvent::ReportsWanted { keys: keys.into_iter().map(|key| Arc::from(&*key)).collect() })
 }
 
 #[cfg(test)]
@@ -63,7 +63,7 @@ mod tests {
     fn what_is_sent_is_heard_and_nothing_else() {
         let keys: [Arc<str>; 2] = ["a key: \u{e9} \"quoted\"".into(), "b".into()];
         let text = write(&keys.iter().collect::<Vec<_>>()).unwrap();
-        assert_eq!(read(&text), Some(Heard::ReportsWanted { keys: keys.into() }));
+        assert_eq!(read(&text), Some(StoreEvent::ReportsWanted { keys: keys.into() }));
         for other in ["", "reports:", "reports:[]", "reports:{}", "9:a key{}"] {
             assert_eq!(read(other), None, "{other}");
         }

@@ -6,11 +6,11 @@
 
 use breakerbox::store::{Answer, StoreError};
 
-use crate::error::Trouble;
-use crate::script::Verb;
+use crate::encoding::Response;
+use crate::error::CallError;
+use crate::script::ScriptName;
 use crate::store::RedisStore;
 use crate::wire::Call;
-use crate::words::Answered;
 
 /// How long the key stays after the last check, in milliseconds.
 const KEEP_FOR_MS: &str = "60000";
@@ -20,9 +20,9 @@ pub(crate) async fn check_write(store: &RedisStore) -> Result<Answer<()>, StoreE
     let buckets = store.one_bucket_for_each_master(deadline).await?;
     let call = |bucket| {
         let keys = vec![store.layout.write_check(bucket)];
-        Call::script(Verb::CheckWrite, bucket, keys, vec![KEEP_FOR_MS.into()])
+        Call::script(ScriptName::CheckWrite, bucket, keys, vec![KEEP_FOR_MS.into()])
     };
     let calls: Vec<_> = buckets.into_iter().map(call).collect();
-    let answer = store.exchange(&calls, deadline).await?.pop().ok_or(Trouble::Nonsense)?;
-    Ok(Answer { now: Answered::new(answer)?.time()?, value: () })
+    let answer = store.exchange(&calls, deadline).await?.pop().ok_or(CallError::InvalidResponse)?;
+    Ok(Answer { now: Response::new(answer)?.time()?, value: () })
 }

@@ -20,14 +20,14 @@ use tokio::time::{sleep, timeout};
 use crate::connection::Peer;
 use crate::error::ConnectError;
 use crate::layout::Bucket;
-use crate::link::{LONGEST_PAUSE, Link, Task};
+use crate::link::{Link, MAX_PAUSE, Task};
 use crate::target::{Login, Servers};
 
 /// The interval at which a node is asked for the slots, even if nothing is wrong.
 const REFRESH_EVERY: Duration = Duration::from_secs(10);
 
 /// The minimum pause before a node is asked again.
-const LEAST_PAUSE: Duration = Duration::from_millis(100);
+const MIN_PAUSE: Duration = Duration::from_millis(100);
 
 /// The address of a node.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -113,14 +113,14 @@ struct Shared {
     login: Login,
     limit: Duration,
     links: Mutex<HashMap<Address, Arc<Link>>>,
-    doubts: Notify,
+    problems: Notify,
 }
 
 impl Cluster {
     pub(crate) fn new(seeds: Servers, limit: Duration) -> Self {
         let Servers { addresses, login } = seeds;
-        let (links, doubts) = (Mutex::default(), Notify::new());
-        let shared = Arc::new(Shared { seeds: addresses, login, limit, links, doubts });
+        let (links, problems) = (Mutex::default(), Notify::new());
+        let shared = Arc::new(Shared { seeds: addresses, login, limit, links, problems });
         let (sender, owners) = watch::channel(Ok(None));
         let refresher = Task::spawn(refresh(Arc::clone(&shared), sender));
         Self { shared, owners, _refresher: refresher }
@@ -152,7 +152,7 @@ impl Cluster {
 
     /// Requests the slots again, because a request was redirected or a node is gone.
     pub(crate) fn has_changed(&self) {
-        self.shared.doubts.notify_one();
+        self.shared.problems.notify_one();
     }
 }
 
@@ -179,7 +179,7 @@ impl Shared {
         let first = rand::rng().random_range(0..known.len().max(1));
         for (address, link) in known.iter().cycle().skip(first).take(known.len()) {
             if let Ok(Ok(connection)) = timeout(self.limit, link.connection()).await
-                && let Ok(owners) = self.ask_one(connection, address).await
+                && let Ok(owners) = self.refresh_from(connection, address).await
             {
                 return Ok(owners);
             }
@@ -187,9 +187,9 @@ impl Shared {
         let mut last = ConnectError::Ended;
         for (host, port) in &self.seeds {
             let address = Address { host: host.as_str().into(), port: *port };
-            let unheard = |_| Ok::<(), ()>(());
-            let answer = match self.peer(&address).connect(self.limit, unheard).await {
-                Ok(connection) => self.ask_one(connection, &address).await,
+            let ignore_pushes = |_| Ok::<(), ()>(());
+            let answer = match self.peer(&address).connect(self.limit, ignore_pushes).await {
+                Ok(connection) => self.refresh_from(connection, &address).await,
                 Err(error) => Err(error),
             };
             match answer {
@@ -200,7 +200,7 @@ impl Shared {
         Err(last)
     }
 
-    async fn ask_one(
+    async fn refresh_from(
         &self,
         mut connection: MultiplexedConnection,
         address: &Address,
@@ -223,7 +223,7 @@ impl Shared {
 async fn refresh(shared: Arc<Shared>, owners: watch::Sender<Known>) {
     loop {
         let answer = shared.request().await;
-        let again = if answer.is_ok() { REFRESH_EVERY } else { LONGEST_PAUSE };
+        let again = if answer.is_ok() { REFRESH_EVERY } else { MAX_PAUSE };
         match answer {
             Ok(new) => {
                 let nodes: HashSet<_> = new.0.iter().flatten().cloned().collect();
@@ -247,9 +247,9 @@ async fn refresh(shared: Arc<Shared>, owners: watch::Sender<Known>) {
                 });
             }
         }
-        sleep(LEAST_PAUSE).await;
+        sleep(MIN_PAUSE).await;
         tokio::select! {
-            () = shared.doubts.notified() => {}
+            () = shared.problems.notified() => {}
             () = sleep(again) => {}
         }
     }

@@ -14,10 +14,10 @@ use crate::error::ConnectError;
 use crate::target::{Login, Servers};
 
 /// The minimum timeout of one attempt: a TLS handshake with a distant server takes longer than a command nearby.
-const LEAST_LIMIT: Duration = Duration::from_secs(2);
+const MIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The maximum number of commands in flight on one connection. Further ones wait, within their timeout.
-const UNDER_WAY: usize = 4_096;
+const MAX_IN_FLIGHT: usize = 4_096;
 
 /// The server that a connection is for.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl Peer {
         limit: Duration,
         pushes: impl AsyncPushSender,
     ) -> Result<MultiplexedConnection, ConnectError> {
-        let limit = limit.max(LEAST_LIMIT);
+        let limit = limit.max(MIN_TIMEOUT);
         let attempt = async {
             match self {
                 Self::Server { host, port, login } => {
@@ -76,7 +76,7 @@ async fn ask_sentinels(sentinels: &Servers, master: &str) -> Result<(String, u16
     let ask = |(host, port): &(String, u16)| {
         let (host, port) = (host.clone(), *port);
         Box::pin(async move {
-            let (mut connection, hello) = open(&sentinels.login, &host, port, None::<Unheard>).await?;
+            let (mut connection, hello) = open(&sentinels.login, &host, port, None::<IgnorePushes>).await?;
             hello.expect_sentinel()?;
             let mut question = redis::cmd("SENTINEL");
             question.arg("GET-MASTER-ADDR-BY-NAME").arg(master);
@@ -91,7 +91,7 @@ async fn ask_sentinels(sentinels: &Servers, master: &str) -> Result<(String, u16
 }
 
 /// The callback for connections whose push messages are not used.
-type Unheard = fn(redis::PushInfo) -> Result<(), ()>;
+type IgnorePushes = fn(redis::PushInfo) -> Result<(), ()>;
 
 async fn open(
     login: &Login,
@@ -102,7 +102,7 @@ async fn open(
     let address = format!("{host}:{port}");
     // All timeouts are set here: one for the whole attempt, and one for each exchange.
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-    let mut config = config.set_concurrency_limit(UNDER_WAY);
+    let mut config = config.set_concurrency_limit(MAX_IN_FLIGHT);
     if let Some(pushes) = pushes {
         config = config.set_push_sender(pushes);
     }

@@ -131,7 +131,7 @@ impl From<ConnectError> for StoreError {
 
 /// The reason why a request has no valid response.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Trouble {
+pub(crate) enum CallError {
     /// The connection ended before the response. It is not known whether the request was executed.
     #[error("{address}: the connection was lost before the answer")]
     Lost { address: String, source: RedisError },
@@ -143,14 +143,14 @@ pub(crate) enum Trouble {
     Rearranged { source: RedisError },
     /// The response is not one of the scripts.
     #[error("an answer that no script of this version gives; is another program using these keys?")]
-    Nonsense,
+    InvalidResponse,
     /// The cursor is not one of this store.
     #[error("after: not a cursor of this store; begin without one")]
     Cursor,
 }
 
-impl From<Trouble> for StoreError {
-    fn from(trouble: Trouble) -> Self {
-        Self::Unavailable(Box::new(trouble))
+impl From<CallError> for StoreError {
+    fn from(error: CallError) -> Self {
+        Self::Unavailable(Box::new(error))
     }
 }

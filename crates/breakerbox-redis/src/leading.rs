@@ -5,16 +5,16 @@ use std::time::Duration;
 use breakerbox::Nonce;
 use breakerbox::store::{Answer, StoreError, Term};
 
-use crate::error::Trouble;
+use crate::encoding::{Response, micros};
+use crate::error::CallError;
 use crate::layout::Bucket;
-use crate::script::Verb;
+use crate::script::ScriptName;
 use crate::store::RedisStore;
 use crate::swapping::hex;
 use crate::wire::Call;
-use crate::words::{Answered, micros};
 
 /// The maximum length of a term: a hundred years. A longer one would exceed the numbers of scripts.
-const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
+const MAX_TERM: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 
 pub(crate) async fn lead(
     store: &RedisStore,
@@ -22,11 +22,11 @@ pub(crate) async fn lead(
     candidate: Nonce,
     ttl: Duration,
 ) -> Result<Answer<Term>, StoreError> {
-    let arguments = vec![hex(candidate.0), micros(ttl.min(LONGEST))];
-    let call = Call::script(Verb::Lead, Bucket::of(name), vec![store.layout.term(name)], arguments);
-    let answer = store.exchange(&[call], store.deadline()).await?.pop().ok_or(Trouble::Nonsense)?;
-    let mut answered = Answered::new(answer)?;
-    let now = answered.time()?;
-    let leads = answered.word()? == "1";
-    Ok(Answer { now, value: Term { leads, ends_at: answered.time()? } })
+    let arguments = vec![hex(candidate.0), micros(ttl.min(MAX_TERM))];
+    let call = Call::script(ScriptName::Lead, Bucket::of(name), vec![store.layout.term(name)], arguments);
+    let answer = store.exchange(&[call], store.deadline()).await?.pop().ok_or(CallError::InvalidResponse)?;
+    let mut response = Response::new(answer)?;
+    let now = response.time()?;
+    let leads = response.word()? == "1";
+    Ok(Answer { now, value: Term { leads, ends_at: response.time()? } })
 }

@@ -36,7 +36,7 @@
 //!
 //! **Guarantees.** Every request ends within its timeout. A request whose answer was lost is not repeated: counts may
 //! be lost and are never doubled. A lost connection is reestablished automatically, and listeners then receive
-//! [`Heard::Missed`](breakerbox::store::Heard::Missed). **Not guaranteed:** a failover of Redis may lose the latest
+//! [`StoreEvent::Missed`](breakerbox::store::StoreEvent::Missed). **Not guaranteed:** a failover of Redis may lose the latest
 //! writes, because Redis replicates asynchronously. In a cluster, the clocks of the masters must agree to well within
 //! the timeout.
 //!
@@ -47,6 +47,7 @@ mod calling;
 mod checking;
 mod cluster;
 mod connection;
+mod encoding;
 mod error;
 mod layout;
 mod leading;
@@ -62,7 +63,6 @@ mod store;
 mod swapping;
 mod target;
 mod wire;
-mod words;
 
 pub use builder::{Builder, DEFAULT_NAMESPACE, DEFAULT_TIME_LIMIT};
 pub use error::ConnectError;

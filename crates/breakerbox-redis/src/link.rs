@@ -21,13 +21,13 @@ use crate::error::ConnectError;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The maximum pause. A connection that lasted less does not reset the pauses.
-pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// The connection to one server.
 pub(crate) struct Link {
     name: String,
     state: watch::Receiver<State>,
-    doubts: Arc<Doubts>,
+    problems: Arc<Problems>,
     _keeper: Task,
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum State {
 
 /// Problems that the users of a connection report.
 #[derive(Default)]
-struct Doubts {
+struct Problems {
     /// A response did not come.
     silent: Notify,
     /// The server is no longer the right one.
@@ -54,10 +54,10 @@ struct Doubts {
 impl Link {
     pub(crate) fn new(peer: Peer, limit: Duration) -> Self {
         let (sender, state) = watch::channel(State::Connecting);
-        let doubts = Arc::new(Doubts::default());
+        let problems = Arc::new(Problems::default());
         let name = peer.name();
-        let keeper = Task::spawn(keep(peer, limit, sender, Arc::clone(&doubts)));
-        Self { name, state, doubts, _keeper: keeper }
+        let keeper = Task::spawn(keep(peer, limit, sender, Arc::clone(&problems)));
+        Self { name, state, problems, _keeper: keeper }
     }
 
     /// Returns the name for error messages.
@@ -91,16 +91,16 @@ impl Link {
 
     /// Reports that a response did not come in time: the connection is tested, and replaced if it is dead.
     pub(crate) fn is_silent(&self) {
-        self.doubts.silent.notify_one();
+        self.problems.silent.notify_one();
     }
 
     /// Reports that the server is no longer the right one: it has to be found again.
     pub(crate) fn is_wrong(&self) {
-        self.doubts.wrong.notify_one();
+        self.problems.wrong.notify_one();
     }
 }
 
-async fn keep(peer: Peer, limit: Duration, state: watch::Sender<State>, doubts: Arc<Doubts>) {
+async fn keep(peer: Peer, limit: Duration, state: watch::Sender<State>, problems: Arc<Problems>) {
     let mut pauses = Pauses::default();
     loop {
         let lost = Arc::new(Notify::new());
@@ -108,7 +108,7 @@ async fn keep(peer: Peer, limit: Duration, state: watch::Sender<State>, doubts: 
             Ok(connection) => {
                 let (alive, since) = (connection.clone(), Instant::now());
                 state.send_replace(State::Up(connection));
-                until_dead(alive, limit, &lost, &doubts).await;
+                until_dead(alive, limit, &lost, &problems).await;
                 state.send_replace(State::Connecting);
                 pauses.lasted(since.elapsed());
             }
@@ -122,12 +122,17 @@ async fn keep(peer: Peer, limit: Duration, state: watch::Sender<State>, doubts: 
 }
 
 /// Returns when the connection can't be used any more.
-async fn until_dead(mut connection: MultiplexedConnection, limit: Duration, lost: &Notify, doubts: &Doubts) {
+async fn until_dead(
+    mut connection: MultiplexedConnection,
+    limit: Duration,
+    lost: &Notify,
+    problems: &Problems,
+) {
     loop {
         tokio::select! {
             () = lost.notified() => return,
-            () = doubts.wrong.notified() => return,
-            () = doubts.silent.notified() => {
+            () = problems.wrong.notified() => return,
+            () = problems.silent.notified() => {
                 if !is_alive(&mut connection, limit).await {
                     return;
                 }
@@ -167,7 +172,7 @@ impl Pauses {
 
     /// Records how long a connection lasted. One that was lost at once counts as a failure.
     pub(crate) fn lasted(&mut self, lasted: Duration) {
-        self.failures = if lasted < LONGEST_PAUSE { self.failures.saturating_add(1) } else { 0 };
+        self.failures = if lasted < MAX_PAUSE { self.failures.saturating_add(1) } else { 0 };
     }
 
     /// Waits before the next attempt.
@@ -180,7 +185,7 @@ impl Pauses {
     fn longest(&self) -> Duration {
         match self.failures {
             0 => Duration::ZERO,
-            failures => FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(10)).min(LONGEST_PAUSE),
+            failures => FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(10)).min(MAX_PAUSE),
         }
     }
 }
@@ -215,7 +220,7 @@ mod tests {
         assert_eq!([longest(), longest(), longest(), longest(), longest()], [50, 100, 200, 400, 800]);
         assert_eq!((0..1_000).map(|_| longest()).max(), Some(1_000));
         pauses.lasted(Duration::from_millis(999));
-        assert_eq!(pauses.longest(), LONGEST_PAUSE, "lost at once is as good as none");
+        assert_eq!(pauses.longest(), MAX_PAUSE, "lost at once is as good as none");
         pauses.lasted(Duration::from_secs(1));
         assert_eq!(pauses.longest(), Duration::ZERO);
     }

@@ -2,8 +2,8 @@
 //!
 //! One server has one channel for all changes. A cluster has a channel for each bucket, in the bucket's slot (sharded
 //! pub/sub): a change reaches only the listeners at that node, through no other node, so a message can be lost only
-//! with a connection of this process, which notices it. These connections are separate from those for requests, and
-//! each is tested every second. After every gap [`Heard::Missed`] is published, once the subscription is complete
+//! with a connection of this process, which detects it. These connections are separate from those for requests, and
+//! each is tested every second. After every gap [`StoreEvent::Missed`] is published, once the subscription is complete
 //! again.
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox::Record;
-use breakerbox::store::{Announcer, Heard};
+use breakerbox::store::{Announcer, StoreEvent};
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, PushInfo, PushKind, RedisError, Value};
 use tokio::sync::{Notify, watch};
@@ -25,7 +25,7 @@ use crate::layout::{Bucket, Layout};
 use crate::link::{Link, Pauses, State, Task, is_alive};
 
 /// The interval at which a silent connection is tested.
-const TRY_EVERY: Duration = Duration::from_secs(1);
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 
 /// The task that listens.
 pub(crate) struct Listening {
@@ -44,7 +44,7 @@ struct Progress {
 
 /// The parts that all listeners share.
 #[derive(Clone)]
-struct Ears {
+struct Listener {
     announcer: Arc<Announcer>,
     layout: Layout,
     limit: Duration,
@@ -60,10 +60,10 @@ impl Listening {
         announcer: &Arc<Announcer>,
         limit: Duration,
     ) -> Self {
-        let (ears, progress) = Ears::new(layout, announcer, limit);
-        ears.expect(1);
+        let (listener, progress) = Listener::new(layout, announcer, limit);
+        listener.expect(1);
         let channels = Channels::One(layout.changes());
-        let task = Task::spawn(listen(ears, peer, link.watch(), channels, || {}));
+        let task = Task::spawn(listen(listener, peer, link.watch(), channels, || {}));
         Self { progress, _task: task }
     }
 
@@ -74,8 +74,8 @@ impl Listening {
         announcer: &Arc<Announcer>,
         limit: Duration,
     ) -> Self {
-        let (ears, progress) = Ears::new(layout, announcer, limit);
-        let task = Task::spawn(listen_at_all(ears, Arc::clone(cluster)));
+        let (listener, progress) = Listener::new(layout, announcer, limit);
+        let task = Task::spawn(listen_at_all(listener, Arc::clone(cluster)));
         Self { progress, _task: task }
     }
 
@@ -93,7 +93,7 @@ impl Listening {
     }
 }
 
-impl Ears {
+impl Listener {
     fn new(
         layout: &Layout,
         announcer: &Arc<Announcer>,
@@ -113,14 +113,14 @@ impl Ears {
     }
 
     /// Returns a callback for push messages: it publishes changes, and notifies `ended` of the end of the subscription.
-    fn hear(&self, ended: &Arc<Notify>) -> impl Fn(PushInfo) -> Result<(), ()> + use<> {
+    fn push_handler(&self, ended: &Arc<Notify>) -> impl Fn(PushInfo) -> Result<(), ()> + use<> {
         let (announcer, ended) = (Arc::clone(&self.announcer), Arc::clone(ended));
         move |push| {
             match push.kind {
                 PushKind::Message | PushKind::SMessage => {
                     let message = push.data.last().and_then(read_message);
                     // A message that can't be read may come from a newer version: the record can be read in the store.
-                    announcer.announce(message.unwrap_or(Heard::Missed));
+                    announcer.announce(message.unwrap_or(StoreEvent::Missed));
                 }
                 // A node sends this unasked when a slot moves away.
                 PushKind::Disconnection | PushKind::SUnsubscribe | PushKind::Unsubscribe => {
@@ -141,7 +141,7 @@ enum Channels {
 }
 
 /// Listens at all nodes, and restarts at those whose buckets change.
-async fn listen_at_all(ears: Ears, cluster: Arc<Cluster>) {
+async fn listen_at_all(listener: Listener, cluster: Arc<Cluster>) {
     let mut owners = cluster.watch();
     let mut listeners: HashMap<Address, (Vec<Bucket>, Task)> = HashMap::new();
     loop {
@@ -150,21 +150,21 @@ async fn listen_at_all(ears: Ears, cluster: Arc<Cluster>) {
             _ => HashMap::new(),
         };
         listeners.retain(|address, (buckets, _)| plan.get(address) == Some(buckets));
-        ears.progress.send_modify(|progress| {
+        listener.progress.send_modify(|progress| {
             progress.expected = (!plan.is_empty()).then_some(plan.len());
             progress.nodes.retain(|node, _| plan.keys().any(|address| address.to_string() == *node));
         });
         for (address, buckets) in plan {
-            let ears = &ears;
+            let listener = &listener;
             let start = |address: &Address| {
-                let channels = buckets.iter().map(|bucket| ears.layout.changes_in(*bucket)).collect();
+                let channels = buckets.iter().map(|bucket| listener.layout.changes_in(*bucket)).collect();
                 let (peer, link) = (cluster.peer(address), cluster.link(address).watch());
                 let changed = {
                     let cluster = Arc::downgrade(&cluster);
                     move || _ = cluster.upgrade().map(|cluster| cluster.has_changed())
                 };
                 let channels = Channels::Sharded(channels);
-                (buckets, Task::spawn(listen(ears.clone(), peer, link, channels, changed)))
+                (buckets, Task::spawn(listen(listener.clone(), peer, link, channels, changed)))
             };
             listeners.entry(address).or_insert_with_key(start);
         }
@@ -176,7 +176,7 @@ async fn listen_at_all(ears: Ears, cluster: Arc<Cluster>) {
 
 /// Listens at one node, forever.
 async fn listen(
-    ears: Ears,
+    listener: Listener,
     peer: Peer,
     mut link: watch::Receiver<State>,
     channels: Channels,
@@ -186,16 +186,16 @@ async fn listen(
     let mut pauses = Pauses::default();
     loop {
         let ended = Arc::new(Notify::new());
-        match begin(&ears, &peer, &mut link, &channels, &ended).await {
+        match begin(&listener, &peer, &mut link, &channels, &ended).await {
             Ok(connection) => {
                 let since = Instant::now();
-                ears.announcer.announce(Heard::Missed);
-                ears.note(&node, Ok(()));
-                until_gap(connection, &ears, &mut link, &ended).await;
+                listener.announcer.announce(StoreEvent::Missed);
+                listener.note(&node, Ok(()));
+                until_gap(connection, &listener, &mut link, &ended).await;
                 pauses.lasted(since.elapsed());
             }
             Err(error) => {
-                ears.note(&node, Err(error));
+                listener.note(&node, Err(error));
                 pauses.failed();
             }
         }
@@ -206,7 +206,7 @@ async fn listen(
 
 /// Makes one attempt to subscribe.
 async fn begin(
-    ears: &Ears,
+    listener: &Listener,
     peer: &Peer,
     link: &mut watch::Receiver<State>,
     channels: &Channels,
@@ -219,13 +219,13 @@ async fn begin(
         Err(_) => return Err(ConnectError::Ended),
     }
     link.mark_unchanged();
-    let mut connection = peer.connect(ears.limit, ears.hear(ended)).await?;
+    let mut connection = peer.connect(listener.limit, listener.push_handler(ended)).await?;
     let name = peer.name();
-    let subscribed = timeout(ears.limit, subscribe(&mut connection, channels)).await;
+    let subscribed = timeout(listener.limit, subscribe(&mut connection, channels)).await;
     match subscribed {
         Ok(Ok(())) => Ok(connection),
         Ok(Err(error)) => Err(ConnectError::of(&error, &name)),
-        Err(_) => Err(ConnectError::TimedOut { address: name, limit: ears.limit }),
+        Err(_) => Err(ConnectError::TimedOut { address: name, limit: listener.limit }),
     }
 }
 
@@ -245,7 +245,7 @@ async fn subscribe(connection: &mut MultiplexedConnection, channels: &Channels) 
 /// Returns when a message may have been missed.
 async fn until_gap(
     mut connection: MultiplexedConnection,
-    ears: &Ears,
+    listener: &Listener,
     link: &mut watch::Receiver<State>,
     ended: &Notify,
 ) {
@@ -256,7 +256,7 @@ async fn until_gap(
             Ok(()) = link.changed() => if matches!(&*link.borrow_and_update(), State::Up(_)) {
                 return;
             },
-            () = sleep(TRY_EVERY) => if !is_alive(&mut connection, ears.limit).await {
+            () = sleep(HEARTBEAT_EVERY) => if !is_alive(&mut connection, listener.limit).await {
                 return;
             },
         }
@@ -264,7 +264,7 @@ async fn until_gap(
 }
 
 /// Parses a call for reports, or the message of the swap script: the length of the key, a colon, the key, the record.
-fn read_message(message: &Value) -> Option<Heard> {
+fn read_message(message: &Value) -> Option<StoreEvent> {
     let Value::BulkString(bytes) = message else { return None };
     let text = std::str::from_utf8(bytes).ok()?;
     if let Some(call) = calling::read(text) {
@@ -273,7 +273,7 @@ fn read_message(message: &Value) -> Option<Heard> {
     let (length, rest) = text.split_once(':')?;
     let (key, record) = rest.split_at_checked(length.parse().ok()?)?;
     let record: Record = serde_json::from_str(record).ok()?;
-    Some(Heard::Changed { key: key.into(), record: Arc::new(record) })
+    Some(StoreEvent::Changed { key: key.into(), record: Arc::new(record) })
 }
 
 #[cfg(test)]
@@ -285,7 +285,7 @@ mod tests {
         let record = r#"{"state":"closed","epoch":7,"version":"1","trips":0,"probe_successes":0,"mode":"automatic","changed_at":5}"#;
         let message = |text: String| read_message(&Value::BulkString(text.into_bytes()));
         let heard = message(format!("9:a key: \u{e9}{record}"));
-        assert!(matches!(heard, Some(Heard::Changed { key, .. }) if &*key == "a key: \u{e9}"));
+        assert!(matches!(heard, Some(StoreEvent::Changed { key, .. }) if &*key == "a key: \u{e9}"));
         for nonsense in ["", "9", "9:", "x:y", "1:\u{e9}{}", "99:short", "3:key{}"] {
             assert_eq!(message(nonsense.to_owned()), None, "{nonsense}");
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use breakerbox::store::{Cursor, ListQuery, Page, StoreError};
 
-use crate::error::Trouble;
+use crate::error::CallError;
 use crate::layout::{BUCKETS, Bucket};
 use crate::reading::read;
 use crate::store::RedisStore;
@@ -21,7 +21,7 @@ use crate::swapping::forget_call;
 use crate::wire::Call;
 
 /// The maximum length of a page.
-const LONGEST: usize = 1_000;
+const MAX_PAGE: usize = 1_000;
 
 /// The number of buckets in the first wave.
 const FIRST_WAVE: u16 = 4;
@@ -30,7 +30,7 @@ const FIRST_WAVE: u16 = 4;
 const GROWTH: u16 = 4;
 
 /// The maximum number of waves of a page. Only a page that meets many expired circuits takes more than five.
-const WAVES: usize = 16;
+const MAX_WAVES: usize = 16;
 
 /// A circuit that is in the index.
 struct Entry {
@@ -39,11 +39,11 @@ struct Entry {
 }
 
 pub(crate) async fn list(store: &RedisStore, query: &ListQuery) -> Result<Page, StoreError> {
-    let limit = query.limit.clamp(1, LONGEST);
+    let limit = query.limit.clamp(1, MAX_PAGE);
     let mut position = Position::parse(query.after.as_ref())?;
     let mut page = Page::default();
     let mut wave = FIRST_WAVE;
-    for _ in 0..WAVES {
+    for _ in 0..MAX_WAVES {
         let found = page.circuits.len() + page.unreadable.len();
         if position.is_end() || found >= limit {
             break;
@@ -63,13 +63,13 @@ struct Position {
 }
 
 impl Position {
-    fn parse(cursor: Option<&Cursor>) -> Result<Self, Trouble> {
+    fn parse(cursor: Option<&Cursor>) -> Result<Self, CallError> {
         let Some(Cursor(text)) = cursor else { return Ok(Self { bucket: 0, after: None }) };
         let (bucket, after) = match text.split_once(':') {
             Some((bucket, after)) => (bucket, Some(after.into())),
             None => (text.as_str(), None),
         };
-        let bucket = bucket.parse().ok().filter(|bucket| *bucket < BUCKETS).ok_or(Trouble::Cursor)?;
+        let bucket = bucket.parse().ok().filter(|bucket| *bucket < BUCKETS).ok_or(CallError::Cursor)?;
         Ok(Self { bucket, after })
     }
 
@@ -84,33 +84,33 @@ impl Position {
     }
 }
 
-/// Queries the indices of the next buckets for at most `most` entries, and moves the position behind the last of them.
+/// Queries the indices of the next buckets for at most `max` entries, and moves the position behind the last of them.
 async fn next_entries(
     store: &RedisStore,
     query: &ListQuery,
     position: &mut Position,
     wave: u16,
-    most: usize,
+    max: usize,
 ) -> Result<Vec<Entry>, StoreError> {
     let buckets: Vec<_> =
         (position.bucket..BUCKETS.min(position.bucket.saturating_add(wave))).map(Bucket).collect();
     let first = |bucket: Bucket| if bucket.0 == position.bucket { position.after.as_deref() } else { None };
     let calls: Vec<_> =
-        buckets.iter().map(|bucket| range(store, query, *bucket, first(*bucket), most)).collect();
+        buckets.iter().map(|bucket| range(store, query, *bucket, first(*bucket), max)).collect();
     let answers = store.exchange(&calls, store.deadline()).await?;
     let mut entries = Vec::new();
     for (bucket, answer) in buckets.into_iter().zip(answers) {
-        let members: Vec<String> = redis::from_redis_value(answer).map_err(|_| Trouble::Nonsense)?;
-        let exhausted = members.len() < most;
+        let members: Vec<String> = redis::from_redis_value(answer).map_err(|_| CallError::InvalidResponse)?;
+        let exhausted = members.len() < max;
         for member in members {
-            if entries.len() == most {
+            if entries.len() == max {
                 return Ok(entries);
             }
             let key: Arc<str> = match query.status {
                 Some(status) => member.strip_prefix(status.name()).and_then(|rest| rest.strip_prefix(':')),
                 None => Some(member.as_str()),
             }
-            .ok_or(Trouble::Nonsense)?
+            .ok_or(CallError::InvalidResponse)?
             .into();
             *position = Position { bucket: bucket.0, after: Some(Arc::clone(&key)) };
             entries.push(Entry { bucket, key });
@@ -124,7 +124,7 @@ async fn next_entries(
 }
 
 /// Returns the command that finds entries of one bucket, in their order.
-fn range(store: &RedisStore, query: &ListQuery, bucket: Bucket, after: Option<&str>, most: usize) -> Call {
+fn range(store: &RedisStore, query: &ListQuery, bucket: Bucket, after: Option<&str>, max: usize) -> Call {
     let (index, prefix) = match query.status {
         Some(status) => (store.layout.states(bucket), format!("{}:", status.name())),
         None => (store.layout.circuits(bucket), String::new()),
@@ -137,7 +137,7 @@ fn range(store: &RedisStore, query: &ListQuery, bucket: Bucket, after: Option<&s
     let mut to = format!("({prefix}{}", query.prefix).into_bytes();
     to.push(0xff);
     let mut command = redis::cmd("ZRANGE");
-    command.arg(index).arg(from).arg(to).arg("BYLEX").arg("LIMIT").arg(0).arg(most);
+    command.arg(index).arg(from).arg(to).arg("BYLEX").arg("LIMIT").arg(0).arg(max);
     Call::plain(bucket, command)
 }
 

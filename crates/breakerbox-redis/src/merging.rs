@@ -4,16 +4,16 @@ use breakerbox::store::{Answer, Delta, Merged, Readable, StoreError};
 use breakerbox::{LatestOutcomes, Totals};
 use std::time::Duration;
 
-use crate::error::Trouble;
+use crate::encoding::{Response, count, expiry, micros, word};
+use crate::error::CallError;
 use crate::layout::Layout;
 use crate::plan;
-use crate::script::Verb;
+use crate::script::ScriptName;
 use crate::store::RedisStore;
 use crate::wire::Call;
-use crate::words::{Answered, count, kept, micros, word};
 
 /// The number of deltas in one call: about a millisecond of the server's time.
-const MOST: usize = 32;
+const MAX_DELTAS: usize = 32;
 
 /// The number of buckets of a window.
 const BUCKETS: u32 = 10;
@@ -23,7 +23,7 @@ pub(crate) async fn merge(
     deltas: &[Delta],
 ) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
     let deadline = store.deadline();
-    let plan = plan::calls(deltas.iter().map(|delta| &*delta.key), store.wire.is_one(), MOST);
+    let plan = plan::calls(deltas.iter().map(|delta| &*delta.key), store.wire.is_one(), MAX_DELTAS);
     let calls: Vec<_> = plan
         .iter()
         .map(|(bucket, positions)| {
@@ -32,30 +32,33 @@ pub(crate) async fn merge(
                 keys.extend([store.layout.record(&delta.key), store.layout.window(&delta.key)]);
                 write(delta, &mut arguments);
             }
-            Call::script(Verb::Merge, *bucket, keys, arguments)
+            Call::script(ScriptName::Merge, *bucket, keys, arguments)
         })
         .collect();
     let answers = store.exchange(&calls, deadline).await?;
     let mut merged: Vec<Option<Readable<Merged>>> = vec![None; deltas.len()];
     let mut now = None;
     for ((_, positions), answer) in plan.iter().zip(answers) {
-        let mut answered = Answered::new(answer)?;
-        let time = answered.time()?;
+        let mut response = Response::new(answer)?;
+        let time = response.time()?;
         // Of several nodes, use the clock that is behind, so that no decision is made too early.
         now = Some(now.map_or(time, |earlier: breakerbox::Timestamp| earlier.min(time)));
         for position in positions {
-            merged[*position] = Some(read(&mut answered, &store.layout, &deltas[*position].key)?);
+            merged[*position] = Some(read(&mut response, &store.layout, &deltas[*position].key)?);
         }
     }
     let value = merged.into_iter().collect::<Option<Vec<_>>>();
-    Ok(Answer { now: now.ok_or(Trouble::Nonsense)?, value: value.ok_or(Trouble::Nonsense)? })
+    Ok(Answer {
+        now: now.ok_or(CallError::InvalidResponse)?,
+        value: value.ok_or(CallError::InvalidResponse)?,
+    })
 }
 
 /// Writes a delta as arguments of the script.
 fn write(delta: &Delta, arguments: &mut Vec<Vec<u8>>) {
     let width = (delta.window / BUCKETS).max(Duration::from_micros(1));
     let maybe = |age: Option<Duration>| age.map_or_else(Vec::new, micros);
-    arguments.extend([word(delta.epoch.0), micros(width), kept(delta.keep_for)]);
+    arguments.extend([word(delta.epoch.0), micros(width), expiry(delta.keep_for)]);
     arguments.extend([maybe(delta.last_success), maybe(delta.run_began), word(delta.buckets.len())]);
     for bucket in &delta.buckets {
         let latency = u64::try_from(bucket.latency_sum.as_micros()).unwrap_or(u64::MAX);
@@ -64,26 +67,26 @@ fn write(delta: &Delta, arguments: &mut Vec<Vec<u8>>) {
     }
 }
 
-fn read(answered: &mut Answered, layout: &Layout, key: &str) -> Result<Readable<Merged>, Trouble> {
-    let late = answered.word()? == "1";
-    let totals = add_up(&answered.word()?)?;
+fn read(response: &mut Response, layout: &Layout, key: &str) -> Result<Readable<Merged>, CallError> {
+    let late = response.word()? == "1";
+    let totals = add_up(&response.word()?)?;
     let latest =
-        LatestOutcomes { last_success: answered.maybe_time()?, failing_since: answered.maybe_time()? };
-    let record = answered.maybe_record(layout, key)?;
+        LatestOutcomes { last_success: response.maybe_time()?, failing_since: response.maybe_time()? };
+    let record = response.maybe_record(layout, key)?;
     Ok(record.map(|record| Merged::new(late, totals, latest, record)))
 }
 
 /// Adds up buckets of five counts each.
-fn add_up(counts: &str) -> Result<Totals, Trouble> {
+fn add_up(counts: &str) -> Result<Totals, CallError> {
     let mut sums = [0_u64; 5];
-    let mut words = 0;
+    let mut encoding = 0;
     for word in counts.split_ascii_whitespace() {
-        let sum = &mut sums[words % 5];
-        *sum = sum.saturating_add(word.parse().map_err(|_| Trouble::Nonsense)?);
-        words += 1;
+        let sum = &mut sums[encoding % 5];
+        *sum = sum.saturating_add(word.parse().map_err(|_| CallError::InvalidResponse)?);
+        encoding += 1;
     }
-    if words % 5 != 0 {
-        return Err(Trouble::Nonsense);
+    if encoding % 5 != 0 {
+        return Err(CallError::InvalidResponse);
     }
     let [successes, failures, slow, latency, failure_run] = sums;
     let latency_sum = Duration::from_micros(latency);

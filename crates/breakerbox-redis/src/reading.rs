@@ -6,39 +6,39 @@ use breakerbox::store::{Answer, Readable, StoreError};
 use breakerbox::{Record, Timestamp};
 use tokio::time::Instant;
 
-use crate::error::Trouble;
+use crate::encoding::Response;
+use crate::error::CallError;
 use crate::plan;
-use crate::script::Verb;
+use crate::script::ScriptName;
 use crate::store::RedisStore;
 use crate::wire::Call;
-use crate::words::Answered;
 
 /// The number of records that one call reads: about a tenth of a millisecond of the server's time.
-const MOST: usize = 128;
+const MAX_RECORDS: usize = 128;
 
 pub(crate) async fn read(
     store: &RedisStore,
     keys: &[Arc<str>],
     deadline: Instant,
 ) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError> {
-    let plan = plan::calls(keys.iter().map(|key| &**key), store.wire.is_one(), MOST);
+    let plan = plan::calls(keys.iter().map(|key| &**key), store.wire.is_one(), MAX_RECORDS);
     let calls: Vec<_> = plan
         .iter()
         .map(|(bucket, positions)| {
             let records = positions.iter().map(|position| store.layout.record(&keys[*position])).collect();
-            Call::script(Verb::Read, *bucket, records, Vec::new())
+            Call::script(ScriptName::Read, *bucket, records, Vec::new())
         })
         .collect();
     let answers = store.exchange(&calls, deadline).await?;
     let mut value = vec![Ok(None); keys.len()];
     let mut now: Option<Timestamp> = None;
     for ((_, positions), answer) in plan.iter().zip(answers) {
-        let mut answered = Answered::new(answer)?;
-        let time = answered.time()?;
+        let mut response = Response::new(answer)?;
+        let time = response.time()?;
         now = Some(now.map_or(time, |earlier| earlier.min(time)));
         for position in positions {
-            value[*position] = answered.maybe_record(&store.layout, &keys[*position])?;
+            value[*position] = response.maybe_record(&store.layout, &keys[*position])?;
         }
     }
-    Ok(Answer { now: now.ok_or(Trouble::Nonsense)?, value })
+    Ok(Answer { now: now.ok_or(CallError::InvalidResponse)?, value })
 }

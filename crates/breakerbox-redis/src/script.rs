@@ -9,7 +9,7 @@ use redis::{Cmd, Script};
 
 /// A script with its hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verb {
+pub(crate) enum ScriptName {
     Merge,
     Read,
     SwapIf,
@@ -38,7 +38,7 @@ impl Loaded {
     }
 }
 
-impl Verb {
+impl ScriptName {
     /// Returns the command that runs it: by its hash, or by its text if the server does not know it.
     pub(crate) fn command(self, by_text: bool, keys: &[String], arguments: &[Vec<u8>]) -> Cmd {
         let script = match self {

@@ -5,20 +5,20 @@ use std::collections::BTreeMap;
 use breakerbox::store::{Answer, Readable, StoreError, Swap, Swapped};
 use breakerbox::{Status, Timestamp};
 
-use crate::error::Trouble;
+use crate::encoding::{Response, expiry, time, word};
+use crate::error::CallError;
 use crate::layout::Bucket;
 use crate::reading::read;
-use crate::script::Verb;
+use crate::script::ScriptName;
 use crate::store::RedisStore;
 use crate::wire::Call;
-use crate::words::{Answered, kept, time, word};
 
 /// All states that a circuit can be listed under.
 const STATES: [Status; 4] = [Status::Closed, Status::Open, Status::HalfOpen, Status::Disabled];
 
 pub(crate) async fn swap_if(store: &RedisStore, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
     let Answer { now, mut value } = swap_all(store, std::slice::from_ref(swap)).await?;
-    Ok(Answer { now, value: value.pop().ok_or(Trouble::Nonsense)?? })
+    Ok(Answer { now, value: value.pop().ok_or(CallError::InvalidResponse)?? })
 }
 
 /// Makes one call for each swap, all in one pipeline: the server can serve other requests between any two.
@@ -36,19 +36,19 @@ pub(crate) async fn swap_all(
     let mut now: Option<Timestamp> = None;
     let mut due: BTreeMap<Bucket, Vec<String>> = BTreeMap::new();
     for (swap, answer) in swaps.iter().zip(answers) {
-        let mut answered = Answered::new(answer)?;
-        let time = answered.time()?;
+        let mut response = Response::new(answer)?;
+        let time = response.time()?;
         // Of several nodes, use the clock that is behind.
         now = Some(now.map_or(time, |earlier| earlier.min(time)));
-        let outcome = answered.word()?;
-        let current = answered.maybe_record(&store.layout, &swap.key)?;
+        let outcome = response.word()?;
+        let current = response.maybe_record(&store.layout, &swap.key)?;
         value.push(match outcome.as_str() {
             "won" => Ok(Swapped::Won),
             "lost" => current.map(Swapped::Lost),
             "too_late" => current.map(Swapped::TooLate),
-            _ => return Err(Trouble::Nonsense.into()),
+            _ => return Err(CallError::InvalidResponse.into()),
         });
-        let forgotten = answered.rest()?;
+        let forgotten = response.rest()?;
         if !forgotten.is_empty() {
             // Swaps of one bucket find the same expired circuits.
             due.insert(Bucket::of(&swap.key), forgotten);
@@ -60,7 +60,7 @@ pub(crate) async fn swap_all(
         // An error does not matter: the next swap or list finds them again.
         let _ = store.exchange(&calls, deadline).await;
     }
-    Ok(Answer { now: now.ok_or(Trouble::Nonsense)?, value })
+    Ok(Answer { now: now.ok_or(CallError::InvalidResponse)?, value })
 }
 
 fn call(store: &RedisStore, swap: &Swap) -> Result<Call, StoreError> {
@@ -86,12 +86,12 @@ fn call(store: &RedisStore, swap: &Swap) -> Result<Call, StoreError> {
         word(swap.record.status()),
         record,
         time(swap.not_after),
-        swap.keep_for.map_or_else(Vec::new, kept),
+        swap.keep_for.map_or_else(Vec::new, expiry),
         word(publish),
         word(channel),
     ];
     arguments.extend(STATES.map(word));
-    Ok(Call::script(Verb::SwapIf, bucket, keys, arguments))
+    Ok(Call::script(ScriptName::SwapIf, bucket, keys, arguments))
 }
 
 /// Returns a call that removes expired circuits from the bucket's index.
@@ -100,7 +100,7 @@ pub(crate) fn forget_call(store: &RedisStore, bucket: Bucket, circuits: &[String
     let mut keys = vec![layout.circuits(bucket), layout.states(bucket), layout.expiries(bucket)];
     keys.extend(circuits.iter().map(|key| layout.record(key)));
     let arguments = circuits.iter().map(word).chain(STATES.map(word)).collect();
-    Call::script(Verb::Forget, bucket, keys, arguments)
+    Call::script(ScriptName::Forget, bucket, keys, arguments)
 }
 
 /// Returns a version as in records: as text, which keeps all digits.

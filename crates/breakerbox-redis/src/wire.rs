@@ -13,17 +13,17 @@ use redis::{Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::cluster::{Address, Cluster};
-use crate::error::{ConnectError, Trouble};
+use crate::error::{CallError, ConnectError};
 use crate::layout::Bucket;
 use crate::link::Link;
-use crate::script::Verb;
+use crate::script::ScriptName;
 
 /// The maximum number of redirections of a call.
-const REDIRECTIONS: u32 = 6;
+const MAX_REDIRECTIONS: u32 = 6;
 
 /// The number and length of waits while the keys of one call are being moved and not all have arrived.
-const WAITS: u32 = 30;
-const WAIT: Duration = Duration::from_millis(10);
+const MAX_MOVE_WAITS: u32 = 30;
+const MOVE_WAIT: Duration = Duration::from_millis(10);
 
 /// The connections to the servers.
 pub(crate) enum Wire {
@@ -36,23 +36,28 @@ pub(crate) enum Wire {
 /// A command or script for the server that owns a bucket.
 pub(crate) struct Call {
     bucket: Bucket,
-    what: What,
+    kind: CallKind,
 }
 
-enum What {
-    Script { verb: Verb, keys: Vec<String>, arguments: Vec<Vec<u8>> },
+enum CallKind {
+    Script { name: ScriptName, keys: Vec<String>, arguments: Vec<Vec<u8>> },
     Plain(Cmd),
 }
 
 impl Call {
     /// Creates a call of a script. All of its keys are in one bucket, unless there is only one server.
-    pub(crate) fn script(verb: Verb, bucket: Bucket, keys: Vec<String>, arguments: Vec<Vec<u8>>) -> Self {
-        Self { bucket, what: What::Script { verb, keys, arguments } }
+    pub(crate) fn script(
+        name: ScriptName,
+        bucket: Bucket,
+        keys: Vec<String>,
+        arguments: Vec<Vec<u8>>,
+    ) -> Self {
+        Self { bucket, kind: CallKind::Script { name, keys, arguments } }
     }
 
     /// Creates a call of a command.
     pub(crate) fn plain(bucket: Bucket, command: Cmd) -> Self {
-        Self { bucket, what: What::Plain(command) }
+        Self { bucket, kind: CallKind::Plain(command) }
     }
 }
 
@@ -158,11 +163,11 @@ impl Wire {
             };
             let counted = if moving { &mut waits } else { &mut redirections };
             *counted += 1;
-            if redirections > REDIRECTIONS || waits > WAITS {
-                return Err(Trouble::Rearranged { source }.into());
+            if redirections > MAX_REDIRECTIONS || waits > MAX_MOVE_WAITS {
+                return Err(CallError::Rearranged { source }.into());
             }
             if moving {
-                sleep(WAIT).await;
+                sleep(MOVE_WAIT).await;
             }
         }
     }
@@ -235,7 +240,7 @@ impl Wire {
 }
 
 fn refused(link: &Link, source: RedisError) -> StoreError {
-    Trouble::Refused { address: link.name().to_owned(), source }.into()
+    CallError::Refused { address: link.name().to_owned(), source }.into()
 }
 
 /// Sends the calls of a group in one pipeline.
@@ -247,15 +252,15 @@ async fn send(calls: &[Call], group: Group) -> Result<(Group, Vec<Value>), Store
         if waiting.sent_to.as_ref().is_some_and(|(_, asking)| *asking) {
             pipeline.cmd("ASKING");
         }
-        match &calls[waiting.call].what {
-            What::Plain(command) => _ = pipeline.add_command(command.clone()),
-            What::Script { verb, keys, arguments } => {
+        match &calls[waiting.call].kind {
+            CallKind::Plain(command) => _ = pipeline.add_command(command.clone()),
+            CallKind::Script { name, keys, arguments } => {
                 // Sent once, the server knows the script for the rest of the pipeline.
-                let by_text = waiting.by_text && !told.contains(verb);
+                let by_text = waiting.by_text && !told.contains(name);
                 if by_text {
-                    told.push(*verb);
+                    told.push(*name);
                 }
-                pipeline.add_command(verb.command(by_text, keys, arguments));
+                pipeline.add_command(name.command(by_text, keys, arguments));
             }
         }
     }
@@ -272,8 +277,8 @@ async fn send(calls: &[Call], group: Group) -> Result<(Group, Vec<Value>), Store
             }
             Ok((group, answers))
         }
-        Ok(_) => Err(Trouble::Nonsense.into()),
+        Ok(_) => Err(CallError::InvalidResponse.into()),
         Err(_) if group.link.has_ended() => Err(ConnectError::Ended.into()),
-        Err(source) => Err(Trouble::Lost { address: group.link.name().to_owned(), source }.into()),
+        Err(source) => Err(CallError::Lost { address: group.link.name().to_owned(), source }.into()),
     }
 }

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::{
-    Asked, Change, Circuit, Decision, Outcome, OutcomeKind, Permit, Policy, RandomBits, Sample, Timestamp,
+    AcquireResult, Change, Circuit, Decision, Outcome, OutcomeKind, Permit, Policy, RandomBits, Sample,
+    Timestamp,
 };
 
 use super::input::{Call, Tick};
@@ -39,10 +40,10 @@ impl Default for Limits {
 #[non_exhaustive]
 pub enum EngineError {
     /// There are too many keys.
-    #[error("key: is one more than --max-keys {0} allows; each takes about 1 KB of memory")]
+    #[error("key: exceeds the maximum of {0} keys; raise --max-keys (each key takes about 1 KB of memory)")]
     TooManyKeys(usize),
     /// There are too many calls in flight.
-    #[error("latency_ms: more than {0} calls are in flight; is latency_ms in milliseconds?")]
+    #[error("latency_ms: more than {0} calls are in flight; check that latency_ms is in milliseconds")]
     TooManyInFlight(usize),
     /// The policy needs a field that a sample does not have.
     #[error("samples.{key}.latency_sum_ms: {reason}")]
@@ -133,7 +134,8 @@ impl<W: io::Write> Engine<W> {
         self.advance(call.at_ms)?;
         let life = self.life(&call.key)?;
         let draw = self.draw();
-        let Asked { decision, change } = self.lives[life].circuit.try_acquire(&self.policy, draw, self.now);
+        let AcquireResult { decision, change } =
+            self.lives[life].circuit.try_acquire(&self.policy, draw, self.now);
         self.changed(life, change.as_ref())?;
         let state = &mut self.lives[life];
         state.tally.asked(&decision, call.outcome);

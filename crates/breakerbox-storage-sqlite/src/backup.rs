@@ -7,7 +7,7 @@
 //! Both write the copy beside its final path, check it, sync it, and then rename it: a file with the final name is
 //! always complete. A restore holds the locks of the data folder, so it fails while a gateway runs.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,6 @@ use std::thread;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
-use rustix::fs::{FlockOperation, flock};
 
 use super::database::{file_of, folder_of};
 use super::error::OpenError;
@@ -61,16 +60,16 @@ pub struct DatabaseCopy {
 #[non_exhaustive]
 pub enum CopyError {
     /// The source does not exist.
-    #[error("{}: there is no such file", .0.display())]
+    #[error("{}: the file does not exist", .0.display())]
     Missing(PathBuf),
     /// The target exists already.
-    #[error("{} is there already; choose another place, or say --overwrite", .0.display())]
+    #[error("{} already exists; choose another file, or use --overwrite", .0.display())]
     Exists(PathBuf),
     /// Source and target are the same file.
-    #[error("{} is the database itself; choose another place", .0.display())]
+    #[error("{} is the database itself; choose another file", .0.display())]
     Same(PathBuf),
     /// Another process writes the same copy.
-    #[error("{} is written by another process now; wait for it, or choose another place", .0.display())]
+    #[error("{} is being written by another process; wait for it, or choose another file", .0.display())]
     Busy(PathBuf),
     /// The database is damaged.
     #[error("{} is damaged: {problem}", path.display())]
@@ -179,10 +178,10 @@ impl Partial {
         let mut options = OpenOptions::new();
         let file =
             options.write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(failed)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        match file.try_lock() {
             Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(CopyError::Busy(path)),
-            Err(error) => return Err(failed(error.into())),
+            Err(TryLockError::WouldBlock) => return Err(CopyError::Busy(path)),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         file.set_len(0).map_err(failed)?;
         Ok(Self { path, file: Some(file) })
@@ -215,7 +214,7 @@ fn settle_old(path: &Path) -> Result<(), CopyError> {
         let settled = Connection::open(path)
             .and_then(|old| old.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())));
         if let Err(error) = settled {
-            tracing::warn!(file = %path.display(), %error, "the database that is replaced can't be read");
+            tracing::warn!(file = %path.display(), %error, "can't read the database that is being replaced");
         }
     }
     for suffix in ["-wal", "-shm", "-journal"] {

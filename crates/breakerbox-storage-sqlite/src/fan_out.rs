@@ -199,7 +199,7 @@ impl WriteFanOut {
     ) -> Result<u32, JobError<QueueError>> {
         let (connection, wall, drift) = (transaction.connection, transaction.wall, transaction.drift());
         let Some(event) = &job.of_event else {
-            tracing::error!(event = job.event, "a fan-out has no event; it is dropped");
+            tracing::error!(event = job.event, "the event of a fan-out is missing; the fan-out is dropped");
             return Ok(end(connection, tenant, job).map(|()| 0)?);
         };
         let bytes: Option<Vec<u8>> = connection

@@ -46,7 +46,7 @@ mod job;
 mod lanes;
 mod maintenance;
 mod migrations;
-mod notices;
+mod notifications;
 mod open_files;
 #[cfg(test)]
 mod plans;

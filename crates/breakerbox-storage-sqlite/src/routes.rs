@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::CircuitBy;
-use breakerbox_model::notifications::Notice;
+use breakerbox_model::notifications::Notification;
 use breakerbox_model::objects::{Backlog, EventType, LaneId, TenantId};
 
 /// Finds tenants. The writer calls it: it must not block.
@@ -16,8 +16,8 @@ pub trait Routes: Send + Sync + 'static {
     fn tenant(&self, tenant: &TenantId) -> Option<Arc<dyn TenantRoutes>>;
 
     /// Returns the targets of a notification. The default is none.
-    fn audience(&self, notice: &Notice) -> Audience {
-        let _ = notice;
+    fn audience(&self, notification: &Notification) -> Audience {
+        let _ = notification;
         Audience::default()
     }
 }

@@ -116,7 +116,7 @@ pub(super) fn give_up_unreadable(
     error: &str,
 ) -> rusqlite::Result<()> {
     let id = DeliveryId(id(delivery));
-    tracing::error!(delivery = %id, error, "a delivery can't be read; it has failed");
+    tracing::error!(delivery = %id, error, "can't read a delivery; it fails");
     stop_waiting(transaction, delivery, FAILED, Some(FailReason::Unreadable), transaction.wall)
 }
 

@@ -27,8 +27,8 @@ const NAMED: &str = "SELECT EXISTS (SELECT 1 FROM lanes WHERE tenant = ?1)
     OR EXISTS (SELECT 1 FROM endpoints WHERE tenant = ?1)
     OR EXISTS (SELECT 1 FROM api_keys WHERE tenant = ?1)
     OR EXISTS (SELECT 1 FROM reminders WHERE tenant = ?1)
-    OR EXISTS (SELECT 1 FROM notices WHERE tenant = ?1)
-    OR EXISTS (SELECT 1 FROM notice_targets WHERE tenant = ?1)";
+    OR EXISTS (SELECT 1 FROM notifications WHERE tenant = ?1)
+    OR EXISTS (SELECT 1 FROM notification_targets WHERE tenant = ?1)";
 
 /// Deletes the rows of deleted tenants that nothing references. Checks a bounded number of them.
 pub(super) fn forget(transaction: &WriteTransaction<'_>, limit: usize) -> rusqlite::Result<()> {

@@ -192,7 +192,7 @@ impl Writer {
         if !self.connection.is_autocommit()
             && let Err(error) = self.connection.execute_batch("ROLLBACK")
         {
-            tracing::error!(%error, "a transaction can't be rolled back");
+            tracing::error!(%error, "can't roll back a transaction");
         }
         match broken {
             TransactionFailure::ForAll(error) => {

@@ -192,7 +192,7 @@ pub enum SubmitError {
     #[error("this idempotency key was used for another request")]
     KeyReused,
     /// The disk is nearly full. The rest is reserved for settlements.
-    #[error("the disk is nearly full: {free} bytes are free, {reserve} are kept in reserve")]
+    #[error("the disk is nearly full: {free} bytes are free, {reserve} are reserved")]
     DiskReserve {
         /// The number of free bytes.
         free: u64,
@@ -208,7 +208,7 @@ pub enum SubmitError {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum QueueError {
     /// The queue is overloaded. Try again.
-    #[error("the queue is busy; try again")]
+    #[error("the queue is busy; retry")]
     Busy,
     /// The queue is being closed.
     #[error("the queue is closed")]

@@ -56,7 +56,7 @@ pub struct AppliedDecisions {
 #[non_exhaustive]
 pub enum ApplyError {
     /// The disk is nearly full. The rest is reserved for settlements.
-    #[error("the disk is nearly full: {free} bytes are free, {reserve} are kept in reserve")]
+    #[error("the disk is nearly full: {free} bytes are free, {reserve} are reserved")]
     DiskReserve {
         /// The number of free bytes.
         free: u64,

@@ -3,7 +3,7 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`conformance`] | checks for every store, verb by verb |
+//! | [`conformance`] | checks for every store, operation by operation |
 //! | [`faults`] | a store wrapper that injects faults: delay, lost requests or answers, refused writes, no notifications |
 //! | [`proxy`] | a TCP proxy that delays, loses, cuts or resets connections on command |
 //! | [`receiver`] | a real HTTP receiver with configurable answers, which records the requests |
@@ -11,7 +11,7 @@
 //! | [`load`] | a load generator: closed loop, and open loop without coordinated omission |
 //! | [`gateway`] | a gateway in a process of its own, and a client for its API |
 //! | [`stamp`], [`usage`] | timestamps inside payloads; CPU time and memory of processes and threads |
-//! | [`Held`] | a store together with the server that it runs on |
+//! | [`StoreWithServer`] | a store together with the server that it runs on |
 //! | [`servers`] | private Postgres and Redis servers, which tests can kill, pause and restart |
 //! | [`overload`] | throttles in front of a simulated backend, in virtual time |
 //! | [`sim`] | a whole fleet with the real library, in virtual time, with injected faults |
@@ -20,7 +20,6 @@
 pub mod conformance;
 pub mod faults;
 pub mod gateway;
-mod held;
 pub mod load;
 pub mod mail;
 pub mod overload;
@@ -30,6 +29,7 @@ pub mod recovery;
 pub mod servers;
 pub mod sim;
 pub mod stamp;
+mod store_with_server;
 pub mod usage;
 
-pub use self::held::Held;
+pub use self::store_with_server::StoreWithServer;

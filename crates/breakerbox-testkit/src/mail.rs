@@ -42,7 +42,7 @@ pub struct Mail {
 }
 
 #[derive(Default)]
-struct Kept {
+struct Inbox {
     mails: Vec<Mail>,
     /// The answer to every mail, which is then not kept. None: mails are accepted.
     refusal: Option<String>,
@@ -50,12 +50,12 @@ struct Kept {
 
 struct Shared {
     security: Security,
-    kept: Mutex<Kept>,
+    inbox: Mutex<Inbox>,
 }
 
 impl Shared {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -76,7 +76,7 @@ impl MailServer {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared { security, kept: Mutex::default() });
+        let shared = Arc::new(Shared { security, inbox: Mutex::default() });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
         let served = Arc::clone(&shared);
@@ -100,12 +100,12 @@ impl MailServer {
     /// Returns the mails that the server received.
     #[must_use]
     pub fn mails(&self) -> Vec<Mail> {
-        self.shared.kept().mails.clone()
+        self.shared.inbox().mails.clone()
     }
 
     /// Refuses each mail from now on with this answer, such as `451 later`; None accepts each.
     pub fn refuse(&self, answer: Option<&str>) {
-        self.shared.kept().refusal = answer.map(str::to_owned);
+        self.shared.inbox().refusal = answer.map(str::to_owned);
     }
 }
 
@@ -127,13 +127,13 @@ async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
             match shared.security.clone() {
                 Security::Tls(config) => {
                     let stream = TlsAcceptor::from(config).accept(stream).await?;
-                    converse(stream, &shared, true, true).await.map(drop)
+                    step_member(stream, &shared, true, true).await.map(drop)
                 }
-                Security::Plain => converse(stream, &shared, false, true).await.map(drop),
+                Security::Plain => step_member(stream, &shared, false, true).await.map(drop),
                 Security::StartTls(config) => {
-                    if let Some(stream) = converse(stream, &shared, false, true).await? {
+                    if let Some(stream) = step_member(stream, &shared, false, true).await? {
                         let stream = TlsAcceptor::from(config).accept(stream).await?;
-                        converse(stream, &shared, true, false).await?;
+                        step_member(stream, &shared, true, false).await?;
                     }
                     Ok(())
                 }
@@ -143,7 +143,7 @@ async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
 }
 
 /// Serves one SMTP session to its end. Returns the stream if the client requests TLS on it.
-async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
+async fn step_member<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     shared: &Shared,
     by_tls: bool,
@@ -184,7 +184,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
             "DATA" => {
                 say(&mut stream, "354 end with a dot").await?;
                 let Some(text) = data(&mut stream).await? else { return Ok(None) };
-                let answer = shared.kept().take(Mail { text, ..mail.clone() });
+                let answer = shared.inbox().take(Mail { text, ..mail.clone() });
                 say(&mut stream, &answer).await?;
                 mail.to.clear();
             }
@@ -197,7 +197,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-impl Kept {
+impl Inbox {
     /// Keeps a mail, or refuses it, and returns the answer for the client.
     fn take(&mut self, mail: Mail) -> String {
         if let Some(refusal) = &self.refusal {

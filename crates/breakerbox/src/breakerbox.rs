@@ -14,7 +14,7 @@ use crate::fleet::{self, Fleet, FlushError, StoreHealth};
 use crate::handle::Handle;
 use crate::observe::Observers;
 use crate::policies::Policies;
-use crate::registry::{Kept, Registry, check_key};
+use crate::registry::{Registry, RegistryEntry, check_key};
 use crate::store::Unreadable;
 use crate::waiters::Waiters;
 
@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     pub(crate) dry_run: bool,
     late: AtomicU64,
     uncontrolled: AtomicU64,
-    unheard: AtomicU64,
+    unanswered_reports: AtomicU64,
     overlaps: AtomicU64,
     opened_locally: AtomicU64,
 }
@@ -210,7 +210,7 @@ impl Breakerbox {
     /// Releases the memory that idle circuits do not need. Call it now and then if keys come and go.
     pub fn tidy(&self) {
         self.0.registry.for_each(|cell| {
-            cell.may_go(&self.0.times);
+            cell.is_evictable(&self.0.times);
         });
     }
 
@@ -284,7 +284,7 @@ impl Breakerbox {
             late_results: self.0.late.load(Ordering::Relaxed),
             uncontrolled: self.0.uncontrolled.load(Ordering::Relaxed),
             observer_panics: self.0.observers.panics(),
-            unheard: self.0.unheard.load(Ordering::Relaxed),
+            unanswered_reports: self.0.unanswered_reports.load(Ordering::Relaxed),
             overlaps: self.0.overlaps.load(Ordering::Relaxed),
             opened_locally: self.0.opened_locally.load(Ordering::Relaxed),
         }
@@ -311,7 +311,7 @@ impl Shared {
             dry_run,
             late: AtomicU64::new(0),
             uncontrolled: AtomicU64::new(0),
-            unheard: AtomicU64::new(0),
+            unanswered_reports: AtomicU64::new(0),
             overlaps: AtomicU64::new(0),
             opened_locally: AtomicU64::new(0),
         }
@@ -343,8 +343,8 @@ impl Shared {
         self.opened_locally.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn count_unheard(&self) {
-        self.unheard.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count_unanswered(&self) {
+        self.unanswered_reports.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count_late(&self, results: u64) {
@@ -366,7 +366,7 @@ pub struct Counts {
     /// clock stepped. While a store is unavailable, it can't be detected.
     pub overlaps: u64,
     /// Reports of counts to which the store did not respond. The counts may be lost; they are not reported again.
-    pub unheard: u64,
+    pub unanswered_reports: u64,
     /// Times that this process opened a circuit for itself alone, because its own calls failed and those of the fleet
     /// did not. No observer receives this.
     pub opened_locally: u64,

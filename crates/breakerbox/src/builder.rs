@@ -8,9 +8,9 @@ use breakerbox_core::{Policy, PolicyBuilder, Refusal};
 
 use crate::breakerbox::{Breakerbox, DEFAULT_MAX_CIRCUITS, Shared};
 use crate::clock::{AnyClock, Clock, Times};
-use crate::draws::Draws;
 use crate::fleet::{BackgroundTask, Fleet, OnStoreLoss, Runtime, Settings, StoreHealth, StoredKeys};
 use crate::observe::{CircuitChange, Observers};
+use crate::random::RandomSource;
 use crate::registry::{Registry, TenantLimit};
 use crate::sampling::SamplingBuilder;
 use crate::store::Store;
@@ -202,7 +202,7 @@ impl Builder {
         let times = Times::new(
             self.clock.or_paused(),
             fleet.as_ref().map(|_| settings.consistency),
-            Draws::new(self.seed),
+            RandomSource::new(self.seed),
         );
         let times = times.exclusive(settings.is_exclusive);
         let registry = Registry::new(self.max_circuits, self.of_tenant, self.seed.is_some());

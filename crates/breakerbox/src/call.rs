@@ -94,7 +94,7 @@ impl Circuit {
 
     /// Makes a call and classifies its result with `classify`, as
     /// [`Throttle::call_classified`](crate::throttle::Throttle::call_classified) does. Pass a
-    /// [ready classifier](crate::ClassifyResponse) as `|result| ready.judge(result)`.
+    /// [ready classifier](crate::ClassifyResponse) as `|result| ready.classify_response(result)`.
     ///
     /// # Errors
     /// If the call was refused, was aborted, or returned an error, however it is classified.
@@ -108,7 +108,7 @@ impl Circuit {
             None => call.await,
             Some(Duration::ZERO) => {
                 // Acquiring the permit took so long that there is no time left to use it.
-                let retry_at = self.clock().there(self.clock().now());
+                let retry_at = self.clock().to_store_time(self.clock().now());
                 permit.ignored();
                 return Err(CallError::Refused(Refusal::Probing { retry_at, retry_in: Duration::ZERO }));
             }

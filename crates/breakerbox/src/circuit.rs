@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox_core::fleet::{MemberAnswer, Reported, Tell};
+use breakerbox_core::fleet::{MemberAnswer, MemberSettled, ReportDue};
 use breakerbox_core::{
-    self as core, Attribution, Change, Command, Decision, Epoch, Policy, Record, Refusal, Settlement, Status,
-    Totals,
+    self as core, Attribution, Change, Decision, Epoch, OverrideCommand, Policy, Record, Refusal, Settlement,
+    Status, Totals,
 };
 
 use tokio::time::Instant;
@@ -18,13 +18,13 @@ use crate::clock::Times;
 use crate::fleet::{Lease, Settling};
 use crate::handle::Handle;
 use crate::permit::{OwnedPermit, Permit};
-use crate::registry::Kept;
+use crate::registry::RegistryEntry;
 
 /// The interval at which a waiter on the ramp acquires again without being woken.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+const RAMP_RETRY: Duration = Duration::from_secs(1);
 
 /// How often an acquire is retried because other processes changed the circuit meanwhile.
-pub(crate) const ASKED_AGAIN: u32 = 4;
+pub(crate) const MAX_ATTEMPTS: u32 = 4;
 
 /// The information that an acquire needs from the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,7 +108,7 @@ impl Circuit {
             return first;
         }
         let started_at = Instant::now();
-        let place = self.shared.waiters.enter(&self.cell);
+        let waiter = self.shared.waiters.enter(&self.cell);
         loop {
             let refusal = match self.acquire().await {
                 Ok(permit) => {
@@ -123,11 +123,11 @@ impl Circuit {
             }
             let wait = match refusal {
                 // Some calls never settle, and are written off without waking a waiter.
-                Refusal::Ramping { .. } => ASK_AGAIN,
+                Refusal::Ramping { .. } => RAMP_RETRY,
                 refusal => refusal.retry_in().unwrap_or(left),
             };
             // Woken or not, the next step is to acquire.
-            let _ = tokio::time::timeout(wait.min(left), place.woken()).await;
+            let _ = tokio::time::timeout(wait.min(left), waiter.woken()).await;
         }
     }
 
@@ -143,8 +143,8 @@ impl Circuit {
     #[cold]
     fn acquire_from_core(&self) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
         let cell = &self.cell;
-        if let Some(said) = self.said_without_core() {
-            return said;
+        if let Some(result) = self.result_without_core() {
+            return result;
         }
         let answer = cell.try_acquire(self.clock(), false);
         if answer == MemberAnswer::LeaseDue && self.shared.is_strict() {
@@ -154,11 +154,11 @@ impl Circuit {
             self.shared.read_one_later(cell);
         }
         match answer {
-            MemberAnswer::Decided(asked) => self.decided(asked),
+            MemberAnswer::Decided(acquired) => self.decided(acquired),
             MemberAnswer::Unknown | MemberAnswer::LeaseDue => self.refuse(self.shared.lease_later(cell)),
-            MemberAnswer::PlaceDue(epoch) => match self.shared.on_own_ramp(cell) {
+            MemberAnswer::SlotDue(epoch) => match self.shared.on_own_ramp(cell) {
                 Some(lease) => self.leased(lease),
-                None => match self.shared.place_at_once(cell, epoch) {
+                None => match self.shared.slot_at_once(cell, epoch) {
                     Ok(permit) => Ok(Some(Box::new(permit))),
                     Err(refusal) => self.refuse(refusal),
                 },
@@ -168,9 +168,9 @@ impl Circuit {
 
     /// Returns the result if it takes no decision about the circuit: a probe that was already granted, or the result
     /// that applies to every call while the store is unavailable.
-    pub(crate) fn said_without_core(&self) -> Option<Result<Option<Box<core::Permit>>, Box<Refusal>>> {
-        if let Some(said) = self.shared.without_store() {
-            return Some(match said {
+    pub(crate) fn result_without_core(&self) -> Option<Result<Option<Box<core::Permit>>, Box<Refusal>>> {
+        if let Some(result) = self.shared.without_store() {
+            return Some(match result {
                 Ok(()) => Ok(None),
                 Err(refusal) => self.refuse(refusal),
             });
@@ -181,7 +181,7 @@ impl Circuit {
     /// Refuses; in dry-run only reports the refusal.
     pub(crate) fn refuse(&self, refusal: Refusal) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
         if self.shared.dry_run {
-            self.shared.observers.tell_refusal(self.key(), &refusal);
+            self.shared.observers.notify_refusal(self.key(), &refusal);
             return Ok(None);
         }
         Err(Box::new(refusal))
@@ -196,29 +196,29 @@ impl Circuit {
     /// As [`try_acquire`](Self::try_acquire).
     pub async fn acquire(&self) -> Result<Permit<'_>, Refusal> {
         let mut due = match self.acquire_at_once() {
-            Ok(said) => return said,
+            Ok(result) => return result,
             Err(due) => due,
         };
-        let asked_at = Instant::now();
-        for _ in 0..ASKED_AGAIN {
+        let began_at = Instant::now();
+        for _ in 0..MAX_ATTEMPTS {
             let lease = match due {
                 Due::Record => {
                     self.shared.read_one(&self.cell).await;
-                    Lease::AskAgain
+                    Lease::Retry
                 }
-                Due::Lease => self.shared.take_lease(&self.cell, asked_at.elapsed()).await,
-                Due::Place(epoch) => self.shared.take_place(&self.cell, epoch, asked_at.elapsed()).await,
+                Due::Lease => self.shared.take_lease(&self.cell, began_at.elapsed()).await,
+                Due::Place(epoch) => self.shared.take_slot(&self.cell, epoch, began_at.elapsed()).await,
             };
-            if !matches!(lease, Lease::AskAgain) {
-                return self.said(self.leased(lease));
+            if !matches!(lease, Lease::Retry) {
+                return self.result(self.leased(lease));
             }
             due = match self.acquire_from_member() {
-                Ok(said) => return said,
+                Ok(result) => return result,
                 Err(due) => due,
             };
         }
         // Other processes keep winning the lease.
-        self.said(self.refuse(self.shared.probing()))
+        self.result(self.refuse(self.shared.probing()))
     }
 
     /// Converts the result of requesting a lease or a slot.
@@ -227,7 +227,7 @@ impl Circuit {
             Lease::Permit(permit) => Ok(Some(Box::new(permit))),
             Lease::Uncounted => Ok(None),
             Lease::Refused(refusal) => self.refuse(refusal),
-            Lease::AskAgain => self.refuse(self.shared.probing()),
+            Lease::Retry => self.refuse(self.shared.probing()),
         }
     }
 
@@ -245,31 +245,34 @@ impl Circuit {
     }
 
     fn acquire_from_member(&self) -> Result<Result<Permit<'_>, Refusal>, Due> {
-        let said = match self.said_without_core() {
-            Some(said) => said,
+        let result = match self.result_without_core() {
+            Some(result) => result,
             None => match self.cell.try_acquire(self.clock(), true) {
-                MemberAnswer::Decided(asked) => self.decided(asked),
+                MemberAnswer::Decided(acquired) => self.decided(acquired),
                 MemberAnswer::Unknown => return Err(Due::Record),
                 MemberAnswer::LeaseDue => return Err(Due::Lease),
-                MemberAnswer::PlaceDue(epoch) => match self.shared.on_own_ramp(&self.cell) {
+                MemberAnswer::SlotDue(epoch) => match self.shared.on_own_ramp(&self.cell) {
                     Some(lease) => self.leased(lease),
                     None => return Err(Due::Place(epoch)),
                 },
             },
         };
-        Ok(self.said(said))
+        Ok(self.result(result))
     }
 
     /// Returns the result to a caller that was able to wait for the store.
-    fn said(&self, said: Result<Option<Box<core::Permit>>, Box<Refusal>>) -> Result<Permit<'_>, Refusal> {
-        match said {
+    fn result(&self, result: Result<Option<Box<core::Permit>>, Box<Refusal>>) -> Result<Permit<'_>, Refusal> {
+        match result {
             Ok(held) => Ok(Permit::new(self, held.map(Held::Decided))),
             Err(refusal) => Err(*refusal),
         }
     }
 
-    pub(crate) fn decided(&self, asked: core::Asked) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
-        let core::Asked { decision, change } = asked;
+    pub(crate) fn decided(
+        &self,
+        acquired: core::AcquireResult,
+    ) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
+        let core::AcquireResult { decision, change } = acquired;
         if let Some(change) = change {
             self.changed(change);
         }
@@ -329,7 +332,11 @@ impl Circuit {
     ///
     /// # Errors
     /// If the command can't be applied. A shared circuit needs [`apply_override`](Self::apply_override).
-    pub fn try_override(&self, command: Command, by: &Attribution) -> Result<Option<Change>, OverrideError> {
+    pub fn try_override(
+        &self,
+        command: OverrideCommand,
+        by: &Attribution,
+    ) -> Result<Option<Change>, OverrideError> {
         if !self.controlled {
             return Err(OverrideError::NoRoom);
         }
@@ -350,7 +357,7 @@ impl Circuit {
     /// If the command can't be applied. While the store is unavailable, overrides stay as they are.
     pub async fn apply_override(
         &self,
-        command: Command,
+        command: OverrideCommand,
         by: &Attribution,
     ) -> Result<Option<Change>, OverrideError> {
         match &self.shared.fleet {
@@ -375,12 +382,12 @@ impl Circuit {
     }
 
     /// Reports to the observers and the store what settling a permit changed.
-    pub(crate) fn settled(&self, reported: Reported) -> Settling {
-        let Reported { settled, tell } = reported;
-        let settling = if self.shared.is_strict() || matches!(tell, Tell::Swap(_)) {
-            self.shared.tell_and_hear(&self.cell, tell, settled.settlement)
+    pub(crate) fn settled(&self, reported: MemberSettled) -> Settling {
+        let MemberSettled { settled, report } = reported;
+        let settling = if self.shared.is_strict() || matches!(report, ReportDue::Swap(_)) {
+            self.shared.report_and_wait(&self.cell, report, settled.settlement)
         } else {
-            self.shared.tell(&self.cell, tell);
+            self.shared.report(&self.cell, report);
             Settling::Known(settled.settlement)
         };
         // Before the observers, which may be slow.
@@ -396,7 +403,7 @@ impl Circuit {
 
     #[cold]
     fn changed(&self, change: Change) {
-        self.shared.observers.tell(self.key(), change);
+        self.shared.observers.notify(self.key(), change);
     }
 }
 

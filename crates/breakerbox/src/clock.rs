@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use breakerbox_core::fleet::Consistency;
 use breakerbox_core::{RandomBits, Timestamp};
 
-use crate::draws::Draws;
+use crate::random::RandomSource;
 use crate::tokio_clock::{TokioClock, is_paused};
 
 /// A source of time. It is read while a circuit's lock is held: it must be fast, and must not access a circuit itself.
@@ -43,8 +43,8 @@ impl Clock for SystemClock {
             micros => {
                 // Written only if it is not yet set, so that busy threads share the cache line instead of contending
                 // for it.
-                if !ASKED.load(Ordering::Relaxed) {
-                    ASKED.store(true, Ordering::Relaxed);
+                if !WAS_READ.load(Ordering::Relaxed) {
+                    WAS_READ.store(true, Ordering::Relaxed);
                 }
                 Timestamp::from_micros(micros)
             }
@@ -115,16 +115,16 @@ pub(crate) struct Times {
     pub(crate) is_exclusive: bool,
     /// Whether every call must take the slow path, because the store is unavailable.
     shut: AtomicBool,
-    draws: Draws,
+    random: RandomSource,
 }
 
 /// The store's clock is followed to this precision, in microseconds: the time that its responses take varies.
 const TOLERANCE: u64 = 20_000;
 
 impl Times {
-    pub(crate) const fn new(clock: AnyClock, shared: Option<Consistency>, draws: Draws) -> Self {
+    pub(crate) const fn new(clock: AnyClock, shared: Option<Consistency>, random: RandomSource) -> Self {
         let (ahead, shut) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { clock, ahead, shared, is_exclusive: false, shut, draws }
+        Self { clock, ahead, shared, is_exclusive: false, shut, random }
     }
 
     /// Sets whether no other process uses the store.
@@ -134,7 +134,7 @@ impl Times {
 
     /// Returns random bits for one step.
     pub(crate) fn draw(&self) -> RandomBits {
-        self.draws.draw()
+        self.random.draw()
     }
 
     pub(crate) fn shut(&self, shut: bool) {
@@ -146,25 +146,25 @@ impl Times {
     }
 
     /// Converts a local time to the store's time.
-    pub(crate) fn there(&self, here: Timestamp) -> Timestamp {
-        Timestamp::from_micros(here.as_micros().wrapping_add(self.ahead.load(Ordering::Relaxed)))
+    pub(crate) fn to_store_time(&self, local_time: Timestamp) -> Timestamp {
+        Timestamp::from_micros(local_time.as_micros().wrapping_add(self.ahead.load(Ordering::Relaxed)))
     }
 
     /// Converts a time of the store to local time, but not to before the local clock began.
-    pub(crate) fn here(&self, there: Timestamp) -> Timestamp {
-        let here = there.as_micros().wrapping_sub(self.ahead.load(Ordering::Relaxed));
+    pub(crate) fn to_local_time(&self, store_time: Timestamp) -> Timestamp {
+        let local_time = store_time.as_micros().wrapping_sub(self.ahead.load(Ordering::Relaxed));
         // In the upper half of the range: it wrapped, so it was before the local clock began.
-        Timestamp::from_micros(if here > u64::MAX / 2 && there.as_micros() <= u64::MAX / 2 {
+        Timestamp::from_micros(if local_time > u64::MAX / 2 && store_time.as_micros() <= u64::MAX / 2 {
             0
         } else {
-            here
+            local_time
         })
     }
 
-    /// Records that the store's clock showed `there` in the response to a request that was sent at the local time
-    /// `asked_at`. Returns by how many microseconds its clock deviated.
-    pub(crate) fn note(&self, there: Timestamp, asked_at: Timestamp) -> u64 {
-        let ahead = there.as_micros().wrapping_sub(asked_at.as_micros());
+    /// Records that the store's clock showed `store_time` in the response to a request that was sent at the local time
+    /// `sent_at`. Returns by how many microseconds its clock deviated.
+    pub(crate) fn note(&self, store_time: Timestamp, sent_at: Timestamp) -> u64 {
+        let ahead = store_time.as_micros().wrapping_sub(sent_at.as_micros());
         let before = self.ahead.load(Ordering::Relaxed);
         let step = ahead.wrapping_sub(before).min(before.wrapping_sub(ahead));
         if step > TOLERANCE {
@@ -191,14 +191,14 @@ impl Clock for Times {
 const TICK: Duration = Duration::from_millis(2);
 
 /// The number of ticks without a read after which the ticker goes to sleep.
-const PATIENCE: u32 = 250;
+const IDLE_TICKS: u32 = 250;
 
 /// The recent time in microseconds, or [`ASLEEP`].
 static RECENT: AtomicU64 = AtomicU64::new(ASLEEP);
 const ASLEEP: u64 = 0;
 
 /// Whether the recent time was read since the last tick.
-static ASKED: AtomicBool = AtomicBool::new(false);
+static WAS_READ: AtomicBool = AtomicBool::new(false);
 
 static ORIGIN: LazyLock<(quanta::Clock, quanta::Instant)> = LazyLock::new(|| {
     let clock = quanta::Clock::new();
@@ -262,7 +262,7 @@ fn precise() -> Timestamp {
 
 #[cold]
 fn wake_the_ticker() -> Timestamp {
-    ASKED.store(true, Ordering::Relaxed);
+    WAS_READ.store(true, Ordering::Relaxed);
     // If it is locked there is no need to wait: another thread is waking the ticker.
     if let Ok(mut ticker) = TICKER.try_lock() {
         match &*ticker {
@@ -280,11 +280,11 @@ fn tick() {
     loop {
         RECENT.store(precise().as_micros(), Ordering::Relaxed);
         thread::sleep(TICK);
-        unasked = if ASKED.swap(false, Ordering::Relaxed) { 0 } else { unasked + 1 };
-        if unasked >= PATIENCE {
+        unasked = if WAS_READ.swap(false, Ordering::Relaxed) { 0 } else { unasked + 1 };
+        if unasked >= IDLE_TICKS {
             // From here on readers use the exact clock and wake this thread. An earlier unpark is not lost.
             RECENT.store(ASLEEP, Ordering::Relaxed);
-            while !ASKED.load(Ordering::Relaxed) {
+            while !WAS_READ.load(Ordering::Relaxed) {
                 let mut ticker = Ticker::lock();
                 if USERS.load(Ordering::Relaxed) == 0 {
                     *ticker = Ticker::Ended;

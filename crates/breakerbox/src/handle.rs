@@ -34,7 +34,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // Two loads for most handles: usually there are others, and only the possibly last one is worth a lock.
         if let Some(fleet) = &self.0.fleet
-            && Arc::strong_count(&self.0) <= 1 + fleet.under_way.count()
+            && Arc::strong_count(&self.0) <= 1 + fleet.running_tasks.count()
         {
             fleet::last_handle(&self.0);
         }

@@ -11,7 +11,7 @@
 //! let breakers = Breakerbox::builder()
 //!     .policy(policy)
 //!     .clock(clock.clone())
-//!     .observer(|heard| println!("{} is now {}", heard.key, heard.change.to))
+//!     .observer(|changed| println!("{} is now {}", changed.key, changed.change.to))
 //!     .build();
 //! let circuit = breakers.circuit("acme https://hooks.acme.example/in")?;
 //!
@@ -64,7 +64,7 @@ mod call;
 mod cell;
 mod circuit;
 mod clock;
-mod draws;
+mod extract;
 mod fleet;
 mod handle;
 #[cfg(feature = "http")]
@@ -73,7 +73,7 @@ mod observe;
 mod permit;
 mod policies;
 mod probe_timeout;
-mod questions;
+mod random;
 mod registry;
 #[cfg(feature = "reqwest-middleware")]
 pub mod reqwest;
@@ -90,8 +90,8 @@ mod waiters;
 pub use breakerbox::{Breakerbox, Counts, DEFAULT_MAX_CIRCUITS};
 pub use breakerbox_core::fleet::Consistency;
 pub use breakerbox_core::{
-    Attribution, AttributionTooLong, Cause, Change, CircuitBy, Command, Epoch, Key, KeyError, LatestOutcomes,
-    Lease, Mode, Nonce, Outcome, OutcomeKind, Percentage, Policy, PolicyBuilder, PolicyError,
+    Attribution, AttributionTooLong, Cause, Change, CircuitBy, Epoch, Key, KeyError, LatestOutcomes, Lease,
+    Mode, Nonce, Outcome, OutcomeKind, OverrideCommand, Percentage, Policy, PolicyBuilder, PolicyError,
     PolicyErrorReason, Preset, RecentSample, Record, Refusal, Sample, Settlement, State, Status, Ticket,
     TicketKind, Timestamp, Totals, TripRule, Version,
 };
@@ -99,11 +99,11 @@ pub use builder::Builder;
 pub use call::{CallError, Classification, by_result};
 pub use circuit::{Circuit, OverrideError};
 pub use clock::{Clock, ManualClock, SystemClock, WallClock};
+pub use extract::{ClassifyResponse, ExtractKey, ExtractPriority};
 pub use fleet::{BackgroundTask, DEFAULT_STORE_TIMEOUT, FlushError, OnStoreLoss, StoreHealth, StoredKeys};
 pub use observe::CircuitChange;
 pub use permit::{OwnedPermit, Permit};
 pub use probe_timeout::ProbeTimeout;
-pub use questions::{ClassifyResponse, ExtractKey, ExtractPriority};
 pub use registry::TenantLimit;
 pub use tokio_clock::TokioClock;
 

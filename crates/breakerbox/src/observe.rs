@@ -42,7 +42,7 @@ impl Observers {
     }
 
     #[cold]
-    pub(crate) fn tell(&self, key: &str, change: Change) {
+    pub(crate) fn notify(&self, key: &str, change: Change) {
         let change = CircuitChange { key: key.into(), change };
         self.of_changes.iter().for_each(|observer| self.guard(|| observer(&change)));
     }
@@ -51,17 +51,17 @@ impl Observers {
         self.of_the_store.push(Box::new(observer));
     }
 
-    pub(crate) fn tell_store(&self, health: &StoreHealth) {
+    pub(crate) fn notify_store(&self, health: &StoreHealth) {
         self.of_the_store.iter().for_each(|observer| self.guard(|| observer(health)));
     }
 
-    pub(crate) fn tell_refusal(&self, key: &str, refusal: &Refusal) {
+    pub(crate) fn notify_refusal(&self, key: &str, refusal: &Refusal) {
         self.of_refusals.iter().for_each(|observer| self.guard(|| observer(key, refusal)));
     }
 
     /// Runs an observer. One that panics affects neither the other observers nor the caller's call.
-    pub(crate) fn guard(&self, tell: impl FnOnce()) {
-        if !call_guarded(tell) {
+    pub(crate) fn guard(&self, call: impl FnOnce()) {
+        if !call_guarded(call) {
             self.panics.fetch_add(1, Ordering::Relaxed);
         }
     }

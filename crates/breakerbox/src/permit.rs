@@ -74,7 +74,7 @@ impl<'c> Permit<'c> {
     #[inline(always)]
     pub(crate) fn succeed(mut self) -> Settling {
         let Some((cell, held)) = self.take() else { return Settling::Known(Settlement::Uncounted) };
-        if cell.count_aside(&held, self.circuit.clock()) {
+        if cell.count_fast(&held, self.circuit.clock()) {
             return Settling::Known(Settlement::Counted);
         }
         settle(self.circuit, cell, held, Outcome::success)
@@ -242,27 +242,27 @@ impl Drop for OwnedPermit {
 
 #[cold]
 fn settle(circuit: &Circuit, cell: &Cell, held: Held, outcome: impl FnOnce(Duration) -> Outcome) -> Settling {
-    let (place, mut kind) = (held.place(), OutcomeKind::Ignored);
+    let (slot, mut kind) = (held.slot(), OutcomeKind::Ignored);
     let reported = cell.settle(held, circuit.clock(), |latency| {
         let outcome = outcome(latency);
         kind = outcome.kind;
         outcome
     });
-    if let Some(place) = place {
-        circuit.shared.give_place(&circuit.cell, place, kind);
+    if let Some(slot) = slot {
+        circuit.shared.release_slot(&circuit.cell, slot, kind);
     }
     circuit.settled(reported)
 }
 
 #[cold]
 fn settle_dropped(circuit: &Circuit, cell: &Cell, held: Held) {
-    let place = held.place();
+    let slot = held.slot();
     let reported = cell.settle_dropped(held, circuit.clock());
-    if let Some(place) = place {
+    if let Some(slot) = slot {
         // A dropped permit that counts, counts as a failure.
         let counted = reported.settled.settlement == Settlement::Counted;
         let kind = if counted { OutcomeKind::Failure } else { OutcomeKind::Ignored };
-        circuit.shared.give_place(&circuit.cell, place, kind);
+        circuit.shared.release_slot(&circuit.cell, slot, kind);
     }
     circuit.settled(reported);
 }

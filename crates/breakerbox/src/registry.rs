@@ -24,26 +24,26 @@ mod tenants;
 const PARTS: usize = 64;
 
 /// The maximum number of cells that a search for evictable ones examines.
-const WALK: usize = 4_096;
+const MAX_WALK: usize = 4_096;
 
 /// The same for a search among the cells of one tenant. A part of a large table has more cells than this.
-const WALK_FOR_TENANT: usize = 256;
+const MAX_WALK_FOR_TENANT: usize = 256;
 
 /// How long a part in which hardly any cell was evictable is not searched again.
-const FRUITLESS: Duration = Duration::from_secs(1);
+const SEARCH_PAUSE: Duration = Duration::from_secs(1);
 
 /// A search must find at least one evictable cell in this many. With fewer, each new key would cost another search.
-const ONE_IN: usize = 64;
+const MIN_FOUND_ONE_IN: usize = 64;
 
 /// A value that a registry holds.
-pub(crate) trait Kept {
+pub(crate) trait RegistryEntry {
     /// The clock that it uses.
     type Times: Clock;
 
     fn key(&self) -> &str;
 
     /// Returns whether it can be evicted without loss.
-    fn may_go(&self, times: &Self::Times) -> bool;
+    fn is_evictable(&self, times: &Self::Times) -> bool;
 }
 
 pub(crate) struct Registry<C> {
@@ -71,7 +71,7 @@ impl<C> Default for Part<C> {
     }
 }
 
-impl<C: Kept> Registry<C> {
+impl<C: RegistryEntry> Registry<C> {
     pub(crate) fn new(max: usize, of_tenant: Option<TenantLimit>, in_order: bool) -> Self {
         Self {
             parts: (0..PARTS).map(|_| RwLock::default()).collect(),
@@ -116,7 +116,7 @@ impl<C: Kept> Registry<C> {
     }
 
     /// Takes a slot for one more cell, and evicts others if necessary. The lock of the own part is held; other parts
-    /// are searched only if their lock is free, and after the first one no further than [`WALK`]: a new key must not
+    /// are searched only if their lock is free, and after the first one no further than [`MAX_WALK`]: a new key must not
     /// cost a walk through a million others.
     fn make_room(&self, own: &mut Part<C>, times: &C::Times) -> bool {
         let take = |count: usize| (count < self.max).then_some(count + 1);
@@ -128,7 +128,7 @@ impl<C: Kept> Registry<C> {
         let mut walked = 0;
         let mut evicted = self.evict(own, now, times, &mut 0);
         for _ in 0..PARTS {
-            if evicted > 0 || walked > WALK {
+            if evicted > 0 || walked > MAX_WALK {
                 break;
             }
             if let Some(mut part) = self.next_part() {
@@ -163,7 +163,7 @@ impl<C: Kept> Registry<C> {
         let mut walked = own.cells.len();
         let mut evicted = self.evict_of_tenant(own, key, times);
         for _ in 0..PARTS {
-            if walked > WALK_FOR_TENANT {
+            if walked > MAX_WALK_FOR_TENANT {
                 break;
             }
             if let Some(mut part) = self.next_part() {
@@ -183,7 +183,7 @@ impl<C: Kept> Registry<C> {
         part.cells.retain(|cell| {
             let goes = tenants::of(cell.key()) == tenants::of(key)
                 && Arc::strong_count(cell) == 1
-                && cell.may_go(times);
+                && cell.is_evictable(times);
             if goes {
                 self.release(cell.key());
             }
@@ -214,7 +214,7 @@ impl<C: Kept> Registry<C> {
         let before = part.cells.len();
         *walked += before;
         part.cells.retain(|cell| {
-            let stays = Arc::strong_count(cell) > 1 || !cell.may_go(times);
+            let stays = Arc::strong_count(cell) > 1 || !cell.is_evictable(times);
             if !stays {
                 self.release(cell.key());
             }
@@ -222,7 +222,7 @@ impl<C: Kept> Registry<C> {
         });
         let evicted = before - part.cells.len();
         if is_fruitless(evicted, before) {
-            part.full_until = now + FRUITLESS;
+            part.full_until = now + SEARCH_PAUSE;
         }
         self.count.fetch_sub(evicted, Ordering::Relaxed);
         evicted
@@ -285,7 +285,7 @@ impl<C: Kept> Registry<C> {
 
 /// Returns whether a search among `walked` cells found too few evictable ones.
 const fn is_fruitless(evicted: usize, walked: usize) -> bool {
-    evicted * ONE_IN < walked || evicted == 0
+    evicted * MIN_FOUND_ONE_IN < walked || evicted == 0
 }
 
 /// Returns an error if a text is not valid as a key.
@@ -305,14 +305,14 @@ mod tests {
 
     struct Idle(String);
 
-    impl Kept for Idle {
+    impl RegistryEntry for Idle {
         type Times = AnyClock;
 
         fn key(&self) -> &str {
             &self.0
         }
 
-        fn may_go(&self, _times: &AnyClock) -> bool {
+        fn is_evictable(&self, _times: &AnyClock) -> bool {
             self.0.ends_with("idle")
         }
     }
@@ -323,14 +323,14 @@ mod tests {
 
         struct Counted(String, Arc<AtomicUsize>);
 
-        impl Kept for Counted {
+        impl RegistryEntry for Counted {
             type Times = AnyClock;
 
             fn key(&self) -> &str {
                 &self.0
             }
 
-            fn may_go(&self, _times: &AnyClock) -> bool {
+            fn is_evictable(&self, _times: &AnyClock) -> bool {
                 self.1.fetch_add(1, Ordering::Relaxed);
                 self.0.ends_with("idle")
             }
@@ -353,9 +353,9 @@ mod tests {
             add(format!("acme new {n}"));
         }
         let walked = looked_at.load(Ordering::Relaxed);
-        assert!(walked < 4 * (WALK_FOR_TENANT + 10_000 / PARTS), "{walked} cells for 1,000 new keys");
+        assert!(walked < 4 * (MAX_WALK_FOR_TENANT + 10_000 / PARTS), "{walked} cells for 1,000 new keys");
         let found = (0..200).any(|n| {
-            clock.advance(tenants::FRUITLESS);
+            clock.advance(tenants::SEARCH_PAUSE);
             add(format!("acme later {n}"))
         });
         assert!(found, "it goes on where it ended, and finds those that could go");
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn room_is_found_in_other_parts_of_small_and_of_large_registries() {
-        for in_each_part in [1, 10, WALK + 1] {
+        for in_each_part in [1, 10, MAX_WALK + 1] {
             assert!(room_is_found(in_each_part), "{in_each_part} cells in each part");
         }
     }

@@ -34,7 +34,7 @@ impl OwnedPermit {
     /// let there = Breakerbox::builder().store(store).build(); // In another process, as a rule.
     ///
     /// let permit = here.circuit("https://api.example.com/orders")?.acquire_owned_within(Duration::ZERO).await?;
-    /// let ticket: Ticket = permit.ticket(); // Written down, and sent to whoever makes the call.
+    /// let ticket: Ticket = permit.ticket(); // Serialized, and sent to the process that makes the call.
     ///
     /// let outcome = Outcome::success(Duration::from_millis(12));
     /// assert_eq!(there.settle_ticket(&ticket, outcome).await?, Settlement::Counted);
@@ -50,10 +50,10 @@ impl OwnedPermit {
             || Ticket {
                 key: Arc::from(circuit.key()),
                 epoch: breakerbox_core::Epoch::default(),
-                started_at: clock.there(clock.now()),
+                started_at: clock.to_store_time(clock.now()),
                 kind: TicketKind::Uncounted,
             },
-            |held| circuit.cell().hand_out(held, clock),
+            |held| circuit.cell().to_ticket(held, clock),
         )
     }
 
@@ -62,10 +62,10 @@ impl OwnedPermit {
     pub fn settled_elsewhere(mut self, kind: OutcomeKind) {
         if let Some(held) = self.take_held() {
             let circuit = self.circuit();
-            let place = held.place();
-            circuit.cell().let_go(held, kind, circuit.clock());
-            if let Some(place) = place {
-                circuit.shared.give_place(&circuit.cell, place, kind);
+            let slot = held.slot();
+            circuit.cell().release(held, kind, circuit.clock());
+            if let Some(slot) = slot {
+                circuit.shared.release_slot(&circuit.cell, slot, kind);
             }
             circuit.shared.waiters.wake_one(&circuit.cell);
         }
@@ -100,7 +100,7 @@ impl Circuit {
             let is_own = self.cell.is_in_epoch_of(ticket);
             if !is_own {
                 // Without the store it is not known whether the ticket is late.
-                self.shared.count_unheard();
+                self.shared.count_unanswered();
                 return Settlement::Unconfirmed;
             }
         }

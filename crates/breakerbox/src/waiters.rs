@@ -33,7 +33,7 @@ struct Queue {
 }
 
 /// The entry of one waiter. Dropping it removes the waiter.
-pub(crate) struct Place<'w> {
+pub(crate) struct Waiter<'w> {
     part: &'w Part,
     address: usize,
     notify: Arc<Notify>,
@@ -41,7 +41,7 @@ pub(crate) struct Place<'w> {
 
 impl Waiters {
     /// Adds a waiter. Do this before acquiring, so that every change after the refusal wakes it.
-    pub(crate) fn enter(&self, cell: &Arc<Cell>) -> Place<'_> {
+    pub(crate) fn enter(&self, cell: &Arc<Cell>) -> Waiter<'_> {
         let (part, address) = self.part_of(cell);
         let mut queues = part.lock();
         let queue = queues.entry(address).or_default();
@@ -51,7 +51,7 @@ impl Waiters {
         drop(queues);
         // Either this thread sees an earlier change, or the thread that makes the change sees this waiter.
         fence(Ordering::SeqCst);
-        Place { part, address, notify }
+        Waiter { part, address, notify }
     }
 
     /// Wakes the longest waiter of this circuit, because the circuit changed. Its waker runs under no lock.
@@ -80,14 +80,14 @@ impl Part {
     }
 }
 
-impl Place<'_> {
+impl Waiter<'_> {
     /// Waits until it may be worth acquiring again.
     pub(crate) async fn woken(&self) {
         self.notify.notified().await;
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let mut queues = self.part.lock();
         self.part.count.fetch_sub(1, Ordering::SeqCst);

@@ -16,17 +16,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use breakerbox::Epoch;
-use breakerbox_testkit::proxy::{Proxy, Trouble};
+use breakerbox_testkit::proxy::{NetworkFault, Proxy};
 use futures_util::future::try_join_all;
 use tokio::time::sleep;
 
 use super::backing::Kind;
 use super::mode::Mode;
-use super::process::PATIENCE;
-use super::receiver::Manner;
+use super::process::WAIT_LIMIT;
+use super::protocol::{Run, Tally, Target, WorkerCommand};
+use super::receiver::Behaviour;
 use super::row::{Row, Scale, longest_and_mean};
 use super::site::{Member, Site, Worker};
-use super::words::{Order, Run, Tally, Target};
 
 /// The number of processes that can reach the destination.
 const HEALTHY: u32 = 7;
@@ -74,11 +74,11 @@ struct Round {
 pub async fn recover_beside_broken(program: &Path, kind: Kind, mode: Mode, scale: Scale) -> Result<Row> {
     let site = Site::start(program, kind).await?;
     // The proxy resets connections, so the receiver sees no request of the broken process.
-    let road = Proxy::before_port(site.receiver.port()).await?;
-    road.set(Trouble::Reset);
+    let proxy = Proxy::before_port(site.receiver.port()).await?;
+    proxy.set(NetworkFault::Reset);
     let member = |number| Member { number, policy: POLICY, mode, store_timeout: scale.store_timeout };
     let healthy = try_join_all((0..HEALTHY).map(|n| site.member(member(n)))).await?;
-    let broken = site.member_calling(member(HEALTHY), &format!("http://{}", road.address())).await?;
+    let broken = site.member_calling(member(HEALTHY), &format!("http://{}", proxy.address())).await?;
     let fleet = Fleet { site: &site, healthy, broken, mode, scale };
     let began = Instant::now();
     let lanes = (0..scale.side_by_side.min(scale.rounds)).map(|lane| {
@@ -108,7 +108,7 @@ pub async fn recover_beside_broken(program: &Path, kind: Kind, mode: Mode, scale
         row.rounds,
         longest_and_mean(&times),
         calls.failed,
-        calls.asks
+        calls.acquires
     );
     for worker in fleet.healthy.iter().chain([&fleet.broken]) {
         row.note_losses(worker).await?;
@@ -128,7 +128,7 @@ struct Fleet<'a> {
 impl Fleet<'_> {
     async fn round(&self, path: &str) -> Result<Round> {
         let key = format!("proof {path}");
-        self.site.receiver.set(path, Manner::Failing);
+        self.site.receiver.set(path, Behaviour::Failing);
         let run = |per_second| Run {
             targets: vec![Target { key: key.clone(), path: path.to_owned() }],
             per_second,
@@ -142,7 +142,7 @@ impl Fleet<'_> {
         try_join_all(all().map(|worker| worker.becomes(&key, "open"))).await?;
         let record = self.healthy[0].state(&key).await?.record;
         let cool_off = COOL_OFF.mul_f64(COOL_OFF_FACTOR.powi(i32::try_from(record.trips)? - 1));
-        self.site.receiver.set(path, Manner::Healthy(Duration::from_millis(5)));
+        self.site.receiver.set(path, Behaviour::Healthy(Duration::from_millis(5)));
         let recovered = self.recovery(&key).await?;
         let broken_run = *runs.last().context("the broken process runs")?;
         let broken = match recovered {
@@ -166,14 +166,14 @@ impl Fleet<'_> {
         if reopened && self.mode == Mode::LocalFirst {
             deviations.push(format!("{} again, by a broken process: {:?}", now.status(), now.cause));
         }
-        if broken.failed * ONE_IN > broken.asks {
+        if broken.failed * ONE_IN > broken.acquires {
             deviations.push(format!(
                 "{} of {} asks of the broken process were failing calls",
-                broken.failed, broken.asks
+                broken.failed, broken.acquires
             ));
         }
         for (worker, run) in all().zip(runs) {
-            worker.begin(Order::Stop { run }).await?.tally().await?;
+            worker.begin(WorkerCommand::Stop { run }).await?.tally().await?;
         }
         Ok(Round { deviations, recovered_after: recovered.map(|(after, _)| after), reopened, broken })
     }
@@ -195,11 +195,11 @@ impl Fleet<'_> {
 
     /// Counts the next acquires of the broken process.
     async fn watch_broken(&self, run: u64) -> Result<Tally> {
-        let tally = async || self.broken.begin(Order::Tally { run }).await?.tally().await;
-        let (before, limit) = (tally().await?, Instant::now() + PATIENCE);
+        let tally = async || self.broken.begin(WorkerCommand::Tally { run }).await?.tally().await;
+        let (before, limit) = (tally().await?, Instant::now() + WAIT_LIMIT);
         loop {
             let now = tally().await?;
-            if now.asks >= before.asks + WATCHED_ASKS {
+            if now.acquires >= before.acquires + WATCHED_ASKS {
                 return Ok(now.since(&before));
             }
             ensure!(Instant::now() < limit, "the broken process does not ask: {now:?}");

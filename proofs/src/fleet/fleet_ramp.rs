@@ -22,11 +22,11 @@ use tokio::time::sleep;
 
 use super::backing::Kind;
 use super::mode::Mode;
-use super::process::PATIENCE;
-use super::receiver::{Manner, Visit};
+use super::process::WAIT_LIMIT;
+use super::protocol::{Run, Target, WorkerCommand};
+use super::receiver::{Behaviour, Visit};
 use super::row::{Row, Scale, longest_and_mean};
 use super::site::{Member, Site, Worker};
-use super::words::{Order, Run, Target};
 
 /// How many calls a second each process makes.
 const PER_SECOND: u32 = 20;
@@ -69,7 +69,7 @@ pub async fn ramp_together(
     let began = Instant::now();
     let mut row = Row::new(kind, mode, "one ramp for all");
     let (mut most, mut beyond, mut rush, mut times) = (0, 0, 0, Vec::new());
-    let (mut asks, mut requests) = (0, 0);
+    let (mut acquires, mut requests) = (0, 0);
     for round in 0..scale.rounds {
         let fleet = Fleet { site: &site, workers: &workers, path: format!("/ramp-{round}"), mode };
         let done = fleet.round().await.with_context(|| format!("round {round}"))?;
@@ -77,13 +77,13 @@ pub async fn ramp_together(
         beyond += done.seen.beyond;
         rush = rush.max(done.seen.rush);
         times.extend(done.seen.ramped_for);
-        asks += done.asks_after;
+        acquires += done.asks_after;
         requests += done.requests_after;
         row.count(done.deviations);
     }
     row.figures = format!(
         "{processes} processes: {beyond} calls beyond the limit, at most {most} at once; at most {rush} calls within {} ms of \
-         closing; at the cap after: {}; then {requests} requests for {asks} asks",
+         closing; at the cap after: {}; then {requests} requests for {acquires} asks",
         RUSH.as_millis(),
         longest_and_mean(&times)
     );
@@ -111,14 +111,14 @@ struct Round {
 impl Fleet<'_> {
     async fn round(&self) -> Result<Round> {
         let (receiver, key) = (&self.site.receiver, format!("proof {}", self.path));
-        receiver.set(&self.path, Manner::Failing);
+        receiver.set(&self.path, Behaviour::Failing);
         let targets = vec![Target { key: key.clone(), path: self.path.clone() }];
         let run = Run { targets, per_second: PER_SECOND };
         let runs = try_join_all(self.workers.iter().map(|worker| worker.run(run.clone()))).await?;
         try_join_all(self.workers.iter().map(|worker| worker.becomes(&key, "open"))).await?;
         let failed = receiver.count(&self.path);
-        receiver.set(&self.path, Manner::Healthy(TAKES));
-        let limit = Instant::now() + PATIENCE;
+        receiver.set(&self.path, Behaviour::Healthy(TAKES));
+        let limit = Instant::now() + WAIT_LIMIT;
         let seen = loop {
             let seen = Ramp::of(&receiver.visits(&self.path)[failed..]);
             if seen.ramped_for.is_some() {
@@ -129,7 +129,7 @@ impl Fleet<'_> {
         };
         let (asks_after, requests_after) = self.after(&runs).await?;
         for (worker, run) in self.workers.iter().zip(runs) {
-            worker.begin(Order::Stop { run }).await?.tally().await?;
+            worker.begin(WorkerCommand::Stop { run }).await?.tally().await?;
         }
         let mut deviations = Vec::new();
         if seen.most_beyond > HANDFUL {
@@ -145,16 +145,16 @@ impl Fleet<'_> {
     async fn after(&self, runs: &[u64]) -> Result<(u64, u64)> {
         let look = async || -> Result<Vec<(u64, u64)>> {
             let looks = self.workers.iter().zip(runs).map(|(worker, &run)| async move {
-                let asks = worker.begin(Order::Tally { run }).await?.tally().await?.asks;
-                anyhow::Ok((asks, worker.health().await?.requests))
+                let acquires = worker.begin(WorkerCommand::Tally { run }).await?.tally().await?.acquires;
+                anyhow::Ok((acquires, worker.health().await?.requests))
             });
             try_join_all(looks).await
         };
-        let (before, limit) = (look().await?, Instant::now() + PATIENCE);
+        let (before, limit) = (look().await?, Instant::now() + WAIT_LIMIT);
         loop {
             let now = look().await?;
             let more = || now.iter().zip(&before).map(|(now, before)| (now.0 - before.0, now.1 - before.1));
-            if more().all(|(asks, _)| asks >= ASKS_AFTER) {
+            if more().all(|(acquires, _)| acquires >= ASKS_AFTER) {
                 return Ok(more().fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1)));
             }
             ensure!(Instant::now() < limit, "nobody asks after the ramp");

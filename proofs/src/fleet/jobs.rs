@@ -12,7 +12,7 @@ use futures_util::future::try_join_all;
 
 use super::backing::Kind;
 use super::mode::Mode;
-use super::receiver::Manner;
+use super::receiver::Behaviour;
 use super::row::{Row, Scale};
 use super::site::{Member, Site};
 
@@ -89,7 +89,7 @@ pub async fn run_jobs(program: &Path, kind: Kind, mode: Mode, jobs: Jobs, scale:
 
 /// Runs all jobs of a round, and returns the number of calls that the receiver saw.
 async fn run_round(site: &Site, mode: Mode, jobs: Jobs, store_timeout: Duration, path: &str) -> Result<u32> {
-    site.receiver.set(path, Manner::Failing);
+    site.receiver.set(path, Behaviour::Failing);
     let key = format!("proof {path}");
     for first in (0..jobs.count).step_by(jobs.at_once as usize) {
         let numbers = first..jobs.count.min(first + jobs.at_once);

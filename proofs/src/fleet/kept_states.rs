@@ -19,17 +19,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use breakerbox::Epoch;
-use breakerbox_testkit::proxy::Trouble;
+use breakerbox_testkit::proxy::NetworkFault;
 use futures_util::future::try_join_all;
 use tokio::time::sleep;
 
 use super::backing::Kind;
 use super::mode::Mode;
-use super::process::PATIENCE;
-use super::receiver::Manner;
+use super::process::WAIT_LIMIT;
+use super::protocol::{Health, ObservedChange, Run, Seen, Target, WorkerCommand};
+use super::receiver::Behaviour;
 use super::row::{Row, Scale};
 use super::site::{Member, Site, Worker};
-use super::words::{Health, HeardChange, Order, Run, Seen, Target};
 
 const PROCESSES: u32 = 3;
 
@@ -59,7 +59,7 @@ pub async fn keep_states(program: &Path, kind: Kind, mode: Mode, scale: Scale) -
     let workers = try_join_all((0..PROCESSES).map(|n| site.member(member(n)))).await?;
     let began = Instant::now();
     let mut row = Row::new(kind, mode, "nothing is undone");
-    let (mut undone, mut smaller, mut unheard, mut none) = (0, 0, 0, 0);
+    let (mut undone, mut smaller, mut unobserved, mut none) = (0, 0, 0, 0);
     for first in (0..scale.rounds).step_by(scale.side_by_side as usize) {
         let last = scale.rounds.min(first + scale.side_by_side);
         let paths = (first..last).map(|round| format!("/kept-{round}")).collect();
@@ -67,13 +67,13 @@ pub async fn keep_states(program: &Path, kind: Kind, mode: Mode, scale: Scale) -
         for found in pass.run().await? {
             undone += found.undone.len();
             smaller += found.smaller_epochs.len();
-            unheard += found.unheard.len();
+            unobserved += found.unobserved.len();
             none += found.no_changes.len();
             row.count(found.into_deviations());
         }
     }
     row.figures = format!(
-        "{undone} states undone, {smaller} smaller epochs, {unheard} changes unheard, {none} heard that are none"
+        "{undone} states undone, {smaller} smaller epochs, {unobserved} changes not observed, {none} observed that are none"
     );
     row.took = began.elapsed();
     Ok(row)
@@ -91,13 +91,13 @@ struct Pass<'a> {
 struct Found {
     undone: Vec<String>,
     smaller_epochs: Vec<String>,
-    unheard: Vec<String>,
+    unobserved: Vec<String>,
     no_changes: Vec<String>,
 }
 
 impl Found {
     fn into_deviations(self) -> Vec<String> {
-        [self.undone, self.smaller_epochs, self.unheard, self.no_changes].concat()
+        [self.undone, self.smaller_epochs, self.unobserved, self.no_changes].concat()
     }
 }
 
@@ -106,7 +106,7 @@ type Known = Vec<HashMap<String, Seen>>;
 
 impl Pass<'_> {
     async fn run(&self) -> Result<Vec<Found>> {
-        self.answer(Manner::Failing);
+        self.answer(Behaviour::Failing);
         let targets: Vec<_> =
             self.paths.iter().map(|path| Target { key: key(path), path: path.clone() }).collect();
         let per_second = PER_SECOND * u32::try_from(targets.len())?;
@@ -116,7 +116,7 @@ impl Pass<'_> {
             .await?;
         self.cut(true);
         self.until_health("the store is lost", |health| health.degraded.is_some()).await?;
-        self.answer(Manner::Healthy(Duration::ZERO));
+        self.answer(Behaviour::Healthy(Duration::ZERO));
         self.until("all close alone", async || {
             Ok(self.all(&self.known().await?, |seen| seen.status == "closed"))
         })
@@ -125,7 +125,7 @@ impl Pass<'_> {
 
         self.site.backing.refuse_writes(true).await?;
         self.cut(false);
-        self.ask_in_vain(&mut watch).await?;
+        self.acquire_while_refused(&mut watch).await?;
         self.cut(true);
         self.until_health("the store is lost again", |health| health.degraded.is_some()).await?;
         watch.look(self.known().await?);
@@ -138,20 +138,20 @@ impl Pass<'_> {
         })
         .await?;
         for (worker, run) in self.workers.iter().zip(runs) {
-            worker.begin(Order::Stop { run }).await?.tally().await?;
+            worker.begin(WorkerCommand::Stop { run }).await?.tally().await?;
         }
-        let heard = try_join_all(self.workers.iter().map(|worker| worker.changes())).await?;
-        watch.compare(&heard);
+        let observed = try_join_all(self.workers.iter().map(|worker| worker.changes())).await?;
+        watch.compare(&observed);
         Ok(self.paths.iter().map(|path| watch.found.remove(&key(path)).unwrap_or_default()).collect())
     }
 
-    fn answer(&self, manner: Manner) {
-        self.paths.iter().for_each(|path| self.site.receiver.set(path, manner));
+    fn answer(&self, behaviour: Behaviour) {
+        self.paths.iter().for_each(|path| self.site.receiver.set(path, behaviour));
     }
 
     fn cut(&self, is_cut: bool) {
-        let trouble = if is_cut { Trouble::Cut } else { Trouble::None };
-        self.workers.iter().for_each(|worker| worker.way.set(trouble));
+        let fault = if is_cut { NetworkFault::Cut } else { NetworkFault::None };
+        self.workers.iter().for_each(|worker| worker.proxy.set(fault));
     }
 
     async fn known(&self) -> Result<Known> {
@@ -169,7 +169,7 @@ impl Pass<'_> {
 
     /// Watches while the store refuses writes: until each process saw it as connected and made some requests, or, if
     /// the store is rightly seen as lost, for a fixed time.
-    async fn ask_in_vain(&self, watch: &mut Watch) -> Result<()> {
+    async fn acquire_while_refused(&self, watch: &mut Watch) -> Result<()> {
         let limit = Instant::now() + REFUSES_FOR;
         let mut connected: Vec<Option<u64>> = vec![None; self.workers.len()];
         while Instant::now() < limit {
@@ -217,9 +217,9 @@ impl Pass<'_> {
     }
 
     async fn until(&self, what: &str, mut is_so: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
-        let limit = Instant::now() + PATIENCE;
+        let limit = Instant::now() + WAIT_LIMIT;
         while !is_so().await? {
-            ensure!(Instant::now() < limit, "{what}: not within {PATIENCE:?}");
+            ensure!(Instant::now() < limit, "{what}: not within {WAIT_LIMIT:?}");
             sleep(LOOK_EVERY).await;
         }
         Ok(())
@@ -256,12 +256,12 @@ impl Watch {
     }
 
     /// Compares the states with the changes that observers received.
-    fn compare(&mut self, heard: &[Vec<HeardChange>]) {
-        for (worker, (known, heard)) in self.known.iter().zip(heard).enumerate() {
+    fn compare(&mut self, observed: &[Vec<ObservedChange>]) {
+        for (worker, (known, observed)) in self.known.iter().zip(observed).enumerate() {
             for (key, known) in known {
-                let heard = heard.iter().filter(|change| change.key == *key);
+                let observed = observed.iter().filter(|change| change.key == *key);
                 let found = self.found.entry(key.clone()).or_default();
-                judge_heard(&format!("worker {worker}: {key}"), heard, known, found);
+                check_observed(&format!("worker {worker}: {key}"), observed, known, found);
             }
         }
     }
@@ -270,15 +270,20 @@ impl Watch {
 /// Checks that the received changes lead to the known state, without a gap and with growing epochs. The first state
 /// that a process learns of a circuit is no change. A process that missed a whole half-open period receives the change
 /// from half-open to open.
-fn judge_heard<'a>(who: &str, heard: impl Iterator<Item = &'a HeardChange>, known: &Seen, found: &mut Found) {
+fn check_observed<'a>(
+    who: &str,
+    observed: impl Iterator<Item = &'a ObservedChange>,
+    known: &Seen,
+    found: &mut Found,
+) {
     let (mut state, mut epoch) = (None, Epoch(0));
-    for HeardChange { from, to, epoch: next, .. } in heard {
+    for ObservedChange { from, to, epoch: next, .. } in observed {
         if from == to {
             found.no_changes.push(format!("{who}: heard {from} -> {to}"));
         }
         let opened_again = |state: &str| state == to && from == "half_open";
         if let Some(state) = state.filter(|state: &&String| *state != from && !opened_again(state)) {
-            found.unheard.push(format!("{who}: heard {from} -> {to} while {state}"));
+            found.unobserved.push(format!("{who}: heard {from} -> {to} while {state}"));
         }
         if *next <= epoch {
             found.smaller_epochs.push(format!("{who}: heard of epoch {} after {}", next.0, epoch.0));
@@ -286,7 +291,7 @@ fn judge_heard<'a>(who: &str, heard: impl Iterator<Item = &'a HeardChange>, know
         (state, epoch) = (Some(to), *next);
     }
     if let Some(state) = state.filter(|state| **state != known.status) {
-        found.unheard.push(format!("{who}: heard that it is {state}, and it is {}", known.status));
+        found.unobserved.push(format!("{who}: heard that it is {state}, and it is {}", known.status));
     }
 }
 
@@ -325,8 +330,8 @@ mod tests {
 
     #[test]
     fn what_observers_hear_must_lead_to_what_is_known() {
-        let heard = |changes: &[(&str, &str, u64)]| {
-            let change = |&(from, to, epoch): &(&str, &str, u64)| HeardChange {
+        let observed = |changes: &[(&str, &str, u64)]| {
+            let change = |&(from, to, epoch): &(&str, &str, u64)| ObservedChange {
                 key: "k".into(),
                 from: from.into(),
                 to: to.into(),
@@ -335,7 +340,7 @@ mod tests {
             changes.iter().map(change).collect::<Vec<_>>()
         };
         let good = [("closed", "open", 1), ("open", "half_open", 2), ("half_open", "closed", 3)];
-        // Changes, the state in the end, and how many are unheard, smaller, and none.
+        // Changes, the state in the end, and how many are unobserved, smaller, and none.
         let table: [(&[_], _, [usize; 3]); 7] = [
             (&good, "closed", [0, 0, 0]),
             (&good[1..], "closed", [0, 0, 0]),
@@ -347,8 +352,8 @@ mod tests {
         ];
         for (n, (changes, status, expected)) in table.into_iter().enumerate() {
             let mut found = Found::default();
-            judge_heard("w", heard(changes).iter(), &seen(status, 3), &mut found);
-            let counts = [&found.unheard, &found.smaller_epochs, &found.no_changes].map(Vec::len);
+            check_observed("w", observed(changes).iter(), &seen(status, 3), &mut found);
+            let counts = [&found.unobserved, &found.smaller_epochs, &found.no_changes].map(Vec::len);
             assert_eq!(counts, expected, "{n}: {found:?}");
         }
     }

@@ -11,10 +11,10 @@ use futures_util::future::try_join_all;
 use tokio::time::{Instant, sleep};
 
 use super::judge::{Seen, judge};
-use super::process::{Asked, PATIENCE};
-use super::receiver::{Manner, Visit};
+use super::process::{Acquired, WAIT_LIMIT};
+use super::protocol::{Health, Outcome, WorkerCommand};
+use super::receiver::{Behaviour, Visit};
 use super::site::{Latency, Site, Worker};
-use super::words::{Health, Order, Outcome};
 
 /// Returns a policy with a rule that three failures fulfil, of any processes.
 fn policy(probe_timeout: Duration) -> String {
@@ -69,8 +69,8 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    pub(super) fn answers(&self, manner: Manner) {
-        self.site.receiver.set(&self.path, manner);
+    pub(super) fn answers(&self, behaviour: Behaviour) {
+        self.site.receiver.set(&self.path, behaviour);
     }
 
     pub(super) fn visits(&self) -> Vec<Visit> {
@@ -84,8 +84,8 @@ impl<'a> Lane<'a> {
     /// Acquires a permit for an ordinary call.
     pub(super) async fn admitted(&self, worker: &Worker) -> Result<u64> {
         match worker.try_acquire(&self.key).await? {
-            Asked::Call(permit) => Ok(permit),
-            asked => bail!("worker {}: the circuit should be closed, but: {asked:?}", worker.number()),
+            Acquired::Call(permit) => Ok(permit),
+            acquired => bail!("worker {}: the circuit should be closed, but: {acquired:?}", worker.number()),
         }
     }
 
@@ -100,7 +100,7 @@ impl<'a> Lane<'a> {
     /// of the open circuit.
     pub(super) async fn trip(&self) -> Result<Record> {
         let [one, other] = self.others() else { bail!("there are three workers") };
-        self.answers(Manner::Failing);
+        self.answers(Behaviour::Failing);
         let permits = [self.admitted(one).await?, self.admitted(one).await?, self.admitted(other).await?];
         self.fail(one, permits[0]).await?;
         self.fail(one, permits[1]).await?;
@@ -114,12 +114,12 @@ impl<'a> Lane<'a> {
 
     /// Acquires until the cool-off is over and this worker has the probe.
     pub(super) async fn probe(&self, worker: &Worker) -> Result<u64> {
-        let limit = Instant::now() + PATIENCE;
+        let limit = Instant::now() + WAIT_LIMIT;
         loop {
             match worker.try_acquire(&self.key).await? {
-                Asked::Probe(permit) => return Ok(permit),
-                Asked::Call(_) => bail!("worker {}: the circuit is closed", worker.number()),
-                Asked::Refused(why) => ensure!(Instant::now() < limit, "still refused: {why}"),
+                Acquired::Probe(permit) => return Ok(permit),
+                Acquired::Call(_) => bail!("worker {}: the circuit is closed", worker.number()),
+                Acquired::Refused(why) => ensure!(Instant::now() < limit, "still refused: {why}"),
             }
             sleep(LOOK_EVERY).await;
         }
@@ -127,13 +127,13 @@ impl<'a> Lane<'a> {
 
     /// Lets the victim probe, with a call that hangs at the receiver. Returns its permit, and when its lease ends.
     pub(super) async fn victim_probes(&self) -> Result<(u64, Timestamp)> {
-        self.answers(Manner::Hanging);
+        self.answers(Behaviour::Hanging);
         let before = self.visits().len();
         let permit = self.probe(self.victim()).await?;
         let lease = self.record().await?.lease.context("a prober has a lease")?;
-        let order = Order::Send { permit, path: self.path.clone() };
+        let command = WorkerCommand::Send { permit, path: self.path.clone() };
         // The answer is not awaited: it may never come.
-        drop(self.victim().begin(order).await?);
+        drop(self.victim().begin(command).await?);
         self.until("its probe arrives", || self.visits().len() == before + 1).await?;
         Ok((permit, lease.expires_at))
     }
@@ -147,8 +147,8 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    pub(super) fn hammer(&self) -> Order {
-        Order::Hammer { key: self.key.clone(), path: self.path.clone() }
+    pub(super) fn hammer(&self) -> WorkerCommand {
+        WorkerCommand::Hammer { key: self.key.clone(), path: self.path.clone() }
     }
 
     /// Returns the deviations from this request on: there must be one probe, which closed the circuit.
@@ -169,7 +169,7 @@ impl<'a> Lane<'a> {
         what: &str,
         is_so: impl Fn(&Health) -> bool,
     ) -> Result<()> {
-        let limit = Instant::now() + PATIENCE;
+        let limit = Instant::now() + WAIT_LIMIT;
         loop {
             let health = worker.health().await?;
             if is_so(&health) {
@@ -181,7 +181,7 @@ impl<'a> Lane<'a> {
     }
 
     pub(super) async fn until(&self, what: &str, is_so: impl Fn() -> bool) -> Result<()> {
-        let limit = Instant::now() + PATIENCE;
+        let limit = Instant::now() + WAIT_LIMIT;
         while !is_so() {
             ensure!(Instant::now() < limit, "{what}: it does not");
             sleep(LOOK_EVERY).await;

@@ -4,14 +4,14 @@
 //! | --- | --- |
 //! | [`Process`] | the proof's handle of a worker: send commands, stop, resume, kill |
 //! | [`worker`] | the worker itself: the same binary, with its own registry |
-//! | [`words`] | the protocol between proof and worker |
+//! | [`protocol`] | the protocol between proof and worker |
 //! | [`Receiver`] | the destination; records when each request began and ended |
 //! | [`Backing`] | the store's server |
 //! | [`Site`] | server, receiver, and workers, each with its own connection to the store |
 //! | `traffic`, `caller` | the calls of a worker: at a rate, or as fast as it can acquire permits |
 //! | `watched` | counts how often two processes competed for the same lease |
 //! | [`recover`] | recoveries by all processes at once; [`judge`] checks one of them, [`Recoveries`] adds up |
-//! | [`befall`] | faults of single processes ([`Fault`]), round by round; [`Befallen`] adds up |
+//! | [`inject_fault`] | faults of single processes ([`Fault`]), round by round; [`FaultResults`] adds up |
 //! | [`recover_beside_broken`] | recovery beside a process whose own network is broken |
 //! | [`keep_states`] | states that are decided while the store is unreachable are kept |
 //! | [`ramp_together`] | the ramp over all processes, by the receiver's count |
@@ -22,18 +22,19 @@
 //! A worker is killed when its handle is dropped, and when the process of its proof ends, for any reason.
 
 mod backing;
-mod befall;
-mod befallen;
 mod broken_process;
 mod caller;
 mod fault;
+mod fault_results;
 mod fleet_ramp;
+mod inject_fault;
 mod jobs;
 mod judge;
 mod kept_states;
 mod lane;
 mod mode;
 mod process;
+pub mod protocol;
 mod receiver;
 mod recoveries;
 mod rounds;
@@ -41,20 +42,19 @@ mod row;
 mod site;
 mod traffic;
 mod watched;
-pub mod words;
 pub mod worker;
 
 pub use self::backing::{Backing, Kind, Server};
-pub use self::befallen::{Befallen, befall};
 pub use self::broken_process::recover_beside_broken;
 pub use self::fault::Fault;
+pub use self::fault_results::{FaultResults, inject_fault};
 pub use self::fleet_ramp::ramp_together;
 pub use self::jobs::{Jobs, run_jobs};
 pub use self::judge::{Seen, judge};
 pub use self::kept_states::keep_states;
 pub use self::mode::Mode;
-pub use self::process::{Asked, PATIENCE, Pending, Process};
-pub use self::receiver::{Manner, Receiver, Visit};
+pub use self::process::{Acquired, Pending, Process, WAIT_LIMIT};
+pub use self::receiver::{Behaviour, Receiver, Visit};
 pub use self::recoveries::Recoveries;
 pub use self::rounds::{Plan, recover};
 pub use self::row::{Row, Scale};

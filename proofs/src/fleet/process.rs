@@ -16,13 +16,14 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::words::{
-    Answer, Health, HeardChange, Known, Numbered, Operator, Order, Outcome, Run, Seen, Tally,
+use super::protocol::{
+    Answer, Health, Known, Numbered, ObservedChange, Outcome, OverrideRequest, Run, Seen, Tally,
+    WorkerCommand,
 };
 use super::worker::Settings;
 
 /// The timeout of a worker's answer, so that a proof cannot hang.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Answer>>>>;
 
@@ -38,14 +39,14 @@ pub struct Process {
 
 /// An answer that has not arrived yet.
 pub struct Pending {
-    order: String,
+    command: String,
     worker: u32,
     answer: oneshot::Receiver<Answer>,
 }
 
 /// The result of an acquire.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Asked {
+pub enum Acquired {
     /// A permit for an ordinary call.
     Call(u64),
     /// A permit for a probe.
@@ -68,8 +69,8 @@ impl Process {
         let (orders, answers) = child.stdin.take().zip(child.stdout.take()).context("it has no pipes")?;
         let (ready, is_ready) = oneshot::channel();
         let waiting = Waiting::new(Mutex::new(HashMap::from([(0, ready)])));
-        tokio::spawn(hear(answers, Arc::clone(&waiting)));
-        timeout(PATIENCE, is_ready).await?.context("a worker ended at its start")?;
+        tokio::spawn(read_answers(answers, Arc::clone(&waiting)));
+        timeout(WAIT_LIMIT, is_ready).await?.context("a worker ended at its start")?;
         let (orders, settings) = (tokio::sync::Mutex::new(orders), settings.clone());
         Ok(Self { settings, child, orders, waiting, count: AtomicU64::new(1) })
     }
@@ -84,35 +85,35 @@ impl Process {
     ///
     /// # Errors
     /// Fails if the worker has exited.
-    pub async fn begin(&self, order: Order) -> Result<Pending> {
+    pub async fn begin(&self, command: WorkerCommand) -> Result<Pending> {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
-        let text = format!("{order:?}");
-        let mut line = serde_json::to_vec(&Numbered { number, word: order })?;
+        let text = format!("{command:?}");
+        let mut line = serde_json::to_vec(&Numbered { number, word: command })?;
         line.push(b'\n');
-        let (heard, answer) = oneshot::channel();
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(number, heard);
+        let (sender, answer) = oneshot::channel();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(number, sender);
         let mut orders = self.orders.lock().await;
         orders.write_all(&line).await.with_context(|| format!("worker {} has ended", self.number()))?;
-        Ok(Pending { order: text, worker: self.number(), answer })
+        Ok(Pending { command: text, worker: self.number(), answer })
     }
 
     /// Sends a command, and waits for the answer.
     ///
     /// # Errors
     /// Fails if the worker has exited, does not answer, or answers with an error.
-    pub async fn order(&self, order: Order) -> Result<Answer> {
-        self.begin(order).await?.answer().await
+    pub async fn command(&self, command: WorkerCommand) -> Result<Answer> {
+        self.begin(command).await?.answer().await
     }
 
     /// Acquires a permit.
     ///
     /// # Errors
-    /// As [`order`](Self::order).
-    pub async fn try_acquire(&self, key: &str) -> Result<Asked> {
-        match self.order(Order::Ask { key: key.to_owned() }).await? {
-            Answer::Permit { permit, is_probe: true } => Ok(Asked::Probe(permit)),
-            Answer::Permit { permit, is_probe: false } => Ok(Asked::Call(permit)),
-            Answer::Refused { why, .. } => Ok(Asked::Refused(why)),
+    /// As [`command`](Self::command).
+    pub async fn try_acquire(&self, key: &str) -> Result<Acquired> {
+        match self.command(WorkerCommand::Acquire { key: key.to_owned() }).await? {
+            Answer::Permit { permit, is_probe: true } => Ok(Acquired::Probe(permit)),
+            Answer::Permit { permit, is_probe: false } => Ok(Acquired::Call(permit)),
+            Answer::Refused { why, .. } => Ok(Acquired::Refused(why)),
             other => unexpected(&other),
         }
     }
@@ -120,9 +121,9 @@ impl Process {
     /// Makes the call of a permit, and returns the HTTP status. `None`: the receiver did not answer.
     ///
     /// # Errors
-    /// As [`order`](Self::order).
+    /// As [`command`](Self::command).
     pub async fn send(&self, permit: u64, path: &str) -> Result<Option<u16>> {
-        match self.order(Order::Send { permit, path: path.to_owned() }).await? {
+        match self.command(WorkerCommand::Send { permit, path: path.to_owned() }).await? {
             Answer::Sent { status } => Ok(status),
             other => unexpected(&other),
         }
@@ -131,9 +132,9 @@ impl Process {
     /// Settles a permit, and returns the settlement: `counted`, `uncounted` or `late`.
     ///
     /// # Errors
-    /// As [`order`](Self::order).
+    /// As [`command`](Self::command).
     pub async fn settle(&self, permit: u64, outcome: Outcome) -> Result<String> {
-        match self.order(Order::Settle { permit, outcome }).await? {
+        match self.command(WorkerCommand::Settle { permit, outcome }).await? {
             Answer::Settled { how } => Ok(how),
             other => unexpected(&other),
         }
@@ -142,17 +143,17 @@ impl Process {
     /// Returns the worker's view of a circuit.
     ///
     /// # Errors
-    /// As [`order`](Self::order).
+    /// As [`command`](Self::command).
     pub async fn state(&self, key: &str) -> Result<Known> {
-        known(self.order(Order::State { key: key.to_owned() }).await?)
+        known(self.command(WorkerCommand::State { key: key.to_owned() }).await?)
     }
 
     /// Returns the state of each circuit that the worker has.
     ///
     /// # Errors
-    /// As [`order`](Self::order).
+    /// As [`command`](Self::command).
     pub async fn circuits(&self) -> Result<Vec<Seen>> {
-        match self.order(Order::Circuits).await? {
+        match self.command(WorkerCommand::Circuits).await? {
             Answer::Circuits(circuits) => Ok(circuits),
             other => unexpected(&other),
         }
@@ -161,9 +162,9 @@ impl Process {
     /// Starts to make calls at a rate, and returns the number of the run.
     ///
     /// # Errors
-    /// As [`order`](Self::order).
+    /// As [`command`](Self::command).
     pub async fn run(&self, run: Run) -> Result<u64> {
-        match self.order(Order::Run(run)).await? {
+        match self.command(WorkerCommand::Run(run)).await? {
             Answer::Running { run } => Ok(run),
             other => unexpected(&other),
         }
@@ -172,9 +173,9 @@ impl Process {
     /// Waits until the worker sees a circuit in this state.
     ///
     /// # Errors
-    /// As [`order`](Self::order); also fails after [`PATIENCE`].
+    /// As [`command`](Self::command); also fails after [`WAIT_LIMIT`].
     pub async fn becomes(&self, key: &str, status: &str) -> Result<Known> {
-        match self.order(Order::Await { key: key.to_owned(), status: status.to_owned() }).await {
+        match self.command(WorkerCommand::Await { key: key.to_owned(), status: status.to_owned() }).await {
             Ok(answer) => known(answer),
             Err(error) => Err(error.context(format!("it knows {:?}", self.state(key).await?))),
         }
@@ -183,9 +184,9 @@ impl Process {
     /// Returns the health of the store, as the worker sees it.
     ///
     /// # Errors
-    /// As [`order`](Self::order).
+    /// As [`command`](Self::command).
     pub async fn health(&self) -> Result<Health> {
-        match self.order(Order::Health).await? {
+        match self.command(WorkerCommand::Health).await? {
             Answer::Health(health) => Ok(health),
             other => unexpected(&other),
         }
@@ -194,9 +195,9 @@ impl Process {
     /// Returns all changes that the worker's observers received since the last call of this function.
     ///
     /// # Errors
-    /// As [`order`](Self::order).
-    pub async fn changes(&self) -> Result<Vec<HeardChange>> {
-        match self.order(Order::Changes).await? {
+    /// As [`command`](Self::command).
+    pub async fn changes(&self) -> Result<Vec<ObservedChange>> {
+        match self.command(WorkerCommand::Changes).await? {
             Answer::Changes(changes) => Ok(changes),
             other => unexpected(&other),
         }
@@ -205,24 +206,24 @@ impl Process {
     /// Makes one call, closes the registry, and lets the process exit. Returns whether the call was admitted.
     ///
     /// # Errors
-    /// As [`order`](Self::order), or if the process does not exit within [`PATIENCE`].
+    /// As [`command`](Self::command), or if the process does not exit within [`WAIT_LIMIT`].
     pub async fn call_and_exit(self, key: &str, path: &str) -> Result<bool> {
-        let call = Order::Call { key: key.to_owned(), path: path.to_owned() };
-        let answer = self.order(call).await?;
-        self.order(Order::Close).await?;
+        let call = WorkerCommand::Call { key: key.to_owned(), path: path.to_owned() };
+        let answer = self.command(call).await?;
+        self.command(WorkerCommand::Close).await?;
         let Self { orders, mut child, .. } = self;
         // A worker exits at the end of its input.
         drop(orders);
-        timeout(PATIENCE, child.wait()).await.context("it does not exit")??;
+        timeout(WAIT_LIMIT, child.wait()).await.context("it does not exit")??;
         Ok(!matches!(answer, Answer::Refused { .. }))
     }
 
     /// Applies an operator's override through this worker.
     ///
     /// # Errors
-    /// As [`order`](Self::order).
-    pub async fn apply_override(&self, key: &str, command: Operator) -> Result<()> {
-        self.order(Order::Obey { key: key.to_owned(), command }).await.map(drop)
+    /// As [`command`](Self::command).
+    pub async fn apply_override(&self, key: &str, command: OverrideRequest) -> Result<()> {
+        self.command(WorkerCommand::Override { key: key.to_owned(), command }).await.map(drop)
     }
 
     /// Ends the process as `kill -9` does.
@@ -247,7 +248,7 @@ impl Process {
             }
             anyhow::Ok(())
         };
-        timeout(PATIENCE, stopped).await.context("it does not stop")?
+        timeout(WAIT_LIMIT, stopped).await.context("it does not stop")?
     }
 
     /// Resumes a stopped process.
@@ -272,12 +273,13 @@ impl Pending {
     /// Waits for the answer.
     ///
     /// # Errors
-    /// Fails if the answer does not come within [`PATIENCE`], or is an error.
+    /// Fails if the answer does not come within [`WAIT_LIMIT`], or is an error.
     pub async fn answer(self) -> Result<Answer> {
-        let Self { order, worker, answer } = self;
-        let answer = timeout(PATIENCE, answer).await.with_context(|| format!("worker {worker}, {order}"))?;
-        match answer.with_context(|| format!("worker {worker} ended before it answered {order}"))? {
-            Answer::Error { error } => bail!("worker {worker}, {order}: {error}"),
+        let Self { command, worker, answer } = self;
+        let answer =
+            timeout(WAIT_LIMIT, answer).await.with_context(|| format!("worker {worker}, {command}"))?;
+        match answer.with_context(|| format!("worker {worker} ended before it answered {command}"))? {
+            Answer::Error { error } => bail!("worker {worker}, {command}: {error}"),
             answer => Ok(answer),
         }
     }
@@ -302,14 +304,14 @@ async fn spawn(mut command: Command) -> Result<Child> {
         thread::spawn(move || to_start.into_iter().for_each(|start| start()));
         starts
     });
-    let (runtime, (tell, told)) = (Handle::current(), oneshot::channel());
+    let (runtime, (send, shown)) = (Handle::current(), oneshot::channel());
     let start = move || {
         let _within = runtime.enter();
         // If the caller no longer waits, the child is dropped here, which kills it.
-        let _ = tell.send(command.spawn());
+        let _ = send.send(command.spawn());
     };
     STARTER.send(Box::new(start)).map_err(|_| anyhow!("nobody is there to start it"))?;
-    Ok(told.await??)
+    Ok(shown.await??)
 }
 
 fn known(answer: Answer) -> Result<Known> {
@@ -324,7 +326,7 @@ fn unexpected<T>(answer: &Answer) -> Result<T> {
 }
 
 /// Reads answers until the output ends. Callers that still wait then get an error.
-async fn hear(answers: ChildStdout, waiting: Waiting) {
+async fn read_answers(answers: ChildStdout, waiting: Waiting) {
     let mut lines = BufReader::new(answers).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         // An unreadable line answers no command; its caller then gets an error.

@@ -28,7 +28,7 @@ pub(super) const KIND: &str = "x-kind";
 
 /// The behaviour of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Manner {
+pub enum Behaviour {
     /// Answers with success, after this time.
     Healthy(Duration),
     /// Answers with 503, at once.
@@ -67,7 +67,7 @@ pub struct Receiver {
 struct Endpoints(Mutex<HashMap<String, Endpoint>>);
 
 struct Endpoint {
-    manner: watch::Sender<Manner>,
+    behaviour: watch::Sender<Behaviour>,
     visits: Vec<Visit>,
     /// The number of requests in flight.
     live: usize,
@@ -106,8 +106,8 @@ impl Receiver {
     }
 
     /// Sets the behaviour of an endpoint, also for requests that hang there.
-    pub fn set(&self, path: &str, manner: Manner) {
-        self.endpoints.with(path, |endpoint| endpoint.manner.send_replace(manner));
+    pub fn set(&self, path: &str, behaviour: Behaviour) {
+        self.endpoints.with(path, |endpoint| endpoint.behaviour.send_replace(behaviour));
     }
 
     /// Returns all requests to an endpoint so far, in the order in which they began.
@@ -134,7 +134,7 @@ impl Endpoints {
     fn with<R>(&self, path: &str, look: impl FnOnce(&mut Endpoint) -> R) -> R {
         let mut endpoints: MutexGuard<'_, _> = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || Endpoint {
-            manner: watch::Sender::new(Manner::Healthy(Duration::ZERO)),
+            behaviour: watch::Sender::new(Behaviour::Healthy(Duration::ZERO)),
             visits: Vec::new(),
             live: 0,
         };
@@ -158,7 +158,7 @@ async fn serve(connection: TcpStream, endpoints: Arc<Endpoints>) {
 async fn answer(request: &Request<Incoming>, endpoints: &Endpoints) -> StatusCode {
     let path = request.uri().path();
     let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
-    let (number, mut manner) = endpoints.with(path, |endpoint| {
+    let (number, mut behaviour) = endpoints.with(path, |endpoint| {
         endpoint.visits.push(Visit {
             worker: header(WORKER).parse().unwrap_or(u32::MAX),
             claims_to_probe: header(KIND) == "probe",
@@ -168,25 +168,25 @@ async fn answer(request: &Request<Incoming>, endpoints: &Endpoints) -> StatusCod
             status: None,
         });
         endpoint.live += 1;
-        (endpoint.visits.len() - 1, endpoint.manner.subscribe())
+        (endpoint.visits.len() - 1, endpoint.behaviour.subscribe())
     });
     let mut stay = Stay { path, number, endpoints, status: None };
     let status = loop {
-        let now = *manner.borrow_and_update();
+        let now = *behaviour.borrow_and_update();
         match now {
-            Manner::Healthy(takes) => {
+            Behaviour::Healthy(takes) => {
                 if !takes.is_zero() {
                     tokio::time::sleep(takes).await;
                 }
                 break StatusCode::OK;
             }
-            Manner::Failing => break StatusCode::SERVICE_UNAVAILABLE,
-            Manner::FailingAfter(takes) => {
+            Behaviour::Failing => break StatusCode::SERVICE_UNAVAILABLE,
+            Behaviour::FailingAfter(takes) => {
                 tokio::time::sleep(takes).await;
                 break StatusCode::SERVICE_UNAVAILABLE;
             }
-            Manner::Hanging => {
-                if manner.changed().await.is_err() {
+            Behaviour::Hanging => {
+                if behaviour.changed().await.is_err() {
                     break StatusCode::SERVICE_UNAVAILABLE;
                 }
             }

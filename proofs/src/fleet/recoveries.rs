@@ -4,11 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use super::judge::Seen;
+use super::protocol::Tally;
 use super::rounds::Plan;
-use super::words::Tally;
 
 /// The number of deviations that are printed.
-const TOLD: usize = 5;
+const MAX_SHOWN: usize = 5;
 
 /// The result of all recoveries of one plan.
 #[derive(Clone, Debug)]
@@ -30,11 +30,11 @@ pub struct Recoveries {
     /// The number of rounds in which a late result changed something.
     pub late_applied: u64,
     /// The number of acquires.
-    pub asks: u64,
+    pub acquires: u64,
     /// The duration of all rounds.
     pub took: Duration,
     deviations: u64,
-    told: Vec<String>,
+    shown: Vec<String>,
 }
 
 impl Recoveries {
@@ -48,10 +48,10 @@ impl Recoveries {
             by_several: 0,
             late: 0,
             late_applied: 0,
-            asks: 0,
+            acquires: 0,
             took: Duration::ZERO,
             deviations: 0,
-            told: Vec::new(),
+            shown: Vec::new(),
         }
     }
 
@@ -61,14 +61,14 @@ impl Recoveries {
         self.overlaps += u64::try_from(seen.overlaps(self.plan.probes)).unwrap_or(u64::MAX);
         self.raced += u64::from(raced);
         self.by_several += u64::from(seen.is_by_several());
-        self.asks += tally.asks;
+        self.acquires += tally.acquires;
         faults.into_iter().for_each(|fault| self.deviates(fault));
     }
 
     pub(super) fn deviates(&mut self, how: String) {
         self.deviations += 1;
-        if self.told.len() < TOLD {
-            self.told.push(how);
+        if self.shown.len() < MAX_SHOWN {
+            self.shown.push(how);
         }
     }
 
@@ -80,10 +80,10 @@ impl Recoveries {
         self.by_several += more.by_several;
         self.late += more.late;
         self.late_applied += more.late_applied;
-        self.asks += more.asks;
+        self.acquires += more.acquires;
         self.deviations += more.deviations;
-        self.told.extend(more.told);
-        self.told.truncate(TOLD);
+        self.shown.extend(more.shown);
+        self.shown.truncate(MAX_SHOWN);
     }
 
     /// Returns whether processes competed often enough for the run to prove anything: in at least one round of ten.
@@ -108,7 +108,7 @@ impl Recoveries {
             (*deviations == 0, format!("{deviations} deviations")),
         ];
         let faults = table.into_iter().filter(|(is_right, _)| !is_right).map(|(_, fault)| fault);
-        faults.chain(self.told.iter().cloned()).collect()
+        faults.chain(self.shown.iter().cloned()).collect()
     }
 
     /// Returns the head of the table; `Display` writes the rows.
@@ -135,11 +135,12 @@ impl Recoveries {
 
 impl fmt::Display for Recoveries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { plan, rounds, exact, overlaps, raced, by_several, late, late_applied, asks, took, .. } =
-            self;
+        let Self {
+            plan, rounds, exact, overlaps, raced, by_several, late, late_applied, acquires, took, ..
+        } = self;
         write!(
             f,
-            "{:9} {:>8} {:9} {:6} {rounds:7} {exact:7} {overlaps:8} {raced:7} {by_several:10} {late:7} {late_applied:12} {asks:9} {:4} s",
+            "{:9} {:>8} {:9} {:6} {rounds:7} {exact:7} {overlaps:8} {raced:7} {by_several:10} {late:7} {late_applied:12} {acquires:9} {:4} s",
             plan.kind.name(),
             plan.latency.name(),
             plan.processes,

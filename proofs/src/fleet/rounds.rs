@@ -24,11 +24,11 @@ use futures_util::future::try_join_all;
 
 use super::backing::Kind;
 use super::judge::{Seen, judge};
-use super::process::Asked;
-use super::receiver::Manner;
+use super::process::Acquired;
+use super::protocol::{Outcome, Tally, WorkerCommand};
+use super::receiver::Behaviour;
 use super::recoveries::Recoveries;
 use super::site::{Latency, Site, Worker};
-use super::words::{Order, Outcome, Tally};
 
 /// The duration of a probe: several round trips to a store on the same machine.
 const PROBE_TAKES: Duration = Duration::from_millis(10);
@@ -72,7 +72,7 @@ pub async fn recover(program: &Path, plan: Plan) -> Result<Recoveries> {
     for worker in &workers {
         let health = worker.health().await?;
         all.late += health.late_results;
-        if health.losses > 0 || health.unheard > 0 {
+        if health.losses > 0 || health.unanswered_reports > 0 {
             bail!("worker {} lost the store, so this proves nothing: {health:?}", worker.number());
         }
     }
@@ -136,10 +136,10 @@ impl Course<'_> {
     /// Runs steps 1 to 3.
     async fn trip(&self) -> Result<()> {
         let permits = try_join_all(self.workers.iter().map(|worker| worker.try_acquire(&self.key))).await?;
-        self.site.receiver.set(&self.path, Manner::Failing);
-        try_join_all(self.workers.iter().zip(permits).map(|(worker, asked)| async move {
-            let Asked::Call(permit) = asked else {
-                bail!("worker {}: the circuit should be closed, but: {asked:?}", worker.number());
+        self.site.receiver.set(&self.path, Behaviour::Failing);
+        try_join_all(self.workers.iter().zip(permits).map(|(worker, acquired)| async move {
+            let Acquired::Call(permit) = acquired else {
+                bail!("worker {}: the circuit should be closed, but: {acquired:?}", worker.number());
             };
             let status = worker.send(permit, &self.path).await?;
             ensure!(status == Some(503), "worker {}: the receiver said {status:?}", worker.number());
@@ -154,12 +154,11 @@ impl Course<'_> {
     async fn close(&self) -> Result<(Seen, Tally)> {
         let receiver = &self.site.receiver;
         let before = receiver.count(&self.path);
-        receiver.set(&self.path, Manner::Healthy(PROBE_TAKES));
-        let hammers =
-            try_join_all(self.workers.iter().map(|worker| {
-                worker.begin(Order::Hammer { key: self.key.clone(), path: self.path.clone() })
-            }))
-            .await?;
+        receiver.set(&self.path, Behaviour::Healthy(PROBE_TAKES));
+        let hammers = try_join_all(self.workers.iter().map(|worker| {
+            worker.begin(WorkerCommand::Hammer { key: self.key.clone(), path: self.path.clone() })
+        }))
+        .await?;
         let mut tally = Tally::default();
         for hammer in hammers {
             tally.add(&hammer.tally().await?);

@@ -42,7 +42,7 @@ pub struct Member<'a> {
 pub struct Worker {
     process: Process,
     /// The proxy to the store, which can add latency or cut the connection.
-    pub way: Proxy,
+    pub proxy: Proxy,
 }
 
 impl Site {
@@ -63,16 +63,16 @@ impl Site {
     /// # Errors
     /// Fails if the worker does not start.
     pub async fn worker(&self, number: u32, policy: &str, latency: Latency) -> Result<Worker> {
-        let way = Proxy::before_port(self.backing.port()).await?;
+        let proxy = Proxy::before_port(self.backing.port()).await?;
         let (to_server, to_client) = latency.delays(number);
-        way.delay(to_server, to_client);
+        proxy.delay(to_server, to_client);
         let settings = Settings {
             policy: policy.to_owned(),
             store_timeout_ms: STORE_TIMEOUT_MS,
             flush_every_ms: 5,
-            ..Settings::new(&self.backing.url_through(way.port()), &self.receiver.url(), number)
+            ..Settings::new(&self.backing.url_through(proxy.port()), &self.receiver.url(), number)
         };
-        Ok(Worker { process: Process::start(&self.program, &settings).await?, way })
+        Ok(Worker { process: Process::start(&self.program, &settings).await?, proxy })
     }
 
     /// Starts a worker that reports to the store as often as the library does by default.
@@ -88,9 +88,9 @@ impl Site {
     /// # Errors
     /// Fails if the worker does not start.
     pub async fn member_calling(&self, member: Member<'_>, receiver: &str) -> Result<Worker> {
-        let way = Proxy::before_port(self.backing.port()).await?;
-        let settings = member.settings(&self.backing.url_through(way.port()), receiver)?;
-        Ok(Worker { process: Process::start(&self.program, &settings).await?, way })
+        let proxy = Proxy::before_port(self.backing.port()).await?;
+        let settings = member.settings(&self.backing.url_through(proxy.port()), receiver)?;
+        Ok(Worker { process: Process::start(&self.program, &settings).await?, proxy })
     }
 
     /// Starts a worker without a proxy, for a process that makes one call and exits.

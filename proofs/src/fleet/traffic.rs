@@ -10,10 +10,10 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::caller::Caller;
-use super::words::{Run, Tally};
+use super::protocol::{Run, Tally};
 
 /// The pause between a refusal and the next acquire. Tokio's timer has no finer resolution.
-const ASK_EVERY: Duration = Duration::from_millis(1);
+const RETRY_EVERY: Duration = Duration::from_millis(1);
 
 /// Calls at a fixed rate.
 pub(super) struct Traffic {
@@ -46,7 +46,7 @@ impl Traffic {
                 let counted = Arc::clone(&counted);
                 calls.spawn(async move {
                     let mut own = Tally::default();
-                    let _ = ask_and_call(&circuit, &caller, &path, &mut own).await;
+                    let _ = acquire_and_call(&circuit, &caller, &path, &mut own).await;
                     counted.lock().unwrap_or_else(PoisonError::into_inner).add(&own);
                 });
             }
@@ -71,15 +71,15 @@ impl Traffic {
 pub(super) async fn hammer(circuit: &Circuit, caller: &Caller, path: &str) -> Tally {
     let mut tally = Tally::default();
     while tally.calls == 0 {
-        if ask_and_call(circuit, caller, path, &mut tally).await.is_err() {
-            sleep(ASK_EVERY).await;
+        if acquire_and_call(circuit, caller, path, &mut tally).await.is_err() {
+            sleep(RETRY_EVERY).await;
         }
     }
     tally
 }
 
 /// Acquires once, and makes the call if there is a permit.
-async fn ask_and_call(
+async fn acquire_and_call(
     circuit: &Circuit,
     caller: &Caller,
     path: &str,
@@ -88,7 +88,7 @@ async fn ask_and_call(
     let began = Instant::now();
     let answer = circuit.acquire().await;
     let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-    tally.asks += 1;
+    tally.acquires += 1;
     tally.longest_ask_us = tally.longest_ask_us.max(took);
     let permit = answer.inspect_err(|refusal| match refusal {
         Refusal::Open { .. } | Refusal::OpenLocally { .. } => tally.open += 1,

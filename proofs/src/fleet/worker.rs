@@ -23,16 +23,16 @@ use tokio::time::sleep;
 
 use super::caller::Caller;
 use super::mode::Mode;
+use super::protocol::{Answer, Health, Known, Numbered, ObservedChange, Outcome, Seen, WorkerCommand};
 use super::traffic::{self, Traffic};
 use super::watched::Watched;
-use super::words::{Answer, Health, HeardChange, Known, Numbered, Order, Outcome, Seen};
 
 /// The interval at which a worker checks a condition that it waits for.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// The number of changes that a worker keeps until they are read. Beyond it, the newest are dropped, and the answer is
 /// an error.
-const MAX_HEARD: usize = 100_000;
+const MAX_OBSERVED: usize = 100_000;
 
 /// The options of a worker.
 #[derive(Args, Clone, Debug)]
@@ -43,7 +43,7 @@ pub struct Settings {
     /// Where calls go
     #[arg(long)]
     pub receiver: String,
-    /// The number that it tells the receiver
+    /// The number that it sends to the receiver
     #[arg(long, default_value_t = 0)]
     pub number: u32,
     /// The policy, as JSON
@@ -52,7 +52,7 @@ pub struct Settings {
     /// How long the store may take to answer
     #[arg(long, default_value_t = 500)]
     pub store_timeout_ms: u64,
-    /// How often failures are told
+    /// How often failures are reported
     #[arg(long, default_value_t = 100)]
     pub flush_every_ms: u64,
     /// How often what is not closed is read again
@@ -170,7 +170,7 @@ struct Worker {
     /// How often the store was lost, and how often it returned.
     news: Arc<[AtomicU64; 2]>,
     /// The changes that observers received.
-    heard: Arc<Mutex<Vec<HeardChange>>>,
+    observed: Arc<Mutex<Vec<ObservedChange>>>,
     permits: Mutex<HashMap<u64, OwnedPermit>>,
     runs: Mutex<HashMap<u64, Traffic>>,
     count: AtomicU64,
@@ -181,7 +181,7 @@ impl Worker {
         let policy: PolicyBuilder = serde_json::from_str(&settings.policy).context("--policy")?;
         let store = Watched::new(connect(settings).await?);
         let news = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
-        let (store_news, heard) = (Arc::clone(&news), Arc::default());
+        let (store_news, observed) = (Arc::clone(&news), Arc::default());
         let breakers = Breakerbox::builder()
             .policy(policy.build().context("--policy")?)
             .store(Arc::clone(&store))
@@ -194,7 +194,7 @@ impl Worker {
                 OnLoss::Refuse => OnStoreLoss::Refuse,
             })
             .consistency(settings.mode.into())
-            .observer(keep_changes(&heard))
+            .observer(keep_changes(&observed))
             .store_observer(move |news| {
                 store_news[usize::from(*news == StoreHealth::Connected)].fetch_add(1, Ordering::Relaxed);
             })
@@ -204,54 +204,54 @@ impl Worker {
             store,
             caller: Caller::new(&settings.receiver, settings.number)?.settling(settings.mode),
             news,
-            heard,
+            observed,
             permits: Mutex::default(),
             runs: Mutex::default(),
             count: AtomicU64::new(0),
         })
     }
 
-    async fn execute(&self, order: Order) -> Result<Answer> {
-        Ok(match order {
-            Order::Ask { key } => self.try_acquire(&key).await?,
-            Order::Send { permit, path } => {
+    async fn execute(&self, command: WorkerCommand) -> Result<Answer> {
+        Ok(match command {
+            WorkerCommand::Acquire { key } => self.try_acquire(&key).await?,
+            WorkerCommand::Send { permit, path } => {
                 let is_probe = self.permits().get(&permit).context("there is no such permit")?.is_probe();
                 Answer::Sent { status: self.caller.call(&path, is_probe).await.ok() }
             }
-            Order::Settle { permit, outcome } => self.settle(permit, outcome)?,
-            Order::Call { key, path } => self.call(&key, &path).await?,
-            Order::Hammer { key, path } => {
+            WorkerCommand::Settle { permit, outcome } => self.settle(permit, outcome)?,
+            WorkerCommand::Call { key, path } => self.call(&key, &path).await?,
+            WorkerCommand::Hammer { key, path } => {
                 Answer::Tally(traffic::hammer(&self.circuit(&key)?, &self.caller, &path).await)
             }
-            Order::Await { key, status } => {
+            WorkerCommand::Await { key, status } => {
                 let circuit = self.circuit(&key)?;
                 while circuit.status().name() != status {
                     sleep(LOOK_EVERY).await;
                 }
                 self.known(&circuit)
             }
-            Order::State { key } => self.known(&self.circuit(&key)?),
-            Order::Circuits => Answer::Circuits(self.circuits()),
-            Order::Health => Answer::Health(self.health()),
-            Order::Run(run) => {
+            WorkerCommand::State { key } => self.known(&self.circuit(&key)?),
+            WorkerCommand::Circuits => Answer::Circuits(self.circuits()),
+            WorkerCommand::Health => Answer::Health(self.health()),
+            WorkerCommand::Run(run) => {
                 let traffic = Traffic::start(&run, &self.breakers, &self.caller)?;
                 let run = self.number();
                 self.runs().insert(run, traffic);
                 Answer::Running { run }
             }
-            Order::Tally { run } => {
+            WorkerCommand::Tally { run } => {
                 Answer::Tally(self.runs().get(&run).context("there is no such run")?.tally())
             }
-            Order::Stop { run } => {
+            WorkerCommand::Stop { run } => {
                 let traffic = self.runs().remove(&run).context("there is no such run")?;
                 Answer::Tally(traffic.stop().await)
             }
-            Order::Changes => Answer::Changes(self.changes()?),
-            Order::Close => {
+            WorkerCommand::Changes => Answer::Changes(self.changes()?),
+            WorkerCommand::Close => {
                 self.breakers.close().await?;
                 Answer::Done
             }
-            Order::Obey { key, command } => {
+            WorkerCommand::Override { key, command } => {
                 let by = Attribution::new("proof", "it is part of the proof")?;
                 self.circuit(&key)?.apply_override(command.into(), &by).await?;
                 Answer::Done
@@ -304,10 +304,10 @@ impl Worker {
         })
     }
 
-    fn changes(&self) -> Result<Vec<HeardChange>> {
-        let changes = std::mem::take(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner));
-        if changes.len() >= MAX_HEARD {
-            bail!("more than {MAX_HEARD} changes since they were last asked for");
+    fn changes(&self) -> Result<Vec<ObservedChange>> {
+        let changes = std::mem::take(&mut *self.observed.lock().unwrap_or_else(PoisonError::into_inner));
+        if changes.len() >= MAX_OBSERVED {
+            bail!("more than {MAX_OBSERVED} changes since they were last asked for");
         }
         Ok(changes)
     }
@@ -350,7 +350,7 @@ impl Worker {
             requests: self.store.requests(),
             merges: self.store.merges(),
             late_results: counts.late_results,
-            unheard: counts.unheard,
+            unanswered_reports: counts.unanswered_reports,
         }
     }
 
@@ -368,13 +368,13 @@ impl Worker {
 }
 
 /// Returns an observer that stores the changes it receives.
-fn keep_changes(heard: &Arc<Mutex<Vec<HeardChange>>>) -> impl Fn(&CircuitChange) + Send + Sync + use<> {
-    let heard = Arc::clone(heard);
+fn keep_changes(observed: &Arc<Mutex<Vec<ObservedChange>>>) -> impl Fn(&CircuitChange) + Send + Sync + use<> {
+    let observed = Arc::clone(observed);
     move |CircuitChange { key, change, .. }| {
-        let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-        if heard.len() < MAX_HEARD {
+        let mut observed = observed.lock().unwrap_or_else(PoisonError::into_inner);
+        if observed.len() < MAX_OBSERVED {
             let (from, to) = (change.from.name().to_owned(), change.to.name().to_owned());
-            heard.push(HeardChange { key: key.to_string(), from, to, epoch: change.epoch });
+            observed.push(ObservedChange { key: key.to_string(), from, to, epoch: change.epoch });
         }
     }
 }

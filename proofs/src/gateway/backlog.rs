@@ -8,11 +8,11 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use breakerbox_testkit::gateway::{Event, Settings};
 use breakerbox_testkit::load::{Load, NUMBER};
-use breakerbox_testkit::receiver::Manner;
+use breakerbox_testkit::receiver::Behaviour;
 use serde_json::{Value, json};
 
 use super::findings::Findings;
-use super::site::{PATIENCE, Site, create_all};
+use super::site::{Site, WAIT_LIMIT, create_all};
 
 /// The size of the proof.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +76,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
 fn many_circuits(program: &Path, size: Size, findings: &mut Findings) -> Result<()> {
     let (empty, full) = (Site::plain(program, &["shop"])?, Site::plain(program, &["shop", "parked"])?);
     let dead: Vec<_> = (0..size.circuits).map(|n| format!("/dead/{n}")).collect();
-    dead.iter().for_each(|path| full.receiver.set(path, Manner::FAILING));
+    dead.iter().for_each(|path| full.receiver.set(path, Behaviour::FAILING));
     let endpoints = dead.iter().enumerate();
     let endpoints = endpoints.map(|(n, path)| (full.receiver.url(path), vec![format!("dead.{n:010}")]));
     create_all(full.api(), "parked", &endpoints.collect::<Vec<_>>(), &brittle("1h"))?;
@@ -85,7 +85,7 @@ fn many_circuits(program: &Path, size: Size, findings: &mut Findings) -> Result<
     let ones = full.api().load(&kind);
     let template = ones.template.clone().cycle(size.circuits as u64);
     fill(&full, Load { template, requests: size.circuits as u64, ..ones })?;
-    full.until("all circuits open", PATIENCE, |site| Ok(site.requests(&dead) >= size.circuits as u64))?;
+    full.until("all circuits open", WAIT_LIMIT, |site| Ok(site.requests(&dead) >= size.circuits as u64))?;
     let batches = full.api().load_of_batches(&kind, BATCH);
     let template = batches.template.clone().cycle(size.circuits as u64);
     fill(&full, Load { template, requests: size.parked / BATCH as u64, connections: 2, ..batches })?;
@@ -127,7 +127,7 @@ fn many_circuits(program: &Path, size: Size, findings: &mut Findings) -> Result<
 fn one_circuit(program: &Path, size: Size, findings: &mut Findings) -> Result<()> {
     let settings = Settings::new(program);
     let site = Site::start(settings, &["shop"])?;
-    site.receiver.set("/dead", Manner::FAILING);
+    site.receiver.set("/dead", Behaviour::FAILING);
     let dead = vec!["/dead".to_owned()];
     let mut endpoint = brittle("3s");
     endpoint["enabled"] = json!(false);
@@ -138,7 +138,7 @@ fn one_circuit(program: &Path, size: Size, findings: &mut Findings) -> Result<()
     let written = |site: &Site| -> Result<u64> { Ok(site.gateway.usage()?.written) };
     let mut before = (written(&site)?, site.requests(&dead));
     let mut step = |what: &str, wanted: u64, findings: &mut Findings| -> Result<()> {
-        site.until(what, PATIENCE, |site| Ok(site.requests(&dead) >= before.1 + wanted))?;
+        site.until(what, WAIT_LIMIT, |site| Ok(site.requests(&dead) >= before.1 + wanted))?;
         // The gateway writes at once what it writes because of that.
         thread::sleep(Duration::from_secs(1));
         let after = (written(&site)?, site.requests(&dead));
@@ -156,7 +156,7 @@ fn one_circuit(program: &Path, size: Size, findings: &mut Findings) -> Result<()
     site.api().post(&format!("/v1/endpoints/{id}/enable"), &json!({}))?;
     step("a trip with all of it behind one circuit", 1, findings)?;
     step("a failed probe", 1, findings)?;
-    site.receiver.set("/dead", Manner::after(200, Duration::from_millis(200)));
+    site.receiver.set("/dead", Behaviour::after(200, Duration::from_millis(200)));
     step("a probe that closes", 1, findings)?;
     Ok(())
 }

@@ -17,7 +17,7 @@ use super::findings::{Findings, Millis};
 const TO_ARRIVE: Duration = Duration::from_secs(2);
 
 /// The timeout of a connection that the gateway does not close.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
 /// A text that only the victim's data contains.
 const SECRET: &str = "the-victims-own-words";
@@ -163,8 +163,8 @@ fn raw_requests(address: &str) -> Vec<(&'static str, Vec<u8>, Vec<u16>)> {
 /// Sends bytes, and waits for an answer or the end of the connection.
 fn exchange(address: &str, request: &[u8]) -> Result<(String, Duration)> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(WAIT_LIMIT))?;
+    stream.set_write_timeout(Some(WAIT_LIMIT))?;
     let began = Instant::now();
     // The gateway may close the connection before everything is sent.
     let _ = stream.write_all(request);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use breakerbox_testkit::gateway::Event;
 use breakerbox_testkit::load::{Load, NUMBER, Pace};
-use breakerbox_testkit::receiver::{Manner, RefusingPort};
+use breakerbox_testkit::receiver::{Behaviour, RefusingPort};
 use serde_json::json;
 
 use super::findings::Findings;
@@ -65,7 +65,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let (site, refusing) = (Site::plain(program, &["shop"])?, RefusingPort::new()?);
     let healthy = site.add_healthy("shop", size.healthy, &["live"])?;
     let hanging: Vec<String> = (0..size.hanging).map(|n| format!("/dead/{n}")).collect();
-    hanging.iter().for_each(|path| site.receiver.set(path, Manner::Hang));
+    hanging.iter().for_each(|path| site.receiver.set(path, Behaviour::Hang));
     let urls = hanging.iter().map(|path| site.receiver.url(path));
     let urls = urls.chain((0..size.refusing).map(|n| refusing.url(&format!("/dead/{n}"))));
     // Alternates the two kinds, so that both are called from the beginning.

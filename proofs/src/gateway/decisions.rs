@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use breakerbox_testkit::gateway::{Api, Event, Metrics};
 use breakerbox_testkit::load::{Client, Load, Report, Template, percentile};
-use breakerbox_testkit::receiver::{Manner, latencies};
+use breakerbox_testkit::receiver::{Behaviour, latencies};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::findings::{Findings, Millis};
-use super::site::{PATIENCE, Site};
+use super::site::{Site, WAIT_LIMIT};
 
 /// The size of the proof.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +162,7 @@ struct Worker {
 
 impl Worker {
     fn new(site: &Site) -> Self {
-        Self { client: Client::new(site.gateway.address(), PATIENCE), api: site.api().clone() }
+        Self { client: Client::new(site.gateway.address(), WAIT_LIMIT), api: site.api().clone() }
     }
 
     async fn request(&mut self, path: &str, body: &Value) -> Result<Value> {
@@ -194,14 +194,14 @@ fn recover(site: &Site, size: Size, findings: &mut Findings) -> Result<()> {
     }
     for _ in 0..size.recoveries {
         let (calls, probes) = (site.receiver.seen("/call"), site.receiver.seen("/probe"));
-        site.receiver.set("/call", Manner::status(500));
-        site.receiver.set("/probe", Manner::after(500, PROBE_TAKES));
-        site.until("it is probed, and fails", PATIENCE, |site| {
+        site.receiver.set("/call", Behaviour::status(500));
+        site.receiver.set("/probe", Behaviour::after(500, PROBE_TAKES));
+        site.until("it is probed, and fails", WAIT_LIMIT, |site| {
             Ok(site.receiver.seen("/probe").requests >= probes.requests + FAILING_PROBES)
         })?;
-        site.receiver.set("/call", Manner::status(200));
-        site.receiver.set("/probe", Manner::after(200, PROBE_TAKES));
-        site.until("it is called again", PATIENCE, |site| {
+        site.receiver.set("/call", Behaviour::status(200));
+        site.receiver.set("/probe", Behaviour::after(200, PROBE_TAKES));
+        site.until("it is called again", WAIT_LIMIT, |site| {
             Ok(site.receiver.seen("/call").delivered > calls.delivered)
         })?;
     }
@@ -237,7 +237,7 @@ fn half_opens(metrics: &Metrics) -> u64 {
 async fn call(mut worker: Worker, url: String, stop: Arc<AtomicBool>) -> Result<()> {
     let receiver: SocketAddr =
         url.trim_start_matches("http://").split('/').next().unwrap_or_default().parse()?;
-    let mut client = Client::new(receiver, PATIENCE);
+    let mut client = Client::new(receiver, WAIT_LIMIT);
     let mut request = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let answer = worker.request("/v1/circuits/acquire", &json!({"tenant": "shop", "url": url})).await?;

@@ -37,7 +37,7 @@ impl Size {
     pub const SMALL: [Self; 2] = [Self { disk: 48, reserve: 16 }, Self { disk: 24, reserve: 0 }];
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// Fills the disk, and frees space again.
 ///
@@ -59,7 +59,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let others = disk.path().join("others");
     fs::write(&others, vec![0; usize::try_from(size.disk << 20)? / 4])?;
     let receiver = Receiver::start()?;
-    let settings = Settings::new(program).flag("--limits-reserve", format!("{}MiB", size.reserve));
+    let settings = Settings::new(program).flag("--limits-disk-reserve", format!("{}MiB", size.reserve));
     let mut gateway = settings.folder(&disk.path().join("data")).start()?;
     gateway.api().create_tenant("shop", &json!({}))?;
     let paths = vec!["/in".to_owned()];
@@ -67,7 +67,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let id = gateway.api().create_endpoint("shop", &receiver.url(&paths[0]), &[], &parked)?;
 
     let event = Event { size: 4_096, ..Event::new("shop", "bulk") };
-    let fill = Load { connections: 4, keep_ids: true, time: PATIENCE, ..gateway.api().load(&event) };
+    let fill = Load { connections: 4, keep_ids: true, time: WAIT_LIMIT, ..gateway.api().load(&event) };
     let filling = fill.start()?;
     // Judge the first refusal: after the load has ended, a checkpoint can free space in the log for a few more events.
     let (status, problem) = first_refusal(&gateway)?;
@@ -79,7 +79,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     if size.reserve > 0 {
         // Accepted events are sent and settled, in the remaining space.
         enable()?;
-        let missing = wait_for_all(&receiver, &report.accepted, &paths, PATIENCE).len();
+        let missing = wait_for_all(&receiver, &report.accepted, &paths, WAIT_LIMIT).len();
         findings.exactly("not delivered from the reserve", missing, 0);
     }
     let ballast = disk.fill()?;
@@ -94,7 +94,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let more: Report = resume(&gateway, &event)?;
     findings.at_least("accepted when there is room again, without a restart", more.successes(), 1);
     report.accepted.extend(more.accepted);
-    wait_for_all(&receiver, &report.accepted, &paths, PATIENCE);
+    wait_for_all(&receiver, &report.accepted, &paths, WAIT_LIMIT);
     let ledger = account(&receiver, gateway.api(), &report.accepted, &paths)?;
     findings.exactly("lost", ledger.lost.len(), 0);
     findings.exactly("not delivered in the end", ledger.waiting + ledger.failed + ledger.cancelled, 0);
@@ -143,7 +143,7 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T
         if let Some(found) = look()? {
             return Ok(found);
         }
-        ensure!(began.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        ensure!(began.elapsed() < WAIT_LIMIT, "{what}: not within {WAIT_LIMIT:?}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use breakerbox_testkit::gateway::Event;
 use breakerbox_testkit::load::Load;
-use breakerbox_testkit::receiver::Manner;
+use breakerbox_testkit::receiver::Behaviour;
 use serde_json::json;
 
 use super::findings::{Findings, Millis};
-use super::site::{PATIENCE, Site};
+use super::site::{Site, WAIT_LIMIT};
 
 /// The size of the proof.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +52,7 @@ const REFUSED: f64 = 0.05;
 /// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let site = Site::plain(program, &["shop"])?;
-    site.receiver.set("/back", Manner::FAILING);
+    site.receiver.set("/back", Behaviour::FAILING);
     let policy = json!({"policy": {"cool_off": "2s", "cool_off_factor": 1, "cool_off_max": "2s", "jitter": 0}, "max_in_flight": 200,
         "retry": ["1s", "1s", "1s", "2s", "2s", "2s", "2s", "2s", "5s", "5s", "5s", "5s", "5s", "10s", "10s", "10s"]});
     site.api().create_endpoint("shop", &site.receiver.url("/back"), &[], &policy)?;
@@ -62,8 +62,8 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     ensure!(filled.failures() == 0, "the queue could not be filled: {:?}", filled.first_refusal);
 
     let before = site.receiver.seen("/back");
-    site.receiver.set("/back", Manner::Limited { at_most: size.takes, takes: size.each });
-    site.until("it is probed", PATIENCE, |site| Ok(site.receiver.seen("/back").delivered > 0))?;
+    site.receiver.set("/back", Behaviour::Limited { at_most: size.takes, takes: size.each });
+    site.until("it is probed", WAIT_LIMIT, |site| Ok(site.receiver.seen("/back").delivered > 0))?;
     let (recovered, mut looks) = (Instant::now(), Vec::new());
     let goal = size.parked;
     while site.receiver.seen("/back").delivered < goal && recovered.elapsed() < 3 * FULL_RATE_WITHIN {

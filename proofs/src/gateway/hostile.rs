@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use breakerbox_testkit::gateway::{Event, Settings};
 use breakerbox_testkit::load::Load;
-use breakerbox_testkit::receiver::{Hostile, Manner};
+use breakerbox_testkit::receiver::{Behaviour, Hostile};
 use serde_json::json;
 
 use super::findings::{Findings, Millis};
@@ -37,7 +37,7 @@ const MOST_MEMORY: u64 = 256 << 20;
 const IN_TIME: &str = "le=\"2.5\"";
 
 /// The timeout of all attempts together: on a slow machine they do not all run at once.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// Calls all endpoints at once.
 ///
@@ -50,10 +50,10 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let (slow, untrusted) = (WrongTls::start(Wrong::Slow)?, WrongTls::start(Wrong::Untrusted)?);
     let mut kinds: Vec<(&str, Vec<String>)> = Vec::new();
     let numbers = 0..size.of_each;
-    let manners = Hostile::ALL.map(|how| (how.name(), Manner::Hostile(how)));
-    for (name, manner) in manners.into_iter().chain([("hang", Manner::Hang)]) {
+    let manners = Hostile::ALL.map(|how| (how.name(), Behaviour::Hostile(how)));
+    for (name, behaviour) in manners.into_iter().chain([("hang", Behaviour::Hang)]) {
         let paths = numbers.clone().map(|n| format!("/{name}/{n}")).collect::<Vec<_>>();
-        paths.iter().for_each(|path| site.receiver.set(path, manner.clone()));
+        paths.iter().for_each(|path| site.receiver.set(path, behaviour.clone()));
         kinds.push((name, paths.iter().map(|path| site.receiver.url(path)).collect()));
     }
     kinds.push(("slow TLS", numbers.clone().map(|n| slow.url(&format!("/{n}"))).collect()));
@@ -69,7 +69,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     Load { requests: 1, connections: 1, ..site.api().load(&Event::new("shop", "hostile")) }.run()?;
     let (began, mut most) = (Instant::now(), 0);
     let mut ended = 0.0;
-    while began.elapsed() < PATIENCE {
+    while began.elapsed() < WAIT_LIMIT {
         let metrics = site.api().metrics()?;
         most = most.max(site.receiver.seen_in_all().in_flight);
         ended = metrics.sum("breakerbox_request_seconds_count").unwrap_or(0.0);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use breakerbox_testkit::gateway::Event;
-use breakerbox_testkit::receiver::Manner;
+use breakerbox_testkit::receiver::Behaviour;
 use serde_json::json;
 
 use super::findings::Findings;
@@ -47,7 +47,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     // Opens the first connections and fills caches before the measurement.
     site.measure(&event, size.per_second, size.time / 20, &healthy)?;
     let alone = site.measure(&event, size.per_second, size.time / 2, &healthy)?;
-    site.receiver.set("/dead", Manner::Hang);
+    site.receiver.set("/dead", Behaviour::Hang);
     site.api().create_endpoint("shop", &site.receiver.url("/dead"), &[], &json!({"timeout": "30s"}))?;
     let beside = site.measure(&event, size.per_second, size.time, &healthy)?;
     let dead = site.receiver.seen("/dead");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use breakerbox_testkit::gateway::{Event, Settings};
 use breakerbox_testkit::load::{Load, Pace};
-use breakerbox_testkit::receiver::{Manner, Receiver};
+use breakerbox_testkit::receiver::{Behaviour, Receiver};
 use serde_json::json;
 
 use super::findings::Findings;
@@ -35,7 +35,7 @@ impl Size {
         kills: 100,
         per_second: 1_000.0,
         lives: (Duration::from_millis(100), Duration::from_millis(900)),
-        patience: PATIENCE,
+        patience: WAIT_LIMIT,
         judged: true,
     };
     /// About a twentieth of the full size, for the tests.
@@ -43,7 +43,7 @@ impl Size {
         kills: 5,
         per_second: 150.0,
         lives: (Duration::from_millis(100), Duration::from_millis(500)),
-        patience: PATIENCE,
+        patience: WAIT_LIMIT,
         judged: false,
     };
 }
@@ -55,7 +55,7 @@ const AGAIN_WITHIN: Duration = Duration::from_secs(2);
 const SETTLED_AFTER: Duration = Duration::from_millis(500);
 
 /// The timeout of steps without a promised duration, so that a proof cannot hang.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// Kills the gateway again and again, and checks its deliveries.
 ///
@@ -66,7 +66,7 @@ pub fn prove(gateway: &Settings, size: Size, seed: u64) -> Result<Findings> {
     let mut gateway = gateway.clone().start()?;
     gateway.api().create_tenant("shop", &json!({}))?;
     let paths: Vec<String> = ["/quick", "/slow"].map(str::to_owned).to_vec();
-    receiver.set(&paths[1], Manner::after(200, Duration::from_millis(20)));
+    receiver.set(&paths[1], Behaviour::after(200, Duration::from_millis(20)));
     for path in &paths {
         gateway.api().create_endpoint("shop", &receiver.url(path), &[], &json!({}))?;
     }
@@ -85,7 +85,7 @@ pub fn prove(gateway: &Settings, size: Size, seed: u64) -> Result<Findings> {
         let (before, launched) = (receiver.seen_in_all().requests, Instant::now());
         gateway.start_again()?;
         while receiver.seen_in_all().requests == before {
-            ensure!(launched.elapsed() < PATIENCE, "it delivers nothing any more:\n{}", gateway.log());
+            ensure!(launched.elapsed() < WAIT_LIMIT, "it delivers nothing any more:\n{}", gateway.log());
             thread::sleep(Duration::from_millis(1));
         }
         slowest = slowest.max(launched.elapsed());

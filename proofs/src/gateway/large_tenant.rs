@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use breakerbox_testkit::gateway::Event;
 use breakerbox_testkit::load::Load;
-use breakerbox_testkit::receiver::Manner;
+use breakerbox_testkit::receiver::Behaviour;
 use serde_json::json;
 
 use super::findings::Findings;
@@ -49,7 +49,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let site = Site::plain(program, &["large", "small"])?;
     let healthy = site.add_healthy("small", 1, &[])?;
     // The receiver is slow, so that the large tenant's queue lasts for the whole measurement.
-    site.receiver.set("/large", Manner::after(200, Duration::from_millis(5)));
+    site.receiver.set("/large", Behaviour::after(200, Duration::from_millis(5)));
     let large =
         site.api().create_endpoint("large", &site.receiver.url("/large"), &[], &json!({"enabled": false}))?;
     let event = Event::new("small", "order.paid");
@@ -61,7 +61,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let filled = Load { requests: size.queued / BATCH as u64, connections: 2, ..batches }.run()?;
     ensure!(filled.failures() == 0, "the queue could not be filled: {:?}", filled.first_refusal);
     site.api().post(&format!("/v1/endpoints/{large}/enable"), &json!({}))?;
-    site.until("the large one delivers", super::site::PATIENCE, |site| {
+    site.until("the large one delivers", super::site::WAIT_LIMIT, |site| {
         Ok(site.receiver.seen("/large").delivered > 0)
     })?;
     let beside = site.measure(&event, size.per_second, size.time, &healthy)?;

@@ -15,17 +15,16 @@
 //! | [`disk`], [`quota`] | a full disk or a full backlog: the gateway refuses with a reason, and keeps working |
 //! | [`own_faults`] | local faults: no receiver is blamed, and the gateway recovers by itself |
 //! | [`reminders`] | reminders: on time, cheap, never lost, limited by tenant, all counted |
-//! | [`notices`] | a flapping endpoint: few messages, which report every trip once |
+//! | [`notifications`] | a flapping endpoint: few messages, which report every trip once |
 //! | `site`, `tls` | a gateway and a receiver for a proof; receivers with faulty TLS |
 //! | [`clock_file`] | a wall clock that a proof sets while a gateway runs |
-//! | [`careless`] | a gateway that stores nothing, to check that the proofs detect it |
+//! | [`lossy_gateway`] | a gateway that stores nothing, to check that the proofs detect it |
 //! | [`findings`], [`ledger`], [`seed`] | the result of a proof; the state of every accepted event; choices by seed |
 //!
 //! The program under proof is this package's own binary: called with `serve` it is the gateway, so it is never
 //! outdated.
 
 pub mod backlog;
-pub mod careless;
 pub mod clients;
 pub mod clock_file;
 pub mod crowd;
@@ -39,8 +38,9 @@ pub mod isolation;
 pub mod kills;
 pub mod large_tenant;
 pub mod ledger;
+pub mod lossy_gateway;
 pub mod neighbours;
-pub mod notices;
+pub mod notifications;
 pub mod own_faults;
 pub mod powercut;
 pub mod quota;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use breakerbox_testkit::gateway::{Event, Gateway, Settings};
 use breakerbox_testkit::load::{Accepted, Load};
-use breakerbox_testkit::receiver::{Manner, Receiver};
+use breakerbox_testkit::receiver::{Behaviour, Receiver};
 use rusqlite::Connection;
 use serde_json::json;
 
@@ -34,7 +34,7 @@ impl Size {
     pub const SMALL: Self = Self { cuts: 5, first_starts: 2, operations: 400 };
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// The longest duration of a sync. Short syncs allow more commits, and so more moments for a cut.
 const SYNC: Duration = Duration::from_micros(500);
@@ -53,10 +53,10 @@ pub fn prove(gateway: &Settings, size: Size, seed: u64) -> Result<Findings> {
     let mut gateway = gateway.clone().start()?;
     gateway.api().create_tenant("shop", &json!({}))?;
     let paths = vec!["/in".to_owned()];
-    receiver.set(&paths[0], Manner::after(200, Duration::from_millis(1)));
+    receiver.set(&paths[0], Behaviour::after(200, Duration::from_millis(1)));
     gateway.api().create_endpoint("shop", &receiver.url(&paths[0]), &[], &json!({}))?;
     gateway.ask_to_stop()?;
-    gateway.wait_for_end(PATIENCE)?;
+    gateway.wait_for_end(WAIT_LIMIT)?;
 
     let mut accepted: Vec<Accepted> = Vec::new();
     for _ in 0..size.cuts {
@@ -66,7 +66,7 @@ pub fn prove(gateway: &Settings, size: Size, seed: u64) -> Result<Findings> {
         seen.note_database(&gateway)?;
         accepted.extend(report);
         gateway.start_again().with_context(|| format!("after {cut:?}"))?;
-        let missing = wait_for_all(&receiver, &accepted, &paths, PATIENCE).len();
+        let missing = wait_for_all(&receiver, &accepted, &paths, WAIT_LIMIT).len();
         gateway.kill()?;
         if missing > 0 {
             // More rounds would only repeat the fault.
@@ -102,7 +102,7 @@ fn cut_once(gateway: &mut Gateway, shim: &Shim, cut: Cut) -> Result<Vec<Accepted
     gateway.launch(&environment)?;
     let event = Event::new("shop", "order.paid");
     let load = Load { connections: 8, keep_ids: true, ..gateway.api().load(&event) }.start()?;
-    let status = gateway.wait_for_end(PATIENCE);
+    let status = gateway.wait_for_end(WAIT_LIMIT);
     let report = load.stop();
     let status = status?;
     ensure!(status.code() == Some(CUT_STATUS), "it ended by itself: {status}\n{}", gateway.log());

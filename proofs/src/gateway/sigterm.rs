@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use breakerbox_testkit::gateway::{Event, Settings};
 use breakerbox_testkit::load::{Load, Pace};
-use breakerbox_testkit::receiver::{Manner, Receiver};
+use breakerbox_testkit::receiver::{Behaviour, Receiver};
 use serde_json::json;
 
 use super::findings::Findings;
@@ -36,7 +36,7 @@ const GRACE: Duration = Duration::from_secs(30);
 /// The duration of a request to the slower endpoint: less than the grace period.
 const TAKES: Duration = Duration::from_millis(300);
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// Stops the gateway again and again, and checks its deliveries.
 ///
@@ -47,7 +47,7 @@ pub fn prove(gateway: &Settings, size: Size, seed: u64) -> Result<Findings> {
     let mut gateway = gateway.clone().start()?;
     gateway.api().create_tenant("shop", &json!({}))?;
     let paths: Vec<String> = ["/quick", "/slow"].map(str::to_owned).to_vec();
-    receiver.set(&paths[1], Manner::after(200, TAKES));
+    receiver.set(&paths[1], Behaviour::after(200, TAKES));
     for path in &paths {
         gateway.api().create_endpoint("shop", &receiver.url(path), &[], &json!({}))?;
     }
@@ -63,7 +63,7 @@ pub fn prove(gateway: &Settings, size: Size, seed: u64) -> Result<Findings> {
         in_flight += receiver.seen_in_all().in_flight;
         let asked = Instant::now();
         gateway.ask_to_stop()?;
-        let status = gateway.wait_for_end(GRACE + PATIENCE)?;
+        let status = gateway.wait_for_end(GRACE + WAIT_LIMIT)?;
         longest = longest.max(asked.elapsed());
         if !status.success() {
             bad_ends.push(status.to_string());
@@ -71,7 +71,7 @@ pub fn prove(gateway: &Settings, size: Size, seed: u64) -> Result<Findings> {
         gateway.start_again()?;
     }
     let report = load.stop();
-    wait_for_all(&receiver, &report.accepted, &paths, PATIENCE);
+    wait_for_all(&receiver, &report.accepted, &paths, WAIT_LIMIT);
     let ledger = account(&receiver, gateway.api(), &report.accepted, &paths)?;
     let twice = duplicates(&receiver, &[]);
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::findings::{Findings, Millis};
 
 /// The timeout of steps without a promised duration, so that a proof cannot hang.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// The number of endpoints that are created at the same time.
 const AT_ONCE: usize = 8;
@@ -105,7 +105,7 @@ impl Site {
             accepts.add(&report.latencies).context("they have the same bounds")?;
             let wanted = before + report.successes() * healthy.len() as u64;
             let began = Instant::now();
-            while self.delivered(healthy) < wanted && began.elapsed() < PATIENCE {
+            while self.delivered(healthy) < wanted && began.elapsed() < WAIT_LIMIT {
                 thread::sleep(Duration::from_millis(5));
             }
             let slice = self.receiver.latencies(HEALTHY);

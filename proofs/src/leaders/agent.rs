@@ -43,7 +43,7 @@ pub struct Settings {
 /// A command to an agent.
 #[derive(Clone, Copy, Serialize, Deserialize, Debug)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Order {
+pub(super) enum WorkerCommand {
     /// Only report.
     Report,
     /// From now on all keys fail, or none does.
@@ -135,9 +135,9 @@ pub async fn run(settings: &Settings) -> Result<()> {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Some(line) = lines.next_line().await? {
         match serde_json::from_str(&line).context("an order can't be read")? {
-            Order::Report => {}
-            Order::Failing(failing) => totals.failing.store(failing, Ordering::SeqCst),
-            Order::Hanging(hanging) => _ = totals.hanging.send_replace(hanging),
+            WorkerCommand::Report => {}
+            WorkerCommand::Failing(failing) => totals.failing.store(failing, Ordering::SeqCst),
+            WorkerCommand::Hanging(hanging) => _ = totals.hanging.send_replace(hanging),
         }
         let own = sampling.report();
         let polls = totals.polls.load(Ordering::SeqCst);

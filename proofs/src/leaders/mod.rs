@@ -25,8 +25,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::{sleep, timeout};
 
-use self::agent::{Order, Report, SAMPLE_EVERY, Settings, connect, key};
-use crate::fleet::{Backing, Kind, PATIENCE};
+use self::agent::{Report, SAMPLE_EVERY, Settings, WorkerCommand, connect, key};
+use crate::fleet::{Backing, Kind, WAIT_LIMIT};
 
 /// The number of sampled keys.
 const KEYS: u32 = 20;
@@ -90,17 +90,17 @@ async fn round(program: &Path, url: &str, namespace: &str) -> Result<Round> {
     leader.until("it leads, and ticks", |report| report.leads && report.ticks >= 2).await?;
     let mut other = Agent::start(program, &settings)?;
     other.until("it follows", |report| !report.leads).await?;
-    leader.tell(Order::Hanging(true)).await?;
+    leader.send(WorkerCommand::Hanging(true)).await?;
     leader.until("its poll hangs", |report| report.polls).await?;
 
     leader.signal(Signal::STOP)?;
     let paused = Instant::now();
     // Read when the process resumes: the poll ends, and returns that all keys fail.
-    leader.write(Order::Failing(true)).await?;
-    leader.write(Order::Hanging(false)).await?;
+    leader.write(WorkerCommand::Failing(true)).await?;
+    leader.write(WorkerCommand::Hanging(false)).await?;
     other.until("the other one leads", |report| report.leads).await?;
     let successor_after = paused.elapsed();
-    let ticks = other.tell(Order::Report).await?.ticks;
+    let ticks = other.send(WorkerCommand::Report).await?.ticks;
     other.until("it ticks", |report| report.ticks > ticks).await?;
 
     leader.signal(Signal::CONT)?;
@@ -108,12 +108,12 @@ async fn round(program: &Path, url: &str, namespace: &str) -> Result<Round> {
     leader.read().await?;
     let ended = |report: &Report| !report.polls && (!report.leads || report.refused_writes > 0);
     let late = leader.until("the paused one ends its tick", ended).await?;
-    let ticks = other.tell(Order::Report).await?.ticks;
+    let ticks = other.send(WorkerCommand::Report).await?.ticks;
     other.until("the other one ticks", |report| report.leads && report.ticks > ticks + 1).await?;
     let late_changes = count(&*store, |status| status != Status::Closed).await?;
 
-    other.tell(Order::Failing(true)).await?;
-    let ticks = other.tell(Order::Report).await?.ticks;
+    other.send(WorkerCommand::Failing(true)).await?;
+    let ticks = other.send(WorkerCommand::Report).await?.ticks;
     other.until("it ticks again", |report| report.ticks > ticks + 2).await?;
     let opened = count(&*store, |status| status == Status::Open).await?;
     let not_opened = usize::try_from(KEYS)?.saturating_sub(opened);
@@ -145,29 +145,30 @@ impl Agent {
         Ok(Self { child, input, output: BufReader::new(output).lines() })
     }
 
-    async fn write(&mut self, order: Order) -> Result<()> {
-        let line = format!("{}\n", serde_json::to_string(&order)?);
+    async fn write(&mut self, command: WorkerCommand) -> Result<()> {
+        let line = format!("{}\n", serde_json::to_string(&command)?);
         Ok(self.input.write_all(line.as_bytes()).await?)
     }
 
     async fn read(&mut self) -> Result<Report> {
-        let line = timeout(PATIENCE, self.output.next_line()).await.context("an agent does not answer")??;
+        let line =
+            timeout(WAIT_LIMIT, self.output.next_line()).await.context("an agent does not answer")??;
         Ok(serde_json::from_str(&line.context("an agent ended")?)?)
     }
 
-    async fn tell(&mut self, order: Order) -> Result<Report> {
-        self.write(order).await?;
+    async fn send(&mut self, command: WorkerCommand) -> Result<Report> {
+        self.write(command).await?;
         self.read().await
     }
 
     async fn until(&mut self, what: &str, is_so: impl Fn(&Report) -> bool) -> Result<Report> {
-        let limit = Instant::now() + PATIENCE;
+        let limit = Instant::now() + WAIT_LIMIT;
         loop {
-            let report = self.tell(Order::Report).await?;
+            let report = self.send(WorkerCommand::Report).await?;
             if is_so(&report) {
                 return Ok(report);
             }
-            ensure!(Instant::now() < limit, "{what}: not within {PATIENCE:?}: {report:?}");
+            ensure!(Instant::now() < limit, "{what}: not within {WAIT_LIMIT:?}: {report:?}");
             sleep(LOOK_EVERY).await;
         }
     }

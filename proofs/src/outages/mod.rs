@@ -33,12 +33,12 @@ pub use self::report::Report;
 use self::scene::Scene;
 pub use self::setting::Setting;
 use self::site::Site;
-use crate::fleet::words::{Seen, Tally};
+use crate::fleet::protocol::{Seen, Tally};
 use crate::fleet::worker::OnLoss;
 use crate::fleet::{Kind, Receiver};
 
 /// The timeout of steps without a promised duration, so that a proof cannot hang.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// The interval at which a condition is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -104,9 +104,9 @@ impl Size {
         fresh: 2,
         store_timeout: Duration::from_secs(3),
         away: Duration::from_secs(1),
-        notice_within: PATIENCE,
-        agree_within: PATIENCE,
-        margin: PATIENCE,
+        notice_within: WAIT_LIMIT,
+        agree_within: WAIT_LIMIT,
+        margin: WAIT_LIMIT,
     };
 }
 
@@ -118,7 +118,7 @@ struct Rest {
     /// against the store.
     losses: u64,
     overlaps: usize,
-    trespasses: usize,
+    forbidden_calls: usize,
 }
 
 /// The calls of a fleet during the outage.
@@ -215,16 +215,16 @@ async fn at_rest(scene: &Scene, store: &dyn Store, receiver: &Receiver) -> Resul
         Ok(last.is_none().then_some(()))
     };
     within("all agree before the trouble", agree).await.with_context(|| format!("{last:?}"))?;
-    let (overlaps, trespasses) = (scene.overlaps(receiver), scene.trespasses(receiver));
+    let (overlaps, forbidden_calls) = (scene.overlaps(receiver), scene.forbidden_calls(receiver));
     let (losses, setting) = (scene.losses().await?, scene.setting);
     ensure!(overlaps == 0 || losses > 0, "{overlaps} probes at once, and the store was there");
     let excused = losses > 0 && setting.on_loss == OnLoss::Admit;
     ensure!(
-        trespasses == 0 || excused,
-        "{}: {trespasses} calls to what is open, before the trouble, after {losses} losses",
+        forbidden_calls == 0 || excused,
+        "{}: {forbidden_calls} calls to what is open, before the trouble, after {losses} losses",
         setting.name()
     );
-    Ok(Rest { shut: scene.shut_now().await?, losses, overlaps, trespasses })
+    Ok(Rest { shut: scene.shut_now().await?, losses, overlaps, forbidden_calls })
 }
 
 /// Waits until every process has detected the outage, while circuits are acquired that no process knows.
@@ -295,7 +295,7 @@ async fn settle(
     (report.connected_after, report.agreed_after) = looking.await.with_context(|| format!("{last:?}"))?;
     report.strayed = strayed(scene, &rest.shut).await?;
     report.overlaps = scene.overlaps(receiver) - rest.overlaps;
-    let called = scene.trespasses(receiver);
+    let called = scene.forbidden_calls(receiver);
     scene.heal(receiver);
     within("what recovers closes", async || Ok(scene.has_recovered().await?.then_some(()))).await?;
     let mut last = None;
@@ -308,22 +308,22 @@ async fn settle(
     let calls = scene.end_calls().await?;
     calls.iter().for_each(|tally| report.note_ask(tally));
     report.losses = scene.losses().await? - rest.losses;
-    let in_all = scene.trespasses(receiver);
+    let in_all = scene.forbidden_calls(receiver);
     // During the outage, `admit` admits these calls.
-    report.trespasses =
-        if scene.setting.on_loss == OnLoss::Admit { in_all - called } else { in_all - rest.trespasses };
+    report.forbidden_calls =
+        if scene.setting.on_loss == OnLoss::Admit { in_all - called } else { in_all - rest.forbidden_calls };
     Ok(())
 }
 
 /// Polls until there is a value.
 async fn within<T>(what: &str, mut look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
-    let limit = Instant::now() + PATIENCE;
+    let limit = Instant::now() + WAIT_LIMIT;
     loop {
         if let Some(found) = look().await? {
             return Ok(found);
         }
         if Instant::now() > limit {
-            bail!("{what}: not within {PATIENCE:?}");
+            bail!("{what}: not within {WAIT_LIMIT:?}");
         }
         sleep(LOOK_EVERY).await;
     }

@@ -7,7 +7,7 @@ use super::scene::{CLOSED, RECOVERING, SHUT};
 use super::setting::Setting;
 use super::{Away, Case, Size};
 use crate::fleet::Kind;
-use crate::fleet::words::Tally;
+use crate::fleet::protocol::Tally;
 use crate::fleet::worker::OnLoss;
 
 /// The observations.
@@ -30,7 +30,7 @@ pub struct Report {
     pub(super) agreed_after: Duration,
     pub(super) losses: u64,
     pub(super) overlaps: usize,
-    pub(super) trespasses: usize,
+    pub(super) forbidden_calls: usize,
     pub(super) strayed: Option<String>,
 }
 
@@ -51,7 +51,7 @@ impl Report {
             agreed_after: Duration::ZERO,
             losses: 0,
             overlaps: 0,
-            trespasses: 0,
+            forbidden_calls: 0,
             strayed: None,
         }
     }
@@ -96,8 +96,8 @@ impl Report {
         if self.case.is_harmless() && self.losses > 0 {
             faults.push("the store was reported lost, and it was there".into());
         }
-        if self.trespasses > 0 {
-            faults.push(format!("{} calls went to circuits that are not closed", self.trespasses));
+        if self.forbidden_calls > 0 {
+            faults.push(format!("{} calls went to circuits that are not closed", self.forbidden_calls));
         }
         faults.extend(self.strayed.clone());
         if self.case.lasts() {
@@ -115,16 +115,16 @@ impl Report {
             }
         };
         let [closed, shut, recovering] = [CLOSED, SHUT, RECOVERING].map(|group| &self.calls[group]);
-        hold(self.calls.iter().all(|calls| calls.asks > 0), "nothing was asked");
+        hold(self.calls.iter().all(|calls| calls.acquires > 0), "nothing was asked");
         match self.setting.on_loss {
             OnLoss::Local => {
-                hold(closed.calls == closed.asks, "not all of what is closed was admitted");
+                hold(closed.calls == closed.acquires, "not all of what is closed was admitted");
                 hold(admitted(shut) == 0, "what is open was admitted");
                 hold(recovering.open + recovering.probing > 0, "what recovers was not open");
-                hold(self.fresh.calls == self.fresh.asks, "what nobody knows was not admitted");
+                hold(self.fresh.calls == self.fresh.acquires, "what nobody knows was not admitted");
             }
             OnLoss::Admit => {
-                hold(self.calls.iter().all(|calls| calls.calls == calls.asks), "not all was admitted");
+                hold(self.calls.iter().all(|calls| calls.calls == calls.acquires), "not all was admitted");
             }
             OnLoss::Refuse => {
                 hold(self.calls.iter().all(|calls| admitted(calls) == 0), "not all was refused");
@@ -169,7 +169,7 @@ impl fmt::Display for Report {
             self.setting.name(),
             self.was_away.as_secs_f64(),
             ms(self.noticed_after),
-            sum(|calls| calls.asks),
+            sum(|calls| calls.acquires),
             sum(admitted),
             self.longest_ask.as_millis(),
             ms(self.recovered_alone_after),

@@ -20,9 +20,9 @@ use futures_util::future::try_join_all;
 
 use super::setting::Setting;
 use super::{Size, within};
-use crate::fleet::words::{Operator, Order, Outcome, Run, Seen, Tally, Target};
+use crate::fleet::protocol::{Outcome, OverrideRequest, Run, Seen, Tally, Target, WorkerCommand};
 use crate::fleet::worker::Settings;
-use crate::fleet::{Asked, Manner, Process, Receiver, Visit};
+use crate::fleet::{Acquired, Behaviour, Process, Receiver, Visit};
 
 /// Only consecutive failures open a circuit, for two seconds unless the destination sends a longer retry-after.
 const POLICY: &str = r#"{"failure_rate":"off","consecutive_failures":3,"cool_off":"2s","cool_off_factor":1,
@@ -72,10 +72,10 @@ impl Scene {
         let workers = try_join_all(settings.iter().map(|settings| Process::start(program, settings))).await?;
         let scene = Self { setting, workers, size, runs: Vec::new() };
         scene.open("open", size.open).await?;
-        scene.first().apply_override(&scene.key("forced", 0), Operator::ForceOpen).await?;
-        scene.first().apply_override(&scene.key("disabled", 0), Operator::Disable).await?;
+        scene.first().apply_override(&scene.key("forced", 0), OverrideRequest::ForceOpen).await?;
+        scene.first().apply_override(&scene.key("disabled", 0), OverrideRequest::Disable).await?;
         for n in 0..size.recovering {
-            receiver.set(&path(&scene.key("recovering", n)), Manner::FailingAfter(FAILS_AFTER));
+            receiver.set(&path(&scene.key("recovering", n)), Behaviour::FailingAfter(FAILS_AFTER));
         }
         Ok(scene)
     }
@@ -92,8 +92,8 @@ impl Scene {
     async fn introduce(&self, worker: &Process) -> Result<()> {
         for key in self.shut() {
             within("what is open is known", async || match worker.try_acquire(&key).await? {
-                Asked::Refused(_) => Ok(Some(())),
-                Asked::Call(permit) | Asked::Probe(permit) => {
+                Acquired::Refused(_) => Ok(Some(())),
+                Acquired::Call(permit) | Acquired::Probe(permit) => {
                     worker.settle(permit, Outcome::Ignored).await?;
                     Ok(None)
                 }
@@ -121,11 +121,11 @@ impl Scene {
         let worker = self.first();
         let opens = |key: String| async move {
             within("a circuit that fails opens", async || match worker.try_acquire(&key).await? {
-                Asked::Call(permit) | Asked::Probe(permit) => {
+                Acquired::Call(permit) | Acquired::Probe(permit) => {
                     worker.settle(permit, Outcome::RetryAfter { ms: STAYS_OPEN_MS }).await?;
                     Ok(None)
                 }
-                Asked::Refused(why) => Ok((why == "open").then_some(())),
+                Acquired::Refused(why) => Ok((why == "open").then_some(())),
             })
             .await
         };
@@ -172,7 +172,7 @@ impl Scene {
         let mut tallies = <[Tally; GROUPS]>::default();
         for (worker, runs) in self.workers.iter().zip(std::mem::take(&mut self.runs)) {
             for (tally, run) in tallies.iter_mut().zip(runs) {
-                tally.add(&worker.begin(Order::Stop { run }).await?.tally().await?);
+                tally.add(&worker.begin(WorkerCommand::Stop { run }).await?.tally().await?);
             }
         }
         Ok(tallies)
@@ -184,17 +184,16 @@ impl Scene {
         let mut tally = Tally::default();
         let runs = try_join_all(self.workers.iter().map(|worker| worker.run(run.clone()))).await?;
         within("fresh circuits are asked", async || {
-            let asks =
-                self.workers.iter().zip(&runs).map(|(worker, &run)| async move {
-                    worker.begin(Order::Tally { run }).await?.tally().await
-                });
-            let asked = try_join_all(asks).await?;
+            let acquires = self.workers.iter().zip(&runs).map(|(worker, &run)| async move {
+                worker.begin(WorkerCommand::Tally { run }).await?.tally().await
+            });
+            let acquired = try_join_all(acquires).await?;
             let wanted = u64::try_from(self.size.fresh)?;
-            Ok(asked.iter().all(|tally| tally.asks >= wanted).then_some(()))
+            Ok(acquired.iter().all(|tally| tally.acquires >= wanted).then_some(()))
         })
         .await?;
         for (worker, run) in self.workers.iter().zip(runs) {
-            tally.add(&worker.begin(Order::Stop { run }).await?.tally().await?);
+            tally.add(&worker.begin(WorkerCommand::Stop { run }).await?.tally().await?);
         }
         Ok(tally)
     }
@@ -250,7 +249,7 @@ impl Scene {
     }
 
     /// Returns the number of calls that reached a destination that may not be called.
-    pub(super) fn trespasses(&self, receiver: &Receiver) -> usize {
+    pub(super) fn forbidden_calls(&self, receiver: &Receiver) -> usize {
         self.shut().iter().map(|key| receiver.count(&path(key))).sum()
     }
 
@@ -270,7 +269,7 @@ impl Scene {
     /// Makes the failing destinations healthy again.
     pub(super) fn heal(&self, receiver: &Receiver) {
         for key in self.recovering() {
-            receiver.set(&path(&key), Manner::Healthy(Duration::ZERO));
+            receiver.set(&path(&key), Behaviour::Healthy(Duration::ZERO));
         }
     }
 

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use breakerbox::store::Store;
 use breakerbox_postgres::PostgresStore;
 use breakerbox_redis::RedisStore;
-use breakerbox_testkit::proxy::{Proxy, Trouble};
+use breakerbox_testkit::proxy::{NetworkFault, Proxy};
 use breakerbox_testkit::servers::{
     PostgresOptions, PostgresServer, RedisCluster, RedisOptions, RedisPair, RedisSentinel, RedisServer,
     Restart, wait_until,
@@ -132,14 +132,14 @@ impl Site {
 
     /// Begins the outage. A momentary one takes place in [`end`](Self::end) alone.
     pub(super) fn begin(&mut self, case: Case) -> Result<()> {
-        let trouble = match case {
-            Case::BlackHole => Trouble::BlackHole,
-            Case::HalfOpen => Trouble::HalfOpen,
-            Case::Reset => Trouble::Reset,
-            _ => Trouble::None,
+        let fault = match case {
+            Case::BlackHole => NetworkFault::BlackHole,
+            Case::HalfOpen => NetworkFault::HalfOpen,
+            Case::Reset => NetworkFault::Reset,
+            _ => NetworkFault::None,
         };
         if let Some(proxy) = &self.proxy {
-            proxy.set(trouble);
+            proxy.set(fault);
         }
         block_in_place(|| match (&mut self.server, case) {
             (Server::Redis(server), Case::MemoryFull) => Ok(server.refuse_writes()?),
@@ -152,7 +152,7 @@ impl Site {
             (Server::Pair(pair), Case::FailedOver) => Ok(pair.kill_master()?),
             (Server::Postgres(server), Case::Killed) => Ok(server.kill()?),
             (Server::Postgres(server), Case::Paused) => Ok(server.pause()?),
-            _ if case.lasts() && trouble == Trouble::None => bail!("{} does not do that", case.name()),
+            _ if case.lasts() && fault == NetworkFault::None => bail!("{} does not do that", case.name()),
             _ => Ok(()),
         })
     }

@@ -1,9 +1,9 @@
-//! Fleets of separate processes: one probe for each recovery, whatever befalls a prober.
+//! Fleets of separate processes: one probe for each recovery, whatever fault a prober has.
 //!
 //! A few rounds only; `cargo xtask prove fleet` takes a thousand recoveries for each of these tests and fifty rounds for each
 //! fault, and also asks whether the processes met often enough, which here depends on what else the machine is doing.
 
-use breakerbox_proofs::fleet::{Fault, Kind, Latency, Plan, befall, recover};
+use breakerbox_proofs::fleet::{Fault, Kind, Latency, Plan, inject_fault, recover};
 
 use crate::program;
 
@@ -42,9 +42,9 @@ macro_rules! whatever_befalls_a_process {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
                 for kind in Kind::ALL {
-                    let befallen = befall(program(), kind, Fault::$fault, 3, 1).await.unwrap();
-                    assert!(befallen.faults().is_empty(), "{befallen}");
-                    assert_eq!(befallen.rounds, 3);
+                    let fault_results = inject_fault(program(), kind, Fault::$fault, 3, 1).await.unwrap();
+                    assert!(fault_results.faults().is_empty(), "{fault_results}");
+                    assert_eq!(fault_results.rounds, 3);
                 }
             }
         )*

@@ -7,7 +7,7 @@ use std::time::Duration;
 use breakerbox_proofs::gateway::findings::Findings;
 use breakerbox_proofs::gateway::{
     backlog, clients, crowd, decisions, disk, drain, first_failures, hostile, isolation, kills, large_tenant,
-    neighbours, notices, own_faults, powercut, quota, sigterm,
+    neighbours, notifications, own_faults, powercut, quota, sigterm,
 };
 use breakerbox_testkit::gateway::Settings;
 
@@ -19,9 +19,9 @@ fn holds(findings: &Findings) {
 
 #[test]
 fn a_gateway_that_keeps_nothing_does_not_pass() {
-    let careless = Settings::new(program()).command("careless");
+    let lossy_gateway = Settings::new(program()).command("lossy-gateway");
     let size = kills::Size { patience: Duration::from_secs(2), ..kills::Size::SMALL };
-    let findings = kills::prove(&careless, size, 1).unwrap();
+    let findings = kills::prove(&lossy_gateway, size, 1).unwrap();
     assert!(findings.faults().iter().any(|fault| fault.contains(": lost: ")), "{findings}");
 }
 
@@ -57,7 +57,7 @@ fn a_large_neighbour_is_not_noticed() {
 
 #[test]
 fn a_hostile_neighbour_is_not_noticed() {
-    holds(&neighbours::prove(program(), &neighbours::Way::ALL, neighbours::Size::SMALL).unwrap());
+    holds(&neighbours::prove(program(), &neighbours::AttackKind::ALL, neighbours::Size::SMALL).unwrap());
 }
 
 #[test]
@@ -116,5 +116,5 @@ fn a_tenant_with_too_much_waiting_is_told_so() {
 
 #[test]
 fn an_endpoint_that_flaps_is_told_in_a_few_messages() {
-    holds(&notices::prove(program(), notices::Size::SMALL[0]).unwrap());
+    holds(&notifications::prove(program(), notifications::Size::SMALL[0]).unwrap());
 }

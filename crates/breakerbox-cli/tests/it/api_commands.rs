@@ -188,19 +188,19 @@ fn each_command_asks_what_it_says() {
 #[test]
 fn a_test_that_fails_is_exit_code_1() {
     let endpoint = &["endpoints", "test", "ep_1"][..];
-    let notices = &["notices", "test", "acme"][..];
+    let notifications = &["notifications", "test", "acme"][..];
     let targets = |second: bool| json!({"targets": [{"target": "tgt_1", "ok": true, "answer": "200"}, {"target": "tgt_2", "ok": second, "answer": "500"}]});
     for (arguments, answer, code, expected) in [
         (endpoint, json!({"ok": true, "status": 204, "fault": null}), 0, ""),
-        (endpoint, json!({"ok": false, "status": 500, "fault": null}), 1, "it answered 500"),
+        (endpoint, json!({"ok": false, "status": 500, "fault": null}), 1, "it responded with 500"),
         (
             endpoint,
             json!({"ok": false, "status": null, "fault": "connect", "detail": "refused"}),
             1,
             "test request: connect: refused",
         ),
-        (notices, targets(true), 0, ""),
-        (notices, targets(false), 1, "1 of 2 targets did not take the test notice"),
+        (notifications, targets(true), 0, ""),
+        (notifications, targets(false), 1, "1 of 2 targets did not accept the test notification"),
     ] {
         let api = answering(answer.clone());
         let ended = against(&api, arguments);
@@ -342,7 +342,7 @@ fn a_problem_says_what_which_field_and_what_to_do() {
         (
             Answer::problem(401, json!({"code": "unauthenticated", "detail": "the API key is not known"})),
             4,
-            "breakerbox: the API key is not known (401 unauthenticated)\nbreakerbox: give a key with --key or BREAKERBOX_API_KEY; `breakerbox keys create --data FOLDER` makes one\n",
+            "breakerbox: the API key is not known (401 unauthenticated)\nbreakerbox: pass a key with --key or BREAKERBOX_API_KEY; `breakerbox keys create --data FOLDER` creates one\n",
         ),
         (
             Answer {
@@ -350,7 +350,7 @@ fn a_problem_says_what_which_field_and_what_to_do() {
                 ..Answer::problem(429, json!({"code": "backlog_full", "detail": "too much waits"}))
             },
             4,
-            "breakerbox: too much waits (429 backlog_full)\nbreakerbox: the tenant's endpoints don't keep up; `breakerbox circuits list --state open` shows which; try again in 10 s\n",
+            "breakerbox: too much waits (429 backlog_full)\nbreakerbox: the tenant's endpoints are too slow or down; `breakerbox circuits list --state open` shows them; try again in 10 s\n",
         ),
         (
             Answer::problem(500, json!({"code": "internal", "title": "Something went wrong"})),
@@ -360,12 +360,12 @@ fn a_problem_says_what_which_field_and_what_to_do() {
         (
             Answer { status: 404, headers: vec![], body: "<h1>\u{1b}[2Jnginx</h1>".into() },
             4,
-            "breakerbox: <h1>\\u{1b}[2Jnginx</h1> (404 unknown)\nbreakerbox: is --url right? It seems that no gateway answers there\n",
+            "breakerbox: <h1>\\u{1b}[2Jnginx</h1> (404 unknown)\nbreakerbox: check --url: the server there seems not to be a gateway\n",
         ),
         (
             Answer { status: 200, headers: vec![], body: "welcome".into() },
             1,
-            "is not the gateway's API: its answer is not JSON\n",
+            "is not a Breakerbox gateway: the response is not JSON\n",
         ),
     ];
     for (answer, code, expected) in table {
@@ -397,7 +397,7 @@ fn a_gateway_that_is_not_there_is_exit_code_3() {
     assert_eq!(ended.code, 3, "{}", ended.stderr);
     let problem: Value = serde_json::from_str(&ended.stderr).unwrap();
     assert_eq!(problem["code"], "unreachable");
-    assert!(problem["detail"].as_str().unwrap().contains("no answer within 50ms"), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("no response within 50ms"), "{problem}");
 }
 
 #[test]

@@ -172,11 +172,11 @@ fn what_can_not_be_copied_or_put_back_is_refused_and_nothing_changes() {
     let target = folder.path().join("other.db");
     let target = target.to_str().unwrap();
 
-    refused(&run(&["backup", target], &folder.path().join("nowhere")), 2, "there is no such file");
+    refused(&run(&["backup", target], &folder.path().join("nowhere")), 2, "the file does not exist");
     refused(&run(&["backup", database.to_str().unwrap(), "--overwrite"], &data), 2, "the database itself");
     refused(&run(&["backup", data.to_str().unwrap(), "--overwrite"], &data), 2, "is there already");
     refused(&run(&["backup", "/nowhere/at/all.db"], &data), 1, "/nowhere/at/all.db");
-    refused(&run(&["restore", target], &data), 2, "there is no such file");
+    refused(&run(&["restore", target], &data), 2, "the file does not exist");
     refused(&run(&["restore", database.to_str().unwrap(), "--overwrite"], &data), 2, "the database itself");
 
     let whole = std::fs::read(&file).unwrap();

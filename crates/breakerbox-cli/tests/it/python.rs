@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use breakerbox_testkit::gateway::{Api, Gateway};
-use breakerbox_testkit::receiver::{Manner, Receiver};
+use breakerbox_testkit::receiver::{Behaviour, Receiver};
 use serde_json::{Value, json};
 
 use crate::command::root;
@@ -88,7 +88,7 @@ fn is_open_and_quiet(api: &Api) -> bool {
 fn four_workers_probe_one_at_a_time_and_serve_the_others_meanwhile() {
     let receiver = Receiver::start().unwrap();
     // Long enough that two at once are seen.
-    receiver.set("/dying", Manner::after(503, Duration::from_millis(100)));
+    receiver.set("/dying", Behaviour::after(503, Duration::from_millis(100)));
     let gateway = Gateway::start(Path::new(env!("CARGO_BIN_EXE_breakerbox"))).unwrap();
     let api = gateway.api().clone();
     let policy = json!({
@@ -113,7 +113,7 @@ fn four_workers_probe_one_at_a_time_and_serve_the_others_meanwhile() {
     let seen = receiver.seen("/dying");
     assert_eq!((seen.most_in_flight, seen.delivered), (1, 0), "one probe at a time: {seen:?}");
 
-    receiver.set("/dying", Manner::HEALTHY);
+    receiver.set("/dying", Behaviour::HEALTHY);
     let said: Vec<Value> = workers.iter_mut().map(Worker::finish).collect();
     let sum = |name: &str| said.iter().map(|said| said[name].as_u64().unwrap()).sum::<u64>();
     assert_eq!((sum("done"), sum("left")), (WORKERS * (DYING + HEALTHY), 0), "{said:?}");

@@ -216,7 +216,7 @@ fn the_tour_of_the_guide() {
 
     // Endpoints and tenants.
     assert_eq!(tour.json(&["endpoints", "change", &endpoint_id, "max_in_flight=8"])["max_in_flight"], 8);
-    assert_eq!(tour.json(&["endpoints", "disable", &endpoint_id])["disabled_because"], "owner");
+    assert_eq!(tour.json(&["endpoints", "disable", &endpoint_id])["disabled_reason"], "owner");
     assert_eq!(tour.json(&["endpoints", "enable", &endpoint_id])["enabled"], true);
     assert_eq!(
         tour.json(&["endpoints", "rotate", &endpoint_id])["secrets"].as_array().map(Vec::len),

@@ -4,10 +4,10 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use super::answers::Consistency;
 use super::delta::Delta;
 use super::local::LocalCircuit;
-use super::reporting::{self, Due, Judging, Known, Suspicion};
+use super::reporting::{self, Due, Known, PendingTrip, Suspicion};
+use super::results::Consistency;
 use super::stand_back::StandBack;
 use crate::circuit::Circuit;
 use crate::outcome::{Outcome, OutcomeKind};
@@ -32,7 +32,7 @@ pub(super) struct Link {
     /// The epoch in which this process dropped an expired record. Another process may still publish that record.
     pub(super) forgotten: Option<Epoch>,
     /// Outcomes that were not reported to the store.
-    untold: Window,
+    unreported: Window,
     last_success: Option<Timestamp>,
     /// The first failure after the latest success.
     run_began: Option<Timestamp>,
@@ -45,7 +45,7 @@ pub(super) struct Link {
     pub(super) suspicion: Suspicion,
     /// Set while a rule holds over the counts known here. Calls are refused until the other processes had time to
     /// report.
-    pub(super) judging: Option<Judging>,
+    pub(super) pending_trip: Option<PendingTrip>,
     /// The longest retry-after of the unreported outcomes.
     pub(super) retry_after: Option<Duration>,
     /// The longest retry-after of the outcomes that were reported since the latest decision.
@@ -86,14 +86,14 @@ impl Link {
             seen_at: Timestamp::ZERO,
             epoch_seen_at: Timestamp::ZERO,
             forgotten: None,
-            untold: Window::new(policy),
+            unreported: Window::new(policy),
             last_success: None,
             run_began: None,
             telling: None,
             fleet: Totals::default(),
             fleet_at: Timestamp::ZERO,
             suspicion: Suspicion::default(),
-            judging: None,
+            pending_trip: None,
             retry_after: None,
             reported_retry_after: None,
             alone: false,
@@ -134,13 +134,13 @@ impl Link {
             OutcomeKind::Ignored => return,
         }
         self.retry_after = self.retry_after.max(outcome.retry_after);
-        self.untold.fit(policy, now);
-        self.untold.record(outcome, policy.slow_call(), now);
+        self.unreported.fit(policy, now);
+        self.unreported.record(outcome, policy.slow_call(), now);
     }
 
     /// Adds successes that a caller counted by itself. Their time is not known: they are before now, and before any
     /// outcome that is counted now.
-    pub(super) fn count_aside(
+    pub(super) fn add_successes(
         &mut self,
         successes: u32,
         latency_sum: Duration,
@@ -148,8 +148,8 @@ impl Link {
         now: Timestamp,
     ) {
         self.note_success(now.back_by(Duration::from_micros(1)));
-        self.untold.fit(policy, now);
-        self.untold.record_successes(successes, latency_sum, now);
+        self.unreported.fit(policy, now);
+        self.unreported.record_successes(successes, latency_sum, now);
     }
 
     fn note_success(&mut self, now: Timestamp) {
@@ -158,10 +158,10 @@ impl Link {
     }
 
     pub(super) fn clock_moved(&mut self, before: Timestamp, after: Timestamp) {
-        self.untold.clock_moved(before, after);
+        self.unreported.clock_moved(before, after);
         self.suspicion.clock_moved(before, after);
-        if let Some(judging) = &mut self.judging {
-            judging.clock_moved(before, after);
+        if let Some(pending_trip) = &mut self.pending_trip {
+            pending_trip.clock_moved(before, after);
         }
         let times = [&mut self.last_success, &mut self.run_began];
         times
@@ -176,12 +176,12 @@ impl Link {
         // Counts older than a window would not be in the store's totals any more.
         let is_fresh = now.since(self.fleet_at) < policy.window();
         let fleet = if is_fresh { self.fleet } else { Totals::default() };
-        fleet.then(&self.telling.unwrap_or_default()).then(&self.untold.totals(now))
+        fleet.then(&self.telling.unwrap_or_default()).then(&self.unreported.totals(now))
     }
 
     /// Whether dropping this state would lose anything.
     pub(super) fn has_unreported(&self, now: Timestamp) -> bool {
-        self.judging.is_some() || self.untold.totals(now).calls() > 0
+        self.pending_trip.is_some() || self.unreported.totals(now).calls() > 0
     }
 
     /// Whether a report is in flight.
@@ -191,16 +191,16 @@ impl Link {
 
     /// Makes all unreported counts due at once.
     pub(super) fn request_report(&mut self, now: Timestamp) {
-        self.suspicion.is_report_wanted |= self.untold.totals(now).calls() > 0;
+        self.suspicion.is_report_wanted |= self.unreported.totals(now).calls() > 0;
     }
 
     /// Returns when this process must report; `own` are all of its outcomes. While a response is awaited, no report
     /// is due.
     pub(super) fn due(&self, policy: &Policy, own: &Totals, now: Timestamp) -> Due {
-        let unreported = self.untold.totals(now);
+        let unreported = self.unreported.totals(now);
         if self.telling.is_some() {
             Due::Never
-        } else if self.judging.is_some() {
+        } else if self.pending_trip.is_some() {
             // A process that waits to trip sets its own next report. This is for one that was interrupted.
             Due::Later
         } else {
@@ -238,18 +238,18 @@ impl Link {
         if matches!(self.due(policy, own, now), Due::Never | Due::After(_)) {
             return None;
         }
-        let untold = self.untold.totals(now);
+        let unreported = self.unreported.totals(now);
         self.suspicion.is_report_wanted = false;
-        if untold.calls() > 0 {
+        if unreported.calls() > 0 {
             self.suspicion.report();
         }
-        self.telling = Some(untold);
+        self.telling = Some(unreported);
         self.reported_retry_after = self.reported_retry_after.max(self.retry_after.take());
         Some(Delta {
             key: Arc::clone(key),
             epoch,
             window: policy.window(),
-            buckets: self.untold.drain(now),
+            buckets: self.unreported.drain(now),
             last_success: self.last_success.take().map(|at| now.since(at)),
             run_began: self.run_began.take().map(|at| now.since(at)),
             keep_for: policy.window(),
@@ -293,14 +293,14 @@ impl Link {
 
     /// Begins another epoch: all counts belong to the previous one.
     pub(super) fn begin_epoch(&mut self) {
-        self.untold.clear();
+        self.unreported.clear();
         self.last_success = None;
         self.run_began = None;
         // A response is still awaited, and will report that all of these counts are late.
         self.telling = self.telling.map(|_| Totals::default());
         self.fleet = Totals::default();
         self.suspicion = Suspicion::default();
-        self.judging = None;
+        self.pending_trip = None;
         self.retry_after = None;
         self.reported_retry_after = None;
         self.probe = None;

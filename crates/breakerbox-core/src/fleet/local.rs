@@ -17,11 +17,11 @@
 use alloc::boxed::Box;
 use core::time::Duration;
 
-use super::answers::Moment;
 use super::link::Link;
 use super::member::{Member, refused};
+use super::results::StepContext;
 use crate::change::Step;
-use crate::circuit::{Asked, Circuit};
+use crate::circuit::{AcquireResult, Circuit};
 use crate::fault::Fault;
 use crate::outcome::{Outcome, OutcomeKind};
 use crate::permit::{Decision, LocalProbe, Permit, PermitKind, Refusal};
@@ -60,7 +60,7 @@ impl LocalCircuit {
         draw: RandomBits,
         now: Timestamp,
     ) -> bool {
-        let step = self.0.record().judge(totals, retry_after, policy, draw, now);
+        let step = self.0.record().evaluate(totals, retry_after, policy, draw, now);
         step.and_then(|step| self.0.apply(step, policy, now)).is_some()
     }
 
@@ -122,22 +122,22 @@ impl Member {
     }
 
     /// Admits an ordinary call, unless the local circuit or the ramp refuses.
-    pub(super) fn admit_here(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Asked {
+    pub(super) fn admit_here(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> AcquireResult {
         let Some(local) = self.link.as_mut().and_then(|link| link.local.as_mut()) else {
             return self.admit(policy, now);
         };
         let own_policy = policy.for_one_process();
-        // Before a place on the ramp is taken: a refusal then has nothing to give back.
+        // Before a slot on the ramp is taken: a refusal then has nothing to give back.
         if let Some(refusal) = local.refusal(&own_policy, draw, now) {
             return refused(refusal);
         }
-        let mut asked = self.admit(policy, now);
+        let mut acquired = self.admit(policy, now);
         if let (Decision::Admitted(permit), Some(local)) =
-            (&mut asked.decision, self.link.as_mut().and_then(|link| link.local.as_mut()))
+            (&mut acquired.decision, self.link.as_mut().and_then(|link| link.local.as_mut()))
         {
             permit.local_probe = local.take_probe(&own_policy, draw, now);
         }
-        asked
+        acquired
     }
 
     /// Settles a call in the local circuit, if there is one.
@@ -157,7 +157,7 @@ impl Member {
     }
 
     /// Adds successes that a caller counted by itself to the local circuit, if there is one.
-    pub(super) fn count_aside_here(
+    pub(super) fn add_successes_here(
         &mut self,
         successes: u32,
         latency_sum: Duration,
@@ -165,7 +165,7 @@ impl Member {
         now: Timestamp,
     ) {
         if let Some(local) = self.link.as_mut().and_then(|link| link.local.as_mut()) {
-            local.0.count_aside(successes, latency_sum, policy, now);
+            local.0.add_successes(successes, latency_sum, policy, now);
         }
     }
 
@@ -176,8 +176,8 @@ impl Member {
     }
 
     /// Opens the local circuit, if a rule holds over this process's own outcomes. The fleet's rules do not hold.
-    pub(super) fn trip_here(&mut self, retry_after: Option<Duration>, at: Moment<'_>) -> bool {
-        let Moment { policy, draw, now, .. } = at;
+    pub(super) fn trip_here(&mut self, retry_after: Option<Duration>, at: StepContext<'_>) -> bool {
+        let StepContext { policy, draw, now, .. } = at;
         if !self.is_broken_here(policy, now) {
             return false;
         }

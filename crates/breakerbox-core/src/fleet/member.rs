@@ -1,18 +1,18 @@
 //! The circuit of one process: not shared, or one of many that share a record in a store.
 //!
 //! A circuit that is not shared is just a [`Circuit`]. In a fleet it counts for itself and for the store, and decides
-//! what to report to the store; `conversation` processes the responses.
+//! what to report to the store; `sync` processes the responses.
 
 use alloc::boxed::Box;
 use core::time::Duration;
 
-use super::answers::{Consistency, MemberAnswer, Moment, Proposal, Reported, Tell};
 use super::link::{Link, Seen};
 use super::local::LocalCircuit;
-use super::reporting::{Due, Judging};
+use super::reporting::{Due, PendingTrip};
+use super::results::{Consistency, MemberAnswer, MemberSettled, Proposal, ReportDue, StepContext};
 use super::stand_back::StandBack;
-use crate::change::{Change, Command};
-use crate::circuit::{Asked, Circuit, Settled, Settlement};
+use crate::change::{Change, OverrideCommand};
+use crate::circuit::{AcquireResult, Circuit, Settled, Settlement};
 use crate::fault::Fault;
 use crate::outcome::{Outcome, OutcomeKind};
 use crate::permit::{Decision, Permit, PermitKind, Refusal};
@@ -86,28 +86,28 @@ impl Member {
     /// Returns what to report to the store now, and how soon. Call it again after every step: a report may no longer
     /// be due.
     #[must_use]
-    pub fn report_due(&self, policy: &Policy, now: Timestamp) -> Tell {
+    pub fn report_due(&self, policy: &Policy, now: Timestamp) -> ReportDue {
         let Some(link) = self.link.as_ref().filter(|link| !link.alone) else {
-            return Tell::Nothing;
+            return ReportDue::Nothing;
         };
         // Counts since a decision without the store belong to an epoch that the store does not know yet.
         if !self.is_published() {
-            return Tell::Nothing;
+            return ReportDue::Nothing;
         }
         match link.due(policy, &self.circuit.totals(now), now) {
-            Due::Never => Tell::Nothing,
-            Due::After(wait) => Tell::After(wait),
-            Due::Later => Tell::Later,
-            Due::Soon => Tell::Soon,
-            Due::Now => Tell::Now,
+            Due::Never => ReportDue::Nothing,
+            Due::After(wait) => ReportDue::After(wait),
+            Due::Later => ReportDue::Later,
+            Due::Soon => ReportDue::Soon,
+            Due::Now => ReportDue::Now,
         }
     }
 
     /// Handles a call for reports by another process: all unreported counts of this process are due at once.
-    pub fn hear_call(&mut self, policy: &Policy, now: Timestamp) {
+    pub fn handle_report_call(&mut self, policy: &Policy, now: Timestamp) {
         let Some(link) = self.link.as_mut().filter(|link| !link.alone) else { return };
         if link.consistency == Consistency::LocalFirst && link.seen.is_some() {
-            link.suspicion.hear_call(policy, now);
+            link.suspicion.handle_report_call(policy, now);
             link.request_report(now);
         }
     }
@@ -122,8 +122,8 @@ impl Member {
     /// Whether calls are refused because a rule holds over the counts known here, and the other processes' reports
     /// are awaited.
     #[must_use]
-    pub fn is_judging(&self) -> bool {
-        self.link.as_ref().is_some_and(|link| link.judging.is_some())
+    pub fn is_trip_pending(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.pending_trip.is_some())
     }
 
     /// Adjusts times to a clock that was set from `before` to `after`: counts keep their age, and so do decisions
@@ -149,7 +149,7 @@ impl Member {
     /// [`apply_override`](Self::apply_override).
     pub fn apply_override_alone(
         &mut self,
-        command: Command,
+        command: OverrideCommand,
         by: &Attribution,
         policy: &Policy,
         draw: RandomBits,
@@ -158,31 +158,31 @@ impl Member {
         self.circuit.apply_override(command, by, policy, draw, now)
     }
 
-    /// Whether a caller may count quick successes by itself; as [`Circuit::is_at_ease`].
+    /// Whether a caller may count quick successes by itself; as [`Circuit::allows_fast_path`].
     #[must_use]
-    pub fn is_at_ease(&self, policy: &Policy, now: Timestamp) -> bool {
+    pub fn allows_fast_path(&self, policy: &Policy, now: Timestamp) -> bool {
         match &self.link {
             Some(link) if !link.alone => {
                 link.consistency == Consistency::LocalFirst
                     && link.seen.is_some()
-                    && link.judging.is_none()
+                    && link.pending_trip.is_none()
                     && !link.is_open_locally()
                     // Under suspicion every outcome is reported, and successes that a caller counts by itself would
                     // not be.
                     && !link.suspicion.holds(now)
-                    && self.circuit.is_at_ease(policy, now)
+                    && self.circuit.allows_fast_path(policy, now)
                     && !TripRule::successes_could_break(policy, &link.totals(policy, now))
             }
-            _ => self.circuit.is_at_ease(policy, now),
+            _ => self.circuit.allows_fast_path(policy, now),
         }
     }
 
     /// Adds successes that the caller counted by itself, in this epoch.
-    pub fn count_aside(&mut self, successes: u32, latency_sum: Duration, policy: &Policy, now: Timestamp) {
-        self.circuit.count_aside(successes, latency_sum, policy, now);
+    pub fn add_successes(&mut self, successes: u32, latency_sum: Duration, policy: &Policy, now: Timestamp) {
+        self.circuit.add_successes(successes, latency_sum, policy, now);
         if let Some(link) = self.link.as_mut().filter(|_| successes > 0) {
-            link.count_aside(successes, latency_sum, policy, now);
-            self.count_aside_here(successes, latency_sum, policy, now);
+            link.add_successes(successes, latency_sum, policy, now);
+            self.add_successes_here(successes, latency_sum, policy, now);
         }
     }
 
@@ -197,7 +197,7 @@ impl Member {
         if link.seen.is_none() {
             return MemberAnswer::Unknown;
         }
-        if link.judging.is_some() {
+        if link.pending_trip.is_some() {
             return MemberAnswer::Decided(refused(Refusal::TripPending));
         }
         let record = self.circuit.record();
@@ -206,7 +206,7 @@ impl Member {
             return MemberAnswer::LeaseDue;
         }
         match record.acquire_in_fleet(policy, draw, now) {
-            Answer::Admit if self.needs_place(policy) => MemberAnswer::PlaceDue(self.circuit.epoch()),
+            Answer::Admit if self.needs_slot(policy) => MemberAnswer::SlotDue(self.circuit.epoch()),
             Answer::Admit => MemberAnswer::Decided(self.admit_here(policy, draw, now)),
             Answer::Refuse(refusal) => MemberAnswer::Decided(refused(refusal)),
             Answer::Probe(_) => match link.stands_back(&record, now) {
@@ -226,8 +226,8 @@ impl Member {
 
     /// Decides an acquire that needed the store, which did not respond, by what is known here. There is no probe
     /// without the store.
-    pub fn acquire_unanswered(&mut self, retry_at: Timestamp, at: Moment<'_>) -> Asked {
-        let Moment { policy, draw, now, .. } = at;
+    pub fn acquire_unanswered(&mut self, retry_at: Timestamp, at: StepContext<'_>) -> AcquireResult {
+        let StepContext { policy, draw, now, .. } = at;
         match self.circuit.record().try_acquire(policy, draw, now) {
             Answer::Admit => self.admit_here(policy, draw, now),
             Answer::Refuse(refusal) => refused(refusal),
@@ -243,9 +243,9 @@ impl Member {
         policy: &Policy,
         draw: RandomBits,
         now: Timestamp,
-    ) -> Reported {
+    ) -> MemberSettled {
         let Some(link) = &mut self.link else {
-            return Reported::quietly(self.circuit.settle(permit, outcome, policy, draw, now));
+            return MemberSettled::quietly(self.circuit.settle(permit, outcome, policy, draw, now));
         };
         let is_of_store = match permit.kind {
             PermitKind::Probe { nonce, .. } => {
@@ -259,29 +259,31 @@ impl Member {
         if link.alone {
             if is_of_store {
                 // The store gave the lease, and only the store can accept its result.
-                return Reported::quietly(Settled::LATE);
+                return MemberSettled::quietly(Settled::LATE);
             }
             if permit.epoch == self.circuit.epoch() && !permit.is_probe() && self.circuit.is_automatic() {
                 link.count(outcome, policy, now);
             }
             let settle = |circuit: &mut Circuit| circuit.settle(permit, outcome, policy, draw, now);
-            return Reported::quietly(self.by_itself(settle));
+            return MemberSettled::quietly(self.by_itself(settle));
         }
         let Permit { epoch, kind, local_probe, .. } = permit;
         if epoch != self.circuit.epoch() {
-            return Reported::quietly(match kind {
+            return MemberSettled::quietly(match kind {
                 PermitKind::Uncounted => Settled::UNCOUNTED,
                 _ => Settled::LATE,
             });
         }
         match kind {
-            PermitKind::Uncounted => Reported::quietly(Settled::UNCOUNTED),
-            _ if !self.circuit.is_automatic() => Reported::quietly(Settled::UNCOUNTED),
+            PermitKind::Uncounted => MemberSettled::quietly(Settled::UNCOUNTED),
+            _ if !self.circuit.is_automatic() => MemberSettled::quietly(Settled::UNCOUNTED),
             PermitKind::Probe { nonce, .. } => {
                 let record = self.circuit.record();
                 let (expected, lease) = (Some(record.version), record.lease);
                 let step = record.settle_probe(epoch, nonce, outcome, policy, draw, now);
-                let Some((step, lease)) = step.zip(lease) else { return Reported::quietly(Settled::LATE) };
+                let Some((step, lease)) = step.zip(lease) else {
+                    return MemberSettled::quietly(Settled::LATE);
+                };
                 if outcome.kind == OutcomeKind::Failure
                     && !link.is_exclusive
                     && !policy.has_fault(Fault::NoStandBack)
@@ -298,9 +300,9 @@ impl Member {
                     result_of: Some((epoch, nonce)),
                     ..Proposal::new(expected, step, not_after, policy)
                 };
-                Reported {
+                MemberSettled {
                     settled: Settled { settlement, change: None },
-                    tell: Tell::Swap(Box::new(proposal)),
+                    report: ReportDue::Swap(Box::new(proposal)),
                 }
             }
             PermitKind::Ramped { generation } => {
@@ -308,7 +310,7 @@ impl Member {
                 self.settle_here(local_probe, outcome, policy, draw, now);
                 self.count(outcome, policy, now)
             }
-            PermitKind::Call | PermitKind::Placed { .. } => {
+            PermitKind::Call | PermitKind::OnRamp { .. } => {
                 self.settle_here(local_probe, outcome, policy, draw, now);
                 self.count(outcome, policy, now)
             }
@@ -327,43 +329,46 @@ impl Member {
     }
 
     /// Counts an ordinary outcome here and for the store.
-    fn count(&mut self, outcome: &Outcome, policy: &Policy, now: Timestamp) -> Reported {
+    fn count(&mut self, outcome: &Outcome, policy: &Policy, now: Timestamp) -> MemberSettled {
         let is_published = self.is_published();
         if outcome.kind == OutcomeKind::Ignored {
-            return Reported::quietly(Settled::UNCOUNTED);
+            return MemberSettled::quietly(Settled::UNCOUNTED);
         }
         self.circuit.put_in_window(outcome, policy, now);
         let is_broken_here = self.is_broken_here(policy, now);
-        let Some(link) = &mut self.link else { return Reported::quietly(Settled::UNCOUNTED) };
+        let Some(link) = &mut self.link else { return MemberSettled::quietly(Settled::UNCOUNTED) };
         if link.consistency == Consistency::Strict {
             // The store must not count an outcome of an unpublished epoch for the epoch that it has.
             let seen = link.seen.map_or(Epoch::default(), |seen| seen.epoch);
             let epoch = if is_published { seen } else { self.circuit.epoch() };
-            return Reported { settled: Settled::COUNTED, tell: Tell::One { epoch, outcome: *outcome } };
+            return MemberSettled {
+                settled: Settled::COUNTED,
+                report: ReportDue::One { epoch, outcome: *outcome },
+            };
         }
         link.count(outcome, policy, now);
         let is_broken = TripRule::first_broken(policy, &link.totals(policy, now)).is_some();
-        let tell = if is_broken || is_broken_here {
-            link.judging.get_or_insert(Judging::begin(now));
-            Tell::Now
+        let report = if is_broken || is_broken_here {
+            link.pending_trip.get_or_insert(PendingTrip::begin(now));
+            ReportDue::Now
         } else {
-            let tell = self.report_due(policy, now);
+            let report = self.report_due(policy, now);
             if let Some(link) =
-                self.link.as_mut().filter(|link| tell == Tell::Nothing && !link.awaits_answer())
+                self.link.as_mut().filter(|link| report == ReportDue::Nothing && !link.awaits_answer())
             {
                 // No decision will use this outcome, so its retry-after is dropped.
                 link.retry_after = None;
             }
-            tell
+            report
         };
-        Reported { settled: Settled::COUNTED, tell }
+        MemberSettled { settled: Settled::COUNTED, report }
     }
 
-    pub(super) fn admit(&mut self, policy: &Policy, now: Timestamp) -> Asked {
-        Asked { decision: self.circuit.admit(policy, now), change: None }
+    pub(super) fn admit(&mut self, policy: &Policy, now: Timestamp) -> AcquireResult {
+        AcquireResult { decision: self.circuit.admit(policy, now), change: None }
     }
 }
 
-pub(super) const fn refused(refusal: Refusal) -> Asked {
-    Asked { decision: Decision::Refused(refusal), change: None }
+pub(super) const fn refused(refusal: Refusal) -> AcquireResult {
+    AcquireResult { decision: Decision::Refused(refusal), change: None }
 }

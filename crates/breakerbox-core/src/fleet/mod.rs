@@ -17,8 +17,6 @@
 //! process and for its observers, even if a decision of one process loses against the store's record
 //! ([`Member::rejoin`]).
 
-mod answers;
-mod conversation;
 mod delta;
 mod link;
 mod local;
@@ -27,15 +25,18 @@ mod outage;
 mod ramp;
 mod ramping;
 mod reporting;
+mod results;
 mod stand_back;
+mod sync;
 mod tickets;
 mod window;
 
-pub use self::answers::{
-    Consistency, Learnt, LeaseAnswer, MemberAnswer, Moment, Pending, Proposal, Reported, Tell, Told, Waits,
-};
 pub use self::delta::{BucketDelta, Delta, Merged};
 pub use self::member::Member;
-pub use self::ramp::{GivenPlace, RampReply, RampRequest, RampState, RampStep, RampView, SharedRamp};
-pub use self::ramping::{RampNews, RampWish};
+pub use self::ramp::{RampReply, RampRequest, RampState, RampStep, RampView, ReleasedSlot, SharedRamp};
+pub use self::ramping::{RampDemand, RampUpdate};
+pub use self::results::{
+    Consistency, Learnt, LeaseAnswer, MemberAnswer, MemberSettled, Pending, Proposal, ReportDue,
+    ReportResult, StepContext, Waits,
+};
 pub use self::window::SharedWindow;

@@ -17,9 +17,9 @@
 use alloc::boxed::Box;
 use core::mem::discriminant;
 
-use super::answers::{Learnt, Moment, Proposal, is_of_another_probe};
 use super::link::Seen;
 use super::member::Member;
+use super::results::{Learnt, Proposal, StepContext, is_of_another_probe};
 use crate::change::{Cause, Change, Step};
 use crate::circuit::Circuit;
 use crate::fault::Fault;
@@ -53,7 +53,7 @@ impl Member {
     pub fn leave(&mut self) {
         if let Some(link) = &mut self.link {
             link.alone = true;
-            link.judging = None;
+            link.pending_trip = None;
             link.local = None;
         }
     }
@@ -61,7 +61,7 @@ impl Member {
     /// Handles the first record after the store is available again. Decisions without the store are proposed if the
     /// store's record has not changed; otherwise the store's record counts, in a new epoch if its own is older than
     /// those decisions.
-    pub fn rejoin(&mut self, record: Option<Record>, at: Moment<'_>) -> Learnt {
+    pub fn rejoin(&mut self, record: Option<Record>, at: StepContext<'_>) -> Learnt {
         let Some(link) = &mut self.link else { return Learnt::default() };
         let was_alone = core::mem::take(&mut link.alone);
         let is_as_seen = link.seen == Some(Seen::of(record.as_ref()));
@@ -77,10 +77,10 @@ impl Member {
     }
 
     /// Ends a lease that was taken without the store. It is not published: the store has to give the next one.
-    fn end_own_lease(&mut self, at: Moment<'_>) {
+    fn end_own_lease(&mut self, at: StepContext<'_>) {
         let record = self.circuit.record();
-        let given = self.link.as_ref().and_then(|link| link.probe);
-        if record.lease.is_some_and(|lease| Some(lease.nonce) != given) {
+        let released = self.link.as_ref().and_then(|link| link.probe);
+        if record.lease.is_some_and(|lease| Some(lease.nonce) != released) {
             let record = Record { lease: None, ..record };
             self.circuit.apply(Step { record, change: None }, at.policy, at.now);
         }
@@ -88,7 +88,7 @@ impl Member {
 
     /// Handles a change that the store pushed. Such a message may be old, for example in a process that was paused:
     /// it shows that the store had this record, and not that it still has it.
-    pub fn hear_change(&mut self, record: Record, at: Moment<'_>) -> Learnt {
+    pub fn handle_change(&mut self, record: Record, at: StepContext<'_>) -> Learnt {
         let (announced, changed_at) = (Seen::of(Some(&record)), record.changed_at);
         let seen_at = self.link.as_ref().map_or(changed_at, |link| link.seen_at.max(changed_at));
         let learnt = self.learn(Some(record), at);
@@ -100,8 +100,8 @@ impl Member {
 
     /// Handles a record of the store while this process is in a state that the store did not have when it was last
     /// read.
-    pub(super) fn reconcile(&mut self, record: Option<Record>, at: Moment<'_>) -> Learnt {
-        let Moment { policy, now, .. } = at;
+    pub(super) fn reconcile(&mut self, record: Option<Record>, at: StepContext<'_>) -> Learnt {
+        let StepContext { policy, now, .. } = at;
         let Some(link) = &mut self.link else { return Learnt::default() };
         let there = Seen::of(record.as_ref());
         let seen = *link.seen.get_or_insert(Seen::of(None));
@@ -136,7 +136,7 @@ impl Member {
     }
 
     /// Takes over a write within the epoch.
-    pub(super) fn follow(&mut self, record: Record, at: Moment<'_>) -> Learnt {
+    pub(super) fn follow(&mut self, record: Record, at: StepContext<'_>) -> Learnt {
         if let Some(link) = &mut self.link {
             link.note_seen(Seen::of(Some(&record)), at.now);
         }
@@ -146,8 +146,8 @@ impl Member {
 
     /// Makes the store's record the record of this process. If this process made newer decisions without the store,
     /// the record counts in an epoch that is newer still, which is to be swapped in.
-    pub(super) fn adopt(&mut self, record: Record, at: Moment<'_>) -> Learnt {
-        let Moment { policy, now, .. } = at;
+    pub(super) fn adopt(&mut self, record: Record, at: StepContext<'_>) -> Learnt {
+        let StepContext { policy, now, .. } = at;
         let there = Seen::of(Some(&record));
         let own_lease = self.link.as_ref().and_then(|link| link.own_lease(&self.circuit, now));
         let overlapped =
@@ -192,7 +192,7 @@ impl Member {
         policy: &Policy,
         now: Timestamp,
     ) -> Option<Change> {
-        if !matches!(record.cause, Some(Cause::Command { .. })) {
+        if !matches!(record.cause, Some(Cause::Override { .. })) {
             return None;
         }
         let record = self.in_new_epoch(record.clone(), now);
@@ -214,7 +214,7 @@ impl Member {
         if !differs && (self.is_at_change_of(record) || self.circuit.is_pristine()) {
             return None;
         }
-        let is_order = matches!(record.cause, Some(Cause::Command { .. }));
+        let is_order = matches!(record.cause, Some(Cause::Override { .. }));
         let has_opened_again = change.to != Status::Closed && record.trips > own.trips;
         if !differs && !is_order && !has_opened_again {
             return None;
@@ -239,8 +239,8 @@ impl Member {
     }
 
     /// Drops a record that the store expired.
-    pub(super) fn forget(&mut self, at: Moment<'_>) -> Learnt {
-        let Moment { policy, now, .. } = at;
+    pub(super) fn forget(&mut self, at: StepContext<'_>) -> Learnt {
+        let StepContext { policy, now, .. } = at;
         let from = self.circuit.status();
         let known = self.circuit.latest_outcomes().until(now).last_success;
         // Epochs only grow, even after a record has expired.
@@ -271,11 +271,11 @@ impl Member {
     }
 
     /// Proposes the state of this process to a store that does not have it.
-    pub(super) fn publish(&self, there: Option<Version>, at: Moment<'_>) -> Learnt {
+    pub(super) fn publish(&self, there: Option<Version>, at: StepContext<'_>) -> Learnt {
         Learnt { publish: Some(self.proposal(there, at)), ..Learnt::default() }
     }
 
-    fn proposal(&self, there: Option<Version>, at: Moment<'_>) -> Box<Proposal> {
+    fn proposal(&self, there: Option<Version>, at: StepContext<'_>) -> Box<Proposal> {
         let step = Step::within_epoch(self.circuit.record(), at.draw);
         Box::new(Proposal::new(there, step, at.swap_by(), at.policy))
     }

@@ -24,22 +24,22 @@ pub struct RampRequest {
     /// The time at which such a ramp began, by the store's clock.
     pub begun_at: Timestamp,
     /// Slots to release. A slot that has expired, or was released before, is not counted.
-    pub give: Vec<GivenPlace>,
+    pub give: Vec<ReleasedSlot>,
     /// The next limit; `None`: it stays.
     pub replace: Option<RampStep>,
     /// Tokens of slots to take, each new. They are taken in this order until the limit is reached.
     pub take: Vec<Nonce>,
     /// The time after which a taken slot expires if it is not released.
-    pub place_for: Duration,
+    pub slot_for: Duration,
     /// The time that the store keeps the ramp after its latest request.
     pub keep_for: Duration,
 }
 
 /// A slot that is released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct GivenPlace {
+pub struct ReleasedSlot {
     /// The token of the slot.
-    pub place: Nonce,
+    pub slot: Nonce,
     /// Whether its call succeeded.
     pub succeeded: bool,
 }
@@ -95,7 +95,7 @@ pub struct SharedRamp {
     epoch: Epoch,
     state: RampState,
     /// Tokens, and their times of expiry.
-    places: Vec<(Nonce, Timestamp)>,
+    slots: Vec<(Nonce, Timestamp)>,
     expires_at: Timestamp,
 }
 
@@ -116,16 +116,16 @@ impl SharedRamp {
             successes: 0,
             refused_at: request.begun_at,
         };
-        Self { epoch: request.epoch, state, places: Vec::new(), expires_at: Timestamp::ZERO }
+        Self { epoch: request.epoch, state, slots: Vec::new(), expires_at: Timestamp::ZERO }
     }
 
     fn try_acquire(&mut self, request: &RampRequest, now: Timestamp) -> RampView {
         self.expires_at = now + request.keep_for;
-        self.places.retain(|(_, expires_at)| now < *expires_at);
-        for given in &request.give {
-            if let Some(index) = self.places.iter().position(|(place, _)| *place == given.place) {
-                self.places.swap_remove(index);
-                self.state.successes = self.state.successes.saturating_add(u32::from(given.succeeded));
+        self.slots.retain(|(_, expires_at)| now < *expires_at);
+        for released in &request.give {
+            if let Some(index) = self.slots.iter().position(|(slot, _)| *slot == released.slot) {
+                self.slots.swap_remove(index);
+                self.state.successes = self.state.successes.saturating_add(u32::from(released.succeeded));
             }
         }
         let step = request.replace.filter(|step| step.expected == self.state.step);
@@ -135,9 +135,9 @@ impl SharedRamp {
         let refused_at = self.state.refused_at;
         let mut taken = 0;
         if let Some(limit) = self.state.limit {
-            let room = (limit as usize).saturating_sub(self.places.len());
-            let places = request.take.iter().take(room);
-            self.places.extend(places.map(|place| (*place, now + request.place_for)));
+            let room = (limit as usize).saturating_sub(self.slots.len());
+            let slots = request.take.iter().take(room);
+            self.slots.extend(slots.map(|slot| (*slot, now + request.slot_for)));
             taken = request.take.len().min(room);
             if taken < request.take.len() {
                 self.state.refused_at = now;
@@ -145,7 +145,7 @@ impl SharedRamp {
         }
         RampView {
             state: RampState { refused_at, ..self.state },
-            in_flight: count(self.places.len()),
+            in_flight: count(self.slots.len()),
             taken: count(taken),
             replaced: step.is_some(),
         }

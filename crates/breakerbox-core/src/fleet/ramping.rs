@@ -7,10 +7,10 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::answers::Moment;
 use super::member::Member;
-use super::ramp::{GivenPlace, RampRequest, RampState, RampStep, RampView};
-use crate::circuit::Asked;
+use super::ramp::{RampRequest, RampState, RampStep, RampView, ReleasedSlot};
+use super::results::StepContext;
+use crate::circuit::AcquireResult;
 use crate::policy::Policy;
 use crate::ramp::FIRST_LIMIT;
 use crate::time::Timestamp;
@@ -19,11 +19,11 @@ use crate::transitions::LEASE_MARGIN;
 
 /// The parts of a request to a ramp that the process chooses.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct RampWish {
+pub struct RampDemand {
     /// The epoch of the ramp.
     pub epoch: Epoch,
     /// Slots to release.
-    pub give: Vec<GivenPlace>,
+    pub give: Vec<ReleasedSlot>,
     /// The next limit; `None`: it stays.
     pub replace: Option<RampStep>,
     /// Tokens of slots to take.
@@ -32,7 +32,7 @@ pub struct RampWish {
 
 /// The effect of a reply on the process that made the request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RampNews {
+pub enum RampUpdate {
     /// The ramp is over, or another epoch has begun: no call needs a slot any more.
     Over,
     /// The ramp goes on. If there is a step, send it to the store in a request.
@@ -73,7 +73,7 @@ impl RampState {
 impl Member {
     /// Whether an ordinary call needs a slot in the fleet's ramp. A circuit that is open in this process alone
     /// refuses by itself, and its one probe at a time needs no slot.
-    pub(super) fn needs_place(&self, policy: &Policy) -> bool {
+    pub(super) fn needs_slot(&self, policy: &Policy) -> bool {
         self.ramps_in_fleet(policy) && !self.is_open_locally()
     }
 
@@ -88,18 +88,18 @@ impl Member {
     }
 
     /// Admits an ordinary call by the ramp of this process, for a store that no other process uses.
-    pub fn admit_on_own_ramp(&mut self, policy: &Policy, now: Timestamp) -> Asked {
+    pub fn admit_on_own_ramp(&mut self, policy: &Policy, now: Timestamp) -> AcquireResult {
         self.admit(policy, now)
     }
 
     /// Returns the request to the store. `None`: no call needs a slot any more, or another epoch has begun.
     #[must_use]
-    pub fn ramp_request(&self, key: &Arc<str>, wish: RampWish, policy: &Policy) -> Option<RampRequest> {
+    pub fn ramp_request(&self, key: &Arc<str>, wish: RampDemand, policy: &Policy) -> Option<RampRequest> {
         if self.circuit.epoch() != wish.epoch || !self.ramps_in_fleet(policy) {
             return None;
         }
-        let RampWish { epoch, give, replace, take } = wish;
-        let place_for = policy.probe_timeout() + LEASE_MARGIN;
+        let RampDemand { epoch, give, replace, take } = wish;
+        let slot_for = policy.probe_timeout() + LEASE_MARGIN;
         Some(RampRequest {
             key: Arc::clone(key),
             epoch,
@@ -109,8 +109,8 @@ impl Member {
             give,
             replace,
             take,
-            place_for,
-            keep_for: policy.window().saturating_mul(2).max(place_for),
+            slot_for,
+            keep_for: policy.window().saturating_mul(2).max(slot_for),
         })
     }
 
@@ -122,20 +122,20 @@ impl Member {
         view: &RampView,
         refused: bool,
         failures: u32,
-        at: Moment<'_>,
-    ) -> RampNews {
+        at: StepContext<'_>,
+    ) -> RampUpdate {
         if self.circuit.epoch() != epoch || self.circuit.ramp().is_none() {
-            return RampNews::Over;
+            return RampUpdate::Over;
         }
         if view.state.limit.is_none() {
             self.circuit.end_ramp();
-            return RampNews::Over;
+            return RampUpdate::Over;
         }
         let next = view.state.next_step(failures, at.policy, at.now);
         if refused {
             // If the store is lost, the ramp of this process goes on from here.
             self.circuit.note_ramp_refusal(at.now);
         }
-        RampNews::GoesOn(next)
+        RampUpdate::GoesOn(next)
     }
 }

@@ -174,7 +174,7 @@ impl Suspicion {
     }
 
     /// Handles a call for reports by another process.
-    pub(super) fn hear_call(&mut self, policy: &Policy, now: Timestamp) {
+    pub(super) fn handle_report_call(&mut self, policy: &Policy, now: Timestamp) {
         self.until = Some(now + policy.window());
         self.called_at = Some(now);
     }
@@ -191,7 +191,7 @@ impl Suspicion {
 /// A pending trip: a rule holds over the counts that this process knows. It refuses calls, and gives the others time
 /// to report before it decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Judging {
+pub(super) struct PendingTrip {
     /// The time at which the rule held. The cool-off counts from here, because calls have been refused since then.
     pub(super) since: Timestamp,
     /// The time of the first call for reports after the rule held, by this process or another.
@@ -200,7 +200,7 @@ pub(super) struct Judging {
 
 /// The next step of a pending trip.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum JudgingStep {
+pub(super) enum PendingTripStep {
     /// Look again after `wait`.
     Wait {
         /// The time to wait.
@@ -212,7 +212,7 @@ pub(super) enum JudgingStep {
     Decide,
 }
 
-impl Judging {
+impl PendingTrip {
     pub(super) const fn begin(now: Timestamp) -> Self {
         Self { since: now, called_at: None }
     }
@@ -225,9 +225,9 @@ impl Judging {
         confirm: Duration,
         suspicion: &mut Suspicion,
         now: Timestamp,
-    ) -> JudgingStep {
+    ) -> PendingTripStep {
         if confirm.is_zero() {
-            return JudgingStep::Decide;
+            return PendingTripStep::Decide;
         }
         // A call of another process is as good, if it came after the rule held.
         let called_at = suspicion.called_at.filter(|at| *at >= self.since);
@@ -236,7 +236,11 @@ impl Judging {
         let call = suspicion.call_again(if called_at.is_some() { every } else { Duration::ZERO }, now);
         let called_at = *self.called_at.get_or_insert(called_at.unwrap_or(now));
         let left = confirm.saturating_sub(now.since(called_at));
-        if left.is_zero() { JudgingStep::Decide } else { JudgingStep::Wait { wait: left.min(every), call } }
+        if left.is_zero() {
+            PendingTripStep::Decide
+        } else {
+            PendingTripStep::Wait { wait: left.min(every), call }
+        }
     }
 
     /// Adjusts the times to a clock that was set from `before` to `after`.

@@ -6,8 +6,8 @@
 
 use alloc::sync::Arc;
 
-use super::answers::Reported;
 use super::member::Member;
+use super::results::MemberSettled;
 use crate::circuit::Settled;
 use crate::outcome::{Outcome, OutcomeKind};
 use crate::permit::{Permit, PermitKind};
@@ -19,9 +19,9 @@ use crate::token::{Epoch, RandomBits};
 impl Member {
     /// Returns the permit as data, by the clock of the records, by which it was acquired at `started_at`. From now on
     /// any process may settle it: a record without its lease is taken for a newer one.
-    pub fn hand_out(&mut self, key: Arc<str>, permit: &Permit, started_at: Timestamp) -> Ticket {
+    pub fn to_ticket(&mut self, key: Arc<str>, permit: &Permit, started_at: Timestamp) -> Ticket {
         let kind = match permit.kind {
-            PermitKind::Call | PermitKind::Ramped { .. } | PermitKind::Placed { .. } => TicketKind::Call,
+            PermitKind::Call | PermitKind::Ramped { .. } | PermitKind::OnRamp { .. } => TicketKind::Call,
             PermitKind::Probe { nonce, deadline } => {
                 if let Some(link) = &mut self.link {
                     link.probe.take_if(|probe| *probe == nonce);
@@ -50,10 +50,10 @@ impl Member {
         policy: &Policy,
         draw: RandomBits,
         now: Timestamp,
-    ) -> Reported {
+    ) -> MemberSettled {
         let kind = match ticket.kind {
-            TicketKind::Uncounted => return Reported::quietly(Settled::UNCOUNTED),
-            _ if self.shared_epoch() != ticket.epoch => return Reported::quietly(Settled::LATE),
+            TicketKind::Uncounted => return MemberSettled::quietly(Settled::UNCOUNTED),
+            _ if self.shared_epoch() != ticket.epoch => return MemberSettled::quietly(Settled::LATE),
             TicketKind::Call => PermitKind::Call,
             TicketKind::Probe { nonce, deadline } => PermitKind::Probe { nonce, deadline },
         };
@@ -67,9 +67,9 @@ impl Member {
     }
 
     /// Releases what a permit holds in this process, because its ticket was settled: its slot in the ramp of the
-    /// process and the probe of the process-local circuit, which both depend on the outcome. A [slot](Permit::place)
+    /// process and the probe of the process-local circuit, which both depend on the outcome. A [slot](Permit::slot)
     /// in the fleet's ramp is released in the store.
-    pub fn let_go(
+    pub fn release(
         &mut self,
         permit: Permit,
         kind: OutcomeKind,

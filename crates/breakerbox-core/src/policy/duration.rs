@@ -66,15 +66,15 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
         if !UNITS.iter().any(|(name, _)| *name == unit) {
             return Err(DurationError::UnknownUnit);
         }
-        let place =
+        let slot =
             shorter_units.iter().position(|(name, _)| *name == unit).ok_or(DurationError::OutOfOrder)?;
         // The text has only digits, so it fails to parse only if the number is too large.
         let number: u64 = number.parse().map_err(|_| DurationError::TooLong)?;
         total_ms = number
-            .checked_mul(shorter_units[place].1)
+            .checked_mul(shorter_units[slot].1)
             .and_then(|ms| total_ms.checked_add(ms))
             .ok_or(DurationError::TooLong)?;
-        shorter_units = &shorter_units[place + 1..];
+        shorter_units = &shorter_units[slot + 1..];
         rest = after;
     }
     let duration = Duration::from_millis(total_ms);

@@ -12,7 +12,7 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error as _, MapAcces
 use super::duration::parse_duration;
 use super::error::{PolicyError, PolicyErrorReason as Reason};
 use super::{PolicyBuilder, Preset};
-use crate::found::{Found, shortened};
+use crate::file_value::{FileValue, shortened};
 use crate::nearest::nearest;
 
 macro_rules! fields {
@@ -22,7 +22,7 @@ macro_rules! fields {
 
         impl PolicyBuilder {
             /// Takes one key of a file.
-            fn take(&mut self, key: &str, value: Found) -> Result<(), PolicyError> {
+            fn take(&mut self, key: &str, value: FileValue) -> Result<(), PolicyError> {
                 let reason = match key {
                     $(stringify!($name) if self.$name.is_some() => Reason::Duplicate,
                     stringify!($name) => match $read(value) {
@@ -65,59 +65,61 @@ fields! {
     sample_recent: count_or_off,
 }
 
-fn preset(value: Found) -> Result<Preset, Reason> {
+fn preset(value: FileValue) -> Result<Preset, Reason> {
     match value {
-        Found::Text(name) => name.parse().map_err(|unknown| Reason::UnknownPreset { found: name, unknown }),
+        FileValue::Text(name) => {
+            name.parse().map_err(|unknown| Reason::UnknownPreset { found: name, unknown })
+        }
         found => Err(Reason::WrongType { expected: "the name of a preset", found }),
     }
 }
 
-fn count(value: Found) -> Result<u64, Reason> {
+fn count(value: FileValue) -> Result<u64, Reason> {
     const EXPECTED: &str = "a whole number";
     match value {
-        Found::Text(text) if text == "off" => Err(Reason::HasNoOff),
-        Found::Integer(found) if found < 0 => Err(Reason::Negative { found }),
-        Found::Integer(number) => {
+        FileValue::Text(text) if text == "off" => Err(Reason::HasNoOff),
+        FileValue::Integer(found) if found < 0 => Err(Reason::Negative { found }),
+        FileValue::Integer(number) => {
             u64::try_from(number).map_err(|_| Reason::WrongType { expected: EXPECTED, found: value })
         }
         found => Err(Reason::WrongType { expected: EXPECTED, found }),
     }
 }
 
-fn duration(value: Found) -> Result<Duration, Reason> {
+fn duration(value: FileValue) -> Result<Duration, Reason> {
     match value {
-        Found::Text(text) if text == "off" => Err(Reason::HasNoOff),
-        Found::Text(text) => {
+        FileValue::Text(text) if text == "off" => Err(Reason::HasNoOff),
+        FileValue::Text(text) => {
             parse_duration(&text).map_err(|error| Reason::BadDuration { found: text, error })
         }
         found => Err(Reason::WrongType { expected: "a duration such as \"30s\"", found }),
     }
 }
 
-fn factor(value: Found) -> Result<f64, Reason> {
+fn factor(value: FileValue) -> Result<f64, Reason> {
     match value {
-        Found::Text(text) if text == "off" => Err(Reason::HasNoOff),
+        FileValue::Text(text) if text == "off" => Err(Reason::HasNoOff),
         #[allow(clippy::cast_precision_loss)] // A factor that large is capped by cool_off_max at once.
-        Found::Integer(number) => Ok(number as f64),
-        Found::Float(number) => Ok(number),
+        FileValue::Integer(number) => Ok(number as f64),
+        FileValue::Float(number) => Ok(number),
         found => Err(Reason::WrongType { expected: "a number", found }),
     }
 }
 
-fn count_or_off(value: Found) -> Result<Option<u64>, Reason> {
+fn count_or_off(value: FileValue) -> Result<Option<u64>, Reason> {
     or_off(value, "a whole number or \"off\"", count)
 }
 
-fn duration_or_off(value: Found) -> Result<Option<Duration>, Reason> {
+fn duration_or_off(value: FileValue) -> Result<Option<Duration>, Reason> {
     or_off(value, "a duration such as \"30s\", or \"off\"", duration)
 }
 
 fn or_off<T>(
-    value: Found,
+    value: FileValue,
     expected: &'static str,
-    read: fn(Found) -> Result<T, Reason>,
+    read: fn(FileValue) -> Result<T, Reason>,
 ) -> Result<Option<T>, Reason> {
-    if value == Found::Text(String::from("off")) {
+    if value == FileValue::Text(String::from("off")) {
         return Ok(None);
     }
     read(value).map(Some).map_err(|reason| match reason {
@@ -161,7 +163,7 @@ impl<'de> DeserializeSeed<'de> for Entry<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        let value = Found::deserialize(deserializer)?;
+        let value = FileValue::deserialize(deserializer)?;
         self.builder.take(self.key, value).map_err(D::Error::custom)
     }
 }

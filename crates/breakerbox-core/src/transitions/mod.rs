@@ -6,7 +6,7 @@
 
 mod acquire;
 mod clock;
-mod command;
+mod overrides;
 mod probe;
 mod sample;
 mod trip;

@@ -54,7 +54,7 @@ pub struct RecentSample {
 
 impl Sample {
     /// Returns the totals to which the trip rules are applied, in this order: the whole window, then its recent part.
-    fn judged(&self, policy: &Policy) -> Result<impl Iterator<Item = Totals>, MissingLatencySum> {
+    fn evaluated(&self, policy: &Policy) -> Result<impl Iterator<Item = Totals>, MissingLatencySum> {
         let whole = RecentSample {
             successes: self.successes,
             failures: self.failures,
@@ -115,13 +115,13 @@ impl Record {
         now: Timestamp,
     ) -> Result<Option<Step>, MissingLatencySum> {
         let calls = sample.successes.saturating_add(sample.failures);
-        let mut judged = sample.judged(policy)?;
+        let mut evaluated = sample.evaluated(policy)?;
         if !self.is_automatic() {
             return Ok(None);
         }
         let noted = self.clone().with_latest_outcomes(self.latest_outcomes_with(sample, now));
         Ok(match self.state {
-            State::Closed => judged.find_map(|totals| noted.judge(&totals, None, policy, draw, now)),
+            State::Closed => evaluated.find_map(|totals| noted.evaluate(&totals, None, policy, draw, now)),
             State::Open if self.retry_at.is_some_and(|retry_at| now < retry_at) => None,
             State::Open => Some(self.half_opened(None, draw, now)),
             State::HalfOpen if calls < u64::from(policy.probes()) => self.with_fresh_probes(draw, now),
@@ -161,10 +161,10 @@ impl Record {
     /// no lease was given since the previous tick.
     #[must_use]
     pub fn with_fresh_probes(&self, draw: RandomBits, now: Timestamp) -> Option<Step> {
-        let under_way = u32::from(self.lease.is_some_and(|lease| lease.is_live(now)));
+        let running_tasks = u32::from(self.lease.is_some_and(|lease| lease.is_live(now)));
         let is_half_open = self.is_automatic() && self.state == State::HalfOpen;
-        (is_half_open && self.probe_successes > under_way)
-            .then(|| Step::within_epoch(Self { probe_successes: under_way, ..self.clone() }, draw))
+        (is_half_open && self.probe_successes > running_tasks)
+            .then(|| Step::within_epoch(Self { probe_successes: running_tasks, ..self.clone() }, draw))
     }
 
     /// Returns the attempts that the next sample must cover, so that no attempt counts from before a transition.

@@ -18,7 +18,7 @@ const ACTOR: &str = "breakerbox";
 impl Record {
     /// Evaluates the trip rules for a closed circuit after a counted outcome. `retry_after` is that of the outcome.
     #[must_use]
-    pub fn judge(
+    pub fn evaluate(
         &self,
         totals: &Totals,
         retry_after: Option<Duration>,

@@ -1,6 +1,8 @@
 //! Closed: rows 1, 9, 10 and 11, every trip rule, and what the window does.
 
-use breakerbox_core::{Command, Decision, Mode, Outcome, Policy, Settlement, Status, Timestamp, TripRule};
+use breakerbox_core::{
+    Decision, Mode, Outcome, OverrideCommand, Policy, Settlement, Status, Timestamp, TripRule,
+};
 
 use crate::rig::{Rig, at, failed, ms, ok, secs, simple};
 
@@ -213,14 +215,14 @@ fn a_success_ends_what_began_before_it() {
 #[test]
 fn enable_and_reset_forget_since_when_it_fails() {
     for (command, kept) in [
-        (Command::Release, Some(at(0))),
-        (Command::Enable, None),
-        (Command::Reset, None),
-        (Command::ForceOpen, Some(at(0))),
+        (OverrideCommand::Release, Some(at(0))),
+        (OverrideCommand::Enable, None),
+        (OverrideCommand::Reset, None),
+        (OverrideCommand::ForceOpen, Some(at(0))),
     ] {
         let mut rig = Rig::new(simple());
         rig.fail(3);
-        rig.apply_override(Command::Disable);
+        rig.apply_override(OverrideCommand::Disable);
         rig.now = at(1_000);
         rig.apply_override(command);
         assert_eq!(rig.record().failing_since, kept, "{command:?}");
@@ -244,8 +246,8 @@ fn row_11_until_there_is_a_success_the_first_failure_counts() {
 #[test]
 fn row_11_a_first_failure_that_is_a_probe_counts_too() {
     let mut rig = Rig::new(simple().disable_after(1).disable_min(secs(60)));
-    rig.apply_override(Command::ForceOpen);
-    rig.apply_override(Command::Release);
+    rig.apply_override(OverrideCommand::ForceOpen);
+    rig.apply_override(OverrideCommand::Release);
     rig.fail(1);
     let record = rig.record();
     assert_eq!((rig.status(), record.last_success, record.failing_since), (Status::Open, None, Some(at(0))));

@@ -1,7 +1,9 @@
 //! What one member of a fleet makes of what it counts, hears and is told.
 
-use breakerbox_core::fleet::{Consistency, Learnt, LeaseAnswer, Member, MemberAnswer, Reported, Tell, Waits};
-use breakerbox_core::{Cause, Command, Record, Refusal, Settlement, Status, TripRule};
+use breakerbox_core::fleet::{
+    Consistency, Learnt, LeaseAnswer, Member, MemberAnswer, MemberSettled, ReportDue, Waits,
+};
+use breakerbox_core::{Cause, OverrideCommand, Record, Refusal, Settlement, Status, TripRule};
 
 use crate::fleet_rig::{Fleet, WAITS};
 use crate::rig::{failed, ms, ok, operator, secs, simple};
@@ -22,8 +24,8 @@ fn who_can_not_wait_takes_an_unknown_circuit_for_closed() {
     fleet.trip();
     fleet.members.push(Member::of_fleet(&fleet.policy, Consistency::LocalFirst, fleet.now));
     let answer = fleet.step(2, |member, at| member.acquire_at_once(at.policy, at.draw, at.now));
-    let MemberAnswer::Decided(asked) = answer else { panic!("{answer:?}") };
-    let permit = crate::fleet_rig::decided(asked.decision).unwrap();
+    let MemberAnswer::Decided(acquired) = answer else { panic!("{answer:?}") };
+    let permit = crate::fleet_rig::decided(acquired.decision).unwrap();
     fleet.read(2);
     assert_eq!(fleet.settle(2, permit, &failed()), Settlement::Late, "it belongs to no epoch of the fleet's");
 }
@@ -76,11 +78,11 @@ fn one_broken_process_refuses_for_itself_and_opens_nothing_against_the_others() 
     }
     let broken: Vec<_> = (0..4).map(|_| fleet.try_acquire(0).unwrap()).collect();
     for permit in broken {
-        let Reported { tell, .. } = fleet.report(0, permit, &failed());
-        assert!(matches!(tell, Tell::Soon | Tell::Now));
+        let MemberSettled { report, .. } = fleet.report(0, permit, &failed());
+        assert!(matches!(report, ReportDue::Soon | ReportDue::Now));
     }
     assert_eq!(fleet.try_acquire(0), Err(Refusal::TripPending));
-    fleet.tell(0);
+    fleet.send_report(0);
     assert_eq!(fleet.try_acquire(0), Err(Refusal::TripPending), "it waits for the others' word");
     assert!(fleet.try_acquire(1).is_ok());
     fleet.decide(0);
@@ -95,10 +97,10 @@ fn a_process_that_nobody_contradicts_opens_the_circuit_by_itself() {
     assert_eq!((fleet.try_acquire(0), fleet.status(0)), (Err(Refusal::TripPending), Status::Closed));
     let began = fleet.now;
     fleet.pass(ms(599));
-    fleet.tell(0);
+    fleet.send_report(0);
     assert_eq!(fleet.status(0), Status::Closed);
     fleet.pass(ms(1));
-    fleet.tell(0);
+    fleet.send_report(0);
     assert_eq!(fleet.status(0), Status::Open);
     let retry_at = fleet.store.record.as_ref().and_then(|record| record.retry_at);
     assert_eq!(retry_at, Some(began + secs(30)), "the time that it refused before is part of the cool-off");
@@ -115,14 +117,14 @@ fn of_two_that_see_the_trip_one_wins_and_the_other_follows() {
     for (n, permit) in calls.into_iter().enumerate() {
         fleet.pass(ms(1));
         fleet.report(n, permit, &failed());
-        fleet.tell(n);
+        fleet.send_report(n);
     }
     fleet.pass(WAITS.confirm);
     for n in 0..2 {
         let delta = fleet.delta(n).unwrap();
         let merged = fleet.store.merge(&delta, fleet.now);
-        let told = fleet.step(n, |member, at| member.told(&merged, at));
-        let Tell::Swap(proposal) = told.tell else { panic!("{told:?}") };
+        let reported = fleet.step(n, |member, at| member.reported(&merged, at));
+        let ReportDue::Swap(proposal) = reported.report else { panic!("{reported:?}") };
         proposals.push(proposal);
     }
     let won = [0, 1].map(|n| fleet.swap(n, &proposals[n]));
@@ -144,8 +146,8 @@ fn a_decision_that_waited_too_long_is_not_written() {
     fleet.pass(WAITS.confirm);
     let delta = fleet.delta(0).unwrap();
     let merged = fleet.store.merge(&delta, fleet.now);
-    let told = fleet.step(0, |member, at| member.told(&merged, at));
-    let Tell::Swap(proposal) = told.tell else { panic!("{told:?}") };
+    let reported = fleet.step(0, |member, at| member.reported(&merged, at));
+    let ReportDue::Swap(proposal) = reported.report else { panic!("{reported:?}") };
     fleet.pass(WAITS.swap + ms(1));
     assert!(!fleet.swap(0, &proposal));
     assert_eq!(fleet.store.record, None);
@@ -217,7 +219,9 @@ fn what_a_prober_hears_from_before_its_lease_does_not_cost_it_its_result() {
     fleet.trip();
     fleet.pass(secs(60));
     let first = fleet.try_acquire(1).unwrap();
-    let Reported { tell: Tell::Swap(result), .. } = fleet.report(1, first, &ok()) else { panic!("a result") };
+    let MemberSettled { report: ReportDue::Swap(result), .. } = fleet.report(1, first, &ok()) else {
+        panic!("a result")
+    };
     assert!(fleet.store.swap(&result, fleet.now));
     fleet.read(1);
     let second = fleet.try_acquire(1).unwrap();
@@ -249,8 +253,8 @@ fn the_prober_that_vanished_holds_up_the_fleet_for_its_lease_and_its_result_is_l
     assert!(matches!(fleet.try_acquire(1), Err(Refusal::Probing { .. })));
     fleet.pass(ms(1));
     // Paused beyond its lease: late, whether or not somebody else has asked meanwhile.
-    let Reported { settled, tell } = fleet.report(0, lost, &ok());
-    assert_eq!((settled.settlement, tell), (Settlement::Late, Tell::Nothing));
+    let MemberSettled { settled, report } = fleet.report(0, lost, &ok());
+    assert_eq!((settled.settlement, report), (Settlement::Late, ReportDue::Nothing));
     assert!(fleet.try_acquire(1).unwrap().is_probe());
     assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::HalfOpen));
 }
@@ -262,7 +266,7 @@ fn a_result_that_was_decided_in_time_and_written_too_late_changes_nothing() {
     fleet.pass(secs(30));
     let probe = fleet.try_acquire(0).unwrap();
     fleet.pass(ms(11_999));
-    let Tell::Swap(proposal) = fleet.report(0, probe, &ok()).tell else { panic!("a result") };
+    let ReportDue::Swap(proposal) = fleet.report(0, probe, &ok()).report else { panic!("a result") };
     fleet.pass(ms(1));
     assert!(!fleet.swap(0, &proposal), "the lease is over");
     assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::HalfOpen));
@@ -272,13 +276,13 @@ fn a_result_that_was_decided_in_time_and_written_too_late_changes_nothing() {
 fn a_failure_in_flight_at_the_trip_moves_no_deadline() {
     let mut fleet = Fleet::new(3, &simple());
     let in_flight = fleet.try_acquire(2).unwrap();
-    let untold = fleet.try_acquire(2).unwrap();
-    fleet.report(2, untold, &failed());
+    let unreported = fleet.try_acquire(2).unwrap();
+    fleet.report(2, unreported, &failed());
     fleet.trip();
     let before = fleet.store.record.clone();
     fleet.pass(secs(5));
     assert_eq!(fleet.settle(2, in_flight, &failed()), Settlement::Late);
-    fleet.tell(2);
+    fleet.send_report(2);
     assert_eq!(fleet.store.record, before);
 }
 
@@ -302,7 +306,7 @@ fn counts_of_another_epoch_come_back_as_late_and_are_gone() {
     fleet.settle(1, probe, &ok());
     let recovered = fleet.store.record.clone();
     assert_eq!(recovered.as_ref().map(Record::status), Some(Status::Closed));
-    fleet.tell(2);
+    fleet.send_report(2);
     assert_eq!((fleet.store.record.clone(), fleet.status(2)), (recovered, Status::Closed));
     fleet.pass(secs(60));
     fleet.fail(2, 1);
@@ -350,8 +354,8 @@ fn overrides_hold_against_everything_that_is_under_way() {
     fleet.pass(secs(30));
     let probe = fleet.try_acquire(0).unwrap();
     let record = fleet.store.record.clone();
-    let (_, proposal) =
-        fleet.step(1, |member, at| member.apply_override(record, Command::ForceOpen, &operator(), at));
+    let (_, proposal) = fleet
+        .step(1, |member, at| member.apply_override(record, OverrideCommand::ForceOpen, &operator(), at));
     assert!(fleet.swap(1, &proposal.unwrap()));
     fleet.settle(0, probe, &ok());
     fleet.all_read();
@@ -383,7 +387,7 @@ fn a_delta_that_nobody_answered_is_not_told_again() {
     assert_eq!(lost.buckets[0].failures, 3);
     assert_eq!(fleet.delta(0), None, "its answer is awaited");
     let now = fleet.now;
-    fleet.members[0].unheard(now);
+    fleet.members[0].report_unanswered(now);
     assert!(fleet.try_acquire(0).is_ok(), "what was lost is no reason to refuse");
     assert_eq!(fleet.delta(0), None);
 }
@@ -432,12 +436,12 @@ fn an_order_forgets_neither_the_latest_success_nor_the_failures_since() {
     fleet.fail(0, 1);
     let failed_at = fleet.now;
     fleet.pass(ms(5));
-    assert_eq!(order(&mut fleet, Command::ForceOpen), (None, Some(failed_at)), "it never succeeded");
+    assert_eq!(order(&mut fleet, OverrideCommand::ForceOpen), (None, Some(failed_at)), "it never succeeded");
     fleet.pass(ms(5));
-    assert_eq!(order(&mut fleet, Command::Reset), (None, None));
+    assert_eq!(order(&mut fleet, OverrideCommand::Reset), (None, None));
     // The store hears of successes by the window alone, which an order drops.
-    for command in [Command::ForceOpen, Command::Disable, Command::Reset] {
-        order(&mut fleet, Command::Reset);
+    for command in [OverrideCommand::ForceOpen, OverrideCommand::Disable, OverrideCommand::Reset] {
+        order(&mut fleet, OverrideCommand::Reset);
         fleet.pass(ms(5));
         let permit = fleet.try_acquire(0).unwrap();
         fleet.report(0, permit, &ok());
@@ -458,13 +462,13 @@ fn nothing_counts_for_the_fleet_while_an_operator_overrides() {
     let mut fleet = Fleet::new(2, &simple());
     let by = operator();
     let (_, proposal) =
-        fleet.step(0, |member, at| member.apply_override(None, Command::ForceClosed, &by, at));
+        fleet.step(0, |member, at| member.apply_override(None, OverrideCommand::ForceClosed, &by, at));
     assert!(fleet.swap(0, &proposal.unwrap()));
     fleet.members[0].leave();
     fleet.fail(0, 3);
     let record = fleet.store.record.clone();
     let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
-    fleet.took(0, learnt);
+    fleet.apply_learnt(0, learnt);
     assert_eq!(fleet.delta(0), None, "not when it was alone either");
 }
 
@@ -476,14 +480,14 @@ fn who_has_seen_nothing_bad_leaves_the_judging_to_those_who_have() {
     fleet.report(1, well, &ok());
     fleet.pass(ms(1));
     fleet.fail(0, 3);
-    fleet.tell(1);
+    fleet.send_report(1);
     assert_eq!(fleet.store.record, None, "it was told of three failures, and of no success after them");
     assert!(fleet.try_acquire(1).is_ok(), "and has no reason to refuse");
     let well = fleet.try_acquire(2).unwrap();
     fleet.report(2, well, &ok());
-    fleet.tell(2);
+    fleet.send_report(2);
     fleet.pass(ms(1_100));
-    fleet.tell(0);
+    fleet.send_report(0);
     assert!(matches!(fleet.try_acquire(0), Err(Refusal::OpenLocally { .. })), "it refuses for itself");
     assert_eq!(fleet.store.record, None);
 }
@@ -492,11 +496,12 @@ fn who_has_seen_nothing_bad_leaves_the_judging_to_those_who_have() {
 fn an_answer_from_before_a_record_was_written_does_not_make_it_forgotten() {
     let mut fleet = Fleet::new(2, &simple());
     let by = operator();
-    let (_, proposal) = fleet.step(0, |member, at| member.apply_override(None, Command::Reset, &by, at));
+    let (_, proposal) =
+        fleet.step(0, |member, at| member.apply_override(None, OverrideCommand::Reset, &by, at));
     assert!(fleet.swap(0, &proposal.unwrap()));
     fleet.pass(ms(1));
     let learnt = fleet.step(0, |member, at| member.learn(None, at));
-    fleet.took(0, learnt);
+    fleet.apply_learnt(0, learnt);
     fleet.read(0);
     let heard = fleet.changes.iter().filter(|(n, _)| *n == 0).count();
     assert_eq!(heard, 1, "nobody hears twice");

@@ -1,7 +1,7 @@
 //! A member of a fleet whose store is away: what it decides alone, and what becomes of that.
 
-use breakerbox_core::fleet::{Consistency, Proposal, Tell};
-use breakerbox_core::{Command, Record, Refusal, Settlement, Status};
+use breakerbox_core::fleet::{Consistency, Proposal, ReportDue};
+use breakerbox_core::{OverrideCommand, Record, Refusal, Settlement, Status};
 
 use crate::fleet_rig::Fleet;
 use crate::rig::{failed, ms, ok, operator, secs, simple};
@@ -29,7 +29,7 @@ fn what_was_decided_alone_is_proposed_and_loses_against_whoever_was_first() {
     for n in 0..3 {
         let record = fleet.store.record.clone();
         let learnt = fleet.step(n, |member, at| member.rejoin(record, at));
-        fleet.took(n, learnt);
+        fleet.apply_learnt(n, learnt);
     }
     fleet.all_read();
     let record = fleet.store.record.clone().unwrap();
@@ -56,7 +56,7 @@ fn a_probe_is_never_split_between_the_store_and_being_alone() {
     let given_alone = fleet.try_acquire(0).unwrap();
     let record = fleet.store.record.clone();
     let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
-    fleet.took(0, learnt);
+    fleet.apply_learnt(0, learnt);
     assert_eq!(fleet.settle(0, given_alone, &ok()), Settlement::Late);
     let agreed = fleet.store.record.clone().unwrap();
     assert_eq!((fleet.members[0].circuit().record(), fleet.status(0)), (agreed, Status::HalfOpen));
@@ -78,7 +78,7 @@ fn what_was_counted_before_a_decision_made_alone_is_not_told_in_the_epoch_after_
     assert_eq!(fleet.status(0), Status::Closed);
     let record = fleet.store.record.clone();
     let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
-    fleet.took(0, learnt);
+    fleet.apply_learnt(0, learnt);
     assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::Closed));
     assert_eq!(fleet.delta(0), None, "its failures belong to an epoch that the fleet never knew");
 }
@@ -88,7 +88,8 @@ fn what_was_swapped_in_while_it_went_alone_is_not_swapped_in_again_on_return() {
     let mut fleet = Fleet::new(2, &simple());
     fleet.members[0].leave();
     let by = operator();
-    let (_, proposal) = fleet.step(0, |member, at| member.apply_override(None, Command::ForceOpen, &by, at));
+    let (_, proposal) =
+        fleet.step(0, |member, at| member.apply_override(None, OverrideCommand::ForceOpen, &by, at));
     assert!(fleet.swap(0, &proposal.unwrap()));
     assert_eq!(fleet.status(0), Status::Open);
     let record = fleet.store.record.clone();
@@ -108,7 +109,7 @@ fn what_was_decided_alone_stays_when_an_older_swap_turns_out_to_have_won() {
     fleet.pass(crate::fleet_rig::WAITS.confirm);
     let delta = fleet.delta(0).unwrap();
     let merged = fleet.store.merge(&delta, fleet.now);
-    let Tell::Swap(trip) = fleet.step(0, |member, at| member.told(&merged, at)).tell else {
+    let ReportDue::Swap(trip) = fleet.step(0, |member, at| member.reported(&merged, at)).report else {
         panic!("a trip")
     };
     assert!(fleet.store.swap(&trip, fleet.now), "but nobody hears of it");
@@ -121,7 +122,7 @@ fn what_was_decided_alone_stays_when_an_older_swap_turns_out_to_have_won() {
     assert_eq!(fleet.members[0].circuit().epoch(), alone, "epochs only grow");
     let record = fleet.store.record.clone();
     let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
-    fleet.took(0, learnt);
+    fleet.apply_learnt(0, learnt);
     assert_eq!(fleet.store.record.as_ref().map(|record| record.epoch), Some(alone));
 }
 
@@ -145,10 +146,10 @@ pub(crate) fn closed_alone() -> (Fleet, Proposal) {
 #[test]
 fn what_is_counted_in_an_epoch_that_the_store_has_not_taken_waits_for_it() {
     let (mut fleet, proposal) = closed_alone();
-    fleet.tell(0);
+    fleet.send_report(0);
     assert_eq!(fleet.store.totals(&fleet.policy, fleet.now).calls(), 0, "nothing for the epoch before");
     assert!(fleet.swap(0, &proposal));
-    fleet.tell(0);
+    fleet.send_report(0);
     assert_eq!(fleet.store.totals(&fleet.policy, fleet.now).successes, 1);
 }
 
@@ -159,7 +160,7 @@ fn what_was_decided_alone_and_came_too_late_is_proposed_again() {
     // It is too late, is read back, and goes out anew.
     assert!(!fleet.swap(0, &proposal));
     assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::Closed));
-    fleet.tell(0);
+    fleet.send_report(0);
     assert_eq!(fleet.store.totals(&fleet.policy, fleet.now).successes, 1);
 }
 
@@ -176,7 +177,7 @@ fn whatever_the_store_has_instead_counts_though_its_epoch_is_the_same() {
     assert!(here.epoch > there.epoch, "epochs only grow");
     let here = here.with_latest_outcomes(there.latest_outcomes());
     assert_eq!(Record { epoch: there.epoch, ..here }, there);
-    fleet.tell(0);
+    fleet.send_report(0);
     assert_eq!(fleet.store.totals(&fleet.policy, fleet.now).calls(), 0);
 }
 
@@ -233,7 +234,8 @@ fn an_order_is_a_write_of_its_own_and_newer_than_what_was_decided_alone() {
     fleet.trip();
     let by = operator();
     // The store has lost everything: what is known is published, and the order is another write.
-    let (learnt, order) = fleet.step(0, |member, at| member.apply_override(None, Command::Disable, &by, at));
+    let (learnt, order) =
+        fleet.step(0, |member, at| member.apply_override(None, OverrideCommand::Disable, &by, at));
     let versions = (learnt.publish.unwrap().step.record.version, order.unwrap().step.record.version);
     assert_ne!(versions.0, versions.1);
 
@@ -243,7 +245,8 @@ fn an_order_is_a_write_of_its_own_and_newer_than_what_was_decided_alone() {
     fleet.fail(0, 3);
     // It had estimated the store's time to be later than it is.
     fleet.now = breakerbox_core::Timestamp::from_micros(fleet.now.as_micros() - 200_000);
-    let (_, order) = fleet.step(0, |member, at| member.apply_override(None, Command::Disable, &by, at));
+    let (_, order) =
+        fleet.step(0, |member, at| member.apply_override(None, OverrideCommand::Disable, &by, at));
     assert!(fleet.swap(0, &order.unwrap()));
     assert_eq!(fleet.status(0), Status::Disabled);
     let record = fleet.store.record.clone();
@@ -264,9 +267,9 @@ fn strictly_nothing_is_counted_for_an_epoch_that_the_store_has_left_to_this_proc
     let record = fleet.store.record.clone();
     let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
     assert!(learnt.publish.is_some(), "and it is on its way");
-    let told = fleet.report(0, call, &ok()).tell;
+    let reported = fleet.report(0, call, &ok()).report;
     let own = fleet.members[0].circuit().epoch();
-    assert!(matches!(told, Tell::One { epoch, .. } if epoch == own), "{told:?}");
+    assert!(matches!(reported, ReportDue::One { epoch, .. } if epoch == own), "{reported:?}");
 }
 
 #[test]
@@ -274,7 +277,8 @@ fn an_order_holds_against_what_is_decided_alone_before_its_answer_comes() {
     let mut fleet = Fleet::new(2, &simple());
     fleet.members[0].leave();
     let by = operator();
-    let (_, order) = fleet.step(0, |member, at| member.apply_override(None, Command::ForceClosed, &by, at));
+    let (_, order) =
+        fleet.step(0, |member, at| member.apply_override(None, OverrideCommand::ForceClosed, &by, at));
     let order = order.unwrap();
     assert!(fleet.store.swap(&order, fleet.now), "but the answer takes its time");
     fleet.pass(ms(10));
@@ -285,7 +289,7 @@ fn an_order_holds_against_what_is_decided_alone_before_its_answer_comes() {
     let alone = fleet.members[0].circuit().epoch();
     let record = fleet.store.record.clone();
     let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
-    fleet.took(0, learnt);
+    fleet.apply_learnt(0, learnt);
     let record = fleet.store.record.clone().unwrap();
     assert_eq!(record.mode, order.step.record.mode, "the same order");
     assert!(

@@ -15,8 +15,8 @@ fn heard(fleet: &Fleet, n: usize) -> Vec<Status> {
 }
 
 fn announce(fleet: &mut Fleet, n: usize, record: Record) {
-    let learnt = fleet.step(n, |member, at| member.hear_change(record, at));
-    fleet.took(n, learnt);
+    let learnt = fleet.step(n, |member, at| member.handle_change(record, at));
+    fleet.apply_learnt(n, learnt);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_record_that_this_process_let_go_of_counts_in_a_newer_epoch() {
     fleet.pass(secs(KEPT));
     let learnt = fleet.step(0, |member, at| member.rejoin(None, at));
     let gone = learnt.change.clone().expect("it is closed, as far as can be known").epoch;
-    fleet.took(0, learnt);
+    fleet.apply_learnt(0, learnt);
     // The second still knows the record, and publishes it again.
     fleet.store.record = Some(open.clone());
     fleet.read(0);
@@ -90,7 +90,7 @@ fn a_probe_that_began_alone_is_not_the_stores() {
     assert!(alone.is_probe());
     let record = fleet.store.record.clone();
     let learnt = fleet.step(0, |member, at| member.rejoin(record, at));
-    fleet.took(0, learnt);
+    fleet.apply_learnt(0, learnt);
     let published = fleet.store.record.clone().unwrap();
     assert_eq!((published.status(), published.lease), (Status::HalfOpen, None));
     fleet.settle(0, alone, &failed());
@@ -109,7 +109,7 @@ fn what_a_destination_asks_for_outlives_the_answer_to_an_earlier_report() {
     fleet.pass(ms(1));
     fleet.report(0, third, &Outcome { retry_after: Some(secs(300)), ..failed() });
     fleet.hear(0, &merged);
-    fleet.tell(0);
+    fleet.send_report(0);
     fleet.decide(0);
     let record = fleet.store.record.clone().unwrap();
     let cool_off = record.retry_at.unwrap().since(record.opened_at.unwrap());

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use breakerbox_core::fleet::{Consistency, Tell};
-use breakerbox_core::{Command, OutcomeKind, Permit, Policy, PolicyBuilder, Refusal, Status};
+use breakerbox_core::fleet::{Consistency, ReportDue};
+use breakerbox_core::{OutcomeKind, OverrideCommand, Permit, Policy, PolicyBuilder, Refusal, Status};
 
 use crate::fleet_rig::Fleet;
 use crate::rig::{failed, ms, ok, operator, secs, simple};
@@ -219,7 +219,7 @@ fn an_operator_overrules_it() {
         let record = fleet.store.record.clone();
         let by = operator();
         let (_, order) =
-            fleet.step(1, |member, at| member.apply_override(record, Command::ForceClosed, &by, at));
+            fleet.step(1, |member, at| member.apply_override(record, OverrideCommand::ForceClosed, &by, at));
         assert!(fleet.swap(1, &order.unwrap()));
         fleet.read(0);
         for _ in 0..20 {
@@ -263,10 +263,10 @@ fn what_the_store_has_not_heard_is_told_before_it_opens_for_itself() {
         fleet.report(0, permit, &failed());
     }
     let merged = fleet.store.merge(&first, fleet.now);
-    let told = fleet.step(0, |member, at| member.told(&merged, at));
-    assert!(!told.learnt.opened_locally && !fleet.members[0].is_open_locally());
-    assert_eq!(told.tell, Tell::Nothing);
-    fleet.tell(0);
+    let reported = fleet.step(0, |member, at| member.reported(&merged, at));
+    assert!(!reported.learnt.opened_locally && !fleet.members[0].is_open_locally());
+    assert_eq!(reported.report, ReportDue::Nothing);
+    fleet.send_report(0);
     assert_eq!(fleet.try_acquire(0), Err(Refusal::TripPending), "three in a row, and nobody contradicts");
 }
 
@@ -293,7 +293,7 @@ fn a_probe_whose_ticket_was_settled_elsewhere_ends_as_that_did() {
         let mut fleet = opened_locally(Consistency::LocalFirst, &policy().probes(1));
         fleet.pass(secs(10));
         let probe = fleet.try_acquire(0).unwrap();
-        fleet.step(0, |member, at| member.let_go(probe, kind, at.policy, at.draw, at.now));
+        fleet.step(0, |member, at| member.release(probe, kind, at.policy, at.draw, at.now));
         assert_eq!(fleet.members[0].is_open_locally(), is_open, "{kind:?}");
         assert_eq!(fleet.try_acquire(0).is_err(), is_open, "{kind:?}");
     }

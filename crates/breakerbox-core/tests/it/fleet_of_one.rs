@@ -57,7 +57,7 @@ fn policy() -> impl Strategy<Value = PolicyBuilder> {
 }
 
 /// What matters to a caller.
-fn told(answer: &Result<Permit, Refusal>) -> (&'static str, Option<Duration>) {
+fn described(answer: &Result<Permit, Refusal>) -> (&'static str, Option<Duration>) {
     match answer {
         Ok(permit) if permit.is_probe() => ("probe", None),
         Ok(_) => ("admitted", None),
@@ -81,7 +81,7 @@ proptest! {
                 Step::Pass(ms) => fleet.pass(Duration::from_millis(ms)),
                 Step::Ask => {
                     let answers = [0, 1].map(|n| fleet.try_acquire(n));
-                    prop_assert_eq!(told(&answers[0]), told(&answers[1]));
+                    prop_assert_eq!(described(&answers[0]), described(&answers[1]));
                     if let [Ok(shared), Ok(own)] = answers {
                         in_flight.push([shared, own]);
                     }

@@ -108,13 +108,13 @@ fn a_ramp_that_is_over_costs_each_member_one_request() {
     loop {
         let permit = fleet.try_acquire(0);
         match permit {
-            Ok(permit) if permit.place().is_some() => fleet.settle(0, permit, &ok()),
+            Ok(permit) if permit.slot().is_some() => fleet.settle(0, permit, &ok()),
             _ => break,
         };
     }
     assert!(fleet.members[0].circuit().ramp().is_none());
     assert!(fleet.members[1].circuit().ramp().is_some(), "it has not asked yet");
-    assert_eq!(fleet.try_acquire(1).unwrap().place(), None);
+    assert_eq!(fleet.try_acquire(1).unwrap().slot(), None);
     assert!(fleet.members[1].circuit().ramp().is_none());
 }
 
@@ -125,7 +125,7 @@ fn it_ends_after_a_window_without_a_refusal() {
     assert_eq!(fill(&mut fleet).0.len(), 1);
     fleet.pass(secs(59));
     assert!(
-        fleet.try_acquire(0).unwrap().place().is_some(),
+        fleet.try_acquire(0).unwrap().slot().is_some(),
         "59 s after the refusal; the place of before has expired"
     );
     fleet.pass(secs(1));
@@ -138,7 +138,7 @@ fn without_the_store_each_member_has_a_ramp_of_its_own() {
     let _place = fleet.try_acquire(0).unwrap();
     fleet.members.iter_mut().for_each(breakerbox_core::fleet::Member::leave);
     for n in 0..2 {
-        assert_eq!(fleet.try_acquire(n).unwrap().place(), None);
+        assert_eq!(fleet.try_acquire(n).unwrap().slot(), None);
         assert_eq!(fleet.try_acquire(n).unwrap_err(), Refusal::Ramping { in_flight: 1, limit: 1 });
     }
 }
@@ -147,7 +147,7 @@ fn without_the_store_each_member_has_a_ramp_of_its_own() {
 fn where_no_other_process_uses_the_store_the_ramp_is_its_own() {
     let mut fleet = closed(2, Consistency::LocalFirst);
     fleet.members[0] = fleet.members[0].clone().exclusive();
-    assert_eq!(fleet.try_acquire(0).unwrap().place(), None);
+    assert_eq!(fleet.try_acquire(0).unwrap().slot(), None);
     assert_eq!(fleet.try_acquire(0).unwrap_err(), Refusal::Ramping { in_flight: 1, limit: 1 });
 }
 
@@ -172,8 +172,8 @@ fn the_next_limit_follows_from_what_the_ramp_is() {
         (1, 0, 1, None),
         (1, 1, 1, to(1)),
     ] {
-        let asked = state(limit, successes).next_step(failures, &policy, at(1_000) + ms(10));
-        assert_eq!(asked, next, "{limit} {successes} {failures}");
+        let acquired = state(limit, successes).next_step(failures, &policy, at(1_000) + ms(10));
+        assert_eq!(acquired, next, "{limit} {successes} {failures}");
     }
     let later: Timestamp = at(1_000) + policy.window();
     assert_eq!(state(2, 0).next_step(1, &policy, later), over, "a window without a refusal");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breakerbox_core::fleet::{MemberAnswer, Tell};
+use breakerbox_core::fleet::{MemberAnswer, ReportDue};
 use breakerbox_core::{OutcomeKind, Policy, Refusal, Status};
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, prop_assert, prop_oneof, proptest};
@@ -11,10 +11,10 @@ use crate::fleet_rig::Fleet;
 use crate::rig::{failed, ms, ok, secs, simple};
 
 /// One call, whose outcome stays where it is. Returns what the store should hear of it.
-fn call(fleet: &mut Fleet, n: usize, succeeds: bool) -> Tell {
+fn call(fleet: &mut Fleet, n: usize, succeeds: bool) -> ReportDue {
     let permit = fleet.try_acquire(n).unwrap();
     let outcome = if succeeds { ok() } else { failed() };
-    fleet.report(n, permit, &outcome).tell
+    fleet.report(n, permit, &outcome).report
 }
 
 #[test]
@@ -22,11 +22,11 @@ fn a_key_that_is_well_is_never_reported() {
     let mut fleet = Fleet::new(1, &simple().failure_rate(50).min_calls(10));
     for n in 0..1_000 {
         let is_well = n % 100 != 50;
-        let tell = call(&mut fleet, 0, is_well);
+        let report = call(&mut fleet, 0, is_well);
         if is_well {
-            assert_eq!((n, tell), (n, Tell::Nothing));
+            assert_eq!((n, report), (n, ReportDue::Nothing));
         } else {
-            assert_eq!((n, tell), (n, Tell::After(secs(1))), "a success may follow");
+            assert_eq!((n, report), (n, ReportDue::After(secs(1))), "a success may follow");
         }
         fleet.pass(ms(100));
     }
@@ -37,7 +37,7 @@ fn a_key_that_is_well_is_never_reported() {
 fn a_failure_that_no_success_follows_is_reported_after_a_second() {
     let mut fleet = Fleet::new(2, &simple());
     call(&mut fleet, 0, true);
-    assert_eq!(call(&mut fleet, 0, false), Tell::After(secs(1)));
+    assert_eq!(call(&mut fleet, 0, false), ReportDue::After(secs(1)));
     fleet.pass(ms(900));
     assert!(!fleet.tell_due(0));
     fleet.pass(ms(100));
@@ -49,14 +49,14 @@ fn a_failure_that_no_success_follows_is_reported_after_a_second() {
 fn failures_spread_thinly_over_many_open_the_circuit() {
     let mut fleet = Fleet::new(5, &simple().consecutive_failures(5));
     for n in 0..5 {
-        assert_eq!(call(&mut fleet, n, false), Tell::After(secs(1)));
+        assert_eq!(call(&mut fleet, n, false), ReportDue::After(secs(1)));
         fleet.pass(ms(1));
     }
     fleet.pass(secs(1));
     for n in 0..5 {
         fleet.tell_due(n);
     }
-    let judge = (0..5).find(|n| fleet.members[*n].is_judging()).expect("all five are reported");
+    let judge = (0..5).find(|n| fleet.members[*n].is_trip_pending()).expect("all five are reported");
     fleet.decide(judge);
     assert_eq!(fleet.store.record.as_ref().map(breakerbox_core::Record::status), Some(Status::Open));
 }
@@ -70,16 +70,16 @@ fn who_is_called_reports_all_it_has_until_the_store_says_that_all_is_well() {
     fleet.pass(ms(10));
     fleet.loses_calls = true;
     for _ in 0..2 {
-        assert_eq!(call(&mut fleet, 0, false), Tell::Soon);
+        assert_eq!(call(&mut fleet, 0, false), ReportDue::Soon);
     }
     assert!(fleet.tell_due(0));
     assert!(!fleet.tell_due(1), "it was not called");
-    assert_eq!(call(&mut fleet, 1, true), Tell::Nothing);
-    fleet.step(1, |member, at| member.hear_call(at.policy, at.now));
-    assert_eq!(fleet.step(1, |member, at| member.report_due(at.policy, at.now)), Tell::Now);
+    assert_eq!(call(&mut fleet, 1, true), ReportDue::Nothing);
+    fleet.step(1, |member, at| member.handle_report_call(at.policy, at.now));
+    assert_eq!(fleet.step(1, |member, at| member.report_due(at.policy, at.now)), ReportDue::Now);
     assert!(fleet.tell_due(1));
     assert_eq!(fleet.store.totals(&fleet.policy, fleet.now).successes, 21);
-    assert_eq!(call(&mut fleet, 1, true), Tell::Nothing, "2 of 23 is not suspicious");
+    assert_eq!(call(&mut fleet, 1, true), ReportDue::Nothing, "2 of 23 is not suspicious");
 }
 
 #[test]
@@ -87,11 +87,11 @@ fn under_suspicion_every_outcome_is_reported() {
     let mut fleet = Fleet::new(1, &simple().consecutive_failures(None).failure_rate(50).min_calls(9));
     call(&mut fleet, 0, false);
     assert!(fleet.tell_due(0));
-    assert_eq!(call(&mut fleet, 0, true), Tell::Later, "1 of 1 failed");
+    assert_eq!(call(&mut fleet, 0, true), ReportDue::Later, "1 of 1 failed");
     assert!(fleet.tell_due(0));
-    assert_eq!(call(&mut fleet, 0, true), Tell::Later, "1 of 2");
+    assert_eq!(call(&mut fleet, 0, true), ReportDue::Later, "1 of 2");
     assert!(fleet.tell_due(0));
-    assert_eq!(call(&mut fleet, 0, true), Tell::Nothing, "1 of 3");
+    assert_eq!(call(&mut fleet, 0, true), ReportDue::Nothing, "1 of 3");
 }
 
 #[test]
@@ -154,9 +154,9 @@ proptest! {
             match *step {
                 Step::Pass(time) => fleet.pass(ms(time)),
                 Step::Call(n, succeeds) => {
-                    let MemberAnswer::Decided(asked) = fleet.answer(n) else { panic!("all are known") };
+                    let MemberAnswer::Decided(acquired) = fleet.answer(n) else { panic!("all are known") };
                     // Whoever judges refuses; what it does not call is no outcome.
-                    let Ok(permit) = crate::fleet_rig::decided(asked.decision) else { continue };
+                    let Ok(permit) = crate::fleet_rig::decided(acquired.decision) else { continue };
                     let outcome = if succeeds { ok() } else { failed() };
                     fleet.report(n, permit, &outcome);
                     outcomes.push((n, succeeds));
@@ -206,7 +206,7 @@ fn a_plain_sum_of_failures_waits_for_no_other_process() {
     for _ in 0..3 {
         call(&mut fleet, 0, false);
     }
-    fleet.tell(0);
+    fleet.send_report(0);
     let record = fleet.store.record.as_ref().expect("no success could object");
     assert_eq!((record.status(), record.retry_at), (Status::Open, Some(began + secs(30))));
 }

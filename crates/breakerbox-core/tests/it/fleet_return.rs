@@ -1,7 +1,7 @@
 //! A member of a fleet whose store is back: proposals that stay proposals, epochs that only grow, and what observers hear.
 
-use breakerbox_core::fleet::{Consistency, Learnt, LeaseAnswer, Member, Moment, Tell};
-use breakerbox_core::{Command, Decision, Mode, Refusal, Settlement, Status};
+use breakerbox_core::fleet::{Consistency, Learnt, LeaseAnswer, Member, ReportDue, StepContext};
+use breakerbox_core::{Decision, Mode, OverrideCommand, Refusal, Settlement, Status};
 
 use crate::fleet_alone::closed_alone;
 use crate::fleet_rig::Fleet;
@@ -38,7 +38,7 @@ fn what_could_not_be_published_stays_a_proposal_however_often_the_store_comes_an
     }
     fleet.members[0].leave();
     let learnt = returns(&mut fleet, 0);
-    fleet.took(0, learnt);
+    fleet.apply_learnt(0, learnt);
     assert_eq!(
         fleet.store.record.as_ref().map(|record| (record.status(), record.epoch)),
         Some((Status::Closed, alone.epoch))
@@ -162,7 +162,7 @@ fn who_decides_before_it_has_heard_the_stores_time_publishes_in_the_stores_time(
         fleet.members[1].clock_moved(&fleet.policy, before, after);
         fleet.now = after;
         let learnt = returns(&mut fleet, 1);
-        fleet.took(1, Learnt { change: None, ..learnt });
+        fleet.apply_learnt(1, Learnt { change: None, ..learnt });
         let record = fleet.store.record.clone().unwrap();
         assert_eq!((record.opened_at, record.changed_at), (Some(there), there), "{ahead}");
         assert_eq!((record.retry_at, record.failing_since), (Some(there + secs(30)), Some(there)), "{ahead}");
@@ -200,7 +200,7 @@ fn what_was_counted_before_the_stores_time_was_heard_is_not_told_in_another_epoc
     fleet.now = there;
     fleet.members[1].clock_moved(&fleet.policy, before, there);
     let learnt = returns(&mut fleet, 1);
-    fleet.took(1, Learnt { change: None, ..learnt });
+    fleet.apply_learnt(1, Learnt { change: None, ..learnt });
     assert!(fleet.store.record.as_ref().is_some_and(|record| record.epoch > counted_in));
     assert_eq!(fleet.delta(1), None);
 }
@@ -223,7 +223,7 @@ fn epochs_grow_for_observers_when_a_record_expired_and_another_process_publishes
     fleet.store.record = None;
     assert!(returns(&mut fleet, 0).publish.is_none());
     let learnt = returns(&mut fleet, 1);
-    fleet.took(1, learnt);
+    fleet.apply_learnt(1, learnt);
     fleet.read(0);
     assert_eq!(fleet.status(0), Status::HalfOpen);
     assert!(heard_in_order(&fleet, 0).ends_with(&[Status::Closed, Status::HalfOpen]));
@@ -260,7 +260,8 @@ fn an_old_state_is_not_published_when_the_record_may_have_expired() {
     // Only an operator ends an override.
     let mut fleet = Fleet::new(1, &simple());
     let by = operator();
-    let (_, order) = fleet.step(0, |member, at| member.apply_override(None, Command::Disable, &by, at));
+    let (_, order) =
+        fleet.step(0, |member, at| member.apply_override(None, OverrideCommand::Disable, &by, at));
     assert!(fleet.swap(0, &order.unwrap()));
     fleet.members[0].leave();
     fleet.pass(secs(86_400));
@@ -274,7 +275,7 @@ fn whoever_joins_hears_only_of_what_is_not_as_it_thought() {
     fleet.members.push(Member::of_fleet(&fleet.policy, Consistency::LocalFirst, fleet.now));
     fleet.fail(0, 3);
     fleet.pass(secs(1));
-    fleet.tell(0);
+    fleet.send_report(0);
     fleet.pass(secs(30));
     let probe = fleet.try_acquire(0).unwrap();
     fleet.settle(0, probe, &ok());
@@ -308,7 +309,7 @@ fn an_older_swap_that_turns_out_to_have_won_is_not_heard_after_a_newer_state() {
     fleet.pass(crate::fleet_rig::WAITS.confirm);
     let delta = fleet.delta(0).unwrap();
     let merged = fleet.store.merge(&delta, fleet.now);
-    let Tell::Swap(trip) = fleet.step(0, |member, at| member.told(&merged, at)).tell else {
+    let ReportDue::Swap(trip) = fleet.step(0, |member, at| member.reported(&merged, at)).report else {
         panic!("a trip")
     };
     assert!(fleet.store.swap(&trip, fleet.now), "its answer takes its time");
@@ -329,10 +330,10 @@ fn who_missed_that_an_override_ended_hears_of_what_came_of_that() {
         let (_, order) = fleet.step(0, |member, at| member.apply_override(record, command, &by, at));
         assert!(fleet.swap(0, &order.unwrap()));
     };
-    order(&mut fleet, Command::ForceClosed);
+    order(&mut fleet, OverrideCommand::ForceClosed);
     fleet.read(1);
     fleet.changes.clear();
-    order(&mut fleet, Command::Release);
+    order(&mut fleet, OverrideCommand::Release);
     let probe = fleet.try_acquire(0).unwrap();
     fleet.settle(0, probe, &ok());
     fleet.read(1);
@@ -347,17 +348,19 @@ fn an_answer_that_a_newer_change_has_overtaken_shows_no_lost_write() {
     let (overtaken, answered_at) = (fleet.store.record.clone(), fleet.now);
     fleet.pass(ms(20));
     let (record, by) = (fleet.store.record.clone(), operator());
-    let (_, order) = fleet.step(1, |member, at| member.apply_override(record, Command::ForceOpen, &by, at));
+    let (_, order) =
+        fleet.step(1, |member, at| member.apply_override(record, OverrideCommand::ForceOpen, &by, at));
     assert!(fleet.swap(1, &order.unwrap()));
     fleet.read(0);
     fleet.pass(ms(20));
 
     let late = overtaken.clone();
-    let (learnt, answer) = fleet.step(0, |member, at| member.lease(late, Moment { now: answered_at, ..at }));
+    let (learnt, answer) =
+        fleet.step(0, |member, at| member.lease(late, StepContext { now: answered_at, ..at }));
     assert_eq!((learnt.publish, learnt.change), (None, None));
-    let LeaseAnswer::Decided(asked) = answer else { panic!("{answer:?}") };
+    let LeaseAnswer::Decided(acquired) = answer else { panic!("{answer:?}") };
     let is_forced_open = |decision| matches!(decision, Decision::Refused(Refusal::ForcedOpen));
-    assert!(is_forced_open(asked.decision), "the newer record decides");
+    assert!(is_forced_open(acquired.decision), "the newer record decides");
 
     // The same record in an answer that is newer than what was seen: the store has lost a write.
     let (learnt, _) = fleet.step(0, |member, at| member.lease(overtaken, at));

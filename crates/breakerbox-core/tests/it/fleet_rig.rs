@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::fleet::{
-    Consistency, Delta, GivenPlace, Learnt, LeaseAnswer, Member, MemberAnswer, Merged, Moment, Proposal,
-    RampNews, RampReply, RampRequest, RampStep, RampView, RampWish, Reported, SharedRamp, SharedWindow, Tell,
-    Waits,
+    Consistency, Delta, Learnt, LeaseAnswer, Member, MemberAnswer, MemberSettled, Merged, Proposal,
+    RampDemand, RampReply, RampRequest, RampStep, RampUpdate, RampView, ReleasedSlot, ReportDue, SharedRamp,
+    SharedWindow, StepContext, Waits,
 };
 use breakerbox_core::{
     Change, Decision, Epoch, Nonce, Outcome, OutcomeKind, Permit, Policy, PolicyBuilder, RandomBits, Record,
@@ -71,7 +71,7 @@ pub(crate) struct Fleet {
     pub(crate) loses_calls: bool,
     /// Who heard of what.
     pub(crate) changes: Vec<(usize, Change)>,
-    draws: u128,
+    random: u128,
 }
 
 impl Fleet {
@@ -91,21 +91,24 @@ impl Fleet {
             waits: WAITS,
             loses_calls: false,
             changes: Vec::new(),
-            draws: 0,
+            random: 0,
         };
         (0..members).for_each(|n| fleet.read(n));
         fleet
     }
 
     pub(crate) fn draw(&mut self) -> RandomBits {
-        self.draws += 1;
-        RandomBits(self.draws)
+        self.random += 1;
+        RandomBits(self.random)
     }
 
     /// One step of one member.
-    pub(crate) fn step<R>(&mut self, n: usize, step: impl FnOnce(&mut Member, Moment<'_>) -> R) -> R {
+    pub(crate) fn step<R>(&mut self, n: usize, step: impl FnOnce(&mut Member, StepContext<'_>) -> R) -> R {
         let draw = self.draw();
-        step(&mut self.members[n], Moment { policy: &self.policy, draw, now: self.now, waits: self.waits })
+        step(
+            &mut self.members[n],
+            StepContext { policy: &self.policy, draw, now: self.now, waits: self.waits },
+        )
     }
 
     pub(crate) fn pass(&mut self, time: Duration) {
@@ -120,11 +123,11 @@ impl Fleet {
     pub(crate) fn read(&mut self, n: usize) {
         let record = self.store.record.clone();
         let learnt = self.step(n, |member, at| member.learn(record, at));
-        self.took(n, learnt);
+        self.apply_learnt(n, learnt);
     }
 
     /// Tells the observers, and swaps in what is to be published again.
-    pub(crate) fn took(&mut self, n: usize, learnt: Learnt) {
+    pub(crate) fn apply_learnt(&mut self, n: usize, learnt: Learnt) {
         self.changes.extend(learnt.change.map(|change| (n, change)));
         if let Some(proposal) = learnt.publish {
             self.swap(n, &proposal);
@@ -138,26 +141,26 @@ impl Fleet {
     /// Asks, and does what is needed for an answer.
     pub(crate) fn try_acquire(&mut self, n: usize) -> Result<Permit, Refusal> {
         match self.answer(n) {
-            MemberAnswer::Decided(asked) => {
-                self.changes.extend(asked.change.map(|change| (n, change)));
-                decided(asked.decision)
+            MemberAnswer::Decided(acquired) => {
+                self.changes.extend(acquired.change.map(|change| (n, change)));
+                decided(acquired.decision)
             }
             MemberAnswer::Unknown => {
                 self.read(n);
                 self.try_acquire(n)
             }
             MemberAnswer::LeaseDue => self.take_lease(n),
-            MemberAnswer::PlaceDue(epoch) => self.take_place(n, epoch),
+            MemberAnswer::SlotDue(epoch) => self.take_slot(n, epoch),
         }
     }
 
     pub(crate) fn take_lease(&mut self, n: usize) -> Result<Permit, Refusal> {
         let record = self.store.record.clone();
         let (learnt, answer) = self.step(n, |member, at| member.lease(record, at));
-        self.took(n, learnt);
+        self.apply_learnt(n, learnt);
         match answer {
-            LeaseAnswer::Decided(asked) => decided(asked.decision),
-            LeaseAnswer::PlaceDue(epoch) => self.take_place(n, epoch),
+            LeaseAnswer::Decided(acquired) => decided(acquired.decision),
+            LeaseAnswer::SlotDue(epoch) => self.take_slot(n, epoch),
             LeaseAnswer::Swap(proposal) if self.store.swap(&proposal, self.now) => {
                 let (change, permit) = self.step(n, |member, at| member.leased(&proposal, at.policy, at.now));
                 self.changes.extend(change.map(|change| (n, change)));
@@ -173,8 +176,13 @@ impl Fleet {
         }
     }
 
-    /// One request about the ramp, and what its maker makes of the reply; none: it needs no place any more.
-    pub(crate) fn ramp(&mut self, n: usize, wish: RampWish, failures: u32) -> Option<(RampView, RampNews)> {
+    /// One request about the ramp, and what its maker makes of the reply; none: it needs no slot any more.
+    pub(crate) fn ramp(
+        &mut self,
+        n: usize,
+        wish: RampDemand,
+        failures: u32,
+    ) -> Option<(RampView, RampUpdate)> {
         let epoch = wish.epoch;
         let request = self.step(n, |member, at| member.ramp_request(&"e1".into(), wish, at.policy))?;
         let RampReply::Done(view) = self.store.ramp(&request, self.now) else {
@@ -186,16 +194,16 @@ impl Fleet {
         Some((view, news))
     }
 
-    /// Takes a place of the ramp, and every step that is due.
-    pub(crate) fn take_place(&mut self, n: usize, epoch: Epoch) -> Result<Permit, Refusal> {
+    /// Takes a slot of the ramp, and every step that is due.
+    pub(crate) fn take_slot(&mut self, n: usize, epoch: Epoch) -> Result<Permit, Refusal> {
         let mut replace = None;
         loop {
-            let place = Nonce(self.draw().0);
-            let asked =
-                self.ramp(n, RampWish { epoch, replace, take: vec![place], ..RampWish::default() }, 0);
-            let Some((view, RampNews::GoesOn(step))) = asked else { return self.try_acquire(n) };
+            let slot = Nonce(self.draw().0);
+            let acquired =
+                self.ramp(n, RampDemand { epoch, replace, take: vec![slot], ..RampDemand::default() }, 0);
+            let Some((view, RampUpdate::GoesOn(step))) = acquired else { return self.try_acquire(n) };
             match step {
-                _ if view.taken == 1 => return Ok(Permit::on_ramp(epoch, place, self.now)),
+                _ if view.taken == 1 => return Ok(Permit::on_ramp(epoch, slot, self.now)),
                 Some(step) => replace = Some(step),
                 None => {
                     let limit = view.state.limit.unwrap_or(0);
@@ -205,15 +213,15 @@ impl Fleet {
         }
     }
 
-    /// Gives a place back, and takes every step that is due.
-    fn give_place(&mut self, n: usize, (epoch, place): (Epoch, Nonce), kind: OutcomeKind) {
-        let give = vec![GivenPlace { place, succeeded: kind == OutcomeKind::Success }];
+    /// Gives a slot back, and takes every step that is due.
+    fn release_slot(&mut self, n: usize, (epoch, slot): (Epoch, Nonce), kind: OutcomeKind) {
+        let give = vec![ReleasedSlot { slot, succeeded: kind == OutcomeKind::Success }];
         let mut failures = u32::from(kind == OutcomeKind::Failure);
-        let mut wish = RampWish { epoch, give, ..RampWish::default() };
-        while let Some((view, RampNews::GoesOn(step))) = self.ramp(n, wish, failures) {
+        let mut wish = RampDemand { epoch, give, ..RampDemand::default() };
+        while let Some((view, RampUpdate::GoesOn(step))) = self.ramp(n, wish, failures) {
             let Some(step) = step.filter(|_| !view.replaced) else { return };
             failures = 0;
-            wish = RampWish { epoch, replace: Some::<RampStep>(step), ..RampWish::default() };
+            wish = RampDemand { epoch, replace: Some::<RampStep>(step), ..RampDemand::default() };
         }
     }
 
@@ -229,39 +237,42 @@ impl Fleet {
         wins
     }
 
-    pub(crate) fn report(&mut self, n: usize, permit: Permit, outcome: &Outcome) -> Reported {
+    pub(crate) fn report(&mut self, n: usize, permit: Permit, outcome: &Outcome) -> MemberSettled {
         self.step(n, |member, at| member.settle(permit, outcome, at.policy, at.draw, at.now))
     }
 
     /// Settles, and tells the store whatever it should hear, at once.
     pub(crate) fn settle(&mut self, n: usize, permit: Permit, outcome: &Outcome) -> Settlement {
-        let place = permit.place();
-        let Reported { settled, tell } = self.report(n, permit, outcome);
-        if let Some(place) = place {
-            self.give_place(n, place, outcome.kind);
+        let slot = permit.slot();
+        let MemberSettled { settled, report } = self.report(n, permit, outcome);
+        if let Some(slot) = slot {
+            self.release_slot(n, slot, outcome.kind);
         }
         self.changes.extend(settled.change.map(|change| (n, change)));
-        self.say(n, tell);
+        self.execute_report(n, report);
         settled.settlement
     }
 
-    pub(crate) fn say(&mut self, n: usize, tell: Tell) {
-        match tell {
-            Tell::Nothing => {}
-            Tell::Later | Tell::Soon | Tell::After(_) | Tell::In(_) | Tell::Now => self.tell(n),
-            Tell::One { epoch, outcome } => {
+    pub(crate) fn execute_report(&mut self, n: usize, report: ReportDue) {
+        match report {
+            ReportDue::Nothing => {}
+            ReportDue::Later | ReportDue::Soon | ReportDue::After(_) | ReportDue::In(_) | ReportDue::Now => {
+                self.send_report(n);
+            }
+            ReportDue::One { epoch, outcome } => {
                 let delta = Delta::of_one("e1".into(), epoch, &outcome, &self.policy);
                 let merged = self.store.merge(&delta, self.now);
-                let told = self.step(n, |member, at| member.told_one(&merged, outcome.retry_after, at));
-                self.took(n, told.learnt);
-                self.say(n, told.tell);
+                let reported =
+                    self.step(n, |member, at| member.one_reported(&merged, outcome.retry_after, at));
+                self.apply_learnt(n, reported.learnt);
+                self.execute_report(n, reported.report);
             }
-            Tell::Swap(proposal) => _ = self.swap(n, &proposal),
+            ReportDue::Swap(proposal) => _ = self.swap(n, &proposal),
         }
     }
 
     /// Tells the store what there is to tell, whether or not it is due.
-    pub(crate) fn tell(&mut self, n: usize) {
+    pub(crate) fn send_report(&mut self, n: usize) {
         if let Some(delta) = self.delta(n) {
             let merged = self.store.merge(&delta, self.now);
             self.hear(n, &merged);
@@ -290,22 +301,22 @@ impl Fleet {
     /// The judge gives the others their time, and decides.
     pub(crate) fn decide(&mut self, n: usize) {
         self.pass(self.waits.confirm);
-        self.tell(n);
+        self.send_report(n);
     }
 
     pub(crate) fn hear(&mut self, n: usize, merged: &Merged) {
-        let told = self.step(n, |member, at| member.told(merged, at));
-        self.took(n, told.learnt);
-        if let Tell::Swap(proposal) = told.tell {
+        let reported = self.step(n, |member, at| member.reported(merged, at));
+        self.apply_learnt(n, reported.learnt);
+        if let ReportDue::Swap(proposal) = reported.report {
             self.swap(n, &proposal);
         }
-        if told.call_for_reports && !self.loses_calls {
+        if reported.call_for_reports && !self.loses_calls {
             for other in (0..self.members.len()).filter(|other| *other != n) {
                 let due = self.step(other, |member, at| {
-                    member.hear_call(at.policy, at.now);
+                    member.handle_report_call(at.policy, at.now);
                     member.report_due(at.policy, at.now)
                 });
-                if due == Tell::Now {
+                if due == ReportDue::Now {
                     self.tell_due(other);
                 }
             }

@@ -1,6 +1,6 @@
 //! Open: rows 2 and 3, and a clock that steps back.
 
-use breakerbox_core::{Cause, Command, Decision, LEASE_MARGIN, Record, Refusal, Settlement, Status};
+use breakerbox_core::{Cause, Decision, LEASE_MARGIN, OverrideCommand, Record, Refusal, Settlement, Status};
 
 use crate::rig::{Rig, at, failed, ms, ok, secs};
 
@@ -85,7 +85,7 @@ fn a_clock_that_steps_back_keeps_the_cool_off_as_long_as_it_was() {
 fn a_clock_that_steps_back_does_not_disturb_a_closed_circuit() {
     let mut rig = Rig::new(crate::rig::simple());
     rig.now = at(10_000_000);
-    rig.apply_override(Command::Reset);
+    rig.apply_override(OverrideCommand::Reset);
     rig.now = at(1_000);
     rig.fail(2);
     assert_eq!(rig.record().changed_at, at(1_000));

@@ -1,13 +1,13 @@
 //! Forced open, forced closed, disabled: rows 0, 12 and 13.
 
-use breakerbox_core::{Cause, Command, Mode, Refusal, Settlement, State, Status};
+use breakerbox_core::{Cause, Mode, OverrideCommand, Refusal, Settlement, State, Status};
 
 use crate::rig::{Rig, at, failed, ok, operator, simple};
 
-const OVERRIDES: [(Command, Status); 3] = [
-    (Command::ForceOpen, Status::Open),
-    (Command::ForceClosed, Status::Closed),
-    (Command::Disable, Status::Disabled),
+const OVERRIDES: [(OverrideCommand, Status); 3] = [
+    (OverrideCommand::ForceOpen, Status::Open),
+    (OverrideCommand::ForceClosed, Status::Closed),
+    (OverrideCommand::Disable, Status::Disabled),
 ];
 
 /// A rig in each state that a circuit can be in.
@@ -32,7 +32,7 @@ fn every_state() -> Vec<(&'static str, Rig)> {
 #[test]
 fn row_00_forced_closed_admits_and_its_outcomes_change_nothing() {
     let mut rig = Rig::new(simple());
-    rig.apply_override(Command::ForceClosed);
+    rig.apply_override(OverrideCommand::ForceClosed);
     let before = rig.record();
     for _ in 0..20 {
         assert_eq!(rig.call(&failed()), Settlement::Uncounted);
@@ -43,7 +43,7 @@ fn row_00_forced_closed_admits_and_its_outcomes_change_nothing() {
 #[test]
 fn row_00_forced_open_and_disabled_refuse_without_a_time() {
     for (command, refusal) in
-        [(Command::ForceOpen, Refusal::ForcedOpen), (Command::Disable, Refusal::Disabled)]
+        [(OverrideCommand::ForceOpen, Refusal::ForcedOpen), (OverrideCommand::Disable, Refusal::Disabled)]
     {
         let mut rig = Rig::new(simple());
         rig.apply_override(command);
@@ -61,7 +61,7 @@ fn row_12_an_override_holds_from_every_state() {
             assert!(rig.apply_override(command));
             let change = rig.only_change();
             assert_eq!((change.from, change.to), (before.status(), status), "{state}");
-            assert_eq!(change.cause, Cause::Command { command, by: operator() });
+            assert_eq!(change.cause, Cause::Override { command, by: operator() });
             let after = rig.record();
             assert!(after.epoch > before.epoch && after.version != before.version);
             assert_eq!((after.lease, after.retry_at), (None, None));
@@ -88,7 +88,7 @@ fn row_12_an_override_holds_against_a_running_probe() {
 fn row_12_an_override_holds_against_calls_in_flight() {
     let mut rig = Rig::new(simple());
     let permits: Vec<_> = (0..10).map(|_| rig.permit()).collect();
-    rig.apply_override(Command::ForceClosed);
+    rig.apply_override(OverrideCommand::ForceClosed);
     for permit in permits {
         assert_eq!(rig.settle(permit, &failed()), Settlement::Late);
     }
@@ -98,7 +98,7 @@ fn row_12_an_override_holds_against_calls_in_flight() {
 #[test]
 fn row_12_the_record_says_who_and_why() {
     let mut rig = Rig::new(simple());
-    rig.apply_override(Command::ForceOpen);
+    rig.apply_override(OverrideCommand::ForceOpen);
     assert_eq!(rig.record().mode, Mode::ForcedOpen(operator()));
     assert!(!rig.record().is_forgettable(&rig.policy, at(u64::MAX)));
 }
@@ -106,7 +106,7 @@ fn row_12_the_record_says_who_and_why() {
 #[test]
 fn row_13_release_and_enable_probe_at_once() {
     for (override_command, _) in OVERRIDES {
-        for (command, trips) in [(Command::Release, 1), (Command::Enable, 0)] {
+        for (command, trips) in [(OverrideCommand::Release, 1), (OverrideCommand::Enable, 0)] {
             let mut rig = Rig::open();
             rig.apply_override(override_command);
             rig.changes.clear();
@@ -124,15 +124,15 @@ fn row_13_release_and_enable_probe_at_once() {
 #[test]
 fn row_13_a_released_circuit_closes_when_the_destination_is_well() {
     let mut rig = Rig::new(simple());
-    rig.apply_override(Command::ForceOpen);
-    rig.apply_override(Command::Release);
+    rig.apply_override(OverrideCommand::ForceOpen);
+    rig.apply_override(OverrideCommand::Release);
     rig.succeed(1);
     assert_eq!(rig.status(), Status::Closed);
 }
 
 #[test]
 fn row_13_there_is_nothing_to_release_on_an_automatic_circuit() {
-    for command in [Command::Release, Command::Enable] {
+    for command in [OverrideCommand::Release, OverrideCommand::Enable] {
         for (state, mut rig) in every_state().into_iter().take(4) {
             let before = rig.record();
             assert!(!rig.apply_override(command), "{state}");
@@ -145,7 +145,7 @@ fn row_13_there_is_nothing_to_release_on_an_automatic_circuit() {
 fn row_13_reset_starts_anew_from_every_state() {
     for (state, mut rig) in every_state() {
         let before = rig.record();
-        assert!(rig.apply_override(Command::Reset));
+        assert!(rig.apply_override(OverrideCommand::Reset));
         assert_eq!(rig.only_change().to, Status::Closed, "{state}");
         let after = rig.record();
         assert_eq!((after.state, &after.mode, after.trips), (State::Closed, &Mode::Automatic, 0));
@@ -158,7 +158,7 @@ fn row_13_reset_starts_anew_from_every_state() {
 #[test]
 fn row_13_a_result_of_before_the_reset_is_late() {
     let (mut rig, probe) = Rig::half_open(simple());
-    rig.apply_override(Command::Reset);
+    rig.apply_override(OverrideCommand::Reset);
     assert_eq!(rig.settle(probe, &failed()), Settlement::Late);
     assert_eq!(rig.status(), Status::Closed);
 }

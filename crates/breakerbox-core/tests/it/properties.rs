@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use breakerbox_core::{
-    Asked, Attribution, Change, Circuit, Command, Decision, Epoch, Lease, Nonce, Outcome, OutcomeKind,
-    Permit, Policy, PolicyBuilder, RandomBits, Record, Refusal, Sample, Settlement, State, Status, Timestamp,
-    Totals,
+    AcquireResult, Attribution, Change, Circuit, Decision, Epoch, Lease, Nonce, Outcome, OutcomeKind,
+    OverrideCommand, Permit, Policy, PolicyBuilder, RandomBits, Record, Refusal, Sample, Settlement, State,
+    Status, Timestamp, Totals,
 };
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
@@ -98,21 +98,21 @@ proptest! {
     }
 }
 
-// ---- Successes that are counted aside ----
+// ---- Successes that are counted on the fast path ----
 
 /// A circuit that hears of quick successes late and all at once, as a caller with counters of its own would do it.
-struct Aside {
+struct FastPathCircuit {
     circuit: Circuit,
-    at_ease_until: Timestamp,
+    fast_until: Timestamp,
     successes: u32,
     latency_sum: Duration,
 }
 
-impl Aside {
-    /// Hands in what was counted aside, all of it in the bucket that is ending.
-    fn hand_in(&mut self, policy: &Policy) {
-        let last_moment = Timestamp::from_micros(self.at_ease_until.as_micros().saturating_sub(1));
-        self.circuit.count_aside(self.successes, self.latency_sum, policy, last_moment);
+impl FastPathCircuit {
+    /// Hands in what was counted on the fast path, all of it in the bucket that is ending.
+    fn add_tallies(&mut self, policy: &Policy) {
+        let last_moment = Timestamp::from_micros(self.fast_until.as_micros().saturating_sub(1));
+        self.circuit.add_successes(self.successes, self.latency_sum, policy, last_moment);
         (self.successes, self.latency_sum) = (0, Duration::ZERO);
     }
 
@@ -124,14 +124,14 @@ impl Aside {
         now: Timestamp,
     ) -> Option<Change> {
         let harmless = policy.harmless_latency().is_none_or(|limit| outcome.latency < limit);
-        if now < self.at_ease_until && outcome.kind == OutcomeKind::Success && harmless {
+        if now < self.fast_until && outcome.kind == OutcomeKind::Success && harmless {
             self.successes += 1;
             self.latency_sum += outcome.latency;
             return None;
         }
-        self.hand_in(policy);
+        self.add_tallies(policy);
         let change = self.circuit.settle(permit, outcome, policy, RandomBits(3), now).change;
-        self.at_ease_until = if self.circuit.is_at_ease(policy, now) {
+        self.fast_until = if self.circuit.allows_fast_path(policy, now) {
             self.circuit.bucket_ends_at(now)
         } else {
             Timestamp::ZERO
@@ -141,18 +141,18 @@ impl Aside {
 }
 
 proptest! {
-    /// Until the first trip: from then on the circuit is not at ease and everything is counted one by one.
+    /// Until the first trip: from then on the circuit does not allow the fast path, and everything is counted one by one.
     #[test]
-    fn counting_aside_changes_nothing(n in 0..POLICIES, life in vec((time_step(), outcome()), 1..200)) {
+    fn the_fast_path_changes_nothing(n in 0..POLICIES, life in vec((time_step(), outcome()), 1..200)) {
         let policy = policy(n);
         let fresh = || Circuit::new(&policy, Timestamp::ZERO);
         let mut plain = fresh();
-        let mut aside = Aside { circuit: fresh(), at_ease_until: Timestamp::ZERO, successes: 0, latency_sum: Duration::ZERO };
+        let mut fast = FastPathCircuit { circuit: fresh(), fast_until: Timestamp::ZERO, successes: 0, latency_sum: Duration::ZERO };
         let mut now = Timestamp::ZERO;
         for (step, outcome) in life {
             now = now + step;
-            let (asked, asked_aside) = (plain.try_acquire(&policy, RandomBits(1), now), aside.circuit.try_acquire(&policy, RandomBits(1), now));
-            let (Decision::Admitted(permit), Decision::Admitted(permit_aside)) = (asked.decision, asked_aside.decision)
+            let (acquired, acquired_fast) = (plain.try_acquire(&policy, RandomBits(1), now), fast.circuit.try_acquire(&policy, RandomBits(1), now));
+            let (Decision::Admitted(permit), Decision::Admitted(permit_fast)) = (acquired.decision, acquired_fast.decision)
             else {
                 return Err(TestCaseError::fail("closed until the first trip"));
             };
@@ -160,13 +160,13 @@ proptest! {
             // When the latest success was is known to a bucket only: it was handed in at the end of its own.
             let timeless = |change: Option<Change>| change.map(|change| Change { last_success: None, ..change });
             let change = timeless(change);
-            prop_assert_eq!(&change, &timeless(aside.settle(permit_aside, &outcome, &policy, now)));
+            prop_assert_eq!(&change, &timeless(fast.settle(permit_fast, &outcome, &policy, now)));
             if change.is_some() {
                 return Ok(());
             }
         }
-        aside.hand_in(&policy);
-        prop_assert_eq!(plain.totals(now), aside.circuit.totals(now));
+        fast.add_tallies(&policy);
+        prop_assert_eq!(plain.totals(now), fast.circuit.totals(now));
     }
 }
 
@@ -181,7 +181,7 @@ enum Action {
     /// Settle the n-th of the permits that are out.
     Settle(usize, Outcome),
     Drop(usize),
-    Obey(Command),
+    Obey(OverrideCommand),
     ChangePolicy(usize),
     Sample(Sample),
     /// The clock steps back.
@@ -203,12 +203,12 @@ fn calling() -> impl Strategy<Value = Action> {
 /// What everybody does.
 fn action() -> impl Strategy<Value = Action> {
     let command = prop_oneof![
-        1 => Just(Command::ForceOpen),
-        1 => Just(Command::ForceClosed),
-        1 => Just(Command::Disable),
-        3 => Just(Command::Release),
-        3 => Just(Command::Enable),
-        1 => Just(Command::Reset),
+        1 => Just(OverrideCommand::ForceOpen),
+        1 => Just(OverrideCommand::ForceClosed),
+        1 => Just(OverrideCommand::Disable),
+        3 => Just(OverrideCommand::Release),
+        3 => Just(OverrideCommand::Enable),
+        1 => Just(OverrideCommand::Reset),
     ];
     let sample = (0..20_u64, 0..20_u64).prop_map(|(successes, failures)| {
         Action::Sample(Sample {
@@ -248,10 +248,10 @@ fn policy(n: usize) -> Policy {
 fn is_legal(change: &Change) -> bool {
     use Status::{Closed, Disabled, HalfOpen, Open};
     use breakerbox_core::Cause::{
-        Command as Commanded, CoolOffOver, ProbeFailed, ProbesSucceeded, RecoveryRateMet, RecoveryRateMissed,
-        Rule,
+        CoolOffOver, Override as Commanded, ProbeFailed, ProbesSucceeded, RecoveryRateMet,
+        RecoveryRateMissed, Rule,
     };
-    use breakerbox_core::Command as Said;
+    use breakerbox_core::OverrideCommand as Said;
     match (&change.cause, change.from, change.to) {
         (Rule(_), Closed, Open | Disabled) => true,
         (ProbeFailed | RecoveryRateMissed, HalfOpen, Open | Disabled) => true,
@@ -268,7 +268,7 @@ struct Life {
     circuit: Circuit,
     policy: Policy,
     now: Timestamp,
-    draws: u128,
+    random: u128,
     permits: Vec<Out>,
 }
 
@@ -283,13 +283,13 @@ impl Life {
     fn new(first_policy: usize) -> Self {
         let policy = policy(first_policy);
         let circuit = Circuit::new(&policy, Timestamp::ZERO);
-        Self { circuit, policy, now: Timestamp::ZERO, draws: 0, permits: vec![] }
+        Self { circuit, policy, now: Timestamp::ZERO, random: 0, permits: vec![] }
     }
 
     /// Spread over all bits, so that jitter and versions vary.
     fn draw(&mut self) -> RandomBits {
-        self.draws += 1;
-        RandomBits(self.draws.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+        self.random += 1;
+        RandomBits(self.random.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
     }
 
     fn record(&self) -> Record {
@@ -298,7 +298,7 @@ impl Life {
 
     fn try_acquire(&mut self) -> Option<Change> {
         let draw = self.draw();
-        let Asked { decision, change } = self.circuit.try_acquire(&self.policy, draw, self.now);
+        let AcquireResult { decision, change } = self.circuit.try_acquire(&self.policy, draw, self.now);
         if let Decision::Admitted(permit) = decision {
             let nonce = self.record().lease.map(|lease| lease.nonce).filter(|_| permit.is_probe());
             self.permits.push(Out { permit, epoch: self.record().epoch, nonce });

@@ -1,6 +1,6 @@
 //! The ramp, as part of a circuit that has just closed.
 
-use breakerbox_core::{Circuit, Command, Decision, Outcome, Permit, Refusal, Settlement, Status};
+use breakerbox_core::{Circuit, Decision, Outcome, OverrideCommand, Permit, Refusal, Settlement, Status};
 
 use crate::rig::{Rig, at, failed, ok, secs, simple};
 
@@ -111,8 +111,8 @@ fn permits_of_before_the_ramp_ended_still_count() {
 #[test]
 fn a_circuit_that_may_still_ramp_is_not_forgotten() {
     let mut rig = Rig::open();
-    rig.apply_override(Command::Disable);
-    rig.apply_override(Command::Enable);
+    rig.apply_override(OverrideCommand::Disable);
+    rig.apply_override(OverrideCommand::Enable);
     rig.succeed(1);
     assert_eq!((rig.status(), rig.record().trips), (Status::Closed, 0));
     assert!(!rig.circuit.is_forgettable(&rig.policy, rig.now + secs(59)));

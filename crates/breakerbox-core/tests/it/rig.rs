@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use breakerbox_core::{
-    Asked, Attribution, Cause, Change, Circuit, Command, Decision, Outcome, Permit, Policy, PolicyBuilder,
-    RandomBits, Record, Refusal, Sample, Settlement, Status, Timestamp, TripRule,
+    AcquireResult, Attribution, Cause, Change, Circuit, Decision, Outcome, OverrideCommand, Permit, Policy,
+    PolicyBuilder, RandomBits, Record, Refusal, Sample, Settlement, Status, Timestamp, TripRule,
 };
 
 pub(crate) struct Rig {
@@ -12,7 +12,7 @@ pub(crate) struct Rig {
     pub(crate) policy: Policy,
     pub(crate) now: Timestamp,
     pub(crate) changes: Vec<Change>,
-    draws: u128,
+    random: u128,
 }
 
 /// Defaults without jitter, tripping after 3 failures in a row, closing after one probe.
@@ -51,7 +51,7 @@ impl Rig {
 
     pub(crate) fn with_policy(policy: Policy) -> Self {
         let circuit = Circuit::new(&policy, Timestamp::ZERO);
-        Self { circuit, policy, now: Timestamp::ZERO, changes: Vec::new(), draws: 0 }
+        Self { circuit, policy, now: Timestamp::ZERO, changes: Vec::new(), random: 0 }
     }
 
     /// A rig whose circuit has tripped at time 0 and cools off for 30 s.
@@ -75,8 +75,8 @@ impl Rig {
     }
 
     pub(crate) fn draw(&mut self) -> RandomBits {
-        self.draws += 1;
-        RandomBits(self.draws)
+        self.random += 1;
+        RandomBits(self.random)
     }
 
     pub(crate) fn status(&self) -> Status {
@@ -96,7 +96,7 @@ impl Rig {
 
     pub(crate) fn try_acquire(&mut self) -> Decision {
         let draw = self.draw();
-        let Asked { decision, change } = self.circuit.try_acquire(&self.policy, draw, self.now);
+        let AcquireResult { decision, change } = self.circuit.try_acquire(&self.policy, draw, self.now);
         self.changes.extend(change);
         decision
     }
@@ -148,7 +148,7 @@ impl Rig {
         (0..times).for_each(|_| assert_eq!(self.call(&ok()), Settlement::Counted));
     }
 
-    pub(crate) fn apply_override(&mut self, command: Command) -> bool {
+    pub(crate) fn apply_override(&mut self, command: OverrideCommand) -> bool {
         let draw = self.draw();
         let change = self.circuit.apply_override(command, &operator(), &self.policy, draw, self.now);
         let obeyed = change.is_some();

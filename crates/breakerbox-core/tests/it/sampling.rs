@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breakerbox_core::{
-    Cause, Circuit, Command, MissingLatencySum, Outcome, Policy, PolicyBuilder, Preset, RandomBits,
+    Cause, Circuit, MissingLatencySum, Outcome, OverrideCommand, Policy, PolicyBuilder, Preset, RandomBits,
     RecentSample, Sample, Settlement, Span, Status, TripRule,
 };
 
@@ -116,7 +116,7 @@ fn repeated_trips_disable() {
     }
     rig.now = rig.now + secs(1_000_000);
     assert_eq!(rig.sample(100, 0), None, "until somebody enables it");
-    rig.apply_override(Command::Enable);
+    rig.apply_override(OverrideCommand::Enable);
     assert_eq!(rig.sample(0, 0).unwrap().to, Status::HalfOpen);
 }
 
@@ -182,7 +182,7 @@ fn what_must_not_count_leaves_no_trace() {
     };
     let good = Sample { successes: 9, failures: 0, latency_sum: None, ..Sample::default() };
     let mut overridden = convoy();
-    overridden.apply_override(Command::ForceClosed);
+    overridden.apply_override(OverrideCommand::ForceClosed);
     assert_eq!(unchanged(&mut overridden, good), Ok(None));
     let mut cooling = opened();
     cooling.now = at(10_000);
@@ -207,7 +207,7 @@ fn a_low_traffic_zombie_is_disabled_too() {
 #[test]
 fn overrides_hold_against_samples() {
     let mut rig = convoy();
-    rig.apply_override(Command::ForceClosed);
+    rig.apply_override(OverrideCommand::ForceClosed);
     assert_eq!(rig.sample(0, 1_000), None);
 }
 
@@ -253,7 +253,7 @@ fn nothing_counts_that_came_before_a_transition() {
     assert_eq!(over(&rig, window), Span::Window, "then the window slides");
     assert_eq!(over(&opened(), secs(1)), Span::Unused);
     let mut overridden = half_opened();
-    overridden.apply_override(Command::ForceClosed);
+    overridden.apply_override(OverrideCommand::ForceClosed);
     assert_eq!(over(&overridden, secs(1)), Span::Unused);
 }
 
@@ -320,7 +320,7 @@ fn samples_know_neither_order_nor_slowness() {
     let error = |builder: PolicyBuilder| builder.build_for_sampling().unwrap_err().to_string();
     assert_eq!(
         error(Policy::builder().consecutive_failures(3)),
-        "consecutive_failures: has no input in sampling mode, unless the sampler returns runs of failures (SqlTable::count_runs); leave it out or turn it \"off\""
+        "consecutive_failures: has no input in sampling mode, unless the sampler returns runs of failures (SqlTable::count_runs); omit it, or set it to \"off\""
     );
     assert_eq!(error(Policy::builder().slow_call(ms(1)).slow_rate(10)).split(':').next(), Some("slow_rate"));
     assert!(Policy::builder().consecutive_failures(None).slow_rate(None).build_for_sampling().is_ok());

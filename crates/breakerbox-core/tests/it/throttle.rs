@@ -29,11 +29,11 @@ fn priority(level: u16) -> Priority {
 struct Step {
     gap_micros: u64,
     level: u16,
-    verdict: Option<LoadSignal>,
+    signal: Option<LoadSignal>,
     draw: u128,
 }
 
-fn verdict() -> impl Strategy<Value = Option<LoadSignal>> {
+fn signal() -> impl Strategy<Value = Option<LoadSignal>> {
     prop_oneof![
         4 => Just(Some(LoadSignal::Accept)),
         4 => Just(Some(LoadSignal::Reject)),
@@ -44,10 +44,10 @@ fn verdict() -> impl Strategy<Value = Option<LoadSignal>> {
 
 fn step() -> impl Strategy<Value = Step> {
     let gap = prop_oneof![8 => 0_u64..5_000, 2 => 0_u64..200_000, 1 => 0_u64..5_000_000];
-    (gap, level(), verdict(), any::<u128>()).prop_map(|(gap_micros, level, verdict, draw)| Step {
+    (gap, level(), signal(), any::<u128>()).prop_map(|(gap_micros, level, signal, draw)| Step {
         gap_micros,
         level,
-        verdict,
+        signal,
         draw,
     })
 }
@@ -59,9 +59,9 @@ fn live(throttle: &Throttle, steps: &[Step], repeat: usize) -> u64 {
         now += step.gap_micros;
         let at = Timestamp::from_micros(now);
         if let Ok(pass) = throttle.try_acquire(priority(step.level), RandomBits(step.draw), at)
-            && let Some(verdict) = step.verdict
+            && let Some(signal) = step.signal
         {
-            throttle.settle(pass, verdict, at);
+            throttle.settle(pass, signal, at);
         }
     }
     now
@@ -78,13 +78,13 @@ proptest! {
         for (gap, latency, level, cancelled) in calls {
             now += gap;
             while in_flight.peek().is_some_and(|answer| answer.at <= now) {
-                let Answer { at, pass, verdict } = in_flight.pop().unwrap();
-                throttle.settle(pass, verdict, Timestamp::from_micros(at));
+                let Answer { at, pass, signal } = in_flight.pop().unwrap();
+                throttle.settle(pass, signal, Timestamp::from_micros(at));
             }
             let pass = throttle.try_acquire(priority(level), RandomBits(0), Timestamp::from_micros(now));
             prop_assert!(pass.is_ok(), "shed at {now}: {pass:?}");
-            let verdict = if cancelled { LoadSignal::Neither } else { LoadSignal::Accept };
-            in_flight.push(Answer { at: now + latency, pass: pass.unwrap(), verdict });
+            let signal = if cancelled { LoadSignal::Neither } else { LoadSignal::Accept };
+            in_flight.push(Answer { at: now + latency, pass: pass.unwrap(), signal });
         }
     }
 
@@ -133,20 +133,20 @@ proptest! {
 
     #[test]
     fn hostile_times_and_orders_do_no_harm(
-        times in vec((prop_oneof![any::<u64>(), 0..100_u64, u64::MAX - 100..=u64::MAX], verdict(), level()), 1..200),
+        times in vec((prop_oneof![any::<u64>(), 0..100_u64, u64::MAX - 100..=u64::MAX], signal(), level()), 1..200),
     ) {
         for by in BOTH {
             let throttle = throttle(by);
             let mut passes: Vec<Pass> = Vec::new();
-            for (micros, verdict, level) in &times {
+            for (micros, signal, level) in &times {
                 let now = Timestamp::from_micros(*micros);
                 match throttle.try_acquire(priority(*level), RandomBits(u128::from(*micros) << 64), now) {
                     Ok(pass) => passes.push(pass),
                     Err(shed) => prop_assert!(is_sane(&shed), "{shed:?}"),
                 }
                 let _ = throttle.retry(now);
-                if let Some(verdict) = verdict && passes.len() > 3 {
-                    throttle.settle(passes.swap_remove(passes.len() / 2), *verdict, now);
+                if let Some(signal) = signal && passes.len() > 3 {
+                    throttle.settle(passes.swap_remove(passes.len() / 2), *signal, now);
                 }
             }
         }
@@ -170,7 +170,7 @@ proptest! {
 struct Answer {
     at: u64,
     pass: Pass,
-    verdict: LoadSignal,
+    signal: LoadSignal,
 }
 
 impl Ord for Answer {
@@ -208,8 +208,8 @@ fn threads_share_a_throttle() {
                         else {
                             continue;
                         };
-                        let verdict = if n % 3 == 0 { LoadSignal::Accept } else { LoadSignal::Reject };
-                        throttle.settle(pass, verdict, now);
+                        let signal = if n % 3 == 0 { LoadSignal::Accept } else { LoadSignal::Reject };
+                        throttle.settle(pass, signal, now);
                     }
                 });
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use breakerbox_egress::{SendSettings, Sender, Trust};
 use breakerbox_model::delivery::{Fault, Reply};
-use breakerbox_testkit::receiver::{Http2End, Http2Receiver, Manner, Receiver};
+use breakerbox_testkit::receiver::{Behaviour, Http2End, Http2Receiver, Receiver};
 use futures_util::future::join_all;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::ServerConfig;
@@ -122,7 +122,7 @@ async fn no_request_fails_at_a_receiver_that_closes_soon_after_its_answer() {
     let receiver = Receiver::start().unwrap();
     for (path, after) in [("/at-once", 0), ("/soon", 5), ("/as-idle", 20)] {
         let after = Duration::from_millis(after);
-        receiver.set(path, Manner::Closes { after });
+        receiver.set(path, Behaviour::Closes { after });
         let (sender, url) = (sender(), receiver.url(path));
         for number in 0..100 {
             let incoming = sender.send(to(&url)).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use breakerbox_egress::host::Pauses;
 use breakerbox_egress::{Incoming, Sender};
 use breakerbox_model::delivery::{Fault, LocalFault, Reply};
-use breakerbox_testkit::receiver::{Manner, Receiver};
+use breakerbox_testkit::receiver::{Behaviour, Receiver};
 
 use crate::sending::{Scripted, is_answered, settings, within};
 
@@ -13,9 +13,9 @@ const LIMIT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Makes requests with a limit of a second, and pauses the only thread for two once the receiver has all of them.
-async fn across_a_pause(path: &str, manner: Manner, number: u64) -> Vec<Incoming> {
+async fn across_a_pause(path: &str, behaviour: Behaviour, number: u64) -> Vec<Incoming> {
     let receiver = Receiver::start().unwrap();
-    receiver.set(path, manner);
+    receiver.set(path, behaviour);
     let pauses = Pauses::default();
     tokio::spawn(pauses.clone().watch(|_| {}));
     let sender = Sender::with_resolver(&settings(&["127.0.0.0/8"]), Scripted::new(&[&[]])).unwrap();
@@ -39,7 +39,7 @@ async fn across_a_pause(path: &str, manner: Manner, number: u64) -> Vec<Incoming
 
 #[tokio::test]
 async fn an_answer_that_came_during_a_pause_is_an_answer() {
-    for incoming in across_a_pause("/well", Manner::after(200, Duration::from_millis(200)), 20).await {
+    for incoming in across_a_pause("/well", Behaviour::after(200, Duration::from_millis(200)), 20).await {
         assert!(is_answered(&incoming, 200), "{incoming:?}");
         assert!(incoming.latency < PAUSE, "the pause is not the receiver's: {incoming:?}");
     }
@@ -47,16 +47,16 @@ async fn an_answer_that_came_during_a_pause_is_an_answer() {
 
 #[tokio::test]
 async fn a_time_limit_that_passed_during_a_pause_is_a_local_fault() {
-    for incoming in across_a_pause("/hangs", Manner::Hang, 5).await {
+    for incoming in across_a_pause("/hangs", Behaviour::Hang, 5).await {
         assert_eq!(incoming.reply, Reply::Failed(Fault::Local(LocalFault::Pause)), "{incoming:?}");
-        assert!(incoming.detail.is_some_and(|detail| detail.contains("was not run for")));
+        assert!(incoming.detail.is_some_and(|detail| detail.contains("was paused for")));
     }
 }
 
 #[tokio::test]
 async fn without_a_pause_a_time_limit_is_the_receivers() {
     let receiver = Receiver::start().unwrap();
-    receiver.set("/hangs", Manner::Hang);
+    receiver.set("/hangs", Behaviour::Hang);
     let pauses = Pauses::default();
     tokio::spawn(pauses.clone().watch(|_| {}));
     let sender = Sender::with_resolver(&settings(&["127.0.0.0/8"]), Scripted::new(&[&[]])).unwrap();

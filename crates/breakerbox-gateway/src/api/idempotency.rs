@@ -29,8 +29,9 @@ const LONGEST_KEY: usize = 255;
 #[into_params(parameter_in = Header)]
 #[allow(dead_code)]
 pub(super) struct KeyHeader {
-    /// The same key again within 24 hours: the same response, and nothing is created twice. A response that held a secret is not
-    /// repeated: `already_created`, with the id. The same key with another body or path: `idempotency_key_reused`.
+    /// A key of your choice, unique within the tenant. A repeated request with the same key within 24 hours creates nothing and gets
+    /// the first response again; if that contained a secret, it gets `already_created` with the ID instead. The same key with
+    /// another body or path gets `idempotency_key_reused`.
     #[param(rename = "idempotency-key", min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
     idempotency_key: Option<String>,
 }

@@ -26,7 +26,7 @@ impl FromRequestParts<Api> for IfMatch {
         }
         let quoted = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
         let number = quoted.and_then(|number| number.parse().ok()).filter(|number| *number > 0);
-        let detail = "if-match: must be the `etag` of an answer, such as \"3\" with its quotes";
+        let detail = "if-match: must be the `etag` of a response, such as \"3\" with its quotes";
         number
             .map(|number| Self(Some(Revision(number))))
             .ok_or_else(|| Problem::new(Code::InvalidHeader, detail).of_field("if-match"))

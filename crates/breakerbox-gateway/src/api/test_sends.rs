@@ -39,7 +39,7 @@ impl TestSends {
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
         pace.take(tenant, 1, now).map_err(|due| {
             let detail = format!(
-                "a tenant may make {} test sends at once and then {} in a second",
+                "a tenant may make {} test requests in a burst, then {} per second",
                 PACE.burst, PACE.per_second
             );
             Problem::new(Code::TestsTooFast, detail).retry_after(due.since(now))
@@ -52,10 +52,10 @@ impl TestSends {
         self.places.try_acquire(tenant, 1).map_err(|why| match why {
             NoShare::OwnerOver => Problem::new(
                 Code::TenantBusy,
-                "as many test sends of the tenant are under way as it may have; try again when one is done",
+                "the tenant has the maximum number of test requests in flight; retry when one is done",
             ),
             NoShare::AllUsed => {
-                Problem::new(Code::Overloaded, "too many test sends at once; try again when they are done")
+                Problem::new(Code::Overloaded, "too many test requests in flight; retry later")
             }
         })
     }

@@ -121,7 +121,7 @@ pub enum Wrong {
         found: usize,
     },
     /// A secret is set in a place that others can read.
-    #[error("is a secret; set {variable} instead, or keep it in the file that secrets.master_key_file names")]
+    #[error("is a secret; set the environment variable {variable} instead")]
     SecretHere {
         /// The variable in which to set it instead.
         variable: String,

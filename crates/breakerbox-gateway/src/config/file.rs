@@ -56,7 +56,7 @@ fn text_of(path: &Path) -> Result<String, Wrong> {
         .and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes))
         .map_err(|error| Wrong::NotRead(error.to_string()))?;
     if bytes.len() as u64 > LARGEST {
-        return Err(Wrong::NotRead("it is larger than 1 MiB; is it a configuration?".into()));
+        return Err(Wrong::NotRead("it is larger than 1 MiB; check that it is a configuration file".into()));
     }
     String::from_utf8(bytes).map_err(|_| Wrong::NotRead("it is not UTF-8".into()))
 }

@@ -106,9 +106,10 @@ impl PolicyDefaults {
         Ok(())
     }
 
-    /// Returns the values in force for an endpoint with this timeout, as TOML, by key. Empty if the policy can't be
+    /// Returns the effective values for an endpoint with this timeout, as TOML, by key. Empty if the policy can't be
     /// built.
-    pub(super) fn in_force(&self, timeout: Duration) -> Vec<(&'static str, String)> {
+    #[must_use]
+    pub fn in_force(&self, timeout: Duration) -> Vec<(&'static str, String)> {
         let Ok(policy) = self.build(timeout) else { return vec![] };
         let shown = |key: &&'static str| Some((*key, shown(&policy, self.preset(), key)?));
         POLICY_KEYS.iter().filter_map(shown).collect()

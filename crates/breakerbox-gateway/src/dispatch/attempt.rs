@@ -56,8 +56,11 @@ impl Dispatch {
             Some(outgoing) => self.http_sender.send(outgoing).await,
             None => unreadable_url(),
         };
-        let effect =
-            destination.rulings().of(incoming.reply, is_probe, destination.circuit.policy().cool_off());
+        let effect = destination.response_rules().of(
+            incoming.reply,
+            is_probe,
+            destination.circuit.policy().cool_off(),
+        );
         let ReplyEffect { circuit: kind, retry_after, .. } = effect;
         if let (Disposition::PutOff, Reply::Failed(Fault::Local(cause))) =
             (effect.disposition, incoming.reply)
@@ -180,16 +183,16 @@ impl Dispatch {
                 Ok(Settled::Done) => break,
                 Ok(Settled::Fenced) => {
                     self.metrics.fenced.inc();
-                    debug!(delivery = %settlement.id, "settled too late: its lease was over");
+                    debug!(delivery = %settlement.id, "settled after the lease expired; ignored");
                     return;
                 }
                 Err(error) if tokio::time::Instant::now() < give_up_at => {
-                    warn!(delivery = %settlement.id, %error, "can't settle; trying again");
+                    warn!(delivery = %settlement.id, %error, "can't settle a delivery; retrying");
                     tokio::time::sleep(SETTLE_AGAIN).await;
                 }
                 Err(error) => {
                     self.metrics.unsettled.inc();
-                    error!(delivery = %settlement.id, %error, "can't settle; it will be sent again after its lease");
+                    error!(delivery = %settlement.id, %error, "can't settle a delivery; it is sent again after its lease");
                     return;
                 }
             }
@@ -226,15 +229,19 @@ impl Dispatch {
                 self.metrics.deliveries.of(FailReason::Expired).inc_by(batch.done);
                 self.arrived(&batch.woken);
             }
-            Err(error) => warn!(delivery = %leased.id, %error, "can't give up what has expired; later"),
+            Err(error) => warn!(delivery = %leased.id, %error, "can't expire a delivery; retrying later"),
         }
     }
 
     async fn disable_gone(&self, destination: &Destination) {
         let Some(endpoint) = &destination.endpoint else { return };
         match self.maintenance_records.endpoint_is_gone(endpoint.id).await {
-            Ok(()) => warn!(endpoint = %endpoint.id, tenant = %endpoint.tenant.id, "answered 410: disabled"),
-            Err(error) => error!(endpoint = %endpoint.id, %error, "answered 410, and can't be disabled"),
+            Ok(()) => {
+                warn!(endpoint = %endpoint.id, tenant = %endpoint.tenant.id, "endpoint responded with 410; disabled")
+            }
+            Err(error) => {
+                error!(endpoint = %endpoint.id, %error, "endpoint responded with 410, but can't be disabled")
+            }
         }
     }
 }
@@ -267,7 +274,7 @@ fn attempt(incoming: Incoming, started_at: Timestamp, probe: bool) -> Attempt {
 fn unreadable_url() -> Incoming {
     Incoming {
         reply: Reply::Failed(Fault::Protocol),
-        detail: Some("the URL can't be read".into()),
+        detail: Some("the URL is invalid".into()),
         body: Bytes::new(),
         latency: Duration::ZERO,
     }

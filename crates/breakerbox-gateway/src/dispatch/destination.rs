@@ -31,7 +31,7 @@ struct LaneSettings {
     timeout: Duration,
     max_in_flight: u32,
     retry: Arc<RetrySchedule>,
-    rulings: Arc<ResponseRules>,
+    response_rules: Arc<ResponseRules>,
 }
 
 impl LaneSettings {
@@ -40,7 +40,7 @@ impl LaneSettings {
             timeout: endpoint.timeout,
             max_in_flight: endpoint.max_in_flight,
             retry: Arc::clone(&endpoint.retry),
-            rulings: Arc::clone(&endpoint.tenant.rulings),
+            response_rules: Arc::clone(&endpoint.tenant.response_rules),
         }
     }
 
@@ -52,13 +52,13 @@ impl LaneSettings {
                 timeout: tenant.timeout,
                 max_in_flight: tenant.max_in_flight,
                 retry: Arc::clone(&tenant.retry),
-                rulings: Arc::clone(&tenant.rulings),
+                response_rules: Arc::clone(&tenant.response_rules),
             },
             Purpose::Reminders => Self {
                 timeout: reminders.timeout,
                 max_in_flight: reminders.max_in_flight,
                 retry: Arc::clone(&reminders.retry),
-                rulings: Arc::clone(&reminders.rulings),
+                response_rules: Arc::clone(&reminders.response_rules),
             },
         }
     }
@@ -113,8 +113,8 @@ impl Destination {
     }
 
     /// Returns the response rules.
-    pub(super) fn rulings(&self) -> &ResponseRules {
-        &self.settings.rulings
+    pub(super) fn response_rules(&self) -> &ResponseRules {
+        &self.settings.response_rules
     }
 
     /// Returns whether both tenant and endpoint are enabled.

@@ -287,7 +287,7 @@ impl Dispatch {
                 self.wake();
             }
             Err(error) => {
-                warn!(delivery = %leased.id, %error, "can't hand back; it waits until its lease ends");
+                warn!(delivery = %leased.id, %error, "can't hand back a delivery; it waits until its lease expires");
             }
         }
     }

@@ -5,7 +5,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use breakerbox::{Attribution, Command, Mode, Status};
+use breakerbox::{Attribution, Mode, OverrideCommand, Status};
 use breakerbox_model::delivery::lanes::IdleLaneLimits;
 use breakerbox_model::objects::{LaneId, ShownKey};
 use breakerbox_storage::{BatchResult, QueueError, Retention};
@@ -102,8 +102,8 @@ impl Dispatch {
             if record.status() == Status::Closed && record.mode == Mode::Automatic {
                 continue;
             }
-            if let Err(error) = circuit.apply_override(Command::Reset, &by).await {
-                warn!(circuit = %ShownKey(&key), %error, "no endpoint has it any more, and it can't be reset");
+            if let Err(error) = circuit.apply_override(OverrideCommand::Reset, &by).await {
+                warn!(circuit = %ShownKey(&key), %error, "can't reset a circuit that no endpoint uses any more");
             }
         }
     }
@@ -140,7 +140,7 @@ impl Dispatch {
                     batch.more
                 }
                 Err(error) => {
-                    warn!(%error, "can't write the deliveries of a fan-out; trying again");
+                    warn!(%error, "can't write the deliveries of a fan-out; retrying");
                     false
                 }
             };
@@ -162,7 +162,7 @@ impl Dispatch {
                     batch.more
                 }
                 Err(error) => {
-                    warn!(%error, "can't resend; trying again");
+                    warn!(%error, "can't resend deliveries; retrying");
                     false
                 }
             };
@@ -186,7 +186,7 @@ impl Dispatch {
                     }
                 }
                 Err(error) => {
-                    warn!(%error, what, "upkeep failed; trying again later");
+                    warn!(%error, what, "maintenance failed; retrying later");
                     return done;
                 }
             }

@@ -74,7 +74,7 @@ impl Scheduler {
                 // CPU time.
                 Ok(NextCheck { is_due: true, .. }) => _ = timeout(AFTER_A_FAULT, woken).await,
                 Err(error) => {
-                    warn!(%error, "can't look at reminders; trying again");
+                    warn!(%error, "can't read due reminders; retrying");
                     sleep(AFTER_A_FAULT).await;
                 }
             }
@@ -137,7 +137,7 @@ impl Scheduler {
                 }
                 // The reminder's owner has to act, not the operator, so it is not an error of the gateway.
                 Action::Step(Step::Stop(why)) => {
-                    warn!(reminder = %decision.id, %why, "a reminder has stopped")
+                    warn!(reminder = %decision.id, %why, "reminder stopped")
                 }
                 _ => {}
             }

@@ -215,7 +215,7 @@ impl Dispatch {
                     self.spawn(dispatch.attempt(destination, leased, pass, outage));
                 }
                 None => {
-                    error!(delivery = %leased.id, "claimed without a pass");
+                    error!(delivery = %leased.id, "a delivery was claimed without a pass of the throttle");
                     self.lanes().release_slot(leased.lane, None, now);
                     let dispatch = Arc::clone(self);
                     self.spawn(async move { dispatch.hand_back(leased).await });
@@ -226,7 +226,7 @@ impl Dispatch {
     }
 
     fn claim_failed(&self, destination: &Destination, asked: usize, error: &QueueError) {
-        warn!(%error, "can't claim; trying again");
+        warn!(%error, "can't claim deliveries; retrying");
         (0..asked).for_each(|_| gates::give_token_back(destination));
         let now = self.now();
         let mut lanes = self.lanes();

@@ -28,7 +28,7 @@ impl Watcher for Watch {
             Changed::Tenant(tenant) => {
                 dispatch.destinations.forget_dynamic(&tenant.id);
                 if let Err(error) = dispatch.set_policies(tenant) {
-                    warn!(tenant = %tenant.id, %error, "its policy can't be set");
+                    warn!(tenant = %tenant.id, %error, "can't apply the policy");
                 }
                 dispatch.lanes().wake_tenant(&tenant.id, now);
             }
@@ -36,7 +36,7 @@ impl Watcher for Watch {
             Changed::CircuitPolicy(circuit, policy) => {
                 let policy = policy.map(|policy| (**policy).clone());
                 if let Err(error) = dispatch.breakers.set_key_policy(circuit, policy) {
-                    warn!(circuit = %ShownKey(circuit), %error, "its policy can't be set");
+                    warn!(circuit = %ShownKey(circuit), %error, "can't apply the policy");
                 }
             }
             Changed::Endpoint(endpoint) => {

@@ -9,7 +9,7 @@ use breakerbox_storage_sqlite::{Database, OnCommit, Options, SqliteCircuits, Sql
 use tracing::warn;
 
 use super::history::HistoryWriter;
-use super::{StartError, notices, settings, transitions};
+use super::{StartError, notifications, settings, transitions};
 use crate::config::Config;
 use crate::dispatch::{DirectDispatch, Dispatch};
 use crate::telemetry::Metrics;
@@ -40,7 +40,7 @@ impl Foundation {
             clock: Arc::new(clock.clone()),
             wall: Some(Arc::clone(clocks.wall())),
             accept_clock_step: clocks.accepts_step(),
-            reserve: config.limits.reserve,
+            reserve: config.limits.disk_reserve,
             on_commit: Some(on_commit),
             ..Options::default()
         };
@@ -58,8 +58,8 @@ impl Foundation {
             warn!(
                 ahead = ?step.ahead,
                 deliveries = bounded,
-                "stored times are ahead of the clock: it was ahead at an earlier start, or is behind now; waits, circuits and \
-                 retention were bounded by their own durations"
+                "stored times are ahead of the clock: the clock was ahead at an earlier start, or is behind now; waits, cool-offs and \
+                 retention were limited to their own durations"
             );
         }
         Ok(Self { database, clock, records, queue: Arc::new(queue), circuits, direct_dispatch, is_rotating })
@@ -96,6 +96,6 @@ pub(super) fn breakers(
                 dispatch.circuit_changed(heard);
             }
         })
-        .store_observer(move |health| of_store.notify(notices::of_store(health, clock.wall())))
+        .store_observer(move |health| of_store.notify(notifications::of_store(health, clock.wall())))
         .build())
 }

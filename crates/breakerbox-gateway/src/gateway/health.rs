@@ -45,7 +45,7 @@ impl Report {
         let mut known = self.known();
         if known.degraded != degraded {
             if degraded.is_empty() {
-                info!("all is well again");
+                info!("no longer degraded");
             } else {
                 warn!(reasons = ?degraded, "degraded");
             }
@@ -111,7 +111,7 @@ impl Watcher {
             ticks.tick().await;
             // A part that hangs must not keep the others from being checked.
             let degraded = timeout(LIMIT, self.check()).await;
-            let late = |_| vec![format!("database: has not answered within {LIMIT:?}")];
+            let late = |_| vec![format!("database: no response within {LIMIT:?}")];
             report.degraded(degraded.unwrap_or_else(late));
             if !report.takes_writes() {
                 self.metrics.database_up.set(0);
@@ -129,7 +129,7 @@ impl Watcher {
         self.check_clock(&mut degraded).await;
         for (target, since) in self.notifier.failing() {
             let since = Moment(since);
-            degraded.push(format!("notices: {target} has not taken any since {since}"));
+            degraded.push(format!("notifications: {target} has accepted none since {since}"));
         }
         degraded
     }
@@ -162,12 +162,12 @@ impl Watcher {
         let lost = matches!(self.breakers.store_health(), Some(StoreHealth::Degraded { .. }));
         self.metrics.store_up.set((!lost).into());
         if lost {
-            degraded.push("circuits: their store does not answer; each decides by itself".into());
+            degraded.push("circuits: the store does not respond; this process uses its own circuits".into());
         }
         // Only calls since the last check count: an overload that is over is no longer reported.
         if self.uncontrolled.swap(counts.uncontrolled, Ordering::Relaxed) < counts.uncontrolled {
             degraded.push(
-                "circuits: calls are made without one; raise circuits.max, or circuits.tenant_max and circuits.tenant_bytes"
+                "circuits: some calls are made without a circuit; raise circuits.max, or circuits.tenant_max and circuits.tenant_bytes"
                     .into(),
             );
         }
@@ -196,10 +196,10 @@ impl Watcher {
         self.metrics.clock_drift.set(check.drift.seconds().round() as i64);
         degraded.extend(check.degraded);
         if check.is_new {
-            warn!(drift = %check.drift, "the wall clock was set, or the machine was suspended");
+            warn!(drift = %check.drift, "the wall clock was changed, or the machine was suspended");
         }
         if let Err(error) = self.database.note_drift(check.drift).await {
-            warn!(%error, "the drift of the clock can't be written; the next start will not know of it");
+            warn!(%error, "can't store the drift of the clock; the next start will not detect it");
         }
     }
 
@@ -208,7 +208,7 @@ impl Watcher {
             self.metrics.disk_free.set(number(free));
             if free < self.reserve {
                 degraded.push(format!(
-                    "disk: {free} bytes are free, and {} are kept in reserve; events are refused",
+                    "disk: {free} bytes are free, but {} are reserved (limits.disk_reserve); events are refused",
                     self.reserve
                 ));
             }

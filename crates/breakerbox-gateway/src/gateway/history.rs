@@ -11,11 +11,11 @@ use std::time::Duration;
 use breakerbox::CircuitChange;
 use breakerbox::store::{ListQuery, Store};
 use breakerbox_core::{Change, Record, Status, Timestamp};
-use breakerbox_model::notifications::{Notice, is_old};
+use breakerbox_model::notifications::{Notification, is_old};
 use breakerbox_model::objects::{PastChange, ShownKey};
 use breakerbox_storage::QueueError;
 use breakerbox_storage::clock::{Drift, StoreClock};
-use breakerbox_storage::records::{Notices, ObservedChange, PageOf, Records, RecordsError};
+use breakerbox_storage::records::{Notifications, ObservedChange, PageOf, Records, RecordsError};
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 
@@ -34,7 +34,7 @@ const TRIES: u32 = 10;
 /// An entry to be written.
 enum Entry {
     Change(PastChange),
-    Notice(Box<Notice>),
+    Notification(Box<Notification>),
 }
 
 /// Queues changes for the writer, without waiting.
@@ -76,16 +76,16 @@ impl HistoryWriter {
         let change = PastChange { key: Arc::clone(&observed.key), change };
         if self.queue.try_send(Entry::Change(change)).is_err() {
             self.metrics.history_lost.inc();
-            error!(circuit = %ShownKey(&observed.key), "too many changes at once: this one is missing in the history");
+            error!(circuit = %ShownKey(&observed.key), "too many changes at once; a change is missing in the history");
         }
     }
 
     /// Queues a notification that belongs to no circuit change.
-    pub(super) fn notify(&self, notice: Notice) {
-        let kind = notice.kind();
-        if self.queue.try_send(Entry::Notice(Box::new(notice))).is_err() {
+    pub(super) fn notify(&self, notification: Notification) {
+        let kind = notification.kind();
+        if self.queue.try_send(Entry::Notification(Box::new(notification))).is_err() {
             self.metrics.history_lost.inc();
-            error!(%kind, "too many changes at once: nobody is told of this one");
+            error!(%kind, "too many changes at once; a notification is lost");
         }
     }
 }
@@ -95,19 +95,19 @@ impl HistoryTask {
     pub(super) async fn run(mut self, records: Arc<dyn Records>, notification_builder: NotificationBuilder) {
         let mut batch = Vec::with_capacity(BATCH);
         while self.queue.recv_many(&mut batch, BATCH).await > 0 {
-            let (mut changes, mut notices) = (Vec::new(), Vec::new());
+            let (mut changes, mut notifications) = (Vec::new(), Vec::new());
             for entry in batch.drain(..) {
                 match entry {
                     Entry::Change(change) => changes.push(ChangeToReport::from(change)),
-                    Entry::Notice(notice) => notices.push(*notice),
+                    Entry::Notification(notification) => notifications.push(*notification),
                 }
             }
             let changes = notification_builder.build(changes);
             let count = changes.len();
             let write = || records.append_history(changes.clone());
             self.persist(count, write).await;
-            for notice in notices {
-                let write = || records.notify(notice.clone());
+            for notification in notifications {
+                let write = || records.notify(notification.clone());
                 self.persist(1, write).await;
             }
         }
@@ -124,12 +124,12 @@ impl HistoryTask {
         for _ in 0..TRIES {
             match write().await {
                 Ok(_) => return,
-                Err(error) => warn!(%error, count, "can't write the history of circuits; trying again"),
+                Err(error) => warn!(%error, count, "can't write circuit history; retrying"),
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         self.metrics.history_lost.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
-        error!(count, "changes of circuits are missing in the history");
+        error!(count, "changes are missing in the circuit history");
     }
 }
 
@@ -150,7 +150,7 @@ pub(super) async fn catch_up(
         let page = match store.list(&query).await {
             Ok(page) => page,
             Err(error) => {
-                warn!(%error, "circuits can't be listed; what changed at the last stop may be missing in the history");
+                warn!(%error, "can't list circuits; changes at the last stop may be missing in the history");
                 return Ok(written);
             }
         };
@@ -164,7 +164,10 @@ pub(super) async fn catch_up(
         query.after = page.next;
         if query.after.is_none() {
             if written > 0 {
-                info!(written, "changes of circuits were found that the last stop had left unwritten");
+                info!(
+                    written,
+                    "wrote changes of circuits that were missing in the history since the last stop"
+                );
             }
             return Ok(written);
         }
@@ -196,6 +199,6 @@ async fn unwritten(
 
 /// Writes that the store, which was lost at the last stop, is available: targets that were notified of the loss are
 /// notified of the recovery.
-pub(super) async fn store_is_here(records: &dyn Notices, now: Timestamp) -> Result<(), QueueError> {
-    records.notify(Notice::store_back(now)).await.map(drop)
+pub(super) async fn store_is_here(records: &dyn Notifications, now: Timestamp) -> Result<(), QueueError> {
+    records.notify(Notification::store_back(now)).await.map(drop)
 }

@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use breakerbox::store::{MemoryStore, Store, Swap};
-use breakerbox::{Breakerbox, Command, Outcome, WallClock};
+use breakerbox::{Breakerbox, Outcome, OverrideCommand, WallClock};
 use breakerbox_core::{Attribution, Cause, Circuit, Policy, RandomBits, Record, Status, Timestamp, TripRule};
 use breakerbox_model::notifications::News;
 use breakerbox_model::objects::Moment;
 use breakerbox_storage::Defaults;
-use breakerbox_storage::records::{History, NoticeFilter, Notices, PageOf, PastNotice};
+use breakerbox_storage::records::{History, NotificationFilter, Notifications, PageOf, PastNotification};
 use breakerbox_storage::secrets::{Keyring, MasterKey};
 use breakerbox_storage_sqlite::{Database, Options, SqliteRecords};
 use breakerbox_testkit::faults::{Fault, FaultyStore};
 
-use super::{history, notices};
+use super::{history, notifications};
 use crate::notifications::NotificationBuilder;
 use crate::telemetry::Metrics;
 
@@ -41,14 +41,17 @@ impl World {
         self.database.now()
     }
 
-    async fn told(&self) -> Vec<PastNotice> {
-        let page =
-            self.records.notices(&NoticeFilter::default(), &PageOf::first(500)).await.expect("it answers");
+    async fn told(&self) -> Vec<PastNotification> {
+        let page = self
+            .records
+            .notifications(&NotificationFilter::default(), &PageOf::first(500))
+            .await
+            .expect("it answers");
         page.items.into_iter().rev().collect()
     }
 
     async fn kinds(&self) -> Vec<&'static str> {
-        self.told().await.iter().map(|past| past.notice.kind().name()).collect()
+        self.told().await.iter().map(|past| past.notification.kind().name()).collect()
     }
 
     async fn until(&self, expected: &[&str]) {
@@ -162,7 +165,7 @@ async fn what_is_old_or_an_operators_is_not_told() {
     put(&store, "acme old.example", old.call(&failure())).await;
     let mut forced = Life::new(world.now());
     let by = Attribution::new("ops", "a drill").expect("it is short");
-    forced.0.apply_override(Command::ForceOpen, &by, &policy(), RandomBits(9), world.now());
+    forced.0.apply_override(OverrideCommand::ForceOpen, &by, &policy(), RandomBits(9), world.now());
     put(&store, "acme forced.example", forced.0.record()).await;
     put(&store, "acme new.example", Life::new(world.now()).call(&failure())).await;
     assert_eq!(world.catch_up(&store).await, 1, "what an operator did is history");
@@ -183,7 +186,7 @@ async fn a_store_that_is_lost_and_comes_back_is_told_once_each() {
         .clock(WallClock)
         .store_timeout(Duration::from_millis(200))
         .observer(move |heard| history_writer.record(heard))
-        .store_observer(move |health| of_store.notify(notices::of_store(health, clock.now())))
+        .store_observer(move |health| of_store.notify(notifications::of_store(health, clock.now())))
         .build();
     let notification_builder =
         NotificationBuilder::new(breakers.clone(), Arc::clone(world.records.directory()));
@@ -217,6 +220,6 @@ async fn a_store_that_is_lost_and_comes_back_is_told_once_each() {
     }
     world.until(&["store_lost", "store_back", "store_lost", "store_back"]).await;
     let told = world.told().await;
-    let News::StoreBack { since } = &told[3].notice.news else { panic!("{told:?}") };
-    assert_eq!(since.expect("it was lost").to_string(), Moment(told[2].notice.at).to_string());
+    let News::StoreBack { since } = &told[3].notification.news else { panic!("{told:?}") };
+    assert_eq!(since.expect("it was lost").to_string(), Moment(told[2].notification.at).to_string());
 }

@@ -10,7 +10,7 @@
 //! | `settings` | translates the settings for each part |
 //! | `health` | the reasons why the gateway is degraded, and the gauges that are updated periodically |
 //! | `history` | writes the history of circuits, with its notifications |
-//! | `notices` | the targets, the mail server and the limits of notifications |
+//! | `notifications` | the targets, the mail server and the limits of notifications |
 //! | `test_send` | one test request to an endpoint |
 //! | `writes` | checks whether the database takes writes, and notifies the operator if not |
 //! | `transitions` | transitions of circuits in the log and the metrics |
@@ -26,7 +26,7 @@ mod health;
 mod history;
 #[cfg(test)]
 mod history_tests;
-mod notices;
+mod notifications;
 mod settings;
 mod start_error;
 mod test_send;
@@ -177,10 +177,10 @@ impl Gateway {
         let api = tokio::spawn(async move {
             api::serve_front(listener, served, connections, &counted, stopping).await;
         });
-        info!(%address, "starting; /readyz answers 503 until the gateway is ready");
+        info!(%address, "starting; /readyz responds with 503 until the gateway is ready");
         let sender = Sender::with_resolver(&sending, resolver)?.with_pauses(pauses.clone());
         let http_sender: Arc<dyn HttpSender> = Arc::new(sender.counting_repeated(metrics.repeated.clone()));
-        let post = notices::post(config, Arc::clone(&http_sender))?;
+        let post = notifications::post(config, Arc::clone(&http_sender))?;
 
         let Foundation {
             database,
@@ -250,7 +250,7 @@ impl Gateway {
             Arc::clone(&clock),
             Arc::clone(clocks.wall()),
             Arc::clone(&metrics),
-            notices::settings(config),
+            notifications::settings(config),
         );
 
         let first_start = match first_start::prepare(&*records, config, show).await {
@@ -271,7 +271,7 @@ impl Gateway {
             metrics: Arc::clone(&metrics),
             records: records.clone(),
             free_space: FreeSpace::of(&config.data).map_err(folder)?,
-            reserve: config.limits.reserve,
+            reserve: config.limits.disk_reserve,
             notifier: Arc::clone(&notifier),
             uncontrolled: AtomicU64::new(0),
             shortfall,
@@ -315,7 +315,7 @@ impl Gateway {
             circuit_store: circuits,
             permits: Arc::clone(&permits),
             tests: Arc::new(test_send::Tests(Arc::clone(&dispatch))),
-            notice_tests: Arc::new(notices::Tests(notifier)),
+            notification_tests: Arc::new(notifications::Tests(notifier)),
             health: health.clone(),
             metrics,
             clock,
@@ -368,7 +368,7 @@ impl Gateway {
         let (api, all_ended) =
             tokio::join!(timeout(self.grace.max(API_GRACE), self.api), self.dispatch.stop(self.grace));
         if api.is_err() {
-            warn!("some requests to the API did not end in time");
+            warn!("some API requests did not finish in time");
         }
         self.tasks.iter().for_each(JoinHandle::abort);
         self.permits.release_all();
@@ -383,10 +383,10 @@ async fn reseal(records: Arc<SqliteRecords>) {
         Ok(done) => info!(
             rows = done.looked_at,
             sealed_anew = done.resealed,
-            "everything is sealed with the newest master key; the older ones can be taken away"
+            "all secrets are encrypted with the newest master key; older keys can be removed"
         ),
         Err(error) => {
-            warn!(%error, "not everything could be sealed anew; the older master keys are still needed");
+            warn!(%error, "some secrets can't be encrypted with the newest master key; older keys are still needed");
         }
     }
 }
@@ -394,7 +394,7 @@ async fn reseal(records: Arc<SqliteRecords>) {
 /// Counts and reports each pause of this process as a local fault.
 async fn watch_pauses(pauses: Pauses, metrics: Arc<Metrics>) {
     let report = |pause: Duration| {
-        let detail = format!("the process was not run for {} ms", pause.as_millis());
+        let detail = format!("the process was paused for {} ms", pause.as_millis());
         metrics.local_faults.note(LocalFault::Pause, &detail);
     };
     pauses.watch(report).await;

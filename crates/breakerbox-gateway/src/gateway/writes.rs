@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
-use breakerbox_model::notifications::Notice;
+use breakerbox_model::notifications::Notification;
 use breakerbox_model::objects::Moment;
 use breakerbox_storage::QueueError;
-use breakerbox_storage::records::Notices;
+use breakerbox_storage::records::Notifications;
 use breakerbox_storage_sqlite::Database;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{error, info, warn};
@@ -44,9 +44,9 @@ pub(super) enum FollowUp {
     /// No action.
     Nothing,
     /// The database takes no writes: send this notification now, from memory.
-    SendUnwritten(Notice),
+    SendUnwritten(Notification),
     /// The database takes writes again: write this notification, so that it is sent.
-    Write(Notice),
+    Write(Notification),
 }
 
 impl WriteHealth {
@@ -54,7 +54,7 @@ impl WriteHealth {
     pub(super) fn observe(&mut self, outcome: &Result<(), String>, now: Timestamp) -> FollowUp {
         let Err(error) = outcome else {
             return match self.failing.take() {
-                Some((since, true)) => FollowUp::Write(Notice::database_back(since, now)),
+                Some((since, true)) => FollowUp::Write(Notification::database_back(since, now)),
                 _ => FollowUp::Nothing,
             };
         };
@@ -65,7 +65,7 @@ impl WriteHealth {
         }
         *notified = true;
         self.notified_at = Some(now);
-        FollowUp::SendUnwritten(Notice::database_lost(error, *since))
+        FollowUp::SendUnwritten(Notification::database_lost(error, *since))
     }
 
     /// Returns the time since which writes fail. `None` if they succeed.
@@ -77,7 +77,7 @@ impl WriteHealth {
 /// Makes the writes, and acts on their outcomes.
 pub(super) struct WriteWatcher {
     pub(super) database: Database,
-    pub(super) records: Arc<dyn Notices>,
+    pub(super) records: Arc<dyn Notifications>,
     pub(super) notifier: Arc<Notifier>,
     pub(super) report: Arc<Report>,
 }
@@ -114,22 +114,22 @@ impl WriteWatcher {
         let follows = health.observe(outcome, self.database.now());
         let reason = outcome.as_ref().err().zip(health.failing_since());
         match (was_failing, &reason) {
-            (false, Some((error, _))) => error!(%error, "the database takes no writes; not ready"),
-            (true, None) => info!("the database takes writes again"),
+            (false, Some((error, _))) => error!(%error, "the database accepts no writes; not ready"),
+            (true, None) => info!("the database accepts writes again"),
             _ => {}
         }
         let reason = reason
-            .map(|(error, since)| format!("database: takes no writes since {}: {error}", Moment(since)));
+            .map(|(error, since)| format!("database: accepts no writes since {}: {error}", Moment(since)));
         self.report.writes_fail(reason, is_dead);
         match follows {
             FollowUp::Nothing => {}
-            FollowUp::SendUnwritten(notice) => {
+            FollowUp::SendUnwritten(notification) => {
                 let notifier = Arc::clone(&self.notifier);
-                tokio::spawn(async move { notifier.send_unwritten(&notice).await });
+                tokio::spawn(async move { notifier.send_unwritten(&notification).await });
             }
-            FollowUp::Write(notice) => {
-                if let Err(error) = self.records.notify(notice).await {
-                    warn!(%error, "the operator can't be notified that the database takes writes again");
+            FollowUp::Write(notification) => {
+                if let Err(error) = self.records.notify(notification).await {
+                    warn!(%error, "can't notify the operator that the database accepts writes again");
                 }
             }
         }
@@ -160,10 +160,10 @@ mod tests {
         assert_eq!(health.observe(&failed, at(5)), FollowUp::Nothing, "it may be a blip");
         assert_eq!(health.failing_since(), Some(at(5)));
         assert_eq!(health.observe(&failed, at(10)), FollowUp::Nothing);
-        let lost = Notice::database_lost("the disk is full", at(5));
+        let lost = Notification::database_lost("the disk is full", at(5));
         assert_eq!(health.observe(&failed, at(15)), FollowUp::SendUnwritten(lost));
         assert_eq!(health.observe(&failed, at(600)), FollowUp::Nothing, "once");
-        let back = Notice::database_back(at(5), at(605));
+        let back = Notification::database_back(at(5), at(605));
         assert_eq!(health.observe(&Ok(()), at(605)), FollowUp::Write(back));
         assert_eq!(health.failing_since(), None);
         assert_eq!(health.observe(&Ok(()), at(610)), FollowUp::Nothing);

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use breakerbox::Breakerbox;
-use breakerbox_model::notifications::{Known, notices};
+use breakerbox_model::notifications::{Known, notifications};
 use breakerbox_model::objects::{CircuitOwner, EndpointId, PastChange, TenantId};
 use breakerbox_storage::Directory;
 use breakerbox_storage::records::ObservedChange;
@@ -45,8 +45,8 @@ impl NotificationBuilder {
             let policy = self.breakers.policy_of(&change.key);
             let endpoints = sharing.get(&change.key).map(Vec::as_slice).unwrap_or_default();
             let known = Known { policy: &policy, endpoints, is_unreported_outage };
-            let notices = notices(&change.key, &change.change, &known);
-            ObservedChange { change, notices }
+            let notifications = notifications(&change.key, &change.change, &known);
+            ObservedChange { change, notifications }
         });
         observed.collect()
     }

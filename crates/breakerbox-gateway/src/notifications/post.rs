@@ -75,7 +75,7 @@ impl Post {
             Way::Slack { url } => self.request(tenant, url, headers(), message.slack()).await,
             Way::Email { to } => {
                 let Some(mailer) = &self.mailer else {
-                    return Delivered::new(false, "there is no mail server; set notify.smtp_url");
+                    return Delivered::new(false, "no mail server is configured; set notify.smtp_url");
                 };
                 match timeout(LIMIT, mailer.send(to, message)).await {
                     Ok(Ok(answer)) => Delivered::new(true, answer),
@@ -94,7 +94,7 @@ impl Post {
         body: bytes::Bytes,
     ) -> Delivered {
         let Ok(target) = Target::new(url) else {
-            return Delivered::new(false, "the URL can't be read");
+            return Delivered::new(false, "the URL is invalid");
         };
         let outgoing = Outgoing { target, headers, body, limit: LIMIT, tenant: tenant.cloned() };
         let incoming = self.http_sender.send(outgoing).await;

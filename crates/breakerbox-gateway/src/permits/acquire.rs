@@ -90,18 +90,16 @@ pub enum Reason {
 #[non_exhaustive]
 pub enum AcquireError {
     /// The maximum number of permits is out.
-    #[error("as many permits are out as this gateway gives; settle some, or raise permits.max")]
+    #[error("the maximum number of unsettled permits is reached; settle some, or raise permits.max")]
     NoRoom,
     /// The tenant has its maximum number of circuits, and none can be evicted.
     #[error(
-        "the tenant has as many circuits as it may have, and all are in use; use fewer keys, or raise circuits.tenant_max and \
-         circuits.tenant_bytes"
+        "the tenant has reached its circuit limit, and all of its circuits are in use; use fewer keys, or raise \
+         circuits.tenant_max and circuits.tenant_bytes"
     )]
     CircuitsFull,
     /// The tenant has its whole share of the permits out; the rest is reserved for other tenants.
-    #[error(
-        "the tenant has its whole share of this gateway's permits out; settle some, or raise permits.max"
-    )]
+    #[error("the tenant uses its whole share of unsettled permits; settle some, or raise permits.max")]
     ShareUsed,
     /// The key can't be the key of a circuit.
     #[error(transparent)]

@@ -50,12 +50,12 @@ impl Permits {
                 continue;
             }
             if let Err(error) = self.expire().await {
-                warn!(%error, "can't see which permits were settled elsewhere; trying again");
+                warn!(%error, "can't read which permits were settled; retrying");
             }
             if cleared_at.elapsed() >= CLEAR_EVERY {
                 cleared_at = Instant::now();
                 if let Err(error) = self.clear().await {
-                    warn!(%error, "can't forget settled permits; trying again later");
+                    warn!(%error, "can't delete settled permits; retrying later");
                 }
             }
         }

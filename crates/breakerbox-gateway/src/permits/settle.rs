@@ -71,22 +71,27 @@ impl Permits {
         self: &Arc<Self>,
         token: Token,
         report: Report,
-        rulings: &ResponseRules,
+        response_rules: &ResponseRules,
     ) -> Result<SettleResponse, QueueError> {
-        let interpretation = self.interpretation(&token.ticket, report, rulings);
+        let interpretation = self.interpretation(&token.ticket, report, response_rules);
         let permits = Arc::clone(self);
         let settling = tokio::spawn(async move { permits.settle_once(&token, report, interpretation).await });
         settling.await.unwrap_or(Err(QueueError::Closed))
     }
 
-    fn interpretation(&self, ticket: &Ticket, report: Report, rulings: &ResponseRules) -> Interpretation {
+    fn interpretation(
+        &self,
+        ticket: &Ticket,
+        report: Report,
+        response_rules: &ResponseRules,
+    ) -> Interpretation {
         match report.said {
             CallResult::Outcome { kind, retry_after, throttle } => {
                 Interpretation { kind, retry_after, throttle, wait: None }
             }
             CallResult::Reply(reply) => {
                 let cool_off = self.breakers.policy_of(&ticket.key).cool_off();
-                let effect = rulings.of(reply, ticket.is_probe(), cool_off);
+                let effect = response_rules.of(reply, ticket.is_probe(), cool_off);
                 Interpretation {
                     kind: effect.circuit,
                     retry_after: effect.retry_after,
@@ -116,7 +121,7 @@ impl Permits {
                 if settled != SettledAs::Counted
                     && let Err(error) = self.settled.note_settlement(*term, settled).await
                 {
-                    warn!(%error, "can't note how a permit was settled; whoever repeats it hears that it counted");
+                    warn!(%error, "can't store the result of a settlement; a repeated request will get `counted`");
                 }
                 SettleResponse { settled: Some(settled), repeated: false, wait: interpretation.wait }
             }

@@ -48,7 +48,7 @@ impl LocalFaults {
         *seen = Some(Seen { last: now, detail: detail.to_owned() });
         drop(latest);
         if begins {
-            warn!(cause = fault.name(), detail, "a local fault: deliveries wait, and no receiver is blamed");
+            warn!(cause = fault.name(), detail, "local fault; deliveries wait, and no circuit counts it");
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use breakerbox_gateway::config::Config;
 use breakerbox_gateway::gateway::Gateway;
-use breakerbox_testkit::receiver::{Manner, Receiver};
+use breakerbox_testkit::receiver::{Behaviour, Receiver};
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
@@ -33,7 +33,7 @@ impl House {
         let mut config =
             Config { data: folder.path().into(), listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
         config.egress.allow = vec!["127.0.0.0/8".parse().unwrap()];
-        config.limits.reserve = 0;
+        config.limits.disk_reserve = 0;
         let gateway = Gateway::start(&config).await.unwrap();
         let house = Self {
             url: format!("http://{}", gateway.address()),
@@ -163,7 +163,7 @@ struct Endpoint {
     path: String,
 }
 
-const FAILS: Manner = Manner::status(500);
+const FAILS: Behaviour = Behaviour::status(500);
 
 /// Trips at the third failure in a row, and not for another reason; then nothing is sent for an hour.
 fn third_in_a_row() -> Value {
@@ -307,7 +307,7 @@ async fn an_outcome_that_was_under_way_is_judged_by_the_new_limits() {
     let endpoint = house.near("acme", "/bad").await;
     let path = format!("endpoints/{}/policy", endpoint.id);
     house.patch(&path, json!({ "failures": 1000, "consecutive_failures": "off" })).await;
-    house.receiver.set("/bad", Manner::Hang);
+    house.receiver.set("/bad", Behaviour::Hang);
     house.send("acme", "/bad", 1).await;
     house.until_came("/bad", 1).await;
     house.patch(&path, json!({ "failures": 1 })).await;
@@ -322,7 +322,7 @@ async fn a_tenant_that_is_slow_for_its_limit_trips_and_its_neighbour_does_not() 
     house
         .patch("tenants/slow/policy", json!({ "mean_latency": "50ms", "min_calls": 5, "cool_off": "5m" }))
         .await;
-    let late = Manner::after(200, Duration::from_millis(80));
+    let late = Behaviour::after(200, Duration::from_millis(80));
     let mut endpoints = Vec::new();
     for tenant in ["slow", "calm"] {
         let path = format!("/{tenant}");

@@ -7,7 +7,7 @@ use breakerbox_gateway::config::Config;
 use breakerbox_gateway::gateway::Gateway;
 use breakerbox_model::delivery::{Signer, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP};
 use breakerbox_model::objects::Secret;
-use breakerbox_testkit::receiver::{Manner, Received, Receiver};
+use breakerbox_testkit::receiver::{Behaviour, Received, Receiver};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body_util::{BodyExt, Full};
@@ -68,7 +68,7 @@ impl House {
         let mut config =
             Config { data: folder.path().into(), listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
         config.egress.allow = vec!["127.0.0.0/8".parse().unwrap()];
-        config.limits.reserve = 0;
+        config.limits.disk_reserve = 0;
         let gateway = Gateway::start(&config).await.unwrap();
         let arrived: Arc<Mutex<Vec<Arrived>>> = Arc::default();
         let book = Arc::clone(&arrived);
@@ -215,10 +215,10 @@ async fn the_answer_decides() {
         ("/odd", 422, "failed", 4),
     ];
     for (path, status, why, requests) in table {
-        house.receiver.set(path, Manner::status(status));
+        house.receiver.set(path, Behaviour::status(status));
         let reminder = house.reminder(path, json!({ "every": "1s" })).await;
         let shown = house.until_state(&reminder, "stopped").await;
-        assert_eq!((&shown["stopped_because"], &shown["runs"]), (&json!(why), &json!(1)), "{path}");
+        assert_eq!((&shown["stopped_reason"], &shown["runs"]), (&json!(why), &json!(1)), "{path}");
         let arrived = house.arrived(path);
         assert_eq!(arrived.len(), requests, "{path}");
         assert!(arrived.iter().all(|one| one.id() == format!("{reminder}_1")), "the same id on every retry");
@@ -226,7 +226,7 @@ async fn the_answer_decides() {
         assert_eq!((&runs[0]["state"], &runs[0]["attempts"]), (&json!("failed"), &json!(requests)), "{path}");
 
         // A stopped one's run can be resent, and the reminder can go on.
-        house.receiver.set(path, Manner::status(204));
+        house.receiver.set(path, Behaviour::status(204));
         let delivery = runs[0]["delivery"].as_str().unwrap();
         house.post(&format!("deliveries/{delivery}/resend"), Value::Null).await;
         house.until(&format!("deliveries/{delivery}"), |shown| shown["state"] == "delivered").await;

@@ -170,12 +170,12 @@ mod tests {
         Pacing::new(5, Duration::from_secs(60))
     }
 
-    /// What is sent of a notice at each of these seconds: how many at which second.
-    fn sent(notices: &[u64]) -> Vec<(u64, u64)> {
+    /// What is sent of a notification at each of these seconds: how many at which second.
+    fn sent(notifications: &[u64]) -> Vec<(u64, u64)> {
         let mut pacing = pacing();
         let (mut waiting, mut sent) = (0, Vec::new());
         for second in 0..=300 {
-            waiting += notices.iter().filter(|at| **at == second).count() as u64;
+            waiting += notifications.iter().filter(|at| **at == second).count() as u64;
             loop {
                 let plan = pacing.plan(vec![due("t", waiting.min(COUNTED))], at(second));
                 let Some(planned) = plan.first() else { break };

@@ -19,7 +19,7 @@ pub struct ReminderRules {
     /// The waits before a failed attempt of a run is retried.
     pub retry: Option<RetrySchedule>,
     /// Response rules where this tenant differs from the default.
-    pub rulings: ResponseRules,
+    pub response_rules: ResponseRules,
     /// The effect of a run that failed for good on its reminder.
     pub when_failed: WhenFailed,
     /// Which missed occurrences are fired, unless the reminder sets it.
@@ -38,7 +38,7 @@ impl Default for ReminderRules {
             policy: None,
             circuit_by: CircuitBy::Tenant,
             retry: None,
-            rulings: ResponseRules::default(),
+            response_rules: ResponseRules::default(),
             when_failed: WhenFailed::Stop,
             catch_up: CatchUp::All,
             timeout: None,

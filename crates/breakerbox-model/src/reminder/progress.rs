@@ -253,9 +253,9 @@ impl StopReason {
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
-            Self::Rejected => "the receiver refused the callback, so it is not called again",
-            Self::Gone => "the receiver said that it is gone for good",
-            Self::Failed => "a run failed, and its retries too, or it could not be sent in time",
+            Self::Rejected => "the receiver rejected the callback",
+            Self::Gone => "the receiver responded that it is gone",
+            Self::Failed => "a run failed after all of its retries, or expired",
             Self::Unreadable => "the stored reminder can't be read; create it again",
         }
     }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use breakerbox::store::{Heard, Store, StoreError};
+use breakerbox::store::{Store, StoreError, StoreEvent};
 use breakerbox_postgres::{ConnectError, PostgresStore};
 use breakerbox_testkit::servers::{PostgresOptions, PostgresServer};
 use tokio::net::TcpListener;
 
 use crate::samples::{put, read, record, unique};
-use crate::server::{PATIENCE, alone, on_shared, patient, until};
+use crate::server::{WAIT_LIMIT, alone, on_shared, patient, until};
 
 async fn refused(url: &str) -> ConnectError {
     let builder = PostgresStore::builder(url).start_within(Duration::from_secs(5));
@@ -44,7 +44,7 @@ async fn an_error_says_what_is_wrong_and_what_to_do() {
     drop(server);
     let error = refused(&format!("postgres://postgres:secret@{address}/postgres")).await;
     assert!(
-        matches!(&error, ConnectError::Unreachable { address: said, .. } if *said == address),
+        matches!(&error, ConnectError::Unreachable { address: stated, .. } if *stated == address),
         "{error:?}"
     );
     assert!(error.to_string().contains("check host and port"), "{error}");
@@ -59,8 +59,8 @@ async fn connecting_has_an_end() {
     let url = format!("postgres://postgres@{}/postgres", silent.local_addr().unwrap());
     let limit = Duration::from_millis(200);
     let connecting = PostgresStore::builder(&url).start_within(limit).connect();
-    let error = tokio::time::timeout(PATIENCE, connecting).await.expect("it ends").unwrap_err();
-    assert!(matches!(error, ConnectError::TimedOut { limit: said, .. } if said == limit), "{error:?}");
+    let error = tokio::time::timeout(WAIT_LIMIT, connecting).await.expect("it ends").unwrap_err();
+    assert!(matches!(error, ConnectError::TimedOut { limit: stated, .. } if stated == limit), "{error:?}");
 }
 
 /// A service that must start without its store.
@@ -75,8 +75,8 @@ async fn a_store_can_be_opened_before_its_server_is_there() {
     server.restart().unwrap();
     until("the tables are there", async || store.read(&[]).await.is_ok()).await;
     put(&store, &key, None, record(5, 1)).await;
-    let heard = async { while !matches!(changes.next().await.unwrap(), Heard::Missed) {} };
-    tokio::time::timeout(Duration::from_secs(20), heard).await.expect("changes are heard from then on");
+    let event = async { while !matches!(changes.next().await.unwrap(), StoreEvent::Missed) {} };
+    tokio::time::timeout(Duration::from_secs(20), event).await.expect("changes are heard from then on");
     assert!(matches!(PostgresStore::builder("nonsense").open(), Err(ConnectError::Url { .. })));
 }
 
@@ -148,8 +148,8 @@ async fn schemas_have_nothing_to_do_with_each_other() {
     assert_eq!(read(&other, &key).await, None);
     put(&other, &key, None, record(6, 2)).await;
     assert_eq!(read(&one, &key).await, Some(record(5, 1)));
-    let heard = changes.next().await.unwrap();
-    assert!(format!("{heard:?}").contains("Epoch(6)"), "{heard:?}");
+    let event = changes.next().await.unwrap();
+    assert!(format!("{event:?}").contains("Epoch(6)"), "{event:?}");
 }
 
 /// What `docs/operating/postgres.md` tells operators to type.

@@ -45,22 +45,22 @@ impl Between {
 }
 
 async fn pass(mut near: TcpStream, mut far: TcpStream, answers: Arc<AtomicUsize>) -> std::io::Result<()> {
-    let (mut said, mut heard, mut held_back) = (vec![0; 1 << 16], vec![0; 1 << 16], Vec::new());
+    let (mut sent, mut received, mut held_back) = (vec![0; 1 << 16], vec![0; 1 << 16], Vec::new());
     let mut listens = false;
     loop {
         tokio::select! {
             biased;
-            length = near.read(&mut said) => match length? {
+            length = near.read(&mut sent) => match length? {
                 0 => return Ok(()),
                 length => {
                     // What is announced is an answer to nobody.
-                    listens |= said[..length].windows(6).any(|words| words == b"LISTEN");
-                    far.write_all(&said[..length]).await?;
+                    listens |= sent[..length].windows(6).any(|words| words == b"LISTEN");
+                    far.write_all(&sent[..length]).await?;
                 }
             },
-            length = far.read(&mut heard) => match length? {
+            length = far.read(&mut received) => match length? {
                 0 => return Ok(()),
-                length => held_back.extend_from_slice(&heard[..length]),
+                length => held_back.extend_from_slice(&received[..length]),
             },
             () = tokio::time::sleep(SILENCE), if !held_back.is_empty() => {
                 answers.fetch_add(usize::from(!listens), Ordering::SeqCst);

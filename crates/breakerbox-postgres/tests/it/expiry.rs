@@ -8,7 +8,7 @@ use breakerbox::{Epoch, Nonce, State, Status};
 use breakerbox_postgres::Builder;
 
 use crate::samples::{failures, put, read, record, swap, unique};
-use crate::server::{Held, on_shared_with, until};
+use crate::server::{StoreWithServer, on_shared_with, until};
 
 const SOON: Duration = Duration::from_millis(20);
 
@@ -16,21 +16,21 @@ fn closed(epoch: u64, version: u128) -> breakerbox::Record {
     breakerbox::Record { state: State::Closed, ..record(epoch, version) }
 }
 
-async fn put_for(held: &Held, key: &Arc<str>, keep_for: Duration, record: breakerbox::Record) {
+async fn put_for(held: &StoreWithServer, key: &Arc<str>, keep_for: Duration, record: breakerbox::Record) {
     let swap = Swap { keep_for: Some(keep_for), ..swap(key, None, record) };
     assert_eq!(held.swap_if(&swap).await.unwrap().value, Swapped::Won);
 }
 
-async fn has_passed(held: &Held, by: Duration) {
+async fn has_passed(held: &StoreWithServer, by: Duration) {
     let end = held.read(&[]).await.unwrap().now + by;
     until("time passes", async || held.read(&[]).await.unwrap().now > end).await;
 }
 
 /// A store that nobody cleans.
-async fn never_cleaned(schema: &str) -> Held {
+async fn never_cleaned(schema: &str) -> StoreWithServer {
     let rarely = |builder: Builder| builder.schema(schema).clean_every(Duration::from_secs(3_600));
     let first = on_shared_with(rarely).await;
-    // It takes the office for days, looks at the empty tables, and is gone.
+    // It holds the term for days, looks at the empty tables, and is gone.
     let offices = format!("SELECT count(*) FROM {schema}.leases");
     until("somebody is in office", async || first.server.query(&offices).unwrap() == "1").await;
     let held = on_shared_with(rarely).await;

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use breakerbox::store::{Changes, Heard, ListQuery, Store, StoreError, Unreadable};
+use breakerbox::store::{Changes, ListQuery, Store, StoreError, StoreEvent, Unreadable};
 use breakerbox_postgres::PostgresStore;
 use breakerbox_testkit::servers::{PostgresOptions, PostgresServer};
 use tokio::net::TcpListener;
 
 use crate::samples::{counted, failures, put, read, record, swap, unique, whole};
-use crate::server::{PATIENCE, alone, patient, until};
+use crate::server::{WAIT_LIMIT, alone, patient, until};
 
 /// Waits for a change, or for hearing that some were missed.
-async fn heard(changes: &mut Changes) -> Heard {
+async fn next_event(changes: &mut Changes) -> StoreEvent {
     let next = tokio::time::timeout(Duration::from_secs(20), changes.next());
     next.await.expect("something is heard in time").expect("the store is there")
 }
@@ -29,15 +29,15 @@ async fn after_a_restart_it_is_back_by_itself_and_says_that_changes_were_missed(
     let key = unique("restarted");
     let mut changes = store.changes();
     put(&store, &key, None, record(5, 1)).await;
-    heard(&mut changes).await;
+    next_event(&mut changes).await;
     for round in 2..5 {
         server.restart().unwrap();
-        assert_eq!(heard(&mut changes).await, Heard::Missed);
+        assert_eq!(next_event(&mut changes).await, StoreEvent::Missed);
         is_back(&store).await;
         assert_eq!(read(&store, &key).await, Some(record(5, round - 1)));
         put(&store, &key, Some(round - 1), record(5, round)).await;
-        let expected = Heard::Changed { key: Arc::clone(&key), record: Arc::new(record(5, round)) };
-        assert_eq!(heard(&mut changes).await, expected, "it listens again");
+        let expected = StoreEvent::Changed { key: Arc::clone(&key), record: Arc::new(record(5, round)) };
+        assert_eq!(next_event(&mut changes).await, expected, "it listens again");
     }
 }
 
@@ -80,9 +80,9 @@ async fn while_the_server_stands_still_every_verb_times_out() {
     for _ in 0..8 {
         let began = Instant::now();
         // The server stands still for as long as this takes, so that nothing but the limit can end it.
-        let merged = tokio::time::timeout(PATIENCE, store.merge(&[failures(&key, 1)])).await;
+        let merged = tokio::time::timeout(WAIT_LIMIT, store.merge(&[failures(&key, 1)])).await;
         let error = merged.expect("it ends").unwrap_err();
-        assert!(matches!(error, StoreError::TimedOut { limit: said } if said == limit), "{error}");
+        assert!(matches!(error, StoreError::TimedOut { limit: stated } if stated == limit), "{error}");
         assert!(began.elapsed() >= limit, "{:?}", began.elapsed());
     }
     server.resume().unwrap();
@@ -93,22 +93,22 @@ async fn while_the_server_stands_still_every_verb_times_out() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listening_connection_that_is_dead_is_replaced() {
     let mut server = PostgresServer::start().unwrap();
-    let store = patient(&server.url()).ask_every(Duration::from_millis(300)).connect().await.unwrap();
+    let store = patient(&server.url()).heartbeat_every(Duration::from_millis(300)).connect().await.unwrap();
     let mut changes = store.changes();
     let key = unique("dead");
     server.pause().unwrap();
     // Its attempts to come back wait for an answer too, and so does this.
     let missed = tokio::spawn(async move {
-        let missed = heard(&mut changes).await;
+        let missed = next_event(&mut changes).await;
         (changes, missed)
     });
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(!missed.is_finished(), "there is nobody who could have answered");
     server.resume().unwrap();
     let (mut changes, missed) = missed.await.unwrap();
-    assert_eq!(missed, Heard::Missed);
+    assert_eq!(missed, StoreEvent::Missed);
     put(&store, &key, None, record(5, 1)).await;
-    assert!(matches!(heard(&mut changes).await, Heard::Changed { .. }));
+    assert!(matches!(next_event(&mut changes).await, StoreEvent::Changed { .. }));
 }
 
 /// Listens where a server was. Somebody's connection may have that port for a moment: ports are given out at random.
@@ -117,7 +117,7 @@ async fn listen_in_its_place(port: u16) -> TcpListener {
     loop {
         match TcpListener::bind(("127.0.0.1", port)).await {
             Ok(listener) => return listener,
-            Err(error) => assert!(began.elapsed() < PATIENCE, "{port}: {error}"),
+            Err(error) => assert!(began.elapsed() < WAIT_LIMIT, "{port}: {error}"),
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -146,7 +146,7 @@ async fn attempts_to_connect_are_few_while_the_server_is_away() {
     while calls < 1_000 || attempts.load(Ordering::Relaxed) < 2 {
         let error = store.read(&[]).await.unwrap_err();
         assert!(whole(&error).contains("no Postgres answers at 127.0.0.1"), "{error}");
-        assert!(began.elapsed() < PATIENCE, "{calls} calls");
+        assert!(began.elapsed() < WAIT_LIMIT, "{calls} calls");
         calls += 1;
         tokio::task::yield_now().await;
     }

@@ -26,13 +26,13 @@ impl Process {
         let policy =
             Policy::builder().failure_rate(None).consecutive_failures(3).cool_off(Duration::from_secs(1));
         let health = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&health);
+        let seen = Arc::clone(&health);
         let breakers = Breakerbox::builder()
             .policy(policy.probes(1).build().unwrap())
             .store(patient(url).connect().await.unwrap())
             // Only what the server says counts, however busy the machine is.
             .store_timeout(Duration::from_secs(30))
-            .store_observer(move |health| heard.lock().unwrap().push(health.clone()))
+            .store_observer(move |health| seen.lock().unwrap().push(health.clone()))
             .build();
         let circuit = breakers.circuit(KEY).unwrap();
         Self { _breakers: breakers, circuit, health }

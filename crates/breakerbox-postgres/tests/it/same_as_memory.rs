@@ -9,7 +9,7 @@ use proptest::prelude::{Just, Strategy, prop, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::samples::{self, unique};
-use crate::server::{Held, on_shared};
+use crate::server::{StoreWithServer, on_shared};
 
 /// One step, whatever the key.
 #[derive(Clone, Debug)]
@@ -105,7 +105,7 @@ impl Memory {
     }
 }
 
-async fn take(step: &Step, keys: &[Arc<str>], held: &Held, memory: &Memory) {
+async fn take(step: &Step, keys: &[Arc<str>], held: &StoreWithServer, memory: &Memory) {
     match step {
         Step::Merge(deltas) => {
             let named = |(key, epoch, delta): &(usize, u64, Delta)| Delta {
@@ -164,7 +164,7 @@ fn every_answer_is_that_of_the_memory_store() {
 async fn a_run_begins_with_its_first_failure_whatever_was_told_before() {
     let held = on_shared().await;
     let second = |n| Duration::from_secs(n);
-    let tell = |success: Option<u64>, run: Option<u64>| {
+    let report = |success: Option<u64>, run: Option<u64>| {
         let age = second(success.or(run).unwrap_or(0));
         let bucket = BucketDelta {
             age,
@@ -189,11 +189,11 @@ async fn a_run_begins_with_its_first_failure_whatever_was_told_before() {
     };
     for (order, told) in [
         // A run that is older than the success of its own delta is none.
-        [tell(Some(10), Some(20)), tell(None, Some(5)), tell(Some(15), None), tell(Some(3), None)],
+        [report(Some(10), Some(20)), report(None, Some(5)), report(Some(15), None), report(Some(3), None)],
         // Nor is one that is older than a success which was known.
-        [tell(Some(10), None), tell(None, Some(20)), tell(None, Some(5)), tell(Some(15), None)],
+        [report(Some(10), None), report(None, Some(20)), report(None, Some(5)), report(Some(15), None)],
         // A run that has ended does not make the next one longer.
-        [tell(None, Some(40)), tell(Some(30), None), tell(None, Some(10)), tell(Some(20), None)],
+        [report(None, Some(40)), report(Some(30), None), report(None, Some(10)), report(Some(20), None)],
     ]
     .iter()
     .enumerate()

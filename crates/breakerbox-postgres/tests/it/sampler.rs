@@ -169,8 +169,8 @@ async fn finds_its_way_by_the_indices() {
         "PREPARE poll AS {}; EXPLAIN EXECUTE poll (60000000, '{{e1,e2}}', '{{1000000,1000000}}', '{{t,f}}', 30000000)",
         sampler.query()
     );
-    let said = client.simple_query(&explain).await.unwrap();
-    let plan: Vec<_> = said
+    let message = client.simple_query(&explain).await.unwrap();
+    let plan: Vec<_> = message
         .iter()
         .filter_map(|message| match message {
             tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),

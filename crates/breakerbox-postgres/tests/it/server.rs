@@ -7,7 +7,7 @@ use breakerbox_postgres::{Builder, PostgresStore};
 use breakerbox_testkit::servers::PostgresServer;
 
 /// How long a test waits for what must happen: only so that nothing hangs for ever.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// The server that tests share.
 pub(crate) fn shared() -> Arc<PostgresServer> {
@@ -26,25 +26,25 @@ pub(crate) fn patient(url: &str) -> Builder {
 }
 
 /// A store on the server that tests share.
-pub(crate) type Held = breakerbox_testkit::Held<PostgresStore, Arc<PostgresServer>>;
+pub(crate) type StoreWithServer = breakerbox_testkit::StoreWithServer<PostgresStore, Arc<PostgresServer>>;
 
-pub(crate) async fn on_shared() -> Held {
+pub(crate) async fn on_shared() -> StoreWithServer {
     on_shared_with(|builder| builder).await
 }
 
 /// In a schema of its own.
-pub(crate) async fn alone(schema: &str) -> Held {
+pub(crate) async fn alone(schema: &str) -> StoreWithServer {
     on_shared_with(|builder| builder.schema(schema)).await
 }
 
-pub(crate) async fn on_shared_with(choose: impl FnOnce(Builder) -> Builder) -> Held {
+pub(crate) async fn on_shared_with(choose: impl FnOnce(Builder) -> Builder) -> StoreWithServer {
     let server = tokio::task::spawn_blocking(shared).await.unwrap();
-    Held { store: choose(patient(&server.url())).connect().await.unwrap(), server }
+    StoreWithServer { store: choose(patient(&server.url())).connect().await.unwrap(), server }
 }
 
 /// Waits until something holds, for as long as a busy machine may take.
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let limit = Instant::now() + PATIENCE;
+    let limit = Instant::now() + WAIT_LIMIT;
     while !holds().await {
         assert!(Instant::now() < limit, "{what}: not in time");
         tokio::time::sleep(Duration::from_millis(5)).await;

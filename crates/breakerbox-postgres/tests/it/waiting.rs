@@ -8,10 +8,10 @@ use breakerbox_postgres::PostgresStore;
 use deadpool_postgres::Object;
 
 use crate::samples::{counted, failures, put, read, record, swap, unique};
-use crate::server::{Held, PATIENCE, alone, on_shared, patient, until};
+use crate::server::{StoreWithServer, WAIT_LIMIT, alone, on_shared, patient, until};
 
 /// A connection that is not the store's.
-async fn another(held: &Held) -> Object {
+async fn another(held: &StoreWithServer) -> Object {
     patient(&held.server.url()).database().unwrap().pool().get().await.unwrap()
 }
 
@@ -98,10 +98,10 @@ async fn a_statement_that_waits_too_long_is_ended() {
         PostgresStore::builder(&held.server.url()).schema(schema).time_limit(limit).connect().await.unwrap();
     for _ in 0..5 {
         let swap = swap(&key, Some(1), record(6, 2));
-        let swapped = tokio::time::timeout(PATIENCE, hasty.swap_if(&swap)).await;
+        let swapped = tokio::time::timeout(WAIT_LIMIT, hasty.swap_if(&swap)).await;
         // What it waits for is held for as long as this takes.
         let error = swapped.expect("it ends").unwrap_err();
-        assert!(matches!(error, StoreError::TimedOut { limit: said } if said == limit), "{error}");
+        assert!(matches!(error, StoreError::TimedOut { limit: stated } if stated == limit), "{error}");
     }
     until("nobody waits any more", async || waiting(&observer, schema).await == 0).await;
     // Whoever gives up before the limit, which is long here, leaves nothing behind either.

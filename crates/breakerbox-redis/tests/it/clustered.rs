@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use breakerbox::store::{Changes, Delta, Heard, ListQuery, Store, StoreError, Swapped};
+use breakerbox::store::{Changes, Delta, ListQuery, Store, StoreError, StoreEvent, Swapped};
 use breakerbox_redis::RedisStore;
 use breakerbox_testkit::servers::RedisCluster;
 
 use crate::faults::{eventually, missed_before, next};
-use crate::held::{connect, delta, put, record, said, swap};
+use crate::server::{connect, delta, message, put, record, swap};
 
 /// The slot that a key is in, and the node that has it.
 fn located(cluster: &RedisCluster, pattern: &str) -> (u16, usize) {
@@ -55,7 +55,7 @@ async fn slots_that_move_are_followed_and_nothing_counts_twice() {
     cluster.begin_move(slot, from, to).unwrap();
     // Some keys of a call may be here, and some there: the servers say to try again, and we do, until a limit.
     let torn = store.merge(&many).await.unwrap_err();
-    assert!(said(&torn).contains("being rearranged"), "{torn:?}");
+    assert!(message(&torn).contains("being rearranged"), "{torn:?}");
     // One key is either here or there.
     assert_eq!(store.read(&["e1".into()]).await.unwrap().value, [Ok(Some(record(1)))]);
     cluster.move_keys(slot, from, to).unwrap();
@@ -75,7 +75,7 @@ async fn slots_that_move_are_followed_and_nothing_counts_twice() {
 
     // The listeners were told to go elsewhere too. A change is heard once the new node is listened to.
     changes_until_heard(&store, &mut changes).await;
-    assert_eq!(next(&mut idle_changes).await, Heard::Missed);
+    assert_eq!(next(&mut idle_changes).await, StoreEvent::Missed);
     assert!(moved.elapsed() < Duration::from_secs(9), "sooner than nodes are asked anyway, every 10 s");
     changes_until_heard(&store, &mut idle_changes).await;
 }
@@ -85,8 +85,8 @@ async fn changes_until_heard(store: &RedisStore, changes: &mut Changes) {
     eventually("a change is heard", async || {
         let version = store.read(&["e1".into()]).await.unwrap().all().unwrap().value[0].as_ref()?.version.0;
         store.swap_if(&swap("e1", Some(version), record(version + 1))).await.unwrap();
-        let heard = tokio::time::timeout(Duration::from_millis(200), changes.next()).await.ok()??;
-        matches!(heard, Heard::Changed { key, .. } if &*key == "e1").then_some(())
+        let event = tokio::time::timeout(Duration::from_millis(200), changes.next()).await.ok()??;
+        matches!(event, StoreEvent::Changed { key, .. } if &*key == "e1").then_some(())
     })
     .await;
 }
@@ -117,15 +117,15 @@ async fn a_replica_that_takes_over_is_found_and_the_rest_goes_on_meanwhile() {
         let found = eventually("it is back", async || store.read(&[key.as_str().into()]).await.ok()).await;
         assert_eq!(found.value, [Ok(Some(record(1)))], "{key}");
     }
-    assert_eq!(next(&mut changes).await, Heard::Missed);
+    assert_eq!(next(&mut changes).await, StoreEvent::Missed);
     let page = eventually("all are listed", async || store.list(&ListQuery::default()).await.ok()).await;
     assert_eq!(page.circuits.len(), 30);
     eventually("changes are heard again", async || {
         let version =
             store.read(&[dead[0].as_str().into()]).await.ok()?.all().ok()?.value[0].as_ref()?.version.0;
         store.swap_if(&swap(dead[0], Some(version), record(version + 1))).await.ok()?;
-        let heard = tokio::time::timeout(Duration::from_millis(200), changes.next()).await.ok()??;
-        matches!(heard, Heard::Changed { key, .. } if *key == **dead[0]).then_some(())
+        let event = tokio::time::timeout(Duration::from_millis(200), changes.next()).await.ok()??;
+        matches!(event, StoreEvent::Changed { key, .. } if *key == **dead[0]).then_some(())
     })
     .await;
 }

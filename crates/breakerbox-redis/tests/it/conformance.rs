@@ -1,13 +1,13 @@
 //! What every store must do: on one server, by several processes, and on a cluster.
 
 mod on_one_server {
-    breakerbox_testkit::store_conformance!(crate::held::on_one());
+    breakerbox_testkit::store_conformance!(crate::server::on_one());
 }
 
 mod by_a_fleet {
-    breakerbox_testkit::store_conformance!(crate::held::as_fleet());
+    breakerbox_testkit::store_conformance!(crate::server::as_fleet());
 }
 
 mod on_a_cluster {
-    breakerbox_testkit::store_conformance!(crate::held::on_cluster());
+    breakerbox_testkit::store_conformance!(crate::server::on_cluster());
 }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use breakerbox::Nonce;
-use breakerbox::store::{Heard, ListQuery, Store};
+use breakerbox::store::{ListQuery, Store, StoreEvent};
 use breakerbox_redis::{ConnectError, RedisStore};
 use breakerbox_testkit::servers::{RedisOptions, RedisSentinel, RedisServer, free_port};
 
 use crate::faults::{eventually, missed_before, next};
-use crate::held::{PATIENCE, connect, delta, on_cluster, put, record, said, swap};
+use crate::server::{WAIT_LIMIT, connect, delta, message, on_cluster, put, record, swap};
 
 async fn refused(url: &str) -> ConnectError {
     RedisStore::connect(url).await.expect_err(url)
@@ -132,12 +132,12 @@ async fn a_user_needs_few_rights() {
     put(&store, "e1", record(1)).await;
     missed_before(&mut changes, "e1", 1).await;
     assert_eq!(store.list(&ListQuery::default()).await.unwrap().circuits.len(), 1);
-    assert!(store.lead("office", Nonce(1), PATIENCE).await.unwrap().value.leads);
+    assert!(store.lead("office", Nonce(1), WAIT_LIMIT).await.unwrap().value.leads);
 
     let other = RedisStore::builder(&url).namespace("other").connect().await.unwrap_err();
     says(&other, &["refused", "rights"]);
     server.query::<()>(&["ACL", "SETUSER", "breakerbox", "-eval", "-evalsha"]).unwrap();
-    let error = said(&store.merge(&[delta("e1")]).await.unwrap_err());
+    let error = message(&store.merge(&[delta("e1")]).await.unwrap_err());
     assert!(error.contains("NOPERM") || error.contains("no permissions"), "{error}");
 }
 
@@ -166,12 +166,12 @@ async fn sentinels_name_the_master_and_the_next_one() {
     })
     .await;
     assert_eq!(answer.value, breakerbox::store::Swapped::Won);
-    assert_eq!(next(&mut changes).await, Heard::Missed);
+    assert_eq!(next(&mut changes).await, StoreEvent::Missed);
     eventually("changes are heard again", async || {
         let version = store.read(&["e1".into()]).await.ok()?.all().ok()?.value[0].as_ref()?.version.0;
         store.swap_if(&swap("e1", Some(version), record(version + 1))).await.ok()?;
-        let heard = tokio::time::timeout(Duration::from_millis(100), changes.next()).await.ok()??;
-        matches!(heard, Heard::Changed { .. }).then_some(())
+        let event = tokio::time::timeout(Duration::from_millis(100), changes.next()).await.ok()??;
+        matches!(event, StoreEvent::Changed { .. }).then_some(())
     })
     .await;
 }

@@ -8,7 +8,7 @@ use breakerbox::Status;
 use breakerbox::store::{BucketDelta, Cursor, Delta, ListQuery, Store, Swapped};
 use breakerbox_testkit::servers::RedisServer;
 
-use crate::held::{delta, on_cluster, on_one, put, record, swap};
+use crate::server::{delta, on_cluster, on_one, put, record, swap};
 
 const CIRCUITS: u64 = 2_000;
 

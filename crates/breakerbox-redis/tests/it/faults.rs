@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use breakerbox::store::{Changes, Delta, Heard, ListQuery, Store, StoreError, Swapped};
+use breakerbox::store::{Changes, Delta, ListQuery, Store, StoreError, StoreEvent, Swapped};
 use breakerbox::{Nonce, Version};
 use breakerbox_redis::RedisStore;
 use breakerbox_testkit::proxy::Proxy;
 use breakerbox_testkit::servers::{RedisOptions, RedisServer, Restart};
 
-use crate::held::{PATIENCE, connect, delta, on_one, put, record, said, swap};
+use crate::server::{WAIT_LIMIT, connect, delta, message, on_one, put, record, swap};
 
 /// Looks again and again, for a limited time.
 pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let limit = Instant::now() + PATIENCE;
+    let limit = Instant::now() + WAIT_LIMIT;
     loop {
         if let Some(found) = look().await {
             return found;
@@ -24,8 +24,8 @@ pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Opt
 }
 
 /// The next thing that is heard.
-pub(crate) async fn next(changes: &mut Changes) -> Heard {
-    tokio::time::timeout(PATIENCE, changes.next())
+pub(crate) async fn next(changes: &mut Changes) -> StoreEvent {
+    tokio::time::timeout(WAIT_LIMIT, changes.next())
         .await
         .expect("something is heard")
         .expect("the store is there")
@@ -36,8 +36,8 @@ pub(crate) async fn missed_before(changes: &mut Changes, of: &str, version: u128
     let mut missed = false;
     loop {
         match next(changes).await {
-            Heard::Missed => missed = true,
-            Heard::Changed { key, record } if *key == *of && record.version == Version(version) => {
+            StoreEvent::Missed => missed = true,
+            StoreEvent::Changed { key, record } if *key == *of && record.version == Version(version) => {
                 return missed;
             }
             _ => {}
@@ -61,7 +61,7 @@ async fn a_server_that_forgets_its_scripts_is_told_them_again() {
         forget();
         assert_eq!(store.list(&ListQuery::default()).await.unwrap().circuits.len() as u64, round);
         forget();
-        assert!(store.lead("office", Nonce(1), PATIENCE).await.unwrap().value.leads);
+        assert!(store.lead("office", Nonce(1), WAIT_LIMIT).await.unwrap().value.leads);
         forget();
         // Many calls in one pipeline: none is done twice.
         let many: Vec<_> = (0..1_000).map(|n| delta(&format!("many {n}"))).collect();
@@ -87,7 +87,9 @@ async fn a_swap_whose_answer_was_lost_is_seen_by_its_version_and_announced_once(
     put(&store, "e2", record(3)).await;
     let mut versions = Vec::new();
     while versions.last() != Some(&3) {
-        let Heard::Changed { record, .. } = next(&mut changes).await else { panic!("nothing was missed") };
+        let StoreEvent::Changed { record, .. } = next(&mut changes).await else {
+            panic!("nothing was missed")
+        };
         versions.push(record.version.0);
     }
     assert_eq!((versions, proxy.lost_answers()), (vec![1, 2, 3], 1));
@@ -124,7 +126,7 @@ async fn a_server_that_hangs_costs_no_more_than_the_limit() {
     server.pause().unwrap();
     for _ in 0..3 {
         // The server stands still for as long as this takes, so that nothing but the limit can end it.
-        let answer = tokio::time::timeout(PATIENCE, store.merge(&[delta("e1")])).await.expect("it ends");
+        let answer = tokio::time::timeout(WAIT_LIMIT, store.merge(&[delta("e1")])).await.expect("it ends");
         let error = answer.unwrap_err();
         assert!(matches!(error, StoreError::TimedOut { limit: told } if told == limit), "{error}");
     }
@@ -139,7 +141,7 @@ async fn a_server_that_hangs_costs_no_more_than_the_limit() {
     server.resume().unwrap();
     let found = eventually("it is back", async || store.read(&["e1".into()]).await.ok()).await;
     assert_eq!(found.value, [Ok(Some(record(1)))]);
-    assert_eq!(next(&mut changes).await, Heard::Missed);
+    assert_eq!(next(&mut changes).await, StoreEvent::Missed);
 }
 
 /// As after a failover where the old master's packets vanish.
@@ -157,7 +159,7 @@ async fn a_connection_that_is_dead_without_an_end_is_replaced_however_impatient_
         answer.ok()?.ok()
     })
     .await;
-    assert_eq!(next(&mut changes).await, Heard::Missed);
+    assert_eq!(next(&mut changes).await, StoreEvent::Missed);
     put(&store, "e1", record(1)).await;
     missed_before(&mut changes, "e1", 1).await;
 }
@@ -170,7 +172,7 @@ async fn a_listener_that_hears_nothing_finds_out_by_itself_that_its_connection_i
     let store = RedisStore::builder(&url).time_limit(Duration::from_millis(500)).connect().await.unwrap();
     let mut changes = store.changes();
     proxy.silence();
-    assert_eq!(next(&mut changes).await, Heard::Missed);
+    assert_eq!(next(&mut changes).await, StoreEvent::Missed);
     let elsewhere = connect(&server.url()).await;
     put(&elsewhere, "e1", record(1)).await;
     missed_before(&mut changes, "e1", 1).await;
@@ -207,7 +209,7 @@ async fn a_server_that_restarts_is_found_again_and_listeners_hear_that_they_miss
     let error = eventually("it is gone", async || store.read(&[]).await.err()).await;
     assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
     eventually("it is known why", async || {
-        let error = said(&store.read(&[]).await.unwrap_err());
+        let error = message(&store.read(&[]).await.unwrap_err());
         error.contains("can't connect").then_some(())
     })
     .await;
@@ -216,7 +218,7 @@ async fn a_server_that_restarts_is_found_again_and_listeners_hear_that_they_miss
     server.restart(Restart::WithData).unwrap();
     let found = eventually("it is back", async || store.read(&["e1".into()]).await.ok()).await;
     assert_eq!(found.value, [Ok(Some(record(1)))]);
-    assert_eq!(next(&mut changes).await, Heard::Missed, "by itself");
+    assert_eq!(next(&mut changes).await, StoreEvent::Missed, "by itself");
     store.swap_if(&swap("e1", Some(1), record(2))).await.unwrap();
     missed_before(&mut changes, "e1", 2).await;
 }
@@ -239,11 +241,11 @@ async fn a_master_that_became_a_replica_is_left() {
     let store = connect(&server.url()).await;
     store.merge(&[delta("e1")]).await.unwrap();
     server.replica_of(&other).unwrap();
-    let error = said(&store.merge(&[delta("e1")]).await.unwrap_err());
+    let error = message(&store.merge(&[delta("e1")]).await.unwrap_err());
     assert!(error.contains("replica"), "{error}");
     // Not even what could be read there is read: it may be old.
     eventually("it is left", async || {
-        let error = said(&store.read(&["e1".into()]).await.err()?);
+        let error = message(&store.read(&["e1".into()]).await.err()?);
         error.contains("this is a replica").then_some(())
     })
     .await;
@@ -262,12 +264,12 @@ async fn a_listener_whose_connection_is_killed_hears_that_it_missed_something() 
     };
     assert_eq!(subscribers(), 1, "once it is connected, it listens");
     held.server.query::<()>(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
-    assert_eq!(next(&mut changes).await, Heard::Missed);
+    assert_eq!(next(&mut changes).await, StoreEvent::Missed);
     assert_eq!(subscribers(), 1, "and what comes now is heard");
     put(&held.store, "e1", record(1)).await;
     assert!(!missed_before(&mut changes, "e1", 1).await);
     drop(held.store);
-    let last = tokio::time::timeout(PATIENCE, async { while changes.next().await.is_some() {} });
+    let last = tokio::time::timeout(WAIT_LIMIT, async { while changes.next().await.is_some() {} });
     last.await.expect("nobody is left to say anything");
 }
 
@@ -277,11 +279,11 @@ async fn a_service_can_start_before_its_store() {
     server.kill().unwrap();
     let store = RedisStore::builder(&server.url()).open().unwrap();
     let mut changes = store.changes();
-    let error = said(&store.read(&[]).await.unwrap_err());
+    let error = message(&store.read(&[]).await.unwrap_err());
     assert!(error.contains("can't connect"), "{error}");
     server.restart(Restart::Empty).unwrap();
     eventually("it is there", async || store.read(&[]).await.ok()).await;
-    assert_eq!(next(&mut changes).await, Heard::Missed);
+    assert_eq!(next(&mut changes).await, StoreEvent::Missed);
 }
 
 #[tokio::test]
@@ -329,7 +331,7 @@ async fn keys_of_another_kind_are_refused_and_nothing_is_written() {
     let name = format!("breakerbox:{{{}}}:record:e1", bucket(&held.server));
     held.server.query::<()>(&["SET", &name, "somebody else's"]).unwrap();
     let error = held.store.merge(&[delta("e1")]).await.unwrap_err();
-    assert!(said(&error).contains("WRONGTYPE"), "{error:?}");
+    assert!(message(&error).contains("WRONGTYPE"), "{error:?}");
     let windows: Vec<String> = held.server.query(&["KEYS", "*window*"]).unwrap();
     assert!(windows.is_empty());
 }
@@ -338,15 +340,17 @@ async fn keys_of_another_kind_are_refused_and_nothing_is_written() {
 async fn fleets_with_a_namespace_each_share_a_server() {
     let server = RedisServer::start().unwrap();
     let [shop, bank] = ["shop", "bank:eu-1"]
-        .map(|name| RedisStore::builder(&server.url()).namespace(name).time_limit(PATIENCE));
+        .map(|name| RedisStore::builder(&server.url()).namespace(name).time_limit(WAIT_LIMIT));
     let (shop, bank) = (shop.connect().await.unwrap(), bank.connect().await.unwrap());
-    let mut heard = bank.changes();
+    let mut event = bank.changes();
     put(&shop, "e1", record(1)).await;
     assert_eq!(bank.read(&["e1".into()]).await.unwrap().value, [Ok(None)]);
     assert!(bank.list(&ListQuery::default()).await.unwrap().circuits.is_empty());
     put(&bank, "e1", record(2)).await;
-    assert!(matches!(next(&mut heard).await, Heard::Changed { record, .. } if record.version == Version(2)));
+    assert!(
+        matches!(next(&mut event).await, StoreEvent::Changed { record, .. } if record.version == Version(2))
+    );
     let (shop, bank) = (Arc::new(shop), Arc::new(bank));
-    assert!(shop.lead("office", Nonce(1), PATIENCE).await.unwrap().value.leads);
-    assert!(bank.lead("office", Nonce(2), PATIENCE).await.unwrap().value.leads);
+    assert!(shop.lead("office", Nonce(1), WAIT_LIMIT).await.unwrap().value.leads);
+    assert!(bank.lead("office", Nonce(2), WAIT_LIMIT).await.unwrap().value.leads);
 }

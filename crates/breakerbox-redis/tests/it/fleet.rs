@@ -7,7 +7,7 @@ use breakerbox::{Breakerbox, Circuit, Consistency, Policy, Status, StoreHealth, 
 use breakerbox_testkit::servers::{RedisServer, Restart};
 
 use crate::faults::eventually;
-use crate::held::connect;
+use crate::server::connect;
 
 const KEY: &str = "acme https://hooks.acme.example/in";
 

@@ -8,7 +8,7 @@ use breakerbox_redis::RedisStore;
 use breakerbox_testkit::servers::RedisServer;
 
 use crate::faults::eventually;
-use crate::held::{delta, on_one, put, record, swap};
+use crate::server::{delta, on_one, put, record, swap};
 
 const BRIEF: Duration = Duration::from_millis(1);
 

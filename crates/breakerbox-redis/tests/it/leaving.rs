@@ -6,7 +6,7 @@ use breakerbox::{Breakerbox, CallError, Consistency};
 use breakerbox_testkit::servers::RedisServer;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::held::connect;
+use crate::server::connect;
 
 const KEY: &str = "acme https://hooks.acme.example/in";
 

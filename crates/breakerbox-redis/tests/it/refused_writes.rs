@@ -9,7 +9,7 @@ use breakerbox::{Breakerbox, Circuit, Policy, Status, StoreHealth};
 use breakerbox_testkit::servers::{RedisCluster, RedisServer};
 
 use crate::faults::eventually;
-use crate::held::{connect, said};
+use crate::server::{connect, message};
 
 const KEY: &str = "acme https://hooks.acme.example/in";
 
@@ -25,13 +25,13 @@ impl Process {
         let policy =
             Policy::builder().failure_rate(None).consecutive_failures(3).cool_off(Duration::from_secs(1));
         let health = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&health);
+        let seen = Arc::clone(&health);
         let breakers = Breakerbox::builder()
             .policy(policy.probes(1).build().unwrap())
             .store(connect(&server.url()).await)
             // Only what the server says counts, however busy the machine is.
             .store_timeout(Duration::from_secs(20))
-            .store_observer(move |health| heard.lock().unwrap().push(health.clone()))
+            .store_observer(move |health| seen.lock().unwrap().push(health.clone()))
             .build();
         let circuit = breakers.circuit(KEY).unwrap();
         Self { _breakers: breakers, circuit, health }
@@ -105,7 +105,7 @@ async fn a_cluster_of_which_one_master_refuses_writes_can_not_be_written() {
     for node in cluster.nodes() {
         store.check_write().await.unwrap();
         node.refuse_writes().unwrap();
-        let error = said(&store.check_write().await.unwrap_err());
+        let error = message(&store.check_write().await.unwrap_err());
         assert!(error.contains("OOM") && error.contains(&node.port().to_string()), "{error}");
         node.allow_writes().unwrap();
     }
@@ -120,12 +120,12 @@ async fn a_replica_and_a_user_without_rights_are_no_store_to_write_to() {
     let store = connect(&url).await;
     store.check_write().await.unwrap();
     server.query::<()>(&["ACL", "SETUSER", "fleet", "-hset"]).unwrap();
-    let error = said(&store.check_write().await.unwrap_err());
+    let error = message(&store.check_write().await.unwrap_err());
     assert!(error.contains("can't run this command"), "{error}");
     server.query::<()>(&["ACL", "SETUSER", "fleet", "+hset"]).unwrap();
     store.check_write().await.unwrap();
     server.replica_of(&other).unwrap();
-    let error = said(&store.check_write().await.unwrap_err());
+    let error = message(&store.check_write().await.unwrap_err());
     assert!(error.contains("replica"), "{error}");
 }
 
@@ -157,7 +157,7 @@ fn a_store_whose_runtime_has_ended_says_so() {
     drop(first);
     let second = runtime();
     for _ in 0..3 {
-        let error = said(&second.block_on(store.read(&[])).unwrap_err());
+        let error = message(&second.block_on(store.read(&[])).unwrap_err());
         assert!(error.contains("runtime that this store was connected on has ended"), "{error}");
     }
 }

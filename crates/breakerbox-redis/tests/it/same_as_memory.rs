@@ -11,7 +11,7 @@ use breakerbox_testkit::servers::RedisServer;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::held::{connect, record};
+use crate::server::{connect, record};
 
 #[derive(Clone, Debug)]
 enum Step {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use breakerbox_core::{Found, MAX_KEY_LENGTH, OutcomeKind, Sample, nearest};
+use breakerbox_core::{FileValue, MAX_KEY_LENGTH, OutcomeKind, Sample, nearest};
 
 use super::{Call, InputError, Line, MAX_MILLIS, ReadError, Tick};
 
@@ -64,7 +64,7 @@ impl<'a> Fields<'a> {
             ];
             return match call_field.iter().find(|(_, present)| *present) {
                 Some((field, _)) => {
-                    Err(Fault::new(field, "does not go with samples; a line is a call or a sample"))
+                    Err(Fault::new(field, "can't be combined with samples; a line is a call or a sample"))
                 }
                 None => Ok(Line::Tick(Tick { at_ms, samples })),
             };
@@ -103,23 +103,23 @@ pub(super) fn missing(field: &str) -> Fault {
     Fault::new(field, "is missing")
 }
 
-pub(super) fn millis(field: &str, found: &Found) -> Result<u64, Fault> {
+pub(super) fn millis(field: &str, found: &FileValue) -> Result<u64, Fault> {
     whole(field, found, "a whole number of milliseconds")
 }
 
-pub(super) fn count(field: &str, found: &Found) -> Result<u64, Fault> {
+pub(super) fn count(field: &str, found: &FileValue) -> Result<u64, Fault> {
     whole(field, found, "a whole number")
 }
 
-fn whole(field: &str, found: &Found, expected: &str) -> Result<u64, Fault> {
+fn whole(field: &str, found: &FileValue, expected: &str) -> Result<u64, Fault> {
     let number = match found {
-        Found::Integer(number) => *number,
+        FileValue::Integer(number) => *number,
         // Many programs write whole numbers as 12.0.
         #[allow(clippy::cast_possible_truncation)] // Whole, and in range or refused below.
-        Found::Float(number) if number.fract() == 0.0 => *number as i128,
+        FileValue::Float(number) if number.fract() == 0.0 => *number as i128,
         _ => return Err(Fault::new(field, format!("must be {expected}, but is {found}"))),
     };
-    let hint = if field == "at_ms" { "; is it in milliseconds?" } else { "" };
+    let hint = if field == "at_ms" { "; check that it is in milliseconds" } else { "" };
     match u64::try_from(number) {
         Ok(number) if number <= MAX_MILLIS => Ok(number),
         _ if number < 0 => Err(Fault::new(field, format!("must not be negative, but is {number}"))),
@@ -127,9 +127,9 @@ fn whole(field: &str, found: &Found, expected: &str) -> Result<u64, Fault> {
     }
 }
 
-pub(super) fn outcome(field: &str, found: &Found) -> Result<OutcomeKind, Fault> {
+pub(super) fn outcome(field: &str, found: &FileValue) -> Result<OutcomeKind, Fault> {
     const NAMES: [&str; 3] = ["success", "failure", "ignored"];
-    let Found::Text(text) = found else {
+    let FileValue::Text(text) = found else {
         return Err(Fault::new(field, format!("must be success, failure or ignored, but is {found}")));
     };
     match text.as_str() {
@@ -168,5 +168,5 @@ pub(super) fn unknown<'n>(name: &str, known: impl IntoIterator<Item = &'n str> +
 }
 
 pub(super) fn twice(field: &str) -> Fault {
-    Fault::new(field, "is there twice; keep one")
+    Fault::new(field, "is given twice; keep one")
 }

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::io::BufRead;
 
-use breakerbox_core::{Found, Sample};
+use breakerbox_core::{FileValue, Sample};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use super::fields::{
@@ -73,7 +73,7 @@ impl Faults {
                 None => Fault::of_line(reason),
             };
         }
-        let hint = if error.is_eof() { "; a line holds one whole object" } else { "" };
+        let hint = if error.is_eof() { "; each line must be a complete object" } else { "" };
         Fault::of_line(format!("is not JSON: {reason} (column {}){hint}", error.column()))
     }
 }
@@ -122,7 +122,7 @@ fn take<'de, A: MapAccess<'de>, T>(
     map: &mut A,
     name: &str,
     place: &mut Option<T>,
-    read: fn(&str, &Found) -> Result<T, Fault>,
+    read: fn(&str, &FileValue) -> Result<T, Fault>,
     refuse: impl FnOnce(Fault) -> A::Error,
 ) -> Result<(), A::Error> {
     let found = map.next_value()?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use breakerbox_model::notifications::Notice;
+use breakerbox_model::notifications::Notification;
 use breakerbox_model::objects::{
     Backlog, DisabledBecause, Endpoint, EndpointId, EndpointSettings, Id, Revision, Secret, SigningSecrets,
     TenantId,
@@ -121,9 +121,9 @@ impl SqliteRecords {
 }
 
 /// Returns the notification for an endpoint that responded with 410.
-fn gone(endpoint: &Endpoint) -> Notice {
+fn gone(endpoint: &Endpoint) -> Notification {
     let revision = endpoint.revision.0.unsigned_abs();
-    Notice::endpoint_gone(
+    Notification::endpoint_gone(
         endpoint.tenant.clone(),
         endpoint.id,
         &endpoint.settings.url,

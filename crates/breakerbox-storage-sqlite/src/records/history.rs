@@ -131,7 +131,7 @@ impl History for SqliteRecords {
         self.database
             .write(move |transaction| {
                 let mut new = 0;
-                for ObservedChange { change: PastChange { key, change }, notices } in changes {
+                for ObservedChange { change: PastChange { key, change }, notifications } in changes {
                     let stored = StoredChange {
                         from: change.from.name().to_owned(),
                         to: change.to.name().to_owned(),
@@ -155,8 +155,8 @@ impl History for SqliteRecords {
                         continue;
                     }
                     new += 1;
-                    for notice in &notices {
-                        transaction.notify(notice, &*directory)?;
+                    for notification in &notifications {
+                        transaction.notify(notification, &*directory)?;
                     }
                 }
                 Ok(new)

@@ -93,12 +93,12 @@ fn tenants(connection: &Connection, directory: &Directory, keyring: &Keyring) ->
         // The gateway's own policy may have changed since. Sending continues with the gateway's.
         let mut entry = resolved(&tenant);
         if let Err(RecordsError::Policy(problem)) = &entry {
-            tracing::warn!(tenant = %tenant.id, problem, "the tenant's policy does not fit the gateway's any more; ignored");
+            tracing::warn!(tenant = %tenant.id, problem, "ignoring the tenant's policy: it is invalid together with the gateway's policy");
             tenant.settings.policy = None;
             entry = resolved(&tenant);
         }
         if let Err(RecordsError::ReminderPolicy(problem)) = &entry {
-            tracing::warn!(tenant = %tenant.id, problem, "the policy of the tenant's reminders does not fit any more; their preset holds");
+            tracing::warn!(tenant = %tenant.id, problem, "ignoring the policy of the tenant's reminders: it is invalid; the preset applies");
             // Independent of the layers below it: a preset starts over.
             tenant.settings.reminders.policy = Some(json!({ "preset": "reminders" }));
             entry = resolved(&tenant);
@@ -131,7 +131,7 @@ fn endpoints(connection: &Connection, directory: &Directory, keyring: &Keyring) 
         };
         let entry = match directory.resolve_endpoint(endpoint.clone()) {
             Err(RecordsError::Policy(problem)) => {
-                tracing::warn!(endpoint = %endpoint.id, problem, "the endpoint's policy does not fit its tenant's any more; ignored");
+                tracing::warn!(endpoint = %endpoint.id, problem, "ignoring the endpoint's policy: it is invalid together with the tenant's policy");
                 endpoint.settings.policy = None;
                 directory.resolve_endpoint(endpoint)
             }

@@ -13,7 +13,7 @@
 //! | `requests` | idempotent requests: each creation with its idempotency key |
 //! | `resends` | resends by filter, as background jobs |
 //! | `history` | the history of circuits |
-//! | `notices`, `notices_sent` | notifications and their results |
+//! | `notifications` | notifications and their results |
 //! | `permits` | the settled permits of the decision API |
 //! | `routes` | the directory as the writer sees it |
 //! | `cursors` | the end of a page, as text |
@@ -25,7 +25,7 @@ mod deliveries;
 mod endpoints;
 mod history;
 mod load;
-mod notices;
+mod notifications;
 mod permits;
 mod reminders;
 mod requests;
@@ -105,7 +105,7 @@ fn readable<T>(
         Ok(None) => Err(RecordsError::missing(what, name).into()),
         Err(error) if is_unreadable(&error) => {
             let name = name.to_string();
-            tracing::error!(what, name, %error, "a stored row can't be read");
+            tracing::error!(what, name, %error, "can't read a stored row");
             Err(RecordsError::Unreadable { what, name }.into())
         }
         Err(error) => Err(error.into()),
@@ -117,7 +117,7 @@ fn listed<T>(row: rusqlite::Result<T>, what: &'static str, id: impl ToString) ->
     match row {
         Ok(found) => Ok(Some(found)),
         Err(error) if is_unreadable(&error) => {
-            tracing::error!(what, id = id.to_string(), %error, "a stored row can't be read; it is left out of a listing");
+            tracing::error!(what, id = id.to_string(), %error, "can't read a stored row; it is missing in a listing");
             Ok(None)
         }
         Err(error) => Err(error),

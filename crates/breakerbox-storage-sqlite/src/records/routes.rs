@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::CircuitBy;
-use breakerbox_model::notifications::Notice;
+use breakerbox_model::notifications::Notification;
 use breakerbox_model::objects::{Backlog, EndpointId, EventType, LaneId, TenantId};
 use breakerbox_storage::{Directory, TenantEndpoints};
 
@@ -16,14 +16,15 @@ impl Routes for Directory {
         Some(tenant_endpoints)
     }
 
-    fn audience(&self, notice: &Notice) -> Audience {
-        let entry = notice.tenant.as_ref().and_then(|id| Self::tenant(self, id));
+    fn audience(&self, notification: &Notification) -> Audience {
+        let entry = notification.tenant.as_ref().and_then(|id| Self::tenant(self, id));
         let row = entry.as_ref().map(|entry| entry.row);
-        let kind = notice.kind();
+        let kind = notification.kind();
         let own = entry.as_ref().filter(|_| !kind.is_operators());
-        let own =
-            own.into_iter().flat_map(|entry| entry.source.settings.notices.iter().map(|one| (one, row)));
-        let all = self.defaults().notices.iter().map(|one| (one, None)).chain(own);
+        let own = own
+            .into_iter()
+            .flat_map(|entry| entry.source.settings.notification_targets.iter().map(|one| (one, row)));
+        let all = self.defaults().notification_targets.iter().map(|one| (one, None)).chain(own);
         let told = all.filter(|(target, _)| target.on.has(kind));
         Audience { tenant: row, targets: told.map(|(target, row)| (Arc::clone(&target.name), row)).collect() }
     }

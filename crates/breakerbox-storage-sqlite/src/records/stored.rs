@@ -28,7 +28,7 @@ struct StoredTenant {
     circuit_by: String,
     retry: Option<RetrySchedule>,
     #[serde(default)]
-    rulings: ResponseRules,
+    response_rules: ResponseRules,
     backlog: Option<Backlog>,
     ingest_rate: Option<RateLimit>,
     expires_after_us: Option<u64>,
@@ -43,7 +43,7 @@ struct StoredReminderRules {
     policy: Option<Value>,
     circuit_by: Option<String>,
     retry: Option<RetrySchedule>,
-    rulings: ResponseRules,
+    response_rules: ResponseRules,
     when_failed: WhenFailed,
     catch_up: CatchUp,
     timeout_us: Option<u64>,
@@ -57,7 +57,7 @@ impl From<ReminderRules> for StoredReminderRules {
             policy: rules.policy,
             circuit_by: Some(circuit_by_name(rules.circuit_by).to_owned()),
             retry: rules.retry,
-            rulings: rules.rulings,
+            response_rules: rules.response_rules,
             when_failed: rules.when_failed,
             catch_up: rules.catch_up,
             timeout_us: rules.timeout.map(micros),
@@ -75,7 +75,7 @@ impl StoredReminderRules {
             policy: self.policy,
             circuit_by: by.ok_or_else(|| unreadable(owner, "reminders"))?,
             retry: self.retry,
-            rulings: self.rulings,
+            response_rules: self.response_rules,
             when_failed: self.when_failed,
             catch_up: self.catch_up,
             timeout: self.timeout_us.map(Duration::from_micros),
@@ -104,8 +104,9 @@ struct StoredSecrets {
     secrets: Vec<StoredSecret>,
     #[serde(default)]
     headers: CustomHeaders,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    notices: Vec<StoredTarget>,
+    // Schema 10 renamed it. A row that was not written since has the earlier name.
+    #[serde(default, alias = "notices", skip_serializing_if = "Vec::is_empty")]
+    notification_targets: Vec<StoredTarget>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -129,15 +130,15 @@ pub(super) fn tenant(tenant: &Tenant, keyring: &Keyring) -> Columns {
         policy: settings.policy,
         circuit_by: circuit_by_name(settings.circuit_by).to_owned(),
         retry: settings.retry,
-        rulings: settings.rulings,
+        response_rules: settings.response_rules,
         backlog: settings.backlog,
         ingest_rate: settings.ingest_rate,
         expires_after_us: settings.expires_after.map(micros),
         reminders: settings.reminders.into(),
     };
     let owner = Owner { what: TENANT, name: tenant.id.as_str() };
-    let notices = settings.notices.iter().map(StoredTarget::from).collect();
-    let sealed = seal(&tenant.secrets, CustomHeaders::default(), notices, keyring, owner);
+    let notification_targets = settings.notification_targets.iter().map(StoredTarget::from).collect();
+    let sealed = seal(&tenant.secrets, CustomHeaders::default(), notification_targets, keyring, owner);
     Columns { settings: json(&stored), sealed }
 }
 
@@ -167,20 +168,21 @@ pub(super) fn tenant_of(
 ) -> Result<(TenantSettings, SigningSecrets), LoadError> {
     let owner = Owner { what: TENANT, name };
     let stored: StoredTenant = read(settings.as_bytes(), owner)?;
-    let (secrets, _, notices) = open(Sealed(sealed), keyring, owner)?;
-    let notices = notices.into_iter().map(|stored| stored.target(owner)).collect::<Result<_, _>>()?;
+    let (secrets, _, notification_targets) = open(Sealed(sealed), keyring, owner)?;
+    let notification_targets =
+        notification_targets.into_iter().map(|stored| stored.target(owner)).collect::<Result<_, _>>()?;
     let settings = TenantSettings {
         name: stored.name,
         enabled: stored.enabled,
         policy: stored.policy,
         circuit_by: circuit_by(&stored.circuit_by).ok_or_else(|| unreadable(owner, "circuit_by"))?,
         retry: stored.retry,
-        rulings: stored.rulings,
+        response_rules: stored.response_rules,
         backlog: stored.backlog,
         ingest_rate: stored.ingest_rate,
         expires_after: stored.expires_after_us.map(Duration::from_micros),
         reminders: stored.reminders.rules(owner)?,
-        notices,
+        notification_targets,
     };
     Ok((settings, secrets))
 }
@@ -226,7 +228,7 @@ pub(super) fn disabled(name: &str) -> DisabledBecause {
 fn seal(
     secrets: &SigningSecrets,
     headers: CustomHeaders,
-    notices: Vec<StoredTarget>,
+    notification_targets: Vec<StoredTarget>,
     keyring: &Keyring,
     owner: Owner<'_>,
 ) -> Sealed {
@@ -235,7 +237,8 @@ fn seal(
         since: one.since.as_micros(),
         until: one.until.map(Timestamp::as_micros),
     };
-    let stored = StoredSecrets { secrets: secrets.iter().map(stored).collect(), headers, notices };
+    let stored =
+        StoredSecrets { secrets: secrets.iter().map(stored).collect(), headers, notification_targets };
     keyring.seal(json(&stored).as_bytes(), owner)
 }
 
@@ -254,7 +257,7 @@ fn open(
     };
     let secrets = stored.secrets.iter().map(secret).collect::<Option<Vec<_>>>();
     let secrets = secrets.and_then(SigningSecrets::from_newest_first);
-    Ok((secrets.ok_or_else(|| unreadable(owner, "secrets"))?, stored.headers, stored.notices))
+    Ok((secrets.ok_or_else(|| unreadable(owner, "secrets"))?, stored.headers, stored.notification_targets))
 }
 
 fn read<T: DeserializeOwned>(text: &[u8], owner: Owner<'_>) -> Result<T, LoadError> {

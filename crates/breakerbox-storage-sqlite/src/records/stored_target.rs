@@ -1,6 +1,6 @@
 //! The stored form of a tenant's targets of notifications: all of it sealed, since their URLs are often credentials.
 
-use breakerbox_model::notifications::{Kind, Kinds, NoticeTarget, Way};
+use breakerbox_model::notifications::{Kind, Kinds, NotificationTarget, Way};
 use breakerbox_storage::secrets::Owner;
 use serde::{Deserialize, Serialize};
 
@@ -20,8 +20,8 @@ pub(super) struct StoredTarget {
     on: Vec<String>,
 }
 
-impl From<&NoticeTarget> for StoredTarget {
-    fn from(target: &NoticeTarget) -> Self {
+impl From<&NotificationTarget> for StoredTarget {
+    fn from(target: &NotificationTarget) -> Self {
         let (url, secret, to) = match &target.way {
             Way::Webhook { url, secret } => (Some(url.to_string()), Some(secret.reveal()), vec![]),
             Way::Slack { url } => (Some(url.to_string()), None, vec![]),
@@ -34,11 +34,11 @@ impl From<&NoticeTarget> for StoredTarget {
 }
 
 impl StoredTarget {
-    pub(super) fn target(self, owner: Owner<'_>) -> Result<NoticeTarget, LoadError> {
+    pub(super) fn target(self, owner: Owner<'_>) -> Result<NotificationTarget, LoadError> {
         let name = self.name.as_str().into();
         let on = Kinds::of(&self.on.iter().filter_map(|name| name.parse::<Kind>().ok()).collect::<Vec<_>>());
-        let way = self.way().ok_or_else(|| unreadable(owner, "notices"))?;
-        Ok(NoticeTarget { name, way, on })
+        let way = self.way().ok_or_else(|| unreadable(owner, "notification_targets"))?;
+        Ok(NotificationTarget { name, way, on })
     }
 
     fn way(self) -> Option<Way> {

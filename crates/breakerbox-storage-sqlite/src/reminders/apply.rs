@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use breakerbox_core::Timestamp;
-use breakerbox_model::notifications::Notice;
+use breakerbox_model::notifications::Notification;
 use breakerbox_model::objects::{CircuitOwner, EventType, LaneId, ReminderSettings, RunId, TenantId};
 use breakerbox_model::reminder::{Action, Decision, Step, StopReason};
 use breakerbox_storage::{AppliedDecisions, ApplyError, QueueError};
@@ -116,9 +116,9 @@ impl Command for ApplyDecisions {
                     set_next_check(transaction, &found, &decision, Some(until))?
                 }
                 Action::Step(Step::Stop(why)) => {
-                    let notice = stopped(transaction, &found, &decision, why)?;
+                    let notification = stopped(transaction, &found, &decision, why)?;
                     end(transaction, &found, &decision, STOPPED, Some(reason(why)))?;
-                    transaction.notify(&notice, &*self.routes)?;
+                    transaction.notify(&notification, &*self.routes)?;
                     applied.stopped += 1;
                 }
                 Action::Step(Step::Finish) => {
@@ -282,7 +282,7 @@ fn stopped(
     found: &Current,
     decision: &Decision,
     why: StopReason,
-) -> rusqlite::Result<Notice> {
+) -> rusqlite::Result<Notification> {
     let (url, status, fault) = transaction
         .connection
         .prepare_cached(
@@ -294,14 +294,14 @@ fn stopped(
             Ok((row.get::<_, String>(0)?, row.get::<_, Option<u16>>(1)?, row.get::<_, Option<String>>(2)?))
         })?;
     let last = match (status, fault) {
-        (Some(status), _) => format!("; the last answer was {status}"),
-        (None, Some(fault)) => format!("; the last attempt ended with: {fault}"),
+        (Some(status), _) => format!("; the last response was {status}"),
+        (None, Some(fault)) => format!("; the last attempt failed: {fault}"),
         (None, None) => String::new(),
     };
     let tenant = transaction.writer_state.tenant(transaction.connection, found.tenant)?;
     let reason = format!("{}{last}", why.text());
     let (id, run) = (decision.id.to_string(), found.numbered);
-    Ok(Notice::reminder_stopped(tenant, id, run, &url, reason, transaction.wall))
+    Ok(Notification::reminder_stopped(tenant, id, run, &url, reason, transaction.wall))
 }
 
 /// Ends the reminder.

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use breakerbox_model::notifications::Notice;
+use breakerbox_model::notifications::Notification;
 use breakerbox_model::objects::ReminderId;
 use breakerbox_model::reminder::StopReason;
 use breakerbox_storage::QueueError;
@@ -64,7 +64,7 @@ pub(super) fn stop(
     let Some((tenant, state, size, numbered, reference)) = found else { return Ok(()) };
     let has_ended = matches!(state, FINISHED | CANCELLED);
     let reminder = ReminderId(id(unreadable.id));
-    tracing::error!(%reminder, reference, error = unreadable.error, "a reminder can't be read; it is stopped");
+    tracing::error!(%reminder, reference, error = unreadable.error, "can't read a reminder; it is stopped");
     let connection = transaction.connection;
     if has_ended {
         // The reminder has ended already: only the requested run is dropped.
@@ -91,7 +91,8 @@ pub(super) fn stop(
     let Ok(tenant) = transaction.writer_state.tenant(connection, tenant) else { return Ok(()) };
     let run = u32::try_from(whole(numbered)).unwrap_or(u32::MAX);
     let why = StopReason::Unreadable.text();
-    let notice = Notice::reminder_stopped(tenant, reminder.to_string(), run, "", why, transaction.wall);
-    transaction.notify(&notice, routes)?;
+    let notification =
+        Notification::reminder_stopped(tenant, reminder.to_string(), run, "", why, transaction.wall);
+    transaction.notify(&notification, routes)?;
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use breakerbox_core::{Status, Timestamp};
-use breakerbox_model::notifications::Notice;
+use breakerbox_model::notifications::Notification;
 use breakerbox_model::objects::{PastChange, TenantId};
 
 use super::{Page, PageOf, RecordsError};
@@ -17,13 +17,13 @@ pub struct ObservedChange {
     /// The change.
     pub change: PastChange,
     /// The notifications that it causes.
-    pub notices: Vec<Notice>,
+    pub notifications: Vec<Notification>,
 }
 
 impl From<PastChange> for ObservedChange {
     /// A change without notifications.
     fn from(change: PastChange) -> Self {
-        Self { change, notices: Vec::new() }
+        Self { change, notifications: Vec::new() }
     }
 }
 

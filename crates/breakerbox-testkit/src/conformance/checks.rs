@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox::store::{Heard, ListQuery};
+use breakerbox::store::{ListQuery, StoreEvent};
 use breakerbox::{Nonce, Status};
 
 use super::{AnyStore, at_once, put, read, record, unique, unique_key};
@@ -44,16 +44,17 @@ pub async fn a_write_check_changes_nothing(store: AnyStore) {
     put(&store, &key, Some(1), record(Status::Closed, 6, 2)).await;
     let mut versions = Vec::new();
     while versions.last() != Some(&2) {
-        let heard = tokio::time::timeout(super::PATIENCE, changes.next()).await.expect("the change is heard");
-        match heard.expect("the store is there") {
-            Heard::Changed { key: of, record } if of == key => versions.push(record.version.0),
+        let event =
+            tokio::time::timeout(super::WAIT_LIMIT, changes.next()).await.expect("the change is heard");
+        match event.expect("the store is there") {
+            StoreEvent::Changed { key: of, record } if of == key => versions.push(record.version.0),
             _ => {}
         }
     }
     assert_eq!(versions, [1, 2]);
 }
 
-/// A write check returns the store's time, as every verb does.
+/// A write check returns the store's time, as every operation does.
 pub async fn a_write_check_answers_with_the_stores_time(store: AnyStore) {
     // Servers of one store may have clocks of their own, which agree well enough.
     let margin = Duration::from_secs(1);

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use breakerbox::Status;
-use breakerbox::store::{Heard, ListQuery};
+use breakerbox::store::{ListQuery, StoreEvent};
 
-use super::{AnyStore, PATIENCE, put, record, unique};
+use super::{AnyStore, WAIT_LIMIT, put, record, unique};
 
 /// Returns all keys of a query, page by page, without their prefix.
 async fn keys(store: &AnyStore, query: &ListQuery) -> Vec<String> {
@@ -85,12 +85,12 @@ pub async fn a_swap_is_heard_by_everybody(store: AnyStore) {
         let last = async {
             loop {
                 match listener.next().await.expect("the store is there") {
-                    Heard::Changed { key: of, record } if of == key && record.version.0 == 10 => break,
+                    StoreEvent::Changed { key: of, record } if of == key && record.version.0 == 10 => break,
                     _ => {}
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, last).await.expect("the last swap is heard");
+        tokio::time::timeout(WAIT_LIMIT, last).await.expect("the last swap is heard");
     }
 }
 
@@ -101,16 +101,16 @@ pub async fn a_call_for_reports_is_heard_by_everybody(store: AnyStore) {
     let keys: Vec<Arc<str>> = (0..1_500).map(|n| format!("{unique} \u{e9} \" {n}").into()).collect();
     store.call_for_reports(&[]).await.expect("nobody is called, and that is no error");
     for mut listener in [store.changes(), store.changes()] {
-        let mut unheard: std::collections::HashSet<_> = keys.iter().cloned().collect();
-        let hear_all = async {
-            while !unheard.is_empty() {
+        let mut not_received: std::collections::HashSet<_> = keys.iter().cloned().collect();
+        let receive_all = async {
+            while !not_received.is_empty() {
                 store.call_for_reports(&keys).await.expect("the store answers");
                 let hear_some = async {
-                    while !unheard.is_empty() {
-                        if let Heard::ReportsWanted { keys } =
+                    while !not_received.is_empty() {
+                        if let StoreEvent::ReportsWanted { keys } =
                             listener.next().await.expect("the store is there")
                         {
-                            keys.iter().for_each(|key| _ = unheard.remove(key));
+                            keys.iter().for_each(|key| _ = not_received.remove(key));
                         }
                     }
                 };
@@ -118,6 +118,6 @@ pub async fn a_call_for_reports_is_heard_by_everybody(store: AnyStore) {
                 let _ = tokio::time::timeout(std::time::Duration::from_secs(1), hear_some).await;
             }
         };
-        tokio::time::timeout(PATIENCE, hear_all).await.expect("all keys are heard");
+        tokio::time::timeout(WAIT_LIMIT, receive_all).await.expect("all keys are heard");
     }
 }

@@ -154,19 +154,23 @@ pub async fn the_latest_success_and_the_first_failure_after_it_are_remembered(st
     let key = unique_key("successes");
     // Reads the ages of the latest success and of the first failure after it, to five seconds, because a machine may
     // be slow.
-    let tell = async |bucket| {
+    let merge_bucket = async |bucket| {
         let answer = store.merge(&[delta(&key, bucket)]).await.expect("the store answers");
         let answer = answer.all().expect("the record can be read");
         let age = |at: breakerbox::Timestamp| answer.now.since(at).as_secs() / 5 * 5;
         let latest = answer.value[0].latest;
         (latest.last_success.map(age), latest.failing_since.map(age))
     };
-    assert_eq!(tell(aged(failures(1), 40)).await, (None, Some(40)), "there was no success yet");
-    assert_eq!(tell(aged(failures(1), 30)).await, (None, Some(40)), "still the first failure");
-    assert_eq!(tell(aged(successes(1), 20)).await, (Some(20), None), "a success ends it");
-    assert_eq!(tell(aged(failures(1), 10)).await, (Some(20), Some(10)));
-    assert_eq!(tell(aged(successes(1), 25)).await, (Some(20), Some(10)), "an older one told later");
-    assert_eq!(tell(aged(failures(1), 15)).await, (Some(20), Some(15)), "an earlier failure told later");
+    assert_eq!(merge_bucket(aged(failures(1), 40)).await, (None, Some(40)), "there was no success yet");
+    assert_eq!(merge_bucket(aged(failures(1), 30)).await, (None, Some(40)), "still the first failure");
+    assert_eq!(merge_bucket(aged(successes(1), 20)).await, (Some(20), None), "a success ends it");
+    assert_eq!(merge_bucket(aged(failures(1), 10)).await, (Some(20), Some(10)));
+    assert_eq!(merge_bucket(aged(successes(1), 25)).await, (Some(20), Some(10)), "an older one told later");
+    assert_eq!(
+        merge_bucket(aged(failures(1), 15)).await,
+        (Some(20), Some(15)),
+        "an earlier failure told later"
+    );
 }
 
 /// A new epoch counts from zero, but the time since the endpoint's latest success continues.
@@ -176,10 +180,11 @@ pub async fn what_the_record_knows_of_outcomes_is_answered_too(store: AnyStore) 
     let ago = |secs: u64| Some(now.before(seconds(secs)));
     let open = Record { last_success: ago(90), failing_since: ago(80), ..record(Status::Open, 7, 1) };
     put(&store, &key, None, open).await;
-    let tell = async |bucket| merge(&store, Delta { epoch: Epoch(7), ..delta(&key, bucket) }).await.latest;
-    let latest = tell(aged(failures(1), 10)).await;
+    let merge_bucket =
+        async |bucket| merge(&store, Delta { epoch: Epoch(7), ..delta(&key, bucket) }).await.latest;
+    let latest = merge_bucket(aged(failures(1), 10)).await;
     assert_eq!((latest.last_success, latest.failing_since), (ago(90), ago(80)));
-    let latest = tell(aged(successes(1), 5)).await;
+    let latest = merge_bucket(aged(successes(1), 5)).await;
     assert!(latest.last_success > ago(10) && latest.failing_since.is_none(), "{latest:?}");
 }
 

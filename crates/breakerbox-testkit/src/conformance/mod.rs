@@ -1,7 +1,7 @@
 //! The conformance suite: what every store must do, with one test for each check.
 //!
 //! A store's tests call [`store_conformance!`](crate::store_conformance) with an expression that makes a store. Each
-//! check uses keys of its own, so that stores may share a server. Checks test the verbs alone: no time passes that a
+//! check uses keys of its own, so that stores may share a server. Checks test the operations alone: no time passes that a
 //! check does not wait for, and times in the past are given as ages.
 //!
 //! | file | checks |
@@ -35,7 +35,7 @@ pub use self::swaps::*;
 pub use self::terms::*;
 
 /// How long a check waits for an expected event before it fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_LIMIT: Duration = Duration::from_secs(20);
 
 /// Runs the whole suite: one test for each check. The argument is an expression for a future that returns a store, new
 /// or shared.
@@ -74,10 +74,10 @@ macro_rules! store_conformance {
             circuits_are_found_by_state
             circuits_are_found_by_tenant
             a_swap_is_heard_by_everybody
-            places_are_taken_up_to_the_limit
-            a_place_that_is_given_back_is_free
+            slots_are_taken_up_to_the_limit
+            a_slot_that_is_given_back_is_free
             a_limit_is_replaced_by_whoever_saw_the_latest_step
-            a_place_expires
+            a_slot_expires
             a_ramp_that_is_over_is_over_for_everybody
             a_ramp_belongs_to_an_epoch
             an_idle_ramp_goes
@@ -173,9 +173,9 @@ where
     F: Future<Output = T> + Send + 'static,
 {
     let tasks: Vec<_> = (0..tasks).map(|n| tokio::spawn(task(n))).collect();
-    let mut said = Vec::new();
+    let mut message = Vec::new();
     for task in tasks {
-        said.push(task.await.expect("a check's task does not panic"));
+        message.push(task.await.expect("a check's task does not panic"));
     }
-    said
+    message
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use breakerbox::store::{GivenPlace, RampReply, RampRequest, RampState, RampStep, RampView};
+use breakerbox::store::{RampReply, RampRequest, RampState, RampStep, RampView, ReleasedSlot};
 use breakerbox::{Epoch, Nonce, Status, Timestamp};
 
-use super::{AnyStore, PATIENCE, at_once, put, record, unique_key};
+use super::{AnyStore, WAIT_LIMIT, at_once, put, record, unique_key};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -22,17 +22,17 @@ fn request(key: &Arc<str>) -> RampRequest {
         give: Vec::new(),
         replace: None,
         take: Vec::new(),
-        place_for: LONG,
+        slot_for: LONG,
         keep_for: LONG,
     }
 }
 
-fn take(key: &Arc<str>, places: impl IntoIterator<Item = u128>) -> RampRequest {
-    RampRequest { take: places.into_iter().map(Nonce).collect(), ..request(key) }
+fn take(key: &Arc<str>, slots: impl IntoIterator<Item = u128>) -> RampRequest {
+    RampRequest { take: slots.into_iter().map(Nonce).collect(), ..request(key) }
 }
 
-fn give(key: &Arc<str>, place: u128, succeeded: bool) -> RampRequest {
-    RampRequest { give: vec![GivenPlace { place: Nonce(place), succeeded }], ..request(key) }
+fn give(key: &Arc<str>, slot: u128, succeeded: bool) -> RampRequest {
+    RampRequest { give: vec![ReleasedSlot { slot: Nonce(slot), succeeded }], ..request(key) }
 }
 
 fn replace(key: &Arc<str>, expected: u64, limit: Option<u32>) -> RampRequest {
@@ -64,7 +64,7 @@ async fn closed(store: &AnyStore, name: &str) -> Arc<str> {
 }
 
 /// The first request sets the limit of a ramp, and the ramp gives out as many slots as the limit allows.
-pub async fn places_are_taken_up_to_the_limit(store: AnyStore) {
+pub async fn slots_are_taken_up_to_the_limit(store: AnyStore) {
     let key = closed(&store, "ramp").await;
     let view = done(send(&store, &take(&key, [1, 2])).await);
     let state = RampState { step: 0, limit: Some(1), successes: 0, refused_at: BEGUN };
@@ -83,7 +83,7 @@ pub async fn places_are_taken_up_to_the_limit(store: AnyStore) {
 }
 
 /// A slot is given back once, and its success counts once.
-pub async fn a_place_that_is_given_back_is_free(store: AnyStore) {
+pub async fn a_slot_that_is_given_back_is_free(store: AnyStore) {
     let key = closed(&store, "ramp given back").await;
     send(&store, &take(&key, [1])).await;
     assert_eq!(brief(&done(send(&store, &give(&key, 9, true)).await)), (1, 0, 0), "nobody has that one");
@@ -127,11 +127,11 @@ pub async fn a_limit_is_replaced_by_whoever_saw_the_latest_step(store: AnyStore)
 }
 
 /// The slot of a process that died becomes free.
-pub async fn a_place_expires(store: AnyStore) {
+pub async fn a_slot_expires(store: AnyStore) {
     let key = closed(&store, "ramp expiry").await;
-    let brief_one = RampRequest { place_for: Duration::from_millis(5), ..take(&key, [1]) };
+    let brief_one = RampRequest { slot_for: Duration::from_millis(5), ..take(&key, [1]) };
     assert_eq!(done(send(&store, &brief_one).await).taken, 1);
-    let limit = Instant::now() + PATIENCE;
+    let limit = Instant::now() + WAIT_LIMIT;
     while done(send(&store, &take(&key, [2])).await).taken == 0 {
         assert!(Instant::now() < limit, "a place expires");
         tokio::task::yield_now().await;
@@ -182,7 +182,7 @@ pub async fn an_idle_ramp_goes(store: AnyStore) {
     let brief_one = RampRequest { keep_for: Duration::from_millis(5), ..replace(&key, 0, Some(8)) };
     let view = done(send(&store, &brief_one).await);
     assert_eq!((view.state.step, view.state.limit), (1, Some(8)));
-    let limit = Instant::now() + PATIENCE;
+    let limit = Instant::now() + WAIT_LIMIT;
     loop {
         tokio::time::sleep(Duration::from_millis(20)).await;
         let again = RampRequest { keep_for: Duration::from_millis(5), ..request(&key) };
@@ -204,17 +204,17 @@ pub async fn takes_at_once_never_exceed_the_limit(store: AnyStore) {
             let mut given = Vec::new();
             let mut most = 0;
             for round in 0..rounds {
-                let places = [0, 1].map(|part| Nonce(u128::from(n) * 1_000 + round * 2 + part));
+                let slots = [0, 1].map(|part| Nonce(u128::from(n) * 1_000 + round * 2 + part));
                 let wanted = RampRequest {
                     first_limit: 3,
-                    take: places.to_vec(),
+                    take: slots.to_vec(),
                     give: std::mem::take(&mut given),
                     ..request(&key)
                 };
                 let view = done(send(&store, &wanted).await);
                 most = most.max(view.in_flight);
-                let taken = places.into_iter().take(view.taken as usize);
-                given.extend(taken.map(|place| GivenPlace { place, succeeded: true }));
+                let taken = slots.into_iter().take(view.taken as usize);
+                given.extend(taken.map(|slot| ReleasedSlot { slot, succeeded: true }));
                 tokio::task::yield_now().await;
             }
             send(&store, &RampRequest { give: given, ..request(&key) }).await;

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox::store::{Heard, Swap, Swapped};
+use breakerbox::store::{StoreEvent, Swap, Swapped};
 use breakerbox::{
-    Attribution, Cause, Command, Lease, Mode, Nonce, Record, State, Status, Timestamp, Totals, Version,
+    Attribution, Cause, Lease, Mode, Nonce, OverrideCommand, Record, State, Status, Timestamp, Totals,
+    Version,
 };
 
-use super::{AnyStore, PATIENCE, at_once, put, read, record, swap, unique_key, won};
+use super::{AnyStore, WAIT_LIMIT, at_once, put, read, record, swap, unique_key, won};
 
 async fn swap_if(store: &AnyStore, swap: &Swap) -> Swapped {
     store.swap_if(swap).await.expect("the store answers").value
@@ -51,7 +52,7 @@ pub async fn a_record_comes_back_whole(store: AnyStore) {
             probe_successes: 3,
             mode,
             changed_at: Timestamp::from_micros(1_700_000_000_123_457),
-            cause: Some(Cause::Command { command: Command::ForceOpen, by: by.clone() }),
+            cause: Some(Cause::Override { command: OverrideCommand::ForceOpen, by: by.clone() }),
             evidence: Some(Arc::new(Totals { successes: n, failures: u64::MAX, ..Totals::default() })),
             tenant: Some("acme".into()),
             ..record(Status::HalfOpen, 1_700_000_000_123_457 + n, u128::MAX - u128::from(n))
@@ -162,18 +163,18 @@ pub async fn of_many_swaps_each_stands_for_itself(store: AnyStore) {
         assert_eq!(read(&store, &swap.key).await, found, "{n}");
     }
     let won: Vec<_> = swaps.iter().skip(1).step_by(3).map(|swap| Arc::clone(&swap.key)).collect();
-    let mut unheard: std::collections::HashSet<_> = won.into_iter().collect();
-    let hear_all = async {
-        while !unheard.is_empty() {
+    let mut not_received: std::collections::HashSet<_> = won.into_iter().collect();
+    let receive_all = async {
+        while !not_received.is_empty() {
             match listener.next().await.expect("the store is there") {
-                Heard::Changed { key, .. } => _ = unheard.remove(&key),
+                StoreEvent::Changed { key, .. } => _ = not_received.remove(&key),
                 // From another check on the same server.
-                Heard::ReportsWanted { .. } => {}
+                StoreEvent::ReportsWanted { .. } => {}
                 _ => return,
             }
         }
     };
-    tokio::time::timeout(PATIENCE, hear_all).await.expect("all winners are heard of");
+    tokio::time::timeout(WAIT_LIMIT, receive_all).await.expect("all winners are heard of");
 }
 
 /// Expiry removes idle records and is no transition: records that must be kept stay.
@@ -187,7 +188,7 @@ pub async fn an_idle_record_goes_and_one_to_keep_stays(store: AnyStore) {
     if swap_if(&store, &reason).await != Swapped::Won {
         put(&store, &stays, None, record(Status::Open, 6, 2)).await;
     }
-    let limit = std::time::Instant::now() + PATIENCE;
+    let limit = std::time::Instant::now() + WAIT_LIMIT;
     while read(&store, &goes).await.is_some() {
         assert!(std::time::Instant::now() < limit, "an idle record goes in the end");
         tokio::task::yield_now().await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use breakerbox::Nonce;
 use breakerbox::store::Term;
 
-use super::{AnyStore, PATIENCE, at_once, unique};
+use super::{AnyStore, WAIT_LIMIT, at_once, unique};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -42,7 +42,7 @@ pub async fn a_leader_prolongs_its_term(store: AnyStore) {
 pub async fn a_term_that_ends_or_is_given_back_is_free(store: AnyStore) {
     let name = unique("free");
     assert!(lead(&store, &name, 1, Duration::from_millis(5)).await.leads);
-    let limit = std::time::Instant::now() + PATIENCE;
+    let limit = std::time::Instant::now() + WAIT_LIMIT;
     while !lead(&store, &name, 2, LONG).await.leads {
         assert!(std::time::Instant::now() < limit, "a term ends");
         tokio::task::yield_now().await;

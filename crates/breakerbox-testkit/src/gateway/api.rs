@@ -11,7 +11,7 @@ use super::{GatewayError, Metrics};
 use crate::load::{Load, NUMBER, STAMP, Template};
 
 /// The timeout of a call, so that no test hangs for ever.
-const PATIENCE: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A client for the API of a gateway, with one API key.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ impl Api {
     /// Returns a client of the gateway at this address.
     #[must_use]
     pub fn new(address: SocketAddr, key: &str) -> Self {
-        let client = Client::builder().timeout(PATIENCE).no_proxy().build().unwrap_or_default();
+        let client = Client::builder().timeout(REQUEST_TIMEOUT).no_proxy().build().unwrap_or_default();
         Self { address, key: key.to_owned(), client }
     }
 

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 pub use self::client::{Answered, Client};
-use self::pace::{Turn, Turns};
+use self::pace::{Schedule, SendSlot};
 pub use self::report::{Accepted, Report, percentile};
 pub use self::template::{NUMBER, STAMP, Template};
 use crate::stamp;
@@ -154,14 +154,14 @@ impl Drop for Running {
 
 async fn run(load: Load, progress: &Arc<Progress>) -> Report {
     let start = Instant::now();
-    let turns = Arc::new(Turns::new(load.pace, load.requests, start, load.time));
+    let slots = Arc::new(Schedule::new(load.pace, load.requests, start, load.time));
     let report = Arc::new(Mutex::new(Report::new()));
     let (load, mut connections) = (Arc::new(load), JoinSet::new());
     for _ in 0..load.connections.max(1) {
-        let (load, turns) = (Arc::clone(&load), Arc::clone(&turns));
+        let (load, slots) = (Arc::clone(&load), Arc::clone(&slots));
         let (report, progress) = (Arc::clone(&report), Arc::clone(progress));
         connections.spawn(async move {
-            let own = drive(&load, &turns, &progress).await;
+            let own = drive(&load, &slots, &progress).await;
             report.lock().unwrap_or_else(PoisonError::into_inner).add(own);
         });
     }
@@ -173,11 +173,11 @@ async fn run(load: Load, progress: &Arc<Progress>) -> Report {
 }
 
 /// Runs one connection, request after request.
-async fn drive(load: &Load, turns: &Turns, progress: &Progress) -> Report {
+async fn drive(load: &Load, slots: &Schedule, progress: &Progress) -> Report {
     let (mut report, mut request) = (Report::new(), Vec::new());
     let mut client = Client::new(load.target, load.call_limit);
     while !progress.stopped.load(Ordering::Relaxed) {
-        let Some(Turn { number, at }) = turns.next().await else { break };
+        let Some(SendSlot { number, at }) = slots.next().await else { break };
         load.template.fill(number, stamp::of(at), &mut request);
         match client.call(&request).await {
             Ok(answered) => {

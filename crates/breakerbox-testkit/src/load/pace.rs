@@ -14,50 +14,50 @@ const LONGEST_NAP: Duration = Duration::from_millis(50);
 
 /// The permission to send one request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Turn {
+pub(super) struct SendSlot {
     pub(super) number: u64,
     /// When the request should begin.
     pub(super) at: Instant,
 }
 
-pub(super) enum Turns {
-    /// A turn is due as soon as a connection requests it.
+pub(super) enum Schedule {
+    /// A request is due as soon as a connection requests it.
     Closed { next: AtomicU64, requests: u64, end: Instant },
-    /// A turn is due at its scheduled time.
-    Open { turns: Mutex<mpsc::UnboundedReceiver<Turn>>, _pacer: Arc<AtomicBool> },
+    /// A request is due at its scheduled time.
+    Open { slots: Mutex<mpsc::UnboundedReceiver<SendSlot>>, _pacer: Arc<AtomicBool> },
 }
 
-impl Turns {
+impl Schedule {
     pub(super) fn new(pace: Pace, requests: u64, start: Instant, time: Duration) -> Self {
         match pace {
             Pace::Closed => Self::Closed { next: AtomicU64::new(0), requests, end: start + time },
             Pace::Open { per_second } => {
-                let (give, turns) = mpsc::unbounded_channel();
+                let (give, slots) = mpsc::unbounded_channel();
                 let alive = Arc::new(AtomicBool::new(true));
                 let watched = Arc::downgrade(&alive);
                 let every = Duration::from_secs_f64(1.0 / per_second.max(1e-3));
                 // The runtime's timers have a resolution of a millisecond, which is coarser than the latencies to
                 // measure. A thread's sleep is finer.
                 thread::spawn(move || pace_out(&give, &watched, requests, start, time, every));
-                Self::Open { turns: Mutex::new(turns), _pacer: alive }
+                Self::Open { slots: Mutex::new(slots), _pacer: alive }
             }
         }
     }
 
-    pub(super) async fn next(&self) -> Option<Turn> {
+    pub(super) async fn next(&self) -> Option<SendSlot> {
         match self {
             Self::Closed { next, requests, end } => {
                 let (number, at) = (next.fetch_add(1, Ordering::Relaxed), Instant::now());
-                (number < *requests && at < *end).then_some(Turn { number, at })
+                (number < *requests && at < *end).then_some(SendSlot { number, at })
             }
-            Self::Open { turns, .. } => turns.lock().await.recv().await,
+            Self::Open { slots, .. } => slots.lock().await.recv().await,
         }
     }
 }
 
-/// Hands out turns at their times until the limit is reached, or the load is stopped.
+/// Hands out send slots at their times until the limit is reached, or the load is stopped.
 fn pace_out(
-    give: &mpsc::UnboundedSender<Turn>,
+    give: &mpsc::UnboundedSender<SendSlot>,
     watched: &Weak<AtomicBool>,
     requests: u64,
     start: Instant,
@@ -80,7 +80,7 @@ fn pace_out(
             }
             thread::sleep(wait.min(LONGEST_NAP));
         }
-        if give.send(Turn { number, at }).is_err() {
+        if give.send(SendSlot { number, at }).is_err() {
             return;
         }
     }

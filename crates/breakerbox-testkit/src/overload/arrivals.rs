@@ -12,7 +12,7 @@ use rand::RngExt;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
-use super::scenario::{Dealt, Phase, Scenario, Spaced};
+use super::scenario::{Distribution, Phase, Scenario, Spacing};
 
 /// One call, as it comes in.
 #[derive(Clone, Copy, Debug)]
@@ -76,8 +76,8 @@ impl<'a> Arrivals<'a> {
         if self.left_at_once == 0 {
             self.left_at_once = self.scenario.at_once.get();
             let gap = match self.scenario.spaced {
-                Spaced::Evenly => 1.0,
-                Spaced::AtRandom => -(1.0 - self.rng.random::<f64>()).ln(),
+                Spacing::Evenly => 1.0,
+                Spacing::AtRandom => -(1.0 - self.rng.random::<f64>()).ln(),
             };
             self.worth += gap * self.scenario.at_once.get() as f64;
         }
@@ -108,8 +108,8 @@ impl Iterator for Arrivals<'_> {
     fn next(&mut self) -> Option<Arrival> {
         let at = self.next_time()?;
         let client = match self.scenario.dealt {
-            Dealt::InRounds => self.next_in_round(),
-            Dealt::AtRandom => self.rng.random_range(..self.scenario.clients.get()),
+            Distribution::InRounds => self.next_in_round(),
+            Distribution::AtRandom => self.rng.random_range(..self.scenario.clients.get()),
         };
         self.advance();
         let at_micros = u64::try_from(at.as_micros()).unwrap_or(u64::MAX);

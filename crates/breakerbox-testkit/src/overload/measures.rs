@@ -35,7 +35,7 @@ pub struct Measures {
     /// The longest wait that a shed call was given, in seconds; of several runs, the maximum.
     pub longest_hold: f64,
     /// All calls that came in.
-    pub came: f64,
+    pub arrived: f64,
     /// Sheds in each interval of ten seconds.
     pub sheds: Vec<f64>,
 }
@@ -60,7 +60,7 @@ impl Measures {
             first_shed_seconds: mean(|run| run.first_shed_seconds),
             first_shed_calls: mean(|run| run.first_shed_calls),
             longest_hold: runs.iter().map(|run| run.longest_hold).fold(0.0, f64::max),
-            came: mean(|run| run.came),
+            arrived: mean(|run| run.arrived),
             sheds: means(|run| &run.sheds),
         }
     }
@@ -69,7 +69,7 @@ impl Measures {
     #[must_use]
     pub fn sheds_beyond(&self, other: &Self) -> f64 {
         let beyond = self.sheds.iter().zip(&other.sheds).map(|(own, others)| (own - others).max(0.0));
-        100.0 * beyond.sum::<f64>() / self.came
+        100.0 * beyond.sum::<f64>() / self.arrived
     }
 }
 
@@ -83,7 +83,7 @@ pub(super) struct Recorder {
     came_by_level: Vec<f64>,
     succeeded_by_level: Vec<f64>,
     sent: f64,
-    came: f64,
+    arrived: f64,
     sheds: Vec<f64>,
     needless: f64,
     /// For each call since the end of the overload: when it came, and whether it was admitted.
@@ -107,7 +107,7 @@ impl Recorder {
             came_by_level: vec![0.0; levels],
             succeeded_by_level: vec![0.0; levels],
             sent: 0.0,
-            came: 0.0,
+            arrived: 0.0,
             sheds: vec![0.0; place_of_shed(micros(end)) + 1],
             needless: 0.0,
             since_over: Vec::new(),
@@ -122,8 +122,8 @@ impl Recorder {
     }
 
     /// Records that a call came, and whether it was admitted or shed.
-    pub(super) fn came(&mut self, client: usize, priority: Priority, admitted: bool, now: u64) {
-        self.came += 1.0;
+    pub(super) fn arrived(&mut self, client: usize, priority: Priority, admitted: bool, now: u64) {
+        self.arrived += 1.0;
         if self.is_measured(now) {
             self.came_by_level[usize::from(priority.level())] += 1.0;
         }
@@ -163,7 +163,7 @@ impl Recorder {
 
     pub(super) fn finish(self) -> Measures {
         let seconds = (self.to - self.from) as f64 / 1e6;
-        let share = |(succeeded, came): (&f64, &f64)| 100.0 * succeeded / came;
+        let share = |(succeeded, arrived): (&f64, &f64)| 100.0 * succeeded / arrived;
         let since_outage = |at: u64| (at - self.out_at.unwrap_or(at)) as f64 / 1e6;
         let calls = |&(calls, was_shed): &(f64, bool)| if was_shed { calls } else { f64::INFINITY };
         Measures {
@@ -175,7 +175,7 @@ impl Recorder {
             first_shed_seconds: self.first_shed.map_or(f64::INFINITY, since_outage),
             first_shed_calls: self.before_shed.iter().map(calls).fold(0.0, f64::max),
             longest_hold: self.longest_hold.as_secs_f64(),
-            came: self.came,
+            arrived: self.arrived,
             sheds: self.sheds,
         }
     }
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn only_sheds_that_the_other_did_not_make_count() {
-        let run = |sheds: &[f64]| Measures { came: 100.0, sheds: sheds.to_vec(), ..Measures::default() };
+        let run = |sheds: &[f64]| Measures { arrived: 100.0, sheds: sheds.to_vec(), ..Measures::default() };
         assert_eq!(run(&[5.0, 1.0]).sheds_beyond(&run(&[2.0, 9.0])), 3.0);
     }
 }

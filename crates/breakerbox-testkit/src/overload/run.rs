@@ -73,7 +73,7 @@ impl Run {
     fn attempt(&mut self, call: Call, now: u64, is_first: bool) {
         let asked = self.gates.try_acquire(call.client, call.priority, &mut self.rng, now);
         if is_first {
-            self.recorder.came(call.client, call.priority, asked.is_ok(), now);
+            self.recorder.arrived(call.client, call.priority, asked.is_ok(), now);
         }
         let pass = match asked {
             Ok(pass) => pass,

@@ -65,10 +65,10 @@ pub struct Scenario {
     pub clients: NonZeroUsize,
     /// How the calls are distributed over the clients.
     #[serde(default)]
-    pub dealt: Dealt,
+    pub dealt: Distribution,
     /// How the calls are spaced.
     #[serde(default)]
-    pub spaced: Spaced,
+    pub spaced: Spacing,
     /// How many calls come at once.
     #[serde(default = "one")]
     pub at_once: NonZeroUsize,
@@ -90,7 +90,7 @@ pub struct Scenario {
 /// How calls are distributed over clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Dealt {
+pub enum Distribution {
     /// A fresh random order of the clients for every round of calls.
     #[default]
     InRounds,
@@ -101,7 +101,7 @@ pub enum Dealt {
 /// The spacing of calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Spaced {
+pub enum Spacing {
     /// With equal gaps.
     #[default]
     Evenly,

@@ -11,13 +11,13 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
-use super::{Orders, State, Trouble, connect};
+use super::{NetworkFault, Settings, State, connect};
 
 /// How many bytes are read at once.
 const PIECE: usize = 16 * 1024;
 
 /// How many chunks may be in flight in each direction. A sender of more has to wait.
-const UNDER_WAY: usize = 64;
+const MAX_CHUNKS: usize = 64;
 
 /// The way in which a connection ends.
 enum End {
@@ -27,7 +27,7 @@ enum End {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Direction {
     ToServer,
     ToClient,
 }
@@ -42,13 +42,13 @@ struct Connection {
 
 /// Serves a connection until it ends.
 pub(super) async fn keep(mut client: TcpStream, number: u64, state: Arc<State>) {
-    let orders = state.orders.subscribe();
+    let settings = state.settings.subscribe();
     let connection =
         Connection { number, state, loses_answer: AtomicBool::new(false), client_is_gone: Notify::new() };
     let mut server = None;
     let end = tokio::select! {
-        end = connection.told_to_end(orders.clone()) => end,
-        end = connection.pass_on(&mut client, &mut server, orders) => end.unwrap_or(End::Closed),
+        end = connection.end_requested(settings.clone()) => end,
+        end = connection.pass_on(&mut client, &mut server, settings) => end.unwrap_or(End::Closed),
     };
     if matches!(end, End::Reset) {
         for stream in [Some(&client), server.as_ref()].into_iter().flatten() {
@@ -59,16 +59,16 @@ pub(super) async fn keep(mut client: TcpStream, number: u64, state: Arc<State>) 
 }
 
 impl Connection {
-    async fn told_to_end(&self, mut orders: watch::Receiver<Orders>) -> End {
-        let told = orders.wait_for(|orders| self.end_by(orders).is_some()).await;
+    async fn end_requested(&self, mut settings: watch::Receiver<Settings>) -> End {
+        let settings_changed = settings.wait_for(|settings| self.end_by(settings).is_some()).await;
         // The proxy owns its connections, so the sender of settings outlives this receiver.
-        told.ok().and_then(|orders| self.end_by(&orders)).unwrap_or(End::Closed)
+        settings_changed.ok().and_then(|settings| self.end_by(&settings)).unwrap_or(End::Closed)
     }
 
-    fn end_by(&self, orders: &Orders) -> Option<End> {
-        if orders.trouble == Trouble::Reset || self.number < orders.reset_before {
+    fn end_by(&self, settings: &Settings) -> Option<End> {
+        if settings.fault == NetworkFault::Reset || self.number < settings.reset_before {
             Some(End::Reset)
-        } else if orders.trouble == Trouble::Cut || self.number < orders.cut_before {
+        } else if settings.fault == NetworkFault::Cut || self.number < settings.cut_before {
             Some(End::Closed)
         } else {
             None
@@ -79,19 +79,19 @@ impl Connection {
         &self,
         client: &mut TcpStream,
         server: &mut Option<TcpStream>,
-        orders: watch::Receiver<Orders>,
+        settings: watch::Receiver<Settings>,
     ) -> io::Result<End> {
-        let now = *orders.borrow();
-        if now.trouble == Trouble::BlackHole {
+        let now = *settings.borrow();
+        if now.fault == NetworkFault::BlackHole {
             // The server receives nothing of it.
             swallow(client).await?;
             return Ok(End::Closed);
         }
         client.set_nodelay(true)?;
         let server = server.insert(connect(now.server).await?);
-        let ((asks, answers), (answered, asked)) = (client.split(), server.split());
-        let to_server = self.carry(Way::ToServer, asks, asked, orders.clone());
-        let to_client = self.carry(Way::ToClient, answered, answers, orders);
+        let ((client_reader, answers), (answered, server_writer)) = (client.split(), server.split());
+        let to_server = self.carry(Direction::ToServer, client_reader, server_writer, settings.clone());
+        let to_client = self.carry(Direction::ToClient, answered, answers, settings);
         tokio::try_join!(to_server, to_client)?;
         Ok(End::Closed)
     }
@@ -99,32 +99,36 @@ impl Connection {
     /// Carries bytes in one direction, until the sender closes. An error ends the whole connection.
     async fn carry(
         &self,
-        way: Way,
+        direction: Direction,
         mut from: ReadHalf<'_>,
         mut to: WriteHalf<'_>,
-        orders: watch::Receiver<Orders>,
+        settings: watch::Receiver<Settings>,
     ) -> io::Result<()> {
-        let (queue, mut queued) = mpsc::channel::<(Instant, Vec<u8>)>(UNDER_WAY);
-        let delay = |orders: &Orders| match way {
-            Way::ToServer => orders.to_server,
-            Way::ToClient => orders.to_client,
+        let (queue, mut queued) = mpsc::channel::<(Instant, Vec<u8>)>(MAX_CHUNKS);
+        let delay = |settings: &Settings| match direction {
+            Direction::ToServer => settings.to_server,
+            Direction::ToClient => settings.to_client,
         };
         let taking = async {
-            let mut by = delay(&orders.borrow());
+            let mut by = delay(&settings.borrow());
             let mut rng = by.rng(self.number);
             loop {
                 let mut piece = Vec::with_capacity(PIECE);
                 match from.read_buf(&mut piece).await {
                     Ok(read @ 1..) => {
-                        let passed = &self.state.passed[usize::from(way == Way::ToClient)];
+                        let passed = &self.state.passed[usize::from(direction == Direction::ToClient)];
                         passed.fetch_add(read as u64, Ordering::Relaxed);
                     }
                     // While answers are lost, the end of the server's connection is lost, too.
                     Ok(_) => break,
-                    Err(_) if way == Way::ToClient && self.loses(way, &orders.borrow()) => break,
+                    Err(_)
+                        if direction == Direction::ToClient && self.loses(direction, &settings.borrow()) =>
+                    {
+                        break;
+                    }
                     Err(error) => return Err(error),
                 }
-                let holds = delay(&orders.borrow());
+                let holds = delay(&settings.borrow());
                 if holds != by {
                     (by, rng) = (holds, holds.rng(self.number));
                 }
@@ -133,7 +137,7 @@ impl Connection {
                     break;
                 }
             }
-            if way == Way::ToServer {
+            if direction == Direction::ToServer {
                 self.client_is_gone.notify_one();
             }
             // Dropping the sender ends the other end of the queue.
@@ -144,26 +148,27 @@ impl Connection {
             let mut was_lost = false;
             while let Some((due, piece)) = queued.recv().await {
                 tokio::time::sleep_until(due).await;
-                was_lost = was_lost || self.loses(way, &orders.borrow());
+                was_lost = was_lost || self.loses(direction, &settings.borrow());
                 if was_lost {
                     continue;
                 }
-                if way == Way::ToServer && self.state.is_to_be_lost(&piece) {
+                if direction == Direction::ToServer && self.state.is_to_be_lost(&piece) {
                     self.loses_answer.store(true, Ordering::SeqCst);
-                } else if way == Way::ToClient && self.loses_answer.load(Ordering::SeqCst) {
+                } else if direction == Direction::ToClient && self.loses_answer.load(Ordering::SeqCst) {
                     self.state.lost_answers.fetch_add(1, Ordering::SeqCst);
                     return Err(io::ErrorKind::ConnectionAborted.into());
                 }
                 if let Err(error) = to.write_all(&piece).await {
-                    was_lost = way == Way::ToServer && self.loses(Way::ToClient, &orders.borrow());
+                    was_lost = direction == Direction::ToServer
+                        && self.loses(Direction::ToClient, &settings.borrow());
                     if !was_lost {
                         return Err(error);
                     }
                 }
             }
-            if was_lost || self.loses(way, &orders.borrow()) {
+            if was_lost || self.loses(direction, &settings.borrow()) {
                 // While nothing arrives in this direction, the client does not learn that the connection has ended.
-                if way == Way::ToClient {
+                if direction == Direction::ToClient {
                     self.client_is_gone.notified().await;
                 }
                 return Err(io::ErrorKind::ConnectionAborted.into());
@@ -173,11 +178,11 @@ impl Connection {
         tokio::try_join!(taking, giving).map(drop)
     }
 
-    fn loses(&self, way: Way, orders: &Orders) -> bool {
-        self.number < orders.silent_before
-            || match orders.trouble {
-                Trouble::BlackHole => true,
-                Trouble::HalfOpen => way == Way::ToClient,
+    fn loses(&self, direction: Direction, settings: &Settings) -> bool {
+        self.number < settings.silent_before
+            || match settings.fault {
+                NetworkFault::BlackHole => true,
+                NetworkFault::HalfOpen => direction == Direction::ToClient,
                 _ => false,
             }
     }

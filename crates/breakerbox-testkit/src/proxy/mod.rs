@@ -30,7 +30,7 @@ const AT_ONCE: usize = 1_024;
 /// A fault of the connection to the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
-pub enum Trouble {
+pub enum NetworkFault {
     /// No fault.
     #[default]
     None,
@@ -77,8 +77,8 @@ impl Delay {
 
 /// The current settings. Connections are numbered in the order in which they came.
 #[derive(Clone, Copy, Debug)]
-struct Orders {
-    trouble: Trouble,
+struct Settings {
+    fault: NetworkFault,
     to_server: Delay,
     to_client: Delay,
     server: SocketAddr,
@@ -89,7 +89,7 @@ struct Orders {
 }
 
 struct State {
-    orders: watch::Sender<Orders>,
+    settings: watch::Sender<Settings>,
     /// How many connections there were so far.
     connections: AtomicU64,
     lost_answers: AtomicU64,
@@ -104,7 +104,7 @@ struct State {
 /// ```
 /// use std::time::Duration;
 ///
-/// use breakerbox_testkit::proxy::{Delay, Proxy, Trouble};
+/// use breakerbox_testkit::proxy::{Delay, Proxy, NetworkFault};
 /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
 /// use tokio::net::{TcpListener, TcpStream};
 ///
@@ -121,7 +121,7 @@ struct State {
 /// served.read_exact(&mut heard).await?;
 /// assert_eq!(&heard, b"ping");
 ///
-/// proxy.set(Trouble::Cut);
+/// proxy.set(NetworkFault::Cut);
 /// assert_eq!(client.read(&mut heard).await?, 0);
 /// # Ok(())
 /// # }
@@ -140,8 +140,8 @@ impl Proxy {
     pub async fn before(server: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let orders = Orders {
-            trouble: Trouble::None,
+        let settings = Settings {
+            fault: NetworkFault::None,
             to_server: Delay::default(),
             to_client: Delay::default(),
             server,
@@ -150,7 +150,7 @@ impl Proxy {
             silent_before: 0,
         };
         let state = Arc::new(State {
-            orders: watch::Sender::new(orders),
+            settings: watch::Sender::new(settings),
             connections: AtomicU64::new(0),
             lost_answers: AtomicU64::new(0),
             passed: [AtomicU64::new(0), AtomicU64::new(0)],
@@ -181,38 +181,38 @@ impl Proxy {
     }
 
     /// Sets the fault, until the next call of this or of [`heal`](Self::heal).
-    pub fn set(&self, trouble: Trouble) {
-        self.order(|orders, next| {
-            orders.trouble = trouble;
-            match trouble {
-                Trouble::Cut => orders.cut_before = next,
-                Trouble::Reset => orders.reset_before = next,
-                Trouble::None | Trouble::BlackHole | Trouble::HalfOpen => {}
+    pub fn set(&self, fault: NetworkFault) {
+        self.change_settings(|settings, next| {
+            settings.fault = fault;
+            match fault {
+                NetworkFault::Cut => settings.cut_before = next,
+                NetworkFault::Reset => settings.reset_before = next,
+                NetworkFault::None | NetworkFault::BlackHole | NetworkFault::HalfOpen => {}
             }
         });
     }
 
     /// Sets the delay of each direction, until the next call of this or of [`heal`](Self::heal).
     pub fn delay(&self, to_server: Delay, to_client: Delay) {
-        self.order(|orders, _| (orders.to_server, orders.to_client) = (to_server, to_client));
+        self.change_settings(|settings, _| (settings.to_server, settings.to_client) = (to_server, to_client));
     }
 
     /// Removes fault and delays. Connections that lost bytes stay silent.
     pub fn heal(&self) {
-        self.order(|orders, _| {
-            orders.trouble = Trouble::None;
-            (orders.to_server, orders.to_client) = (Delay::default(), Delay::default());
+        self.change_settings(|settings, _| {
+            settings.fault = NetworkFault::None;
+            (settings.to_server, settings.to_client) = (Delay::default(), Delay::default());
         });
     }
 
     /// Makes all existing connections silent: they stay open, and nothing passes on them any more. New ones work.
     pub fn silence(&self) {
-        self.order(|orders, next| orders.silent_before = next);
+        self.change_settings(|settings, next| settings.silent_before = next);
     }
 
-    /// Sends new connections to another server. Existing ones stay with the old one: [`cut`](Trouble::Cut) them.
+    /// Sends new connections to another server. Existing ones stay with the old one: [`cut`](NetworkFault::Cut) them.
     pub fn lead_to(&self, server: SocketAddr) {
-        self.order(|orders, _| orders.server = server);
+        self.change_settings(|settings, _| settings.server = server);
     }
 
     /// Passes on the next request that contains these bytes, waits for its answer, loses the answer and closes the
@@ -240,8 +240,8 @@ impl Proxy {
         (from_clients.load(Ordering::Relaxed), from_server.load(Ordering::Relaxed))
     }
 
-    fn order(&self, change: impl FnOnce(&mut Orders, u64)) {
-        self.state.orders.send_modify(|orders| change(orders, self.connections()));
+    fn change_settings(&self, change: impl FnOnce(&mut Settings, u64)) {
+        self.state.settings.send_modify(|settings| change(settings, self.connections()));
     }
 }
 

@@ -12,10 +12,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 
-use super::book::Visit;
-use super::endpoint::Stay;
+use super::behaviour::{Answer, Behaviour};
+use super::endpoint::InFlight;
 use super::head::{Head, LARGEST_BODY, Parsed, Received};
-use super::manner::{Answer, Manner};
+use super::visits::Visit;
 use super::{Shared, hostile};
 use crate::stamp;
 
@@ -29,7 +29,7 @@ pub(super) struct Connection {
 }
 
 /// Whether the connection continues after a request.
-pub(super) enum Then {
+pub(super) enum AfterRequest {
     Next,
     End,
 }
@@ -48,7 +48,7 @@ impl Connection {
     /// Answers requests until the caller disconnects.
     pub(super) async fn serve(mut self) -> io::Result<()> {
         while let Some(head) = self.request().await? {
-            if let Then::End = self.answer(&head).await? {
+            if let AfterRequest::End = self.answer(&head).await? {
                 break;
             }
             self.buffer.advance(head.end());
@@ -89,42 +89,44 @@ impl Connection {
         Ok(self.stream.read_buf(&mut self.buffer).await? > 0)
     }
 
-    async fn answer(&mut self, head: &Head) -> io::Result<Then> {
+    async fn answer(&mut self, head: &Head) -> io::Result<AfterRequest> {
         let path = &self.buffer[head.path.clone()];
         let endpoint = self.shared.endpoint(path);
-        let stay = Stay::begin(endpoint);
+        let stay = InFlight::begin(endpoint);
         let endpoint = &*stay.endpoint;
         let age = stamp::age(&self.buffer[head.length..head.end()]);
         let visit = Visit::new(head.id, self.shared.start.elapsed(), endpoint.number);
-        let place = self.shared.book().write(visit);
+        let place = self.shared.log().write(visit);
         self.check(head, &stay);
-        // An endpoint that answers at once needs no subscription to changes of its manner.
-        let (mut answer, closes) = match &*endpoint.manner.borrow() {
-            Manner::Hang | Manner::Hostile(_) => (None, None),
-            manner @ Manner::Closes { after } => (manner.answer(stay.number, stay.beside), Some(*after)),
-            manner => (manner.answer(stay.number, stay.beside), None),
+        // An endpoint that answers at once needs no subscription to changes of its behaviour.
+        let (mut answer, closes) = match &*endpoint.behaviour.borrow() {
+            Behaviour::Hang | Behaviour::Hostile(_) => (None, None),
+            behaviour @ Behaviour::Closes { after } => {
+                (behaviour.answer(stay.number, stay.beside), Some(*after))
+            }
+            behaviour => (behaviour.answer(stay.number, stay.beside), None),
         };
         if answer.is_none() {
-            let mut manner = endpoint.manner.subscribe();
+            let mut behaviour = endpoint.behaviour.subscribe();
             answer = loop {
-                let now = manner.borrow_and_update().clone();
-                if let Manner::Hostile(how) = now {
+                let now = behaviour.borrow_and_update().clone();
+                if let Behaviour::Hostile(how) = now {
                     return hostile::answer(self, how).await;
                 }
                 if let Some(answer) = now.answer(stay.number, stay.beside) {
                     break Some(answer);
                 }
                 tokio::select! {
-                    changed = manner.changed() => if changed.is_err() { break None },
+                    changed = behaviour.changed() => if changed.is_err() { break None },
                     waited = self.wait(None) => if let Waited::Gone = waited { break None },
                 }
             };
         }
-        let Some(Answer { status, takes, retry_after }) = answer else { return Ok(Then::End) };
+        let Some(Answer { status, takes, retry_after }) = answer else { return Ok(AfterRequest::End) };
         if !takes.is_zero()
             && let Waited::Gone = self.wait(Some(takes)).await
         {
-            return Ok(Then::End);
+            return Ok(AfterRequest::End);
         }
         if status == 200 && retry_after.is_none() {
             self.stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await?;
@@ -135,15 +137,15 @@ impl Connection {
             stay.delivered();
         }
         let group = usize::from(endpoint.group.load(std::sync::atomic::Ordering::Relaxed));
-        self.shared.book().answered(place, status, group, age);
+        self.shared.log().answered(place, status, group, age);
         if let Some(after) = closes {
             tokio::time::sleep(after).await;
-            return Ok(Then::End);
+            return Ok(AfterRequest::End);
         }
-        Ok(Then::Next)
+        Ok(AfterRequest::Next)
     }
 
-    fn check(&self, head: &Head, stay: &Stay) {
+    fn check(&self, head: &Head, stay: &InFlight) {
         let Some(check) = &self.shared.check else { return };
         let received = Received::of(head, &self.buffer);
         if !received.is_some_and(|received| check(&received)) {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use tokio::sync::watch;
 
-use super::Manner;
+use super::Behaviour;
 
 /// Counts of an endpoint's requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -24,7 +24,7 @@ pub struct Seen {
 
 pub(super) struct Endpoint {
     pub(super) number: u32,
-    pub(super) manner: watch::Sender<Manner>,
+    pub(super) behaviour: watch::Sender<Behaviour>,
     /// Whether it answers as paths without a setting of their own do, and changes with them.
     pub(super) is_ordinary: AtomicBool,
     pub(super) group: AtomicU8,
@@ -36,10 +36,10 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    pub(super) fn new(number: u32, manner: Manner) -> Self {
+    pub(super) fn new(number: u32, behaviour: Behaviour) -> Self {
         Self {
             number,
-            manner: watch::Sender::new(manner),
+            behaviour: watch::Sender::new(behaviour),
             is_ordinary: AtomicBool::new(true),
             group: AtomicU8::new(0),
             requests: AtomicU64::new(0),
@@ -67,7 +67,7 @@ impl Endpoint {
 }
 
 /// A request that is being answered. Dropping it ends the request, also if the caller has disconnected.
-pub(super) struct Stay {
+pub(super) struct InFlight {
     pub(super) endpoint: Arc<Endpoint>,
     /// How many requests of this endpoint came before it.
     pub(super) number: u64,
@@ -75,7 +75,7 @@ pub(super) struct Stay {
     pub(super) beside: u32,
 }
 
-impl Stay {
+impl InFlight {
     pub(super) fn begin(endpoint: Arc<Endpoint>) -> Self {
         let number = endpoint.requests.fetch_add(1, Ordering::Relaxed);
         let beside = endpoint.in_flight.fetch_add(1, Ordering::Relaxed);
@@ -88,7 +88,7 @@ impl Stay {
     }
 }
 
-impl Drop for Stay {
+impl Drop for InFlight {
     fn drop(&mut self) {
         self.endpoint.in_flight.fetch_sub(1, Ordering::Relaxed);
     }

@@ -7,8 +7,8 @@ use rustix::net::sockopt::set_socket_linger;
 use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
-use super::connection::{Connection, Then};
-use super::manner::Hostile;
+use super::behaviour::Hostile;
+use super::connection::{AfterRequest, Connection};
 
 /// The promised length of a body, in bytes: 10 GB.
 const FLOOD: u64 = 10_000_000_000;
@@ -16,7 +16,7 @@ const FLOOD: u64 = 10_000_000_000;
 /// The beginning of the answer of a dripping endpoint, which sends a byte a second.
 const DRIPPED: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 1000000\r\n\r\n";
 
-pub(super) async fn answer(connection: &mut Connection, how: Hostile) -> io::Result<Then> {
+pub(super) async fn answer(connection: &mut Connection, how: Hostile) -> io::Result<AfterRequest> {
     let stream = &mut connection.stream;
     match how {
         Hostile::Drip => {
@@ -41,7 +41,7 @@ pub(super) async fn answer(connection: &mut Connection, how: Hostile) -> io::Res
             );
             stream.write_all(head.as_bytes()).await?;
             stream.write_all(&bomb).await?;
-            return Ok(Then::Next);
+            return Ok(AfterRequest::Next);
         }
         Hostile::HeaderFlood => {
             stream.write_all(b"HTTP/1.1 200 OK\r\n").await?;
@@ -63,7 +63,7 @@ pub(super) async fn answer(connection: &mut Connection, how: Hostile) -> io::Res
         }
         Hostile::Reset => set_socket_linger(&*stream, Some(Duration::ZERO))?,
     }
-    Ok(Then::End)
+    Ok(AfterRequest::End)
 }
 
 /// Returns about 60 KB of gzip that unpack to 10 MB of zeros. It is sent again and again: several gzip members in a

@@ -4,7 +4,7 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | [`Receiver`] | the server, on a thread of its own; it stops when this is dropped |
-//! | [`Manner`] | how an endpoint answers: any status, late, never, with limited concurrency, against the rules |
+//! | [`Behaviour`] | how an endpoint answers: any status, late, never, with limited concurrency, against the rules |
 //! | [`Visit`], [`Seen`] | the recorded requests, and counts by path |
 //! | [`Http2Receiver`] | HTTP/2 over TLS, with connections that end as those of ordinary servers do |
 //! | [`RefusingPort`] | a port that refuses every connection, and that no other process can listen on |
@@ -14,24 +14,24 @@
 //! and a recorded request takes 24 bytes.
 //!
 //! ```
-//! use breakerbox_testkit::receiver::{Manner, Receiver};
+//! use breakerbox_testkit::receiver::{Behaviour, Receiver};
 //!
 //! let receiver = Receiver::start()?;
-//! receiver.set("/dead", Manner::Hang);
-//! receiver.set("/busy", Manner::come_back(503, 30));
+//! receiver.set("/dead", Behaviour::Hang);
+//! receiver.set("/busy", Behaviour::come_back(503, 30));
 //! assert!(receiver.url("/dead").ends_with("/dead"));
 //! assert_eq!(receiver.seen("/dead").requests, 0);
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-mod book;
+mod behaviour;
 mod connection;
 mod endpoint;
 mod head;
 mod hostile;
 mod http2;
-mod manner;
 mod refusing;
+mod visits;
 
 use std::collections::HashMap;
 use std::io;
@@ -45,15 +45,15 @@ use hdrhistogram::Histogram;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-use self::book::Book;
-pub use self::book::{GROUPS, IdHash, Recording, Visit, latencies};
+pub use self::behaviour::{Answer, Behaviour, Hostile};
 use self::connection::Connection;
 use self::endpoint::Endpoint;
 pub use self::endpoint::Seen;
 pub use self::head::Received;
 pub use self::http2::{Http2End, Http2Receiver};
-pub use self::manner::{Answer, Hostile, Manner};
 pub use self::refusing::RefusingPort;
+use self::visits::VisitLog;
+pub use self::visits::{GROUPS, IdHash, Recording, Visit, latencies};
 use crate::usage::ThreadId;
 
 /// A function that returns whether the signature of a request is valid.
@@ -65,7 +65,7 @@ const MOST_ENDPOINTS: usize = 100_000;
 /// The settings of a receiver.
 pub struct Builder {
     recording: Recording,
-    otherwise: Manner,
+    otherwise: Behaviour,
     check: Option<Box<Check>>,
 }
 
@@ -81,18 +81,18 @@ pub struct Receiver {
 struct Shared {
     start: Instant,
     endpoints: Mutex<Endpoints>,
-    book: Mutex<Book>,
+    log: Mutex<VisitLog>,
     check: Option<Box<Check>>,
 }
 
 struct Endpoints {
     by_path: HashMap<Box<[u8]>, Arc<Endpoint>>,
-    otherwise: Manner,
+    otherwise: Behaviour,
 }
 
 impl Shared {
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn log(&self) -> MutexGuard<'_, VisitLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn endpoints(&self) -> MutexGuard<'_, Endpoints> {
@@ -106,8 +106,8 @@ impl Shared {
         }
         let number = endpoints.by_path.len();
         let path = if number < MOST_ENDPOINTS { path } else { b"" };
-        let manner = endpoints.otherwise.clone();
-        let new = || Arc::new(Endpoint::new(u32::try_from(number).unwrap_or(u32::MAX), manner));
+        let behaviour = endpoints.otherwise.clone();
+        let new = || Arc::new(Endpoint::new(u32::try_from(number).unwrap_or(u32::MAX), behaviour));
         Arc::clone(endpoints.by_path.entry(path.into()).or_insert_with(new))
     }
 }
@@ -121,8 +121,8 @@ impl Builder {
 
     /// Sets how paths without a setting of their own answer. Default: 200.
     #[must_use]
-    pub fn otherwise(self, manner: Manner) -> Self {
-        Self { otherwise: manner, ..self }
+    pub fn otherwise(self, behaviour: Behaviour) -> Self {
+        Self { otherwise: behaviour, ..self }
     }
 
     /// Sets a check for the signature of each request; requests that fail it are counted.
@@ -145,15 +145,15 @@ impl Builder {
         let shared = Arc::new(Shared {
             start: Instant::now(),
             endpoints: Mutex::new(endpoints),
-            book: Mutex::new(Book::new(self.recording)),
+            log: Mutex::new(VisitLog::new(self.recording)),
             check: self.check,
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let ((stop, stopped), (tell, told)) = (oneshot::channel(), mpsc::channel());
+        let ((stop, stopped), (sender, receiver)) = (oneshot::channel(), mpsc::channel());
         let served = Arc::clone(&shared);
         let serving = thread::Builder::new().name("receiver".into()).spawn(move || {
             // The starting thread waits for this.
-            let _ = tell.send(ThreadId::current());
+            let _ = sender.send(ThreadId::current());
             runtime.block_on(async {
                 tokio::select! {
                     _ = stopped => {}
@@ -161,7 +161,7 @@ impl Builder {
                 }
             });
         })?;
-        let thread = told.recv().map_err(|_| io::ErrorKind::BrokenPipe)?;
+        let thread = receiver.recv().map_err(|_| io::ErrorKind::BrokenPipe)?;
         Ok(Receiver { address, shared, thread, stop: Some(stop), serving: Some(serving) })
     }
 }
@@ -186,7 +186,7 @@ impl Receiver {
     #[must_use]
     pub fn builder() -> Builder {
         let recording = Recording::Visits { at_most: 1_000_000 };
-        Builder { recording, otherwise: Manner::HEALTHY, check: None }
+        Builder { recording, otherwise: Behaviour::HEALTHY, check: None }
     }
 
     /// Starts a receiver with the default settings: every path answers 200.
@@ -216,20 +216,20 @@ impl Receiver {
     }
 
     /// Sets how an endpoint answers from now on. This also ends the wait of requests that hang there.
-    pub fn set(&self, path: &str, manner: Manner) {
+    pub fn set(&self, path: &str, behaviour: Behaviour) {
         let endpoint = self.shared.endpoint(path.as_bytes());
         endpoint.is_ordinary.store(false, Ordering::Relaxed);
-        endpoint.manner.send_replace(manner);
+        endpoint.behaviour.send_replace(behaviour);
     }
 
     /// Sets how all endpoints without a setting of their own answer from now on.
-    pub fn set_otherwise(&self, manner: &Manner) {
+    pub fn set_otherwise(&self, behaviour: &Behaviour) {
         let mut endpoints = self.shared.endpoints();
-        endpoints.otherwise = manner.clone();
+        endpoints.otherwise = behaviour.clone();
         let ordinary =
             endpoints.by_path.values().filter(|endpoint| endpoint.is_ordinary.load(Ordering::Relaxed));
         ordinary.for_each(|endpoint| {
-            endpoint.manner.send_replace(manner.clone());
+            endpoint.behaviour.send_replace(behaviour.clone());
         });
     }
 
@@ -270,25 +270,25 @@ impl Receiver {
 
     /// Runs a function on all visits so far, in the order in which they began. The receiver stands still meanwhile.
     pub fn with_visits<R>(&self, look: impl FnOnce(&[Visit]) -> R) -> R {
-        look(&self.shared.book().visits)
+        look(&self.shared.log().visits)
     }
 
     /// Returns how many requests were not recorded because the limit was reached.
     #[must_use]
     pub fn unwritten(&self) -> u64 {
-        self.shared.book().unwritten
+        self.shared.log().unwritten
     }
 
     /// Returns the ages of a group's payloads on arrival, in microseconds; only of stamped requests that were answered
     /// with success.
     #[must_use]
     pub fn latencies(&self, group: usize) -> Histogram<u64> {
-        self.shared.book().latencies[group].clone()
+        self.shared.log().latencies[group].clone()
     }
 
     /// Removes all visits and latencies, and restarts the maxima in flight. The other counts of endpoints stay.
     pub fn forget(&self) {
-        self.shared.book().forget();
+        self.shared.log().forget();
         self.forget_most();
     }
 

@@ -1,4 +1,4 @@
-//! The askers, as tasks and threads that live as long as the proof: making them anew for each wave would take longer
+//! The callers, as tasks and threads that live as long as the proof: making them anew for each wave would take longer
 //! than the wave, and they would come one by one.
 
 use std::io;
@@ -11,11 +11,11 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::asker::{Kind, serve};
+use super::caller::{Kind, serve};
 use super::wave::Wave;
 
-/// How many askers there are.
-pub(super) const ASKERS: u32 = 100;
+/// How many callers there are.
+pub(super) const CALLERS: u32 = 100;
 
 /// How many of them are threads. The others are tasks.
 const THREADS: u32 = 8;
@@ -28,10 +28,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 type Orders = watch::Sender<Option<Arc<Wave>>>;
 
-/// All askers of one circuit.
+/// All callers of one circuit.
 pub(super) struct Pool {
     runtime: Option<Runtime>,
-    /// A runtime with a timer of its own: the askers' runtime does not advance when all of them hang.
+    /// A runtime with a timer of its own: the callers' runtime does not advance when all of them hang.
     waiting: Runtime,
     to_tasks: Orders,
     to_threads: Orders,
@@ -41,19 +41,19 @@ impl Pool {
     pub(super) fn new(circuit: &Circuit) -> io::Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(WORKERS).enable_time().build()?;
         let (to_tasks, to_threads) = (Orders::new(None), Orders::new(None));
-        for _ in THREADS..ASKERS {
+        for _ in THREADS..CALLERS {
             runtime.spawn(serve(Kind::Task, circuit.clone(), to_tasks.subscribe()));
         }
         for _ in 0..THREADS {
-            let asker = serve(Kind::Thread, circuit.clone(), to_threads.subscribe());
+            let caller = serve(Kind::Thread, circuit.clone(), to_threads.subscribe());
             let handle = runtime.handle().clone();
-            thread::Builder::new().name("asker".into()).spawn(move || handle.block_on(asker))?;
+            thread::Builder::new().name("caller".into()).spawn(move || handle.block_on(caller))?;
         }
         let waiting = Builder::new_current_thread().enable_time().build()?;
         Ok(Self { runtime: Some(runtime), waiting, to_tasks, to_threads })
     }
 
-    /// Runs a wave with all askers, and waits for its end. Returns false if some did not finish in time.
+    /// Runs a wave with all callers, and waits for its end. Returns false if some did not finish in time.
     pub(super) fn run(&self, wave: &Arc<Wave>, threads_first: bool) -> bool {
         let mut orders = [&self.to_tasks, &self.to_threads];
         if threads_first {
@@ -70,7 +70,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.to_tasks.send_replace(None);
         self.to_threads.send_replace(None);
-        // Does not wait: an asker that hangs would prevent the proof from reporting it.
+        // Does not wait: a caller that hangs would prevent the proof from reporting it.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

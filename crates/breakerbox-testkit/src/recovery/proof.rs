@@ -1,22 +1,22 @@
-//! The results of all rounds with one fate, and whether they are correct.
+//! The results of all rounds with one kind of end, and whether they are correct.
 
 use std::fmt;
 
-use super::fate::Fate;
+use super::probe_end::ProbeEnd;
 
 /// How many deviations are reported.
-const TOLD: usize = 5;
+const MAX_SHOWN: usize = 5;
 
-/// The results of all rounds with one fate.
+/// The results of all rounds with one kind of end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Proof {
     /// How the probes ended.
-    pub fate: Fate,
+    pub probe_end: ProbeEnd,
     /// How many recoveries there were.
     pub rounds: u64,
     /// How often the circuit turned half-open.
     pub half_opened: u64,
-    /// The rounds in which another asker was acquiring at the moment the probe was given out.
+    /// The rounds in which another caller was acquiring at the moment the probe was given out.
     pub raced: u64,
     /// How many probes there were at the end of the cool-off.
     pub probes: u64,
@@ -31,13 +31,13 @@ pub struct Proof {
     /// The number of other deviations from the expected result of a wave.
     deviations: u64,
     /// The first few deviations.
-    told: Vec<String>,
+    shown: Vec<String>,
 }
 
 impl Proof {
-    pub(super) const fn new(fate: Fate) -> Self {
+    pub(super) const fn new(probe_end: ProbeEnd) -> Self {
         Self {
-            fate,
+            probe_end,
             rounds: 0,
             half_opened: 0,
             raced: 0,
@@ -47,18 +47,18 @@ impl Proof {
             late: 0,
             late_applied: 0,
             deviations: 0,
-            told: Vec::new(),
+            shown: Vec::new(),
         }
     }
 
     pub(super) fn deviates(&mut self, how: String) {
         self.deviations += 1;
-        if self.told.len() < TOLD {
-            self.told.push(how);
+        if self.shown.len() < MAX_SHOWN {
+            self.shown.push(how);
         }
     }
 
-    /// Returns whether the askers competed often enough for the proof to be meaningful: in at least one round of a
+    /// Returns whether the callers competed often enough for the proof to be meaningful: in at least one round of a
     /// hundred. With two cores they compete in a quarter to a half of the rounds; where all cores are busy they come
     /// one by one.
     #[must_use]
@@ -69,9 +69,9 @@ impl Proof {
     /// Returns all deviations: more than one probe at a time, or a late result that changed something.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
-        let Self { fate, rounds, half_opened, probes, heirs, overlaps, late, late_applied, .. } = self;
-        let inherits = fate.frees_the_lease() || fate.keeps_the_lease();
-        let comes_late = if *fate == Fate::ComesLate { *rounds } else { 0 };
+        let Self { probe_end, rounds, half_opened, probes, heirs, overlaps, late, late_applied, .. } = self;
+        let inherits = probe_end.frees_the_lease() || probe_end.keeps_the_lease();
+        let comes_late = if *probe_end == ProbeEnd::ComesLate { *rounds } else { 0 };
         let table = [
             (*half_opened == *rounds, format!("the circuit turned half-open {half_opened} times")),
             (*probes == *rounds, format!("{probes} probes in {rounds} rounds")),
@@ -85,7 +85,7 @@ impl Proof {
             (self.deviations == 0, format!("{} other deviations", self.deviations)),
         ];
         let faults = table.into_iter().filter(|(is_right, _)| !is_right).map(|(_, fault)| fault);
-        faults.chain(self.told.iter().cloned()).collect()
+        faults.chain(self.shown.iter().cloned()).collect()
     }
 
     /// Returns the header of the table. A proof displays as one of its rows.
@@ -100,10 +100,10 @@ impl Proof {
 
 impl fmt::Display for Proof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { fate, rounds, raced, probes, heirs, overlaps, late, late_applied, .. } = self;
+        let Self { probe_end, rounds, raced, probes, heirs, overlaps, late, late_applied, .. } = self;
         write!(
             f,
-            "{fate:27} {rounds:7} {raced:7} {probes:7} {heirs:7} {overlaps:8} {late:7} {late_applied:12}"
+            "{probe_end:27} {rounds:7} {raced:7} {probes:7} {heirs:7} {overlaps:8} {late:7} {late_applied:12}"
         )?;
         self.faults().iter().try_for_each(|fault| write!(f, "\n    {fault}"))
     }
@@ -113,33 +113,33 @@ impl fmt::Display for Proof {
 mod tests {
     use super::*;
 
-    fn good(fate: Fate) -> Proof {
-        let (heirs, late) = match fate {
-            Fate::ComesLate => (100, 100),
-            Fate::IsCancelled => (130, 0),
+    fn good(probe_end: ProbeEnd) -> Proof {
+        let (heirs, late) = match probe_end {
+            ProbeEnd::ComesLate => (100, 100),
+            ProbeEnd::IsCancelled => (130, 0),
             _ => (0, 0),
         };
-        Proof { rounds: 100, half_opened: 100, raced: 1, probes: 100, heirs, late, ..Proof::new(fate) }
+        Proof { rounds: 100, half_opened: 100, raced: 1, probes: 100, heirs, late, ..Proof::new(probe_end) }
     }
 
     #[test]
     fn whatever_is_not_as_it_should_be_is_a_fault() {
         type Spoil = fn(&mut Proof);
-        let table: [(Fate, Spoil); 11] = [
-            (Fate::Succeeds, |proof| proof.probes = 101),
-            (Fate::Succeeds, |proof| proof.probes = 99),
-            (Fate::Succeeds, |proof| proof.half_opened = 101),
-            (Fate::Succeeds, |proof| proof.heirs = 1),
-            (Fate::IsCancelled, |proof| proof.heirs = 99),
-            (Fate::ComesLate, |proof| proof.heirs = 99),
-            (Fate::Succeeds, |proof| proof.overlaps = 1),
-            (Fate::Fails, |proof| proof.late = 1),
-            (Fate::ComesLate, |proof| proof.late = 99),
-            (Fate::ComesLate, |proof| proof.late_applied = 1),
-            (Fate::Succeeds, |proof| proof.deviates("odd".into())),
+        let table: [(ProbeEnd, Spoil); 11] = [
+            (ProbeEnd::Succeeds, |proof| proof.probes = 101),
+            (ProbeEnd::Succeeds, |proof| proof.probes = 99),
+            (ProbeEnd::Succeeds, |proof| proof.half_opened = 101),
+            (ProbeEnd::Succeeds, |proof| proof.heirs = 1),
+            (ProbeEnd::IsCancelled, |proof| proof.heirs = 99),
+            (ProbeEnd::ComesLate, |proof| proof.heirs = 99),
+            (ProbeEnd::Succeeds, |proof| proof.overlaps = 1),
+            (ProbeEnd::Fails, |proof| proof.late = 1),
+            (ProbeEnd::ComesLate, |proof| proof.late = 99),
+            (ProbeEnd::ComesLate, |proof| proof.late_applied = 1),
+            (ProbeEnd::Succeeds, |proof| proof.deviates("odd".into())),
         ];
-        for (number, (fate, spoil)) in table.into_iter().enumerate() {
-            let mut proof = good(fate);
+        for (number, (probe_end, spoil)) in table.into_iter().enumerate() {
+            let mut proof = good(probe_end);
             assert!(proof.faults().is_empty(), "{proof}");
             spoil(&mut proof);
             assert!(!proof.faults().is_empty(), "{number}: {proof}");
@@ -148,16 +148,16 @@ mod tests {
 
     #[test]
     fn askers_that_never_meet_prove_nothing() {
-        let proof = good(Fate::Succeeds);
+        let proof = good(ProbeEnd::Succeeds);
         assert!(proof.is_worth_something());
         assert!(!Proof { raced: 0, ..proof }.is_worth_something());
     }
 
     #[test]
     fn only_the_first_few_deviations_are_told() {
-        let mut proof = good(Fate::Succeeds);
+        let mut proof = good(ProbeEnd::Succeeds);
         (0..1_000).for_each(|number| proof.deviates(format!("deviation {number}")));
-        assert_eq!(proof.faults().len(), 1 + TOLD);
+        assert_eq!(proof.faults().len(), 1 + MAX_SHOWN);
         assert_eq!(proof.faults()[0], "1000 other deviations");
     }
 }

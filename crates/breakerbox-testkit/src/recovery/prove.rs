@@ -1,4 +1,4 @@
-//! Runs rounds of recoveries: prepares the circuit, lets the askers acquire, and checks the result.
+//! Runs rounds of recoveries: prepares the circuit, lets the callers acquire, and checks the result.
 
 use std::io;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use breakerbox::{Breakerbox, Circuit, Clock, ManualClock, Policy, Status, Timest
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::fate::{Fate, Moment, Plan, When};
 use super::pool::Pool;
+use super::probe_end::{Moment, Plan, ProbeEnd, When};
 use super::proof::Proof;
 use super::receiver::Receiver;
-use super::wave::{Manner, Setting, Wave};
+use super::wave::{Setting, Timing, Wave};
 
 /// How many failures trip the circuit.
 const FAILURES: u64 = 3;
@@ -25,31 +25,31 @@ pub enum RecoveryError {
     /// Tasks or threads could not be started.
     #[error("the askers can't be started: {0}")]
     Askers(#[from] io::Error),
-    /// Some askers did not finish in time.
-    #[error("a probe that {fate}, round {round}: some askers never came back")]
+    /// Some callers did not finish in time.
+    #[error("a probe that {probe_end}, round {round}: some askers never came back")]
     Hung {
         /// How the probes end.
-        fate: Fate,
+        probe_end: ProbeEnd,
         /// The number of the round.
         round: u64,
     },
 }
 
-/// Runs `rounds` recoveries of one circuit. In each, a hundred askers acquire at the end of the cool-off, and the
-/// probe has this fate.
+/// Runs `rounds` recoveries of one circuit. In each, a hundred callers acquire at the end of the cool-off, and the
+/// probe has this end.
 ///
 /// # Errors
-/// If askers can't be started, or do not finish.
-pub fn prove(fate: Fate, rounds: u64) -> Result<Proof, RecoveryError> {
-    let mut course = Course::new(fate)?;
+/// If callers can't be started, or do not finish.
+pub fn prove(probe_end: ProbeEnd, rounds: u64) -> Result<Proof, RecoveryError> {
+    let mut course = Rounds::new(probe_end)?;
     for round in 0..rounds {
         course.round(round)?;
     }
     Ok(course.finish())
 }
 
-/// The state over all rounds of one fate.
-struct Course {
+/// The state over all rounds of one kind of end.
+struct Rounds {
     breakers: Breakerbox,
     circuit: Circuit,
     policy: Arc<Policy>,
@@ -60,10 +60,10 @@ struct Course {
     proof: Proof,
 }
 
-impl Course {
-    fn new(fate: Fate) -> io::Result<Self> {
+impl Rounds {
+    fn new(probe_end: ProbeEnd) -> io::Result<Self> {
         // A call times out by the runtime's timer, in real time, so this is the shortest possible.
-        let probe_timeout = Duration::from_millis(if fate == Fate::TimesOut { 1 } else { 10_000 });
+        let probe_timeout = Duration::from_millis(if probe_end == ProbeEnd::TimesOut { 1 } else { 10_000 });
         let policy = Policy::builder().failure_rate(None).consecutive_failures(FAILURES).ramp_cap(None);
         let policy = policy.jitter(0).cool_off_factor(1.0).probes(1).probe_timeout(probe_timeout).build();
         let clock = ManualClock::new();
@@ -72,8 +72,8 @@ impl Course {
         let breakers = Breakerbox::builder()
             .policy(policy.expect("all numbers are in their ranges"))
             .clock(clock.clone())
-            .observer(move |heard| {
-                seen.fetch_add(u64::from(heard.change.to == Status::HalfOpen), Ordering::SeqCst);
+            .observer(move |changed| {
+                seen.fetch_add(u64::from(changed.change.to == Status::HalfOpen), Ordering::SeqCst);
             })
             .build();
         let circuit = breakers.circuit("e1").expect("a short key");
@@ -85,7 +85,7 @@ impl Course {
             circuit,
             clock,
             half_opened,
-            proof: Proof::new(fate),
+            proof: Proof::new(probe_end),
         })
     }
 
@@ -93,10 +93,10 @@ impl Course {
         let mut chance = SmallRng::seed_from_u64(round);
         self.trip();
         self.proof.rounds += 1;
-        for (number, plan) in self.proof.fate.waves(&mut chance).into_iter().enumerate() {
+        for (number, plan) in self.proof.probe_end.waves(&mut chance).into_iter().enumerate() {
             let wave = Arc::new(Wave::new(&self.setting(plan, &mut chance)));
             if !self.pool.run(&wave, chance.random::<bool>()) {
-                return Err(RecoveryError::Hung { fate: self.proof.fate, round });
+                return Err(RecoveryError::Hung { probe_end: self.proof.probe_end, round });
             }
             for oddity in self.judge(&wave, number == 0) {
                 self.proof.deviates(format!("round {round}, wave {}: {oddity}", number + 1));
@@ -117,18 +117,18 @@ impl Course {
 
     fn setting(&self, plan: Plan, chance: &mut SmallRng) -> Setting<'_> {
         let moment = self.moment(plan.at);
-        // If an asker moves the clock, a result that arrives at once might still be in time.
+        // If a caller moves the clock, a result that arrives at once might still be in time.
         let may_be_early = moment > self.clock.now()
             && plan.probe.is_some()
             && plan.late.is_none_or(|late| late.when != When::AtOnce);
-        let manner = match chance.random_range(0..3_u8) {
-            0 => Manner::AsTheyWake,
-            1 if may_be_early => Manner::TooEarly { refusals: chance.random_range(1..300) },
-            _ => Manner::Together,
+        let timing = match chance.random_range(0..3_u8) {
+            0 => Timing::AsTheyWake,
+            1 if may_be_early => Timing::TooEarly { refusals: chance.random_range(1..300) },
+            _ => Timing::Together,
         };
         Setting {
             plan,
-            manner,
+            timing,
             // A probe that must see that a late result changes nothing has to last until then.
             hasty: chance.random::<bool>() && plan.late.is_none(),
             grace: self.policy.cancel_grace(),
@@ -157,8 +157,8 @@ impl Course {
         proof.late_applied += u64::from(wave.lates_applied());
         if is_first {
             proof.raced += u64::from(wave.raced());
-            // If a hasty probe releases its lease, other askers of its wave take it over.
-            let freed = wave.hasty && plan.probe.is_some_and(Fate::frees_the_lease);
+            // If a hasty probe releases its lease, other callers of its wave take it over.
+            let freed = wave.hasty && plan.probe.is_some_and(ProbeEnd::frees_the_lease);
             let heirs = if freed { probes.saturating_sub(1) } else { 0 };
             proof.heirs += u64::from(heirs);
             proof.probes += u64::from(probes - heirs);
@@ -175,7 +175,7 @@ impl Course {
         if status != plan.then {
             oddities.push(format!("the circuit is {status}, not {}", plan.then));
         }
-        let stays = plan.at == Moment::LeaseNearlyEnds || plan.probe.is_some_and(Fate::keeps_the_lease);
+        let stays = plan.at == Moment::LeaseNearlyEnds || plan.probe.is_some_and(ProbeEnd::keeps_the_lease);
         let live = self.receiver.live();
         if live != u32::from(stays) {
             oddities.push(format!("{live} probes are left at the destination"));

@@ -1,4 +1,4 @@
-//! One wave: a hundred askers acquire at the same moment. Their shared state, and what is observed.
+//! One wave: a hundred callers acquire at the same moment. Their shared state, and what is observed.
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -8,21 +8,21 @@ use std::time::Duration;
 use breakerbox::{Clock, ManualClock, Refusal, Timestamp};
 use tokio::sync::watch;
 
-use super::fate::{Fate, Late, Moment, Plan};
-use super::pool::ASKERS;
+use super::pool::CALLERS;
+use super::probe_end::{Late, Moment, Plan, ProbeEnd};
 use super::receiver::{Receiver, Visit};
 
-/// How many spins the first asker at the gate waits for a second. This is a few dozen microseconds: longer than a
+/// How many spins the first caller at the gate waits for a second. This is a few dozen microseconds: longer than a
 /// wake-up, and short enough for a machine whose other cores are busy.
-const TURNS: u32 = 20_000;
+const MAX_SPINS: u32 = 20_000;
 
-/// How many refusals for acquiring too early are tolerated after the clock has moved: from askers that decided by the
+/// How many refusals for acquiring too early are tolerated after the clock has moved: from callers that decided by the
 /// time before.
-const PATIENCE: u64 = 100_000;
+const MAX_EARLY_REFUSALS: u64 = 100_000;
 
-/// How the askers acquire.
+/// How the callers acquire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Manner {
+pub(super) enum Timing {
     /// Each acquires as soon as it is woken. The clock has moved before.
     AsTheyWake,
     /// The first waits for a second, on another core, and they acquire together. The clock has moved before.
@@ -35,10 +35,10 @@ pub(super) enum Manner {
     },
 }
 
-/// The shared state of the askers of one wave.
+/// The shared state of the callers of one wave.
 pub(super) struct Wave {
     pub(super) plan: Plan,
-    pub(super) manner: Manner,
+    pub(super) timing: Timing,
     /// Whether a probe is settled while others still acquire. Otherwise it waits until all have their answer.
     pub(super) hasty: bool,
     /// The policy's `cancel_grace`.
@@ -48,9 +48,9 @@ pub(super) struct Wave {
     moment: Timestamp,
     receiver: Arc<Receiver>,
     at_the_gate: AtomicU32,
-    /// Opens when an asker has the probe.
+    /// Opens when a caller has the probe.
     pub(super) given: Latch,
-    /// Opens when all askers have an answer.
+    /// Opens when all callers have an answer.
     pub(super) answered: Latch,
     pub(super) finished: Latch,
     too_early: AtomicU64,
@@ -66,7 +66,7 @@ pub(super) struct Wave {
 /// The parameters of a wave.
 pub(super) struct Setting<'a> {
     pub(super) plan: Plan,
-    pub(super) manner: Manner,
+    pub(super) timing: Timing,
     pub(super) hasty: bool,
     pub(super) grace: Duration,
     pub(super) moment: Timestamp,
@@ -77,10 +77,10 @@ pub(super) struct Setting<'a> {
 impl Wave {
     /// Returns a wave that has not begun.
     pub(super) fn new(setting: &Setting<'_>) -> Self {
-        let Setting { plan, manner, hasty, grace, moment, clock, receiver } = *setting;
+        let Setting { plan, timing, hasty, grace, moment, clock, receiver } = *setting;
         let wave = Self {
             plan,
-            manner,
+            timing,
             hasty,
             grace,
             moment,
@@ -88,8 +88,8 @@ impl Wave {
             receiver: Arc::clone(receiver),
             at_the_gate: AtomicU32::new(0),
             given: Latch::new(1),
-            answered: Latch::new(ASKERS),
-            finished: Latch::new(ASKERS),
+            answered: Latch::new(CALLERS),
+            finished: Latch::new(CALLERS),
             too_early: AtomicU64::new(0),
             entered: AtomicU32::new(0),
             left: AtomicU32::new(0),
@@ -99,7 +99,7 @@ impl Wave {
             late_applied: AtomicU32::new(0),
             oddities: Mutex::new(Vec::new()),
         };
-        if !matches!(manner, Manner::TooEarly { .. }) {
+        if !matches!(timing, Timing::TooEarly { .. }) {
             wave.move_the_clock();
         }
         wave
@@ -114,28 +114,28 @@ impl Wave {
 
     /// Returns whether only a probe is admitted: not if the circuit is closed, or closes while others still acquire.
     pub(super) fn admits_only_probes(&self) -> bool {
-        self.plan.probe.is_some_and(|fate| fate != Fate::Succeeds || !self.hasty)
+        self.plan.probe.is_some_and(|probe_end| probe_end != ProbeEnd::Succeeds || !self.hasty)
     }
 
-    /// Waits for another asker at the gate, if the manner requires it and another one comes in time. Spins, because
-    /// askers that sleep wake one by one.
+    /// Waits for another caller at the gate, if the timing requires it and another one comes in time. Spins, because
+    /// callers that sleep wake one by one.
     pub(super) fn meet(&self) {
         self.at_the_gate.fetch_add(1, Ordering::SeqCst);
-        if self.manner != Manner::AsTheyWake {
-            (0..TURNS)
+        if self.timing != Timing::AsTheyWake {
+            (0..MAX_SPINS)
                 .take_while(|_| self.at_the_gate.load(Ordering::SeqCst) < 2)
                 .for_each(|_| hint::spin_loop());
         }
     }
 
-    /// Acquires once, and notes whether another asker was acquiring while the first permit was given out.
+    /// Acquires once, and notes whether another caller was acquiring while the first permit was given out.
     pub(super) fn try_acquire<A>(&self, ask: impl FnOnce() -> Result<A, Refusal>) -> Result<A, Refusal> {
         let left = self.left.load(Ordering::SeqCst);
         self.entered.fetch_add(1, Ordering::SeqCst);
         let answer = ask();
         let entered = self.entered.load(Ordering::SeqCst);
         self.left.fetch_add(1, Ordering::SeqCst);
-        // An asker that had entered when this one left, and had not left when it entered, acquired at the same time.
+        // A caller that had entered when this one left, and had not left when it entered, acquired at the same time.
         // It must run on another thread, since no task yields while it acquires.
         if answer.is_ok() && !self.admitted.swap(true, Ordering::SeqCst) {
             self.raced.store(entered - left > 1, Ordering::SeqCst);
@@ -143,10 +143,10 @@ impl Wave {
         answer
     }
 
-    /// Returns whether a refusal only means that the clock has not moved yet. One of the askers that get it moves the
+    /// Returns whether a refusal only means that the clock has not moved yet. One of the callers that get it moves the
     /// clock.
     pub(super) fn is_too_early(&self, refusal: &Refusal) -> bool {
-        let Manner::TooEarly { refusals } = self.manner else { return false };
+        let Timing::TooEarly { refusals } = self.timing else { return false };
         if refusal.retry_at().is_none_or(|retry_at| retry_at > self.moment) {
             return false;
         }
@@ -154,7 +154,7 @@ impl Wave {
         if before + 1 == refusals {
             self.move_the_clock();
         }
-        before < refusals + PATIENCE
+        before < refusals + MAX_EARLY_REFUSALS
     }
 
     /// Begins a probe's call.
@@ -171,7 +171,7 @@ impl Wave {
         self.probes.load(Ordering::SeqCst)
     }
 
-    /// Returns whether the first permit was given out while another asker was acquiring.
+    /// Returns whether the first permit was given out while another caller was acquiring.
     pub(super) fn raced(&self) -> bool {
         self.raced.load(Ordering::SeqCst)
     }

@@ -4,7 +4,7 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `process` | shared parts: a child process that is always stopped, a free port, waiting with a limit |
-//! | `family` | the child processes of a server |
+//! | `process_tree` | the child processes of a server |
 //! | `postgres`, `postgres_files` | a Postgres server, which tests can kill, pause and restart |
 //! | `redis` | a Redis server, which tests can kill, pause, restart, and make a replica |
 //! | `redis_cluster` | three Redis servers as a cluster |
@@ -13,17 +13,17 @@
 //!
 //! Several test processes may run at once. No other server of the machine is used or touched.
 
-mod family;
 mod postgres;
 mod postgres_files;
 mod process;
+mod process_tree;
 mod redis;
 mod redis_cluster;
 mod redis_pair;
 mod redis_sentinel;
 
 pub use self::postgres::{PostgresOptions, PostgresServer};
-pub use self::process::{PATIENCE, Process, ServerError, free_port, wait_until};
+pub use self::process::{Process, READY_TIMEOUT, ServerError, free_port, wait_until};
 pub use self::redis::{RedisOptions, RedisServer, Restart};
 pub use self::redis_cluster::RedisCluster;
 pub use self::redis_pair::RedisPair;

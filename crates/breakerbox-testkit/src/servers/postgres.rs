@@ -15,9 +15,9 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::family::{children, signal_all};
 use super::postgres_files::{Template, USER, run};
 use super::process::{Process, ServerError, free_port, wait_until};
+use super::process_tree::{children, signal_all};
 
 /// How many times a start is tried again because another process took the port.
 const STARTS: usize = 10;
@@ -231,11 +231,11 @@ impl PostgresServer {
         self.query("SELECT pg_reload_conf()")?;
         // Sessions reload their settings one after the other. A new session inherits them from the parent process,
         // which reloads first.
-        let told = wait_until(|| match self.query("SHOW default_transaction_read_only") {
+        let set = wait_until(|| match self.query("SHOW default_transaction_read_only") {
             Ok(is) if is == value => Ok(()),
             other => Err(format!("default_transaction_read_only: {other:?}")),
         });
-        told.map_err(|reason| self.process.not_ready(reason))
+        set.map_err(|reason| self.process.not_ready(reason))
     }
 
     /// Revokes a user's rights to write to all tables of a schema.

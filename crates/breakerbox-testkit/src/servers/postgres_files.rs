@@ -109,8 +109,8 @@ pub(super) fn run(command: &mut Command) -> Result<String, ServerError> {
         _ => error.into(),
     })?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(io::Error::other(format!("{program}: {}: {}", output.status, said.trim())).into());
+        let sent = String::from_utf8_lossy(&output.stderr);
+        return Err(io::Error::other(format!("{program}: {}: {}", output.status, sent.trim())).into());
     }
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
 }

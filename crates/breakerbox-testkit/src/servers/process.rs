@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long a server may take to be ready.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const READY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The pause between two checks of a condition.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -114,7 +114,7 @@ impl Process {
         self.child.wait().map(drop)
     }
 
-    /// Repeats a check until it succeeds, for at most [`PATIENCE`]; fails as soon as the process has ended.
+    /// Repeats a check until it succeeds, for at most [`READY_TIMEOUT`]; fails as soon as the process has ended.
     ///
     /// # Errors
     /// Returns the result of the last check, and the end of the log.
@@ -163,12 +163,12 @@ pub fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Repeats a check until it succeeds, for at most [`PATIENCE`].
+/// Repeats a check until it succeeds, for at most [`READY_TIMEOUT`].
 ///
 /// # Errors
 /// Returns the error of the last check.
 pub fn wait_until<T>(mut look: impl FnMut() -> Result<T, String>) -> Result<T, String> {
-    let limit = Instant::now() + PATIENCE;
+    let limit = Instant::now() + READY_TIMEOUT;
     loop {
         match look() {
             Ok(there) => return Ok(there),

@@ -26,7 +26,7 @@ impl RedisCluster {
         for (n, node) in cluster.nodes.iter().enumerate() {
             let (first, last) = (SLOTS * n / MASTERS, SLOTS * (n + 1) / MASTERS - 1);
             let range = [first.to_string(), last.to_string()];
-            tell(node, &["CLUSTER", "ADDSLOTSRANGE", &range[0], &range[1]])?;
+            run_command(node, &["CLUSTER", "ADDSLOTSRANGE", &range[0], &range[1]])?;
             meet(node, &cluster.nodes[0])?;
         }
         cluster.wait_until_agreed(MASTERS)?;
@@ -62,7 +62,7 @@ impl RedisCluster {
         self.nodes.push(replica);
         self.wait_until_agreed(self.nodes.len())?;
         let (id, replica) = (self.id(master)?, &self.nodes[self.nodes.len() - 1]);
-        tell(replica, &["CLUSTER", "REPLICATE", &id])?;
+        run_command(replica, &["CLUSTER", "REPLICATE", &id])?;
         until(|| match replica.info("replication", "master_link_status") {
             Ok(Some(status)) if status == "up" => Ok(()),
             other => Err(format!("master_link_status: {other:?}")),
@@ -76,7 +76,7 @@ impl RedisCluster {
     /// If the replica does not take over.
     pub fn take_over(&self, replica: usize) -> Result<(), ServerError> {
         let node = &self.nodes[replica];
-        tell(node, &["CLUSTER", "FAILOVER", "TAKEOVER"])?;
+        run_command(node, &["CLUSTER", "FAILOVER", "TAKEOVER"])?;
         until(|| match node.query::<Vec<::redis::Value>>(&["ROLE"]) {
             Ok(role) if role.first() == Some(&::redis::Value::BulkString(b"master".to_vec())) => Ok(()),
             other => Err(format!("role: {other:?}")),
@@ -90,8 +90,8 @@ impl RedisCluster {
     /// If a node refuses.
     pub fn begin_move(&self, slot: u16, from: usize, to: usize) -> Result<(), ServerError> {
         let (slot, from_id, to_id) = (slot.to_string(), self.id(from)?, self.id(to)?);
-        tell(&self.nodes[to], &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id])?;
-        tell(&self.nodes[from], &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id])
+        run_command(&self.nodes[to], &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id])?;
+        run_command(&self.nodes[from], &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id])
     }
 
     /// Moves up to a thousand keys of a slot that is being moved.
@@ -103,7 +103,7 @@ impl RedisCluster {
         let keys: Vec<String> =
             self.nodes[from].query(&["CLUSTER", "GETKEYSINSLOT", &slot, "1000"]).map_err(refused)?;
         for key in keys {
-            tell(&self.nodes[from], &["MIGRATE", "127.0.0.1", &port, &key, "0", "5000"])?;
+            run_command(&self.nodes[from], &["MIGRATE", "127.0.0.1", &port, &key, "0", "5000"])?;
         }
         Ok(())
     }
@@ -115,9 +115,9 @@ impl RedisCluster {
     pub fn end_move(&self, slot: u16, to: usize) -> Result<(), ServerError> {
         let (slot, id) = (slot.to_string(), self.id(to)?);
         // The new owner first, as the Redis manual requires.
-        tell(&self.nodes[to], &["CLUSTER", "SETSLOT", &slot, "NODE", &id])?;
+        run_command(&self.nodes[to], &["CLUSTER", "SETSLOT", &slot, "NODE", &id])?;
         for node in &self.nodes {
-            tell(node, &["CLUSTER", "SETSLOT", &slot, "NODE", &id])?;
+            run_command(node, &["CLUSTER", "SETSLOT", &slot, "NODE", &id])?;
         }
         Ok(())
     }
@@ -132,7 +132,7 @@ impl RedisCluster {
             until(|| {
                 let info: String = node.query(&["CLUSTER", "INFO"]).map_err(|error| error.to_string())?;
                 let agreed = ["cluster_state:ok".to_owned(), format!("cluster_known_nodes:{count}")];
-                if agreed.iter().all(|line| info.lines().any(|said| said == line)) {
+                if agreed.iter().all(|line| info.lines().any(|sent| sent == line)) {
                     Ok(())
                 } else {
                     Err(info)
@@ -156,10 +156,10 @@ fn meet(node: &RedisServer, other: &RedisServer) -> Result<(), ServerError> {
     }
     let [port, bus] =
         ["port", "cluster-port"].map(|name| other.port_of(name).unwrap_or_default().to_string());
-    tell(node, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus])
+    run_command(node, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus])
 }
 
-fn tell(node: &RedisServer, command: &[&str]) -> Result<(), ServerError> {
+fn run_command(node: &RedisServer, command: &[&str]) -> Result<(), ServerError> {
     node.query(command).map_err(refused)
 }
 

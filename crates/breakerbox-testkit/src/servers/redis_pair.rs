@@ -54,17 +54,17 @@ impl RedisPair {
 
     /// Waits until the replica has received all of the master's writes.
     fn follow(&self) -> RedisResult<()> {
-        let said = self.master.info("replication", "master_repl_offset")?;
-        let heard = super::process::wait_until(|| {
-            let heard = self.replica.info("replication", "slave_repl_offset");
+        let sent = self.master.info("replication", "master_repl_offset")?;
+        let received = super::process::wait_until(|| {
+            let received = self.replica.info("replication", "slave_repl_offset");
             let number =
                 |offset: &Option<String>| offset.as_ref().and_then(|offset| offset.parse::<u64>().ok());
-            match heard {
-                Ok(heard) if number(&heard) >= number(&said) => Ok(()),
-                other => Err(format!("it has heard {other:?} of {said:?}")),
+            match received {
+                Ok(received) if number(&received) >= number(&sent) => Ok(()),
+                other => Err(format!("it has heard {other:?} of {sent:?}")),
             }
         });
-        heard.map_err(|reason| ::redis::RedisError::from((::redis::ErrorKind::Io, "the replica", reason)))
+        received.map_err(|reason| ::redis::RedisError::from((::redis::ErrorKind::Io, "the replica", reason)))
     }
 
     /// Kills the master, as a power cut would.

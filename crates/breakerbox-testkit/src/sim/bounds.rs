@@ -55,7 +55,7 @@ impl Settings {
 
     /// Returns after how long all outcomes that have to be reported have been.
     #[must_use]
-    pub fn told_within(&self) -> Duration {
+    pub fn counts_reported_within(&self) -> Duration {
         REPORTED_AFTER + self.flush_every + 2 * self.store_timeout
     }
 

@@ -9,24 +9,24 @@ use rand::RngExt;
 use rand::rngs::SmallRng;
 use tokio::time::sleep;
 
-use super::books::Who;
+use super::history::WorkerLife;
 use super::scenario::{Behaviour, Flavour};
 use super::world::World;
 
 /// The timeout of a call that is no probe.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A caller that calls one endpoint again and again.
 pub(super) struct Caller {
     pub(super) world: Arc<World>,
-    pub(super) who: Who,
+    pub(super) who: WorkerLife,
     pub(super) key: usize,
     pub(super) circuit: Circuit,
     pub(super) chance: SmallRng,
 }
 
 /// The course of a call: how long it takes, and its outcome.
-pub(super) struct Course {
+pub(super) struct CallPlan {
     pub(super) takes: Duration,
     pub(super) kind: OutcomeKind,
 }
@@ -65,13 +65,13 @@ impl Caller {
             7 | 8 => circuit.acquire().await,
             _ => circuit.acquire_within(limit).await,
         };
-        world.write(|books| books.answered(who, key, asked_at, answer.is_ok()));
+        world.write(|history| history.answered(who, key, asked_at, answer.is_ok()));
         match answer {
             Ok(permit) if permit.is_probe() => self.probe(permit).await,
             Ok(permit) => self.ordinary(permit, asked_at).await,
             Err(refusal) => {
                 world.note(|| format!("{who:?} e{key}: {}", refusal.name()));
-                world.write(|books| books.refused(key, &refusal, world.at()));
+                world.write(|history| history.refused(key, &refusal, world.at()));
             }
         }
     }
@@ -80,64 +80,64 @@ impl Caller {
         may_be_rude(&self.world)
     }
 
-    fn course(&mut self) -> Course {
-        Course::of_call(&self.world, self.who, self.key, &mut self.chance)
+    fn plan(&mut self) -> CallPlan {
+        CallPlan::of_call(&self.world, self.who, self.key, &mut self.chance)
     }
 
     async fn probe(&mut self, permit: Permit<'_>) {
         let (world, who, key) = (Arc::clone(&self.world), self.who, self.key);
         let (began, left) = (world.at(), permit.time_left().unwrap_or_default());
-        let number = world.write(|books| books.began_probe(who, key, world.at(), world.store_time(), left));
+        let number =
+            world.write(|history| history.began_probe(who, key, world.at(), world.store_time(), left));
         world.note(|| format!("{who:?} e{key}: probes"));
-        let mut course = self.course();
+        let mut plan = self.plan();
         let manners = if self.may_be_rude() { self.chance.random_range(0..12) } else { 0 };
         if manners < 9 {
-            course = course.within(left);
+            plan = plan.within(left);
         } else {
             // Rude callers hold a permit as long as they like, and then settle it with any outcome.
             let lease = world.scenario.policy.probe_timeout() + Duration::from_secs(3);
-            course.takes =
-                course.takes.min(lease).max(Duration::from_millis(self.chance.random_range(0..5_000)));
+            plan.takes = plan.takes.min(lease).max(Duration::from_millis(self.chance.random_range(0..5_000)));
         }
-        sleep(course.takes).await;
+        sleep(plan.takes).await;
         let drops = manners == 11;
         if drops {
             let age = world.scenario.policy.probe_timeout().saturating_sub(left) + (world.at() - began);
             let in_grace = age < world.scenario.policy.cancel_grace();
-            course.kind = if in_grace { OutcomeKind::Ignored } else { OutcomeKind::Failure };
+            plan.kind = if in_grace { OutcomeKind::Ignored } else { OutcomeKind::Failure };
         }
         let waits = world.scenario.is_strict() && manners < 9;
         if waits && permit.time_left() == Some(Duration::ZERO) {
             // The worker was paused meanwhile. A probe that ends after its deadline has failed.
-            course.kind = OutcomeKind::Failure;
+            plan.kind = OutcomeKind::Failure;
         }
-        world.write(|books| books.settled_probe(key, number, world.at(), course.kind));
-        world.note(|| format!("{who:?} e{key}: the probe is a {:?}", course.kind));
+        world.write(|history| history.settled_probe(key, number, world.at(), plan.kind));
+        world.note(|| format!("{who:?} e{key}: the probe is a {:?}", plan.kind));
         if drops {
             drop(permit);
             return;
         }
         let settlement = if waits {
-            permit.settle_and_confirm(self.judgement(course.kind)).await
+            permit.settle_and_confirm(self.classification(plan.kind)).await
         } else {
-            self.settle(permit, course.kind)
+            self.settle(permit, plan.kind)
         };
         if settlement == Settlement::Late {
             world.note(|| format!("{who:?} e{key}: the probe was late"));
-            world.write(|books| books.tally.late += 1);
+            world.write(|history| history.tally.late += 1);
         }
     }
 
     async fn ordinary(&mut self, permit: Permit<'_>, asked_at: Duration) {
         let (world, who, key) = (Arc::clone(&self.world), self.who, self.key);
-        let course = self.course().within(PATIENCE);
+        let plan = self.plan().within(CALL_TIMEOUT);
         let began_in = epoch_of(&self.circuit.record());
         let is_on_ramp =
-            world.write(|books| books.call_begins(&world.scenario, (who, key, began_in), world.at()));
-        sleep(course.takes).await;
+            world.write(|history| history.call_begins(&world.scenario, (who, key, began_in), world.at()));
+        sleep(plan.takes).await;
         if is_on_ramp {
-            let succeeded = course.kind == OutcomeKind::Success;
-            world.write(|books| books.call_ended(key, began_in, succeeded));
+            let succeeded = plan.kind == OutcomeKind::Success;
+            world.write(|history| history.call_ended(key, began_in, succeeded));
         }
         let epoch = epoch_of(&self.circuit.record());
         let may_drop = world.scenario.flavour == Flavour::Faulty && !world.has_healed();
@@ -146,27 +146,27 @@ impl Caller {
             // The simulator can't know whether the library counts it.
             if world.at() - asked_at >= world.scenario.policy.cancel_grace() {
                 let at = world.at();
-                world.write(|books| books.counted((who, key, epoch), true, &world.scenario, at));
+                world.write(|history| history.counted((who, key, epoch), true, &world.scenario, at));
             }
             drop(permit);
             return;
         }
-        let failed = course.kind == OutcomeKind::Failure;
+        let failed = plan.kind == OutcomeKind::Failure;
         if failed && world.scenario.workers[who.worker].short_lived.is_some() {
-            world.write(|books| books.short_lived_failed(&world.scenario, who, key, world.at()));
+            world.write(|history| history.short_lived_failed(&world.scenario, who, key, world.at()));
         }
         if world.scenario.is_strict() {
-            self.settle_strictly(permit, course.kind, epoch).await;
+            self.settle_strictly(permit, plan.kind, epoch).await;
             return;
         }
-        let settlement = self.settle(permit, course.kind);
-        world.note(|| format!("{who:?} e{key}: {:?} {settlement:?}", course.kind));
+        let settlement = self.settle(permit, plan.kind);
+        world.note(|| format!("{who:?} e{key}: {:?} {settlement:?}", plan.kind));
         match settlement {
             Settlement::Counted => {
                 let at = world.at();
-                world.write(|books| books.counted((who, key, epoch), failed, &world.scenario, at));
+                world.write(|history| history.counted((who, key, epoch), failed, &world.scenario, at));
             }
-            Settlement::Late => world.write(|books| books.tally.late += 1),
+            Settlement::Late => world.write(|history| history.tally.late += 1),
             Settlement::Uncounted | Settlement::Unconfirmed => {}
         }
     }
@@ -178,17 +178,17 @@ impl Caller {
         if counts {
             // The store may count it before this worker gets the answer.
             let at = world.at();
-            world.write(|books| books.counted((who, key, epoch), failed, &world.scenario, at));
+            world.write(|history| history.counted((who, key, epoch), failed, &world.scenario, at));
         }
-        let settlement = permit.settle_and_confirm(self.judgement(kind)).await;
+        let settlement = permit.settle_and_confirm(self.classification(kind)).await;
         world.note(|| format!("{who:?} e{key}: {kind:?} {settlement:?}"));
         match settlement {
-            Settlement::Late => world.write(|books| {
-                books.tally.late += 1;
-                books.not_counted(who, key, epoch, failed);
+            Settlement::Late => world.write(|history| {
+                history.tally.late += 1;
+                history.not_counted(who, key, epoch, failed);
             }),
             Settlement::Uncounted if counts => {
-                world.write(|books| books.not_counted(who, key, epoch, failed));
+                world.write(|history| history.not_counted(who, key, epoch, failed));
             }
             Settlement::Counted | Settlement::Uncounted | Settlement::Unconfirmed => {}
         }
@@ -202,7 +202,7 @@ impl Caller {
         }
     }
 
-    fn judgement(&mut self, kind: OutcomeKind) -> Classification {
+    fn classification(&mut self, kind: OutcomeKind) -> Classification {
         match kind {
             OutcomeKind::Success => Classification::SUCCESS,
             OutcomeKind::Ignored => Classification::IGNORED,
@@ -228,16 +228,16 @@ fn may_be_rude(world: &World) -> bool {
     !world.has_healed() && world.scenario.flavour.has_rude_callers()
 }
 
-impl Course {
+impl CallPlan {
     /// Returns the course of a call that begins now.
-    pub(super) fn of_call(world: &World, who: Who, key: usize, chance: &mut SmallRng) -> Self {
+    pub(super) fn of_call(world: &World, who: WorkerLife, key: usize, chance: &mut SmallRng) -> Self {
         let at = world.at();
         let phases = &world.scenario.endpoints[key];
         let behaviour =
             phases.iter().rfind(|phase| phase.from <= at).map_or(Behaviour::Well, |phase| phase.behaviour);
         let quickly = Duration::from_millis(chance.random_range(0..30));
         let is_broken = world.scenario.workers[who.worker].broken_from.is_some_and(|from| from <= at);
-        world.write(|books| books.tally.broken_calls += u64::from(is_broken));
+        world.write(|history| history.tally.broken_calls += u64::from(is_broken));
         let (takes, is_well) = match behaviour {
             _ if is_broken => (quickly, false),
             Behaviour::Well => (quickly, true),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use breakerbox::{Mode, OnStoreLoss, Record, State, Status};
 
-use super::books::{Counts, Invariant};
 use super::caller::epoch_of;
+use super::history::{Counts, Invariant};
 use super::run::Run;
 use super::scenario::Flavour;
 
@@ -14,7 +14,7 @@ impl Run {
     /// Checks that all workers agree, and that all circuits are closed if they must be.
     pub(super) async fn look(&self, must_be_closed: bool) {
         let at = self.world.at();
-        let records = self.network.arbiter.records().await;
+        let records = self.network.checked_store.records().await;
         // A worker that makes half of all calls, and fails all of them, may open the circuit again at any time.
         let must_be_closed = must_be_closed && self.world.scenario.flavour != Flavour::BrokenProber;
         let closes = match self.world.scenario.flavour {
@@ -26,7 +26,7 @@ impl Run {
                 there.as_ref().filter(|there| there.status() != Status::Closed && !is_disabled(there))
             {
                 let what = format!("e{key} is well, and its circuit {there:?}");
-                self.world.write(|books| books.violate(closes, at, what));
+                self.world.write(|history| history.violate(closes, at, what));
             }
         }
         for worker in self.workers.iter().flatten() {
@@ -35,21 +35,21 @@ impl Run {
                 let wrong = self.disagrees(key, &here, there.as_ref(), at);
                 if let Some(wrong) = wrong {
                     let what = format!("{:?}, e{key}: {wrong}", worker.who);
-                    self.world.write(|books| books.violate(Invariant::AllAgree, at, what));
+                    self.world.write(|history| history.violate(Invariant::AllAgree, at, what));
                 }
                 if must_be_closed && here.status() != Status::Closed && !is_disabled(&here) {
                     let what = format!("{:?}, e{key} is well, and its circuit {:?}", worker.who, here);
-                    self.world.write(|books| books.violate(closes, at, what));
+                    self.world.write(|history| history.violate(closes, at, what));
                 }
             }
         }
     }
 
     fn disagrees(&self, key: usize, here: &Record, there: Option<&Record>, at: Duration) -> Option<String> {
-        let books = self.world.books();
-        let long_ago = at.saturating_sub(books.agree_within);
-        let history = &books.keys[key].history;
-        let known = history.iter().rfind(|(since, _)| *since <= long_ago).map_or(0, |(_, epoch)| *epoch);
+        let history = self.world.history();
+        let long_ago = at.saturating_sub(history.agree_within);
+        let changes = &history.keys[key].epoch_changes;
+        let known = changes.iter().rfind(|(since, _)| *since <= long_ago).map_or(0, |(_, epoch)| *epoch);
         let has_lived = here.cause.is_some();
         let has_expired = there.is_none() && here.status() == Status::Closed;
         if known > 0 && !has_expired && (!has_lived || here.epoch.0 < known) {
@@ -59,7 +59,7 @@ impl Run {
             // No worker overwrites the lease of another's probe, though it would be the same state in a newer epoch.
             // And it takes time to find that such a lease has ended.
             Some(there)
-                if is_same_half_open(here, there) && books.was_leased(key, self.world.store_time()) =>
+                if is_same_half_open(here, there) && history.was_leased(key, self.world.store_time()) =>
             {
                 None
             }
@@ -83,9 +83,9 @@ impl Run {
         for worker in self.workers.iter().flatten().filter(|worker| !worker.gate.is_paused()) {
             for (key, circuit) in worker.circuits.iter().enumerate() {
                 let here = circuit.record();
-                self.world.write(|books| books.compare_observed(worker.who, key, &here, at));
+                self.world.write(|history| history.compare_observed(worker.who, key, &here, at));
             }
-            self.world.write(|books| books.check_reported(worker.who, within, at));
+            self.world.write(|history| history.check_reported(worker.who, within, at));
         }
         if let Some(plan) = &self.world.scenario.sampled {
             self.watch_sampled(plan);
@@ -98,17 +98,17 @@ impl Run {
         if matches!(scenario.flavour, Flavour::BrokenProber | Flavour::OneBroken) {
             let well_at = scenario.well_at();
             let (closed, failed) = {
-                let books = self.world.books();
-                (books.keys[0].closings.iter().any(|closed| *closed > well_at), books.tally.broken_calls)
+                let history = self.world.history();
+                (history.keys[0].closings.iter().any(|closed| *closed > well_at), history.tally.broken_calls)
             };
             if !closed && scenario.flavour == Flavour::BrokenProber {
                 let what = format!("e0 is well since {well_at:?} for all but one");
-                self.world.write(|books| books.violate(Invariant::RecoversBesideBroken, at, what));
+                self.world.write(|history| history.violate(Invariant::RecoversBesideBroken, at, what));
             }
             let most = scenario.failing_calls_of_broken();
             if failed > most {
                 let what = format!("a worker without a network made {failed} calls, and {most} are enough");
-                self.world.write(|books| books.violate(Invariant::BrokenIsProtected, at, what));
+                self.world.write(|history| history.violate(Invariant::BrokenIsProtected, at, what));
             }
             return;
         }
@@ -118,7 +118,7 @@ impl Run {
                 let here = circuit.record();
                 if here.status() != Status::Closed {
                     let what = format!("{:?}, e{key} is well, and its circuit {here:?}", worker.who);
-                    self.world.write(|books| books.violate(Invariant::RecoversWithoutWrites, at, what));
+                    self.world.write(|history| history.violate(Invariant::RecoversWithoutWrites, at, what));
                 }
             }
         }
@@ -133,24 +133,27 @@ impl Run {
         for worker in self.workers.iter().flatten() {
             for (key, circuit) in worker.circuits.iter().enumerate() {
                 let (who, epoch) = (worker.who, epoch_of(&circuit.record()));
-                let books = self.world.books();
-                let book = &books.keys[key];
-                let Some(counts) = book.counts.get(&who).filter(|_| !book.forgotten) else { continue };
+                let history = self.world.history();
+                let key_history = &history.keys[key];
+                let Some(counts) = key_history.counts.get(&who).filter(|_| !key_history.forgotten) else {
+                    continue;
+                };
                 let of = |epochs: &BTreeMap<u64, Counts>| epochs.get(&epoch).copied().unwrap_or_default();
-                let (counted, told) = (of(&counts.counted), of(&counts.told));
-                let owed = counts.owed.get(&epoch).cloned().unwrap_or_default();
+                let (counted, reported) = (of(&counts.counted), of(&counts.reported));
+                let due_reports = counts.due_reports.get(&epoch).cloned().unwrap_or_default();
                 let scenario = &self.world.scenario;
-                let owed = owed.failures(scenario.settings.flush_every, self.world.at());
-                let is_lost = if scenario.is_strict() { counted != told } else { told.failures < owed };
+                let due_reports = due_reports.failures(scenario.settings.flush_every, self.world.at());
+                let is_lost =
+                    if scenario.is_strict() { counted != reported } else { reported.failures < due_reports };
                 if is_lost {
                     wrong.push(format!(
-                        "{who:?}, e{key}: counted {counted:?} in epoch {epoch}, owes {owed} failures, told {told:?}"
+                        "{who:?}, e{key}: counted {counted:?} in epoch {epoch}, owes {due_reports} failures, told {reported:?}"
                     ));
                 }
             }
         }
         for what in wrong {
-            self.world.write(|books| books.violate(Invariant::NothingLost, self.world.at(), what));
+            self.world.write(|history| history.violate(Invariant::NothingLost, self.world.at(), what));
         }
     }
 }

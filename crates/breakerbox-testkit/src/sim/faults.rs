@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use breakerbox::Command;
+use breakerbox::OverrideCommand;
 use rand::RngExt;
 
-use super::draws::Chance;
+use super::random::ScenarioRng;
 use super::scenario::{Cut, Event, Losses, Scenario};
 
 impl Scenario {
-    pub(super) fn add_orders(&mut self, chance: &mut Chance) {
+    pub(super) fn add_orders(&mut self, chance: &mut ScenarioRng) {
         if chance.one_in(2) {
             return;
         }
@@ -18,19 +18,19 @@ impl Scenario {
             let worker = chance.number(0, self.workers.len() as u64 - 1);
             let endpoint = chance.number(0, self.endpoints.len() as u64 - 1);
             let commands = [
-                Command::ForceOpen,
-                Command::ForceClosed,
-                Command::Disable,
-                Command::Release,
-                Command::Enable,
-                Command::Reset,
+                OverrideCommand::ForceOpen,
+                OverrideCommand::ForceClosed,
+                OverrideCommand::Disable,
+                OverrideCommand::Release,
+                OverrideCommand::Enable,
+                OverrideCommand::Reset,
             ];
             let command = chance.of(&commands);
             self.events.push((at, Event::Order { worker, endpoint, command }));
         }
     }
 
-    pub(super) fn add_faults(&mut self, chance: &mut Chance) {
+    pub(super) fn add_faults(&mut self, chance: &mut ScenarioRng) {
         if chance.one_in(2) {
             self.losses = Losses {
                 requests: chance.number(0, 100),
@@ -64,7 +64,7 @@ impl Scenario {
     }
 
     /// Lets some workers start without a store, and decide alone before they ever reached it.
-    fn add_early_cut(&mut self, chance: &mut Chance) {
+    fn add_early_cut(&mut self, chance: &mut ScenarioRng) {
         for worker in 0..self.workers.len() {
             if chance.one_in(6) {
                 let how = chance.of(&[Cut::Refuses, Cut::BlackHole]);
@@ -75,7 +75,7 @@ impl Scenario {
     }
 
     /// Lets the store come and go: between two outages it answers for a moment, perhaps without writes.
-    pub(super) fn add_flapping(&mut self, chance: &mut Chance) {
+    pub(super) fn add_flapping(&mut self, chance: &mut ScenarioRng) {
         for _ in 0..chance.number(1, 3) {
             let mut at = self.any_time(chance);
             let worker: usize = chance.number(0, self.workers.len() as u64 - 1);
@@ -101,7 +101,7 @@ impl Scenario {
         self.add_early_cut(chance);
     }
 
-    fn any_time(&self, chance: &mut Chance) -> Duration {
+    fn any_time(&self, chance: &mut ScenarioRng) -> Duration {
         let last = u64::try_from(self.healed_at.as_millis()).unwrap_or(u64::MAX);
         chance.ms(500, last.saturating_sub(1))
     }

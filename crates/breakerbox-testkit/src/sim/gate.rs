@@ -13,10 +13,10 @@ use tokio::task::AbortHandle;
 
 /// The gate through which all tasks of one life of a worker are polled.
 #[derive(Default)]
-pub(super) struct Gate(Mutex<Inside>);
+pub(super) struct Gate(Mutex<Inner>);
 
 #[derive(Default)]
-struct Inside {
+struct Inner {
     paused: bool,
     dead: bool,
     /// Tasks that were woken while they were paused.
@@ -33,12 +33,12 @@ impl Gate {
             return;
         }
         let handle = tokio::spawn(Gated { gate: Arc::clone(self), task }).abort_handle();
-        let mut inside = self.lock();
-        if inside.tasks.len() >= inside.crowded {
-            inside.tasks.retain(|task| !task.is_finished());
-            inside.crowded = 2 * inside.tasks.len() + 16;
+        let mut inner = self.lock();
+        if inner.tasks.len() >= inner.crowded {
+            inner.tasks.retain(|task| !task.is_finished());
+            inner.crowded = 2 * inner.tasks.len() + 16;
         }
-        inside.tasks.push(handle);
+        inner.tasks.push(handle);
     }
 
     pub(super) fn pause(&self) {
@@ -46,18 +46,18 @@ impl Gate {
     }
 
     pub(super) fn resume(&self) {
-        let mut inside = self.lock();
-        inside.paused = false;
-        let waiting = std::mem::take(&mut inside.waiting);
-        drop(inside);
+        let mut inner = self.lock();
+        inner.paused = false;
+        let waiting = std::mem::take(&mut inner.waiting);
+        drop(inner);
         waiting.into_iter().for_each(Waker::wake);
     }
 
     pub(super) fn kill(&self) {
-        let mut inside = self.lock();
-        inside.dead = true;
-        let tasks = std::mem::take(&mut inside.tasks);
-        drop(inside);
+        let mut inner = self.lock();
+        inner.dead = true;
+        let tasks = std::mem::take(&mut inner.tasks);
+        drop(inner);
         tasks.iter().for_each(AbortHandle::abort);
     }
 
@@ -65,7 +65,7 @@ impl Gate {
         self.lock().paused
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inside> {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -79,12 +79,12 @@ impl Future for Gated {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let mut inside = self.gate.lock();
-        if inside.paused {
-            inside.waiting.push(context.waker().clone());
+        let mut inner = self.gate.lock();
+        if inner.paused {
+            inner.waiting.push(context.waker().clone());
             return Poll::Pending;
         }
-        drop(inside);
+        drop(inner);
         self.task.as_mut().poll(context)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::books::Violation;
+use super::history::Violation;
 use super::run::run;
 use super::sabotage::Sabotage;
 use super::tally::Tally;

@@ -4,13 +4,13 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | `scenario` | the scenario of a seed: workers, endpoints, numbers, faults and their times |
-//! | `draws`, `faults`, `plans` | how scenarios are drawn: numbers, workers, endpoints; random faults; scenarios around one fault |
+//! | `random`, `faults`, `plans` | how scenarios are drawn: numbers, workers, endpoints; random faults; scenarios around one fault |
 //! | `worker`, `caller` | the real library, with a clock that differs from others' by hours, and its callers, polite and rude |
 //! | `sampling` | circuits that a leader samples: the table of attempts, faults of leaders, checks |
 //! | `gate` | pauses and kills the tasks of one worker, as SIGSTOP and SIGKILL do |
 //! | `network` | the connection to the store: slow, lossy, cut, stalled; a sent request travels on after its sender has died |
-//! | `arbiter` | the store: a real memory store, whose every verb is judged as it is applied |
-//! | `books`, `judge`, `watch` | the record of what really happened, and its judgement: at the store, in observers, at endpoints |
+//! | `checked_store` | the store: a real memory store, which checks every operation as it is applied |
+//! | `history`, `verify`, `watch` | the record of what really happened, and its checks: at the store, in observers, at endpoints |
 //! | `checks` | checks at certain times of a run |
 //! | `bounds` | the time limits that hold once nothing fails any more |
 //! | `run`, `many`, `tally` | one run, many runs, and counts of what happened in them |
@@ -59,30 +59,30 @@
 //! requests are not, since it prolongs its term all the time. Not simulated: a store whose clock steps; sampled
 //! circuits whose store loses or refuses writes, and operators of sampled circuits.
 
-mod arbiter;
-mod books;
 mod bounds;
 mod caller;
+mod checked_store;
 mod checks;
-mod draws;
+mod due_reports;
 mod faults;
 mod gate;
-mod judge;
+mod history;
 mod many;
 mod network;
-mod owed;
 mod plans;
+mod random;
 mod run;
 mod sabotage;
 mod sampling;
 mod scenario;
 mod tally;
+mod verify;
 mod watch;
 mod worker;
 mod world;
 
-pub use self::books::{Invariant, Violation};
 pub use self::bounds::Settings;
+pub use self::history::{Invariant, Violation};
 pub use self::many::{Summary, run_many};
 pub use self::run::{Report, run};
 pub use self::sabotage::Sabotage;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox::store::{
-    Announcer, Answer, Changes, Delta, Heard, ListQuery, Merged, Page, RampReply, RampRequest, Readable,
-    Store, StoreError, Swap, Swapped, Term,
+    Announcer, Answer, Changes, Delta, ListQuery, Merged, Page, RampReply, RampRequest, Readable, Store,
+    StoreError, StoreEvent, Swap, Swapped, Term,
 };
 use breakerbox::{Nonce, Record};
 use rand::rngs::SmallRng;
@@ -15,8 +15,8 @@ use rand::{RngExt, SeedableRng};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, sleep_until};
 
-use super::arbiter::Arbiter;
-use super::books::Who;
+use super::checked_store::CheckedStore;
+use super::history::WorkerLife;
 use super::sabotage::Sabotage;
 use super::sampling::Attempts;
 use super::scenario::Cut;
@@ -25,10 +25,10 @@ use super::world::World;
 /// The connections of all workers.
 pub(super) struct Network {
     pub(super) world: Arc<World>,
-    pub(super) arbiter: Arbiter,
+    pub(super) checked_store: CheckedStore,
     /// The table of attempts, by which sampled circuits are judged.
     pub(super) attempts: Attempts,
-    ways: Vec<Mutex<Way>>,
+    connections: Vec<Mutex<Connection>>,
     /// Until when the store stalls.
     stalled_until: Mutex<Duration>,
     /// Until when the store refuses writes.
@@ -36,7 +36,7 @@ pub(super) struct Network {
 }
 
 /// The connection of one worker, through all its lives.
-struct Way {
+struct Connection {
     chance: SmallRng,
     cut: Option<Cut>,
     /// Delivers changes to this life of the worker.
@@ -46,7 +46,7 @@ struct Way {
 }
 
 /// What happens to one request.
-struct Fate {
+struct RequestFate {
     out: Duration,
     back: Duration,
     arrives: bool,
@@ -56,15 +56,15 @@ struct Fate {
 
 impl Network {
     pub(super) fn new(world: &Arc<World>, sabotage: Sabotage) -> Arc<Self> {
-        let way = |worker: usize| {
+        let connection = |worker: usize| {
             let chance = SmallRng::seed_from_u64(world.scenario.seed ^ (0xA11 + worker as u64) << 32);
             let announcer = Arc::new(Announcer::new());
-            Mutex::new(Way { chance, cut: None, announcer, last_push: Duration::ZERO })
+            Mutex::new(Connection { chance, cut: None, announcer, last_push: Duration::ZERO })
         };
         Arc::new(Self {
-            arbiter: Arbiter::new(world, sabotage),
+            checked_store: CheckedStore::new(world, sabotage),
             attempts: Attempts::new(world, sabotage),
-            ways: (0..world.scenario.workers.len()).map(way).collect(),
+            connections: (0..world.scenario.workers.len()).map(connection).collect(),
             stalled_until: Mutex::new(Duration::ZERO),
             no_writes_until: Mutex::new(Duration::ZERO),
             world: Arc::clone(world),
@@ -73,14 +73,14 @@ impl Network {
 
     /// Cuts a worker off, or with None connects it again.
     pub(super) fn cut(&self, worker: usize, how: Option<Cut>) {
-        let mut way = self.way(worker);
-        let was_cut = way.cut.is_some();
-        way.cut = how;
-        self.world.write(|books| books.sampled.was_cut(worker, how, self.world.at()));
-        if how.is_none() && was_cut && way.chance.random() {
+        let mut connection = self.connection(worker);
+        let was_cut = connection.cut.is_some();
+        connection.cut = how;
+        self.world.write(|history| history.sampled.was_cut(worker, how, self.world.at()));
+        if how.is_none() && was_cut && connection.chance.random() {
             // Real stores report missed changes when they connect again. If this one does not, the regular reads must
             // be enough.
-            way.announcer.announce(Heard::Missed);
+            connection.announcer.announce(StoreEvent::Missed);
         }
     }
 
@@ -92,7 +92,7 @@ impl Network {
     pub(super) fn refuse_writes(&self, until: Duration) {
         *self.no_writes_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
         let since = self.refuses_writes().then(|| self.world.at());
-        self.world.write(|books| books.no_writes_since = since);
+        self.world.write(|history| history.no_writes_since = since);
     }
 
     fn refuses_writes(&self) -> bool {
@@ -100,13 +100,13 @@ impl Network {
     }
 
     /// Returns whether the store accepts this worker's writes now.
-    fn may_write(&self, who: Who, what: &str) -> Result<(), StoreError> {
+    fn may_write(&self, who: WorkerLife, what: &str) -> Result<(), StoreError> {
         let (refused, at) = (self.refuses_writes(), self.world.at());
-        self.world.write(|books| {
-            books.store_wrote(who, refused, at);
+        self.world.write(|history| {
+            history.store_wrote(who, refused, at);
             if refused {
-                books.tally.refused_writes += 1;
-                books.got_no_answer(who, at);
+                history.tally.refused_writes += 1;
+                history.got_no_answer(who, at);
             }
         });
         if refused {
@@ -116,12 +116,12 @@ impl Network {
         Ok(())
     }
 
-    fn way(&self, worker: usize) -> MutexGuard<'_, Way> {
-        self.ways[worker].lock().unwrap_or_else(PoisonError::into_inner)
+    fn connection(&self, worker: usize) -> MutexGuard<'_, Connection> {
+        self.connections[worker].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_cut(&self, worker: usize, how: &[Cut]) -> bool {
-        self.way(worker).cut.is_some_and(|cut| how.contains(&cut))
+        self.connection(worker).cut.is_some_and(|cut| how.contains(&cut))
     }
 
     pub(super) fn latency(&self, chance: &mut SmallRng) -> Duration {
@@ -129,17 +129,17 @@ impl Network {
         Duration::from_millis(chance.random_range(0..=most))
     }
 
-    fn fate(&self, worker: usize) -> Fate {
+    fn fate(&self, worker: usize) -> RequestFate {
         let losses = if self.world.has_healed() { Default::default() } else { self.world.scenario.losses };
-        let mut way = self.way(worker);
-        let chance = &mut way.chance;
+        let mut connection = self.connection(worker);
+        let chance = &mut connection.chance;
         let (out, back) = (self.latency(chance), self.latency(chance));
         let mut happens = |thousandths: u32| chance.random_range(0..1_000) < thousandths;
         let (arrives, is_answered) = (!happens(losses.requests), !happens(losses.answers));
         let (slow_out, slow_back) = (happens(losses.spikes), happens(losses.spikes));
         let spike = self.world.scenario.settings.store_timeout * 2;
-        let is_repeated = self.arbiter.sabotage() == Sabotage::RepeatsMerges && happens(100);
-        Fate {
+        let is_repeated = self.checked_store.sabotage() == Sabotage::RepeatsMerges && happens(100);
+        RequestFate {
             out: if slow_out { spike } else { out },
             back: if slow_back { spike } else { back },
             arrives,
@@ -149,23 +149,23 @@ impl Network {
     }
 
     /// Sends a change or a request for reports to all workers; each receives it sooner or later, or not at all.
-    fn push(self: &Arc<Self>, heard: &Heard) {
+    fn push(self: &Arc<Self>, event: &StoreEvent) {
         let losses = if self.world.has_healed() { 0 } else { self.world.scenario.losses.pushes };
-        for worker in 0..self.ways.len() {
-            let mut way = self.way(worker);
-            let delay = self.latency(&mut way.chance);
-            if way.chance.random_range(0..1_000) < losses {
+        for worker in 0..self.connections.len() {
+            let mut connection = self.connection(worker);
+            let delay = self.latency(&mut connection.chance);
+            if connection.chance.random_range(0..1_000) < losses {
                 continue;
             }
-            let at = way.last_push.max(self.world.at() + delay);
-            way.last_push = at;
-            let announcer = Arc::clone(&way.announcer);
-            drop(way);
-            let (network, heard) = (Arc::clone(self), heard.clone());
+            let at = connection.last_push.max(self.world.at() + delay);
+            connection.last_push = at;
+            let announcer = Arc::clone(&connection.announcer);
+            drop(connection);
+            let (network, event) = (Arc::clone(self), event.clone());
             tokio::spawn(async move {
                 sleep_until(network.world.instant(at)).await;
                 if !network.is_cut(worker, &[Cut::Refuses, Cut::BlackHole, Cut::LosesAnswers]) {
-                    announcer.announce(heard);
+                    announcer.announce(event);
                 }
             });
         }
@@ -174,14 +174,14 @@ impl Network {
     /// Swaps a record in, and notifies all workers.
     async fn swap(
         self: &Arc<Self>,
-        who: Who,
+        who: WorkerLife,
         swap: &Swap,
         by_leader: bool,
     ) -> Result<Answer<Swapped>, StoreError> {
-        let (answer, is_news) = self.arbiter.swap_if(who, swap, by_leader).await?;
+        let (answer, is_news) = self.checked_store.swap_if(who, swap, by_leader).await?;
         if is_news {
             let (key, record) = (Arc::clone(&swap.key), Arc::new(swap.record.clone()));
-            self.push(&Heard::Changed { key, record });
+            self.push(&StoreEvent::Changed { key, record });
         }
         Ok(answer)
     }
@@ -197,15 +197,15 @@ impl Network {
 /// The store as one life of a worker sees it.
 pub(super) struct Link {
     network: Arc<Network>,
-    who: Who,
+    who: WorkerLife,
     announcer: Arc<Announcer>,
 }
 
 impl Link {
     /// Connects a new life of a worker, which receives announcements from now on.
-    pub(super) fn new(network: &Arc<Network>, who: Who) -> Self {
+    pub(super) fn new(network: &Arc<Network>, who: WorkerLife) -> Self {
         let announcer = Arc::new(Announcer::new());
-        network.way(who.worker).announcer = Arc::clone(&announcer);
+        network.connection(who.worker).announcer = Arc::clone(&announcer);
         Self { network: Arc::clone(network), who, announcer }
     }
 
@@ -241,7 +241,7 @@ impl Link {
             }
             let answer = apply(Arc::clone(&network)).await;
             sleep(fate.back).await;
-            if fate.is_answered && network.way(worker).cut.is_none() {
+            if fate.is_answered && network.connection(worker).cut.is_none() {
                 let _ = sender.send(answer);
             }
         });
@@ -254,10 +254,10 @@ impl Link {
     }
 }
 
-/// A wait for an answer, which notes in the books if none comes.
+/// A wait for an answer, which notes in the history if none comes.
 struct Waiting<'w> {
     world: &'w World,
-    who: Who,
+    who: WorkerLife,
     what: &'static str,
     is_answered: bool,
 }
@@ -267,7 +267,7 @@ impl Drop for Waiting<'_> {
         if !self.is_answered {
             let at = self.world.at();
             self.world.note(|| format!("{:?} gets no answer: {}", self.who, self.what));
-            self.world.write(|books| books.got_no_answer(self.who, at));
+            self.world.write(|history| history.got_no_answer(self.who, at));
         }
     }
 }
@@ -285,7 +285,7 @@ impl Store for Link {
             let deltas = Arc::clone(&deltas);
             async move {
                 network.may_write(who, "merge")?;
-                network.arbiter.merge(who, &deltas).await.map(readable)
+                network.checked_store.merge(who, &deltas).await.map(readable)
             }
         })
         .await
@@ -295,7 +295,7 @@ impl Store for Link {
         let (keys, who): (Arc<[Arc<str>]>, _) = (keys.into(), self.who);
         self.pass("read", move |network| {
             let keys = Arc::clone(&keys);
-            async move { network.arbiter.read(who, &keys).await.map(readable) }
+            async move { network.checked_store.read(who, &keys).await.map(readable) }
         })
         .await
     }
@@ -332,7 +332,7 @@ impl Store for Link {
     async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
         let keys: Arc<[Arc<str>]> = keys.into();
         self.pass("call for reports", move |network| {
-            network.push(&Heard::ReportsWanted { keys: Arc::clone(&keys) });
+            network.push(&StoreEvent::ReportsWanted { keys: Arc::clone(&keys) });
             async { Ok(()) }
         })
         .await
@@ -346,7 +346,7 @@ impl Store for Link {
         let (query, who) = (Arc::new(query.clone()), self.who);
         self.pass("list", move |network| {
             let query = Arc::clone(&query);
-            async move { network.arbiter.list(who, &query).await }
+            async move { network.checked_store.list(who, &query).await }
         })
         .await
     }
@@ -357,7 +357,7 @@ impl Store for Link {
             let request = Arc::clone(&request);
             async move {
                 network.may_write(who, "ramp")?;
-                network.arbiter.ramp(who, &request).await
+                network.checked_store.ramp(who, &request).await
             }
         })
         .await
@@ -369,7 +369,7 @@ impl Store for Link {
             let name = Arc::clone(&name);
             async move {
                 network.may_write(who, "lead")?;
-                network.arbiter.lead(who, (&name, candidate), ttl).await
+                network.checked_store.lead(who, (&name, candidate), ttl).await
             }
         })
         .await
@@ -378,10 +378,10 @@ impl Store for Link {
     async fn check_write(&self) -> Result<Answer<()>, StoreError> {
         let who = self.who;
         self.pass("check write", move |network| async move {
-            if network.arbiter.sabotage() != Sabotage::ChecksNothing {
+            if network.checked_store.sabotage() != Sabotage::ChecksNothing {
                 network.may_write(who, "check")?;
             }
-            network.arbiter.check_write().await
+            network.checked_store.check_write().await
         })
         .await
     }

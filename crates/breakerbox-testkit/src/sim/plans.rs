@@ -6,12 +6,12 @@ use std::time::Duration;
 use breakerbox::{Consistency, OnStoreLoss, Policy, PolicyBuilder};
 use rand::RngExt;
 
-use super::draws::{Chance, settings};
+use super::random::{ScenarioRng, settings};
 use super::scenario::{Behaviour, Cut, Event, Flavour, Losses, Phase, Scenario, ShortLived, WorkerPlan};
 
 impl Scenario {
     /// The store refuses writes from about the time when an endpoint dies until long after it has recovered.
-    pub(super) fn no_writes(seed: u64, chance: &mut Chance) -> Self {
+    pub(super) fn no_writes(seed: u64, chance: &mut ScenarioRng) -> Self {
         let (dead_at, dead_for) = (chance.ms(1_000, 3_000), chance.ms(1_500, 5_000));
         let well_at = dead_at + dead_for;
         let policy = with_some_rule(quick(chance), chance);
@@ -28,7 +28,7 @@ impl Scenario {
     }
 
     /// The endpoint recovers for all workers but worker 0, which acquires about as often as all others together.
-    pub(super) fn broken_prober(seed: u64, chance: &mut Chance) -> Self {
+    pub(super) fn broken_prober(seed: u64, chance: &mut ScenarioRng) -> Self {
         let dead_at = chance.ms(1_000, 2_000);
         let well_at = dead_at + chance.ms(1_500, 4_000);
         let cool_off = chance.ms(800, 2_000);
@@ -57,7 +57,7 @@ impl Scenario {
     }
 
     /// Workers are jobs: start, call, exit.
-    pub(super) fn short_lived(seed: u64, chance: &mut Chance) -> Self {
+    pub(super) fn short_lived(seed: u64, chance: &mut ScenarioRng) -> Self {
         let dead_at = chance.ms(500, 2_000);
         let well_at = dead_at + chance.ms(6_000, 10_000);
         let failures = chance.number::<u64>(3, 6);
@@ -79,7 +79,7 @@ impl Scenario {
     }
 
     /// Every worker wants to call when the circuit closes, and calls take long.
-    pub(super) fn crowd(seed: u64, chance: &mut Chance) -> Self {
+    pub(super) fn crowd(seed: u64, chance: &mut ScenarioRng) -> Self {
         let dead_at = chance.ms(500, 1_500);
         let well_at = dead_at + chance.ms(1_500, 3_000);
         let policy = quick(chance)
@@ -100,7 +100,7 @@ impl Scenario {
 
     /// Worker 0 is cut off while the circuit is open. The others see it close, and then no worker calls until its
     /// record has expired.
-    pub(super) fn long_absence(seed: u64, chance: &mut Chance) -> Self {
+    pub(super) fn long_absence(seed: u64, chance: &mut ScenarioRng) -> Self {
         let dead_at = chance.ms(500, 1_500);
         let cut_at = dead_at + chance.ms(1_500, 3_000);
         let well_at = cut_at + chance.ms(100, 1_000);
@@ -172,7 +172,7 @@ impl Scenario {
     }
 
     /// Returns a scenario with numbers only: no calls, no faults.
-    pub(super) fn around(seed: u64, flavour: Flavour, policy: Policy, chance: &mut Chance) -> Self {
+    pub(super) fn around(seed: u64, flavour: Flavour, policy: Policy, chance: &mut ScenarioRng) -> Self {
         Self {
             seed,
             flavour,
@@ -191,7 +191,7 @@ impl Scenario {
 }
 
 /// Returns a policy with which a circuit recovers within a few seconds.
-fn quick(chance: &mut Chance) -> PolicyBuilder {
+fn quick(chance: &mut ScenarioRng) -> PolicyBuilder {
     let cool_off = chance.ms(100, 600);
     Policy::builder()
         .window(chance.ms(2_000, 4_000))
@@ -208,7 +208,7 @@ fn quick(chance: &mut Chance) -> PolicyBuilder {
         .ramp_cap(if chance.one_in(2) { None } else { Some(chance.number(1, 16)) })
 }
 
-fn with_some_rule(policy: PolicyBuilder, chance: &mut Chance) -> Policy {
+fn with_some_rule(policy: PolicyBuilder, chance: &mut ScenarioRng) -> Policy {
     built(match chance.0.random_range(0..3) {
         0 => policy.failure_rate(chance.number::<u64>(30, 80)),
         1 => policy.failures(chance.number::<u64>(2, 6)),
@@ -220,7 +220,7 @@ fn built(policy: PolicyBuilder) -> Policy {
     policy.build().expect("all of these are within their bounds")
 }
 
-pub(super) fn plan(endpoints: usize, every: Duration, chance: &mut Chance) -> WorkerPlan {
+pub(super) fn plan(endpoints: usize, every: Duration, chance: &mut ScenarioRng) -> WorkerPlan {
     WorkerPlan {
         on_loss: if chance.one_in(5) { OnStoreLoss::Admit } else { OnStoreLoss::Local },
         skew: Duration::from_secs(chance.number(0, 100_000)),

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use breakerbox::Command;
+use breakerbox::OverrideCommand;
 use breakerbox::store::MemorySnapshot;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use tokio::time::{sleep, timeout_at};
 
-use super::books::{Violation, Who};
+use super::history::{Violation, WorkerLife};
 use super::network::Network;
 use super::sabotage::Sabotage;
 use super::sampling::LeaderFault;
@@ -64,11 +64,11 @@ pub fn run(seed: u64, sabotage: Sabotage, traced: bool) -> Report {
         world.note(|| format!("{:#?}", world.scenario));
         let network = Network::new(&world, sabotage);
         Run::new(&world, network).go().await;
-        let mut books = world.books();
+        let mut history = world.history();
         Report {
             seed,
-            violations: std::mem::take(&mut books.violations),
-            tally: books.tally,
+            violations: std::mem::take(&mut history.violations),
+            tally: history.tally,
             lasted: world.at(),
             trace: world.take_trace(),
         }
@@ -76,7 +76,7 @@ pub fn run(seed: u64, sabotage: Sabotage, traced: bool) -> Report {
 }
 
 /// An action of the timeline.
-enum Act {
+enum Action {
     Pause(usize),
     Resume(usize),
     Kill(usize),
@@ -87,7 +87,7 @@ enum Act {
     Flush,
     Copy(usize),
     Restore(usize),
-    Order(usize, usize, Command),
+    Order(usize, usize, OverrideCommand),
     /// A fault of the current leader, which ends later.
     Strike(usize, LeaderFault),
     Relieve(usize, LeaderFault),
@@ -133,55 +133,58 @@ impl Run {
     }
 
     /// Returns all actions, in order of time.
-    fn timeline(&mut self) -> Vec<(Duration, Act)> {
+    fn timeline(&mut self) -> Vec<(Duration, Action)> {
         let scenario = &self.world.scenario;
-        let mut acts = vec![(Duration::from_secs(5), Act::Remember)];
+        let mut acts = vec![(Duration::from_secs(5), Action::Remember)];
         for &(at, event) in &scenario.events {
             match event {
                 Event::Pause { worker, lasts } => {
-                    acts.extend([(at, Act::Pause(worker)), (at + lasts, Act::Resume(worker))]);
+                    acts.extend([(at, Action::Pause(worker)), (at + lasts, Action::Resume(worker))]);
                 }
                 Event::Crash { worker, back_after } => {
-                    acts.extend([(at, Act::Kill(worker)), (at + back_after, Act::Start(worker))]);
+                    acts.extend([(at, Action::Kill(worker)), (at + back_after, Action::Start(worker))]);
                 }
                 Event::Cut { worker, how, lasts } => {
-                    acts.extend([(at, Act::Cut(worker, Some(how))), (at + lasts, Act::Cut(worker, None))]);
+                    acts.extend([
+                        (at, Action::Cut(worker, Some(how))),
+                        (at + lasts, Action::Cut(worker, None)),
+                    ]);
                 }
                 Event::CutAll { how, lasts } => {
                     for worker in 0..scenario.workers.len() {
                         acts.extend([
-                            (at, Act::Cut(worker, Some(how))),
-                            (at + lasts, Act::Cut(worker, None)),
+                            (at, Action::Cut(worker, Some(how))),
+                            (at + lasts, Action::Cut(worker, None)),
                         ]);
                     }
                 }
                 Event::NoWrites { lasts } => {
-                    acts.push((at, Act::RefuseWrites(at + lasts)));
-                    acts.push((at + lasts, Act::RefuseWrites(Duration::ZERO)));
+                    acts.push((at, Action::RefuseWrites(at + lasts)));
+                    acts.push((at + lasts, Action::RefuseWrites(Duration::ZERO)));
                 }
-                Event::Stall { lasts } => acts.push((at, Act::Stall(at + lasts))),
-                Event::Flush => acts.push((at, Act::Flush)),
+                Event::Stall { lasts } => acts.push((at, Action::Stall(at + lasts))),
+                Event::Flush => acts.push((at, Action::Flush)),
                 Event::Failover { lost } => {
                     let copy = self.copies.len();
                     self.copies.push(None);
-                    acts.extend([(at.saturating_sub(lost), Act::Copy(copy)), (at, Act::Restore(copy))]);
+                    acts.extend([(at.saturating_sub(lost), Action::Copy(copy)), (at, Action::Restore(copy))]);
                 }
                 Event::Order { worker, endpoint, command } => {
-                    acts.push((at, Act::Order(worker, endpoint, command)));
+                    acts.push((at, Action::Order(worker, endpoint, command)));
                 }
                 Event::OnLeader(fault) => {
                     let struck = self.struck.len();
                     self.struck.push(None);
-                    acts.push((at, Act::Strike(struck, fault)));
-                    acts.push((at + fault.lasts(), Act::Relieve(struck, fault)));
+                    acts.push((at, Action::Strike(struck, fault)));
+                    acts.push((at + fault.lasts(), Action::Relieve(struck, fault)));
                 }
             }
         }
         let (settings, called_every) = (scenario.settings, scenario.called_every());
         let healed_at = scenario.healed_at;
-        acts.push((healed_at, Act::Heal));
+        acts.push((healed_at, Action::Heal));
         // Twice, since an operator's earlier command may be applied after the first release.
-        acts.extend([(healed_at, Act::LetGo), (healed_at + LET_GO_AGAIN, Act::LetGo)]);
+        acts.extend([(healed_at, Action::LetGo), (healed_at + LET_GO_AGAIN, Action::LetGo)]);
         // A call that hangs when the faults end has to time out first.
         let agree_at = healed_at + Duration::from_secs(1) + settings.agree_within();
         let closed_within = match &scenario.sampled {
@@ -191,74 +194,74 @@ impl Run {
         let closed_at = healed_at + LET_GO_AGAIN + closed_within;
         let mut look_at = agree_at;
         while look_at < closed_at {
-            acts.push((look_at, Act::Look));
+            acts.push((look_at, Action::Look));
             look_at += LOOK;
         }
         let mut watch_at = WATCH;
         while watch_at < closed_at {
-            acts.push((watch_at, Act::Watch));
+            acts.push((watch_at, Action::Watch));
             watch_at += WATCH;
         }
         if let Some(at) = scenario.must_have_recovered_at() {
-            acts.push((at, Act::MustHaveRecovered));
+            acts.push((at, Action::MustHaveRecovered));
         }
-        acts.push((closed_at, Act::CloseTheBooks));
-        acts.push((closed_at + Duration::from_secs(1) + settings.told_within(), Act::End));
+        acts.push((closed_at, Action::CloseTheBooks));
+        acts.push((closed_at + Duration::from_secs(1) + settings.counts_reported_within(), Action::End));
         acts.sort_by_key(|(at, _)| *at);
         acts
     }
 
-    async fn act(&mut self, act: Act) {
+    async fn act(&mut self, act: Action) {
         match act {
-            Act::Pause(worker) => self.pause(worker),
-            Act::Resume(worker) => self.resume(worker),
-            Act::Kill(worker) => self.kill(worker),
-            Act::Start(worker) => self.start(worker),
-            Act::Cut(worker, how) => {
+            Action::Pause(worker) => self.pause(worker),
+            Action::Resume(worker) => self.resume(worker),
+            Action::Kill(worker) => self.kill(worker),
+            Action::Start(worker) => self.start(worker),
+            Action::Cut(worker, how) => {
                 self.world.note(|| format!("w{worker} cut: {how:?}"));
                 self.network.cut(worker, how);
             }
-            Act::Stall(until) => {
+            Action::Stall(until) => {
                 self.world.note(|| format!("store  stalls until {until:?}"));
                 self.network.stall(until);
             }
-            Act::RefuseWrites(until) => {
+            Action::RefuseWrites(until) => {
                 self.world.note(|| format!("store  refuses writes until {until:?}"));
                 self.network.refuse_writes(until);
             }
-            Act::Flush => self.network.arbiter.lose(MemorySnapshot::default()).await,
-            Act::Copy(copy) => self.copies[copy] = Some(self.network.arbiter.snapshot()),
-            Act::Restore(copy) => {
+            Action::Flush => self.network.checked_store.lose(MemorySnapshot::default()).await,
+            Action::Copy(copy) => self.copies[copy] = Some(self.network.checked_store.snapshot()),
+            Action::Restore(copy) => {
                 let copy = self.copies[copy].take().unwrap_or_default();
-                self.network.arbiter.lose(copy).await;
+                self.network.checked_store.lose(copy).await;
             }
-            Act::Order(worker, endpoint, command) => {
+            Action::Order(worker, endpoint, command) => {
                 if let Some(worker) = &self.workers[worker] {
                     worker.order(endpoint, command, 1);
                 }
             }
-            Act::Strike(struck, fault) => {
-                self.struck[struck] = self.world.books().sampled.leader(self.world.store_time());
+            Action::Strike(struck, fault) => {
+                self.struck[struck] = self.world.history().sampled.leader(self.world.store_time());
                 if let Some(worker) = self.struck[struck] {
-                    self.strike(worker, fault);
+                    self.inject(worker, fault);
                 }
             }
-            Act::Relieve(struck, fault) => {
+            Action::Relieve(struck, fault) => {
                 if let Some(worker) = self.struck[struck].take() {
-                    self.relieve(worker, fault);
+                    self.heal_leader(worker, fault);
                 }
             }
-            Act::Remember => self.network.arbiter.remember().await,
-            Act::Heal => self.heal(),
-            Act::LetGo => self.let_go(),
-            Act::Look => self.look(false).await,
-            Act::Watch => self.watch(),
-            Act::MustHaveRecovered => self.must_have_recovered(),
-            Act::CloseTheBooks => {
+            Action::Remember => self.network.checked_store.remember().await,
+            Action::Heal => self.heal(),
+            Action::LetGo => self.let_go(),
+            Action::Look => self.look(false).await,
+            Action::Watch => self.watch(),
+            Action::MustHaveRecovered => self.must_have_recovered(),
+            Action::CloseTheBooks => {
                 self.look(true).await;
                 self.world.is_over.store(true, Ordering::Relaxed);
             }
-            Act::End => self.audit(),
+            Action::End => self.audit(),
         }
     }
 
@@ -272,24 +275,24 @@ impl Run {
         }
         if self.workers[worker].is_none() {
             self.lives[worker] += 1;
-            let who = Who { worker, life: self.lives[worker] };
-            self.world.write(|books| books.sampled.disturbed(self.world.at()));
+            let who = WorkerLife { worker, life: self.lives[worker] };
+            self.world.write(|history| history.sampled.disturbed(self.world.at()));
             self.workers[worker] = Some(Worker::start(&self.network, who));
         }
     }
 
     pub(super) fn kill(&mut self, worker: usize) {
         if let Some(worker) = self.workers[worker].take() {
-            self.world.write(|books| books.sampled.disturbed(self.world.at()));
+            self.world.write(|history| history.sampled.disturbed(self.world.at()));
             self.world.note(|| format!("{:?} KILLED", worker.who));
-            self.world.write(|books| books.workers[worker.who.worker].alive = false);
+            self.world.write(|history| history.workers[worker.who.worker].alive = false);
             worker.gate.kill();
         }
     }
 
     pub(super) fn pause(&mut self, worker: usize) {
         if let Some(worker) = self.workers[worker].as_mut().filter(|worker| !worker.gate.is_paused()) {
-            self.world.write(|books| books.sampled.disturbed(self.world.at()));
+            self.world.write(|history| history.sampled.disturbed(self.world.at()));
             self.world.note(|| format!("{:?} PAUSED", worker.who));
             worker.paused_at = Some(self.world.at());
             worker.gate.pause();
@@ -300,9 +303,9 @@ impl Run {
         let Some(worker) = &mut self.workers[worker] else { return };
         if let Some(paused_at) = worker.paused_at.take() {
             self.world.note(|| format!("{:?} goes on", worker.who));
-            self.world.write(|books| {
-                books.resumed(worker.who, paused_at, self.world.at());
-                books.sampled.disturbed(self.world.at());
+            self.world.write(|history| {
+                history.resumed(worker.who, paused_at, self.world.at());
+                history.sampled.disturbed(self.world.at());
             });
             worker.gate.resume();
         }
@@ -324,7 +327,7 @@ impl Run {
     fn let_go(&self) {
         if let Some(worker) = &self.workers[0] {
             for key in 0..worker.circuits.len() {
-                worker.order(key, Command::Enable, 20);
+                worker.order(key, OverrideCommand::Enable, 20);
             }
         }
     }
@@ -335,12 +338,12 @@ async fn live_again_and_again(network: Arc<Network>, worker: usize, life: ShortL
     let world = Arc::clone(&network.world);
     let mut chance = SmallRng::seed_from_u64(world.scenario.seed ^ (0x11FE + worker as u64));
     for number in 1.. {
-        let exit = match network.arbiter.sabotage() {
+        let exit = match network.checked_store.sabotage() {
             Sabotage::ExitsAtOnce => Exit::AtOnce,
             _ if chance.random() => Exit::Closes,
             _ => Exit::Drops,
         };
-        Worker::start(&network, Who { worker, life: number }).live_and_exit(exit).await;
+        Worker::start(&network, WorkerLife { worker, life: number }).live_and_exit(exit).await;
         sleep(life.pause.mul_f64(chance.random_range(0.5..1.5))).await;
         if world.is_over.load(Ordering::Relaxed) {
             return;

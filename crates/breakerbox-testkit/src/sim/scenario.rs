@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use breakerbox::{Command, Consistency, OnStoreLoss, Policy};
+use breakerbox::{Consistency, OnStoreLoss, OverrideCommand, Policy};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::bounds::Settings;
-use super::draws::{Chance, endpoints, policy, rates_only, settings, workers};
+use super::random::{ScenarioRng, endpoints, policy, rates_only, settings, workers};
 use super::sampling::{LeaderFault, SampledPlan};
 
 /// The kind of a run.
@@ -181,7 +181,7 @@ pub(super) enum Event {
     Order {
         worker: usize,
         endpoint: usize,
-        command: Command,
+        command: OverrideCommand,
     },
     /// A fault of the worker that leads then.
     OnLeader(LeaderFault),
@@ -191,7 +191,7 @@ impl Scenario {
     /// Returns the scenario of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        let mut chance = Chance(SmallRng::seed_from_u64(seed));
+        let mut chance = ScenarioRng(SmallRng::seed_from_u64(seed));
         let flavour = match chance.0.random_range(0..20) {
             0..=2 => Flavour::Calm,
             3 | 4 => Flavour::OneBroken,
@@ -225,7 +225,7 @@ impl Scenario {
     }
 
     /// Returns a scenario with random endpoints, faults and numbers.
-    fn any(seed: u64, flavour: Flavour, chance: &mut Chance) -> Self {
+    fn any(seed: u64, flavour: Flavour, chance: &mut ScenarioRng) -> Self {
         let settings = settings(chance);
         let policy = if flavour == Flavour::OneBroken { rates_only(chance) } else { policy(chance) };
         let healed_at = chance.ms(8_000, 30_000);

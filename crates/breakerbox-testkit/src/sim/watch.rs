@@ -1,11 +1,11 @@
-//! Checks during a run beside the store's verbs: the changes that observers receive, the reported health, and how many
+//! Checks during a run beside the store's operations: the changes that observers receive, the reported health, and how many
 //! calls are in flight at an endpoint, and how many fail.
 
 use std::time::Duration;
 
 use breakerbox::{Cause, CircuitChange, Mode, Record, Refusal, State, Status, StoreHealth};
 
-use super::books::{Books, Invariant, Who};
+use super::history::{History, Invariant, WorkerLife};
 use super::scenario::Scenario;
 
 /// How many calls beyond the ramp's limit may be in flight: those that were admitted at the same moment in other
@@ -43,11 +43,11 @@ pub(super) struct StoreSeen {
     pub(super) is_lost: bool,
 }
 
-impl Books {
+impl History {
     /// A worker's observer received a change.
-    pub(super) fn observed(&mut self, who: Who, key: usize, heard: &CircuitChange, at: Duration) {
-        let change = &heard.change;
-        let is_order = matches!(change.cause, Cause::Command { .. });
+    pub(super) fn observed(&mut self, who: WorkerLife, key: usize, event: &CircuitChange, at: Duration) {
+        let change = &event.change;
+        let is_order = matches!(change.cause, Cause::Override { .. });
         let observed = self.observed.entry((who, key)).or_default();
         let mode_before = observed.mode.replace(change.mode.clone()).unwrap_or(Mode::Automatic);
         if change.from == change.to && !is_order && mode_before == change.mode {
@@ -64,17 +64,17 @@ impl Books {
     }
 
     /// Checks that a worker's observer has received the current state of its circuit.
-    pub(super) fn compare_observed(&mut self, who: Who, key: usize, here: &Record, at: Duration) {
+    pub(super) fn compare_observed(&mut self, who: WorkerLife, key: usize, here: &Record, at: Duration) {
         let observed = self.observed.entry((who, key)).or_default();
-        let heard = observed.status.unwrap_or(Status::Closed);
+        let event = observed.status.unwrap_or(Status::Closed);
         let epoch = here.cause.as_ref().map_or(0, |_| here.epoch.0);
         // A half-open record stays in its epoch, for the holder of its lease: no other worker may write meanwhile.
         let may_be_older = here.state == State::HalfOpen;
         let before = if may_be_older { epoch } else { observed.epoch };
         observed.epoch = before.max(epoch);
-        if heard != here.status() {
+        if event != here.status() {
             let what =
-                format!("{who:?}, e{key} is {}, and the last that was heard is {heard}", here.status());
+                format!("{who:?}, e{key} is {}, and the last that was heard is {event}", here.status());
             self.violate(Invariant::ObserversHear, at, what);
         }
         if epoch != 0 && epoch < before {
@@ -84,7 +84,7 @@ impl Books {
     }
 
     /// A worker reported its health.
-    pub(super) fn store_went(&mut self, who: Who, health: &StoreHealth, at: Duration) {
+    pub(super) fn store_went(&mut self, who: WorkerLife, health: &StoreHealth, at: Duration) {
         let worker = &mut self.workers[who.worker];
         if worker.life != who.life {
             return;
@@ -100,7 +100,7 @@ impl Books {
     }
 
     /// The store accepted or refused a write.
-    pub(super) fn store_wrote(&mut self, who: Who, refused: bool, at: Duration) {
+    pub(super) fn store_wrote(&mut self, who: WorkerLife, refused: bool, at: Duration) {
         let worker = &mut self.workers[who.worker];
         if worker.life == who.life {
             worker.store.refused_since = refused.then(|| worker.store.refused_since.unwrap_or(at));
@@ -108,7 +108,7 @@ impl Books {
     }
 
     /// Checks that a worker whose write was refused long ago has reported it by now.
-    pub(super) fn check_reported(&mut self, who: Who, within: Duration, at: Duration) {
+    pub(super) fn check_reported(&mut self, who: WorkerLife, within: Duration, at: Duration) {
         let worker = &self.workers[who.worker];
         let quiet_since = worker.store.refused_since.map(|since| since.max(worker.resumed_at));
         if quiet_since.is_some_and(|since| at > since + within) && !worker.store.is_lost {
@@ -128,7 +128,12 @@ impl Books {
     }
 
     /// A call begins that is no probe, of a worker in this epoch. Returns whether it counts towards the ramp.
-    pub(super) fn call_begins(&mut self, scenario: &Scenario, call: (Who, usize, u64), at: Duration) -> bool {
+    pub(super) fn call_begins(
+        &mut self,
+        scenario: &Scenario,
+        call: (WorkerLife, usize, u64),
+        at: Duration,
+    ) -> bool {
         let (who, key, epoch) = call;
         let ramped = &mut self.keys[key].ramped;
         if ramped.epoch != Some(epoch) {
@@ -169,19 +174,25 @@ impl Books {
     }
 
     /// A call of a short-lived worker failed.
-    pub(super) fn short_lived_failed(&mut self, scenario: &Scenario, who: Who, key: usize, at: Duration) {
+    pub(super) fn short_lived_failed(
+        &mut self,
+        scenario: &Scenario,
+        who: WorkerLife,
+        key: usize,
+        at: Duration,
+    ) {
         let policy = &scenario.policy;
         let enough = policy.consecutive_failures().or(policy.failures()).map_or(0, u64::from);
-        let book = &mut self.keys[key];
-        book.failed_while_closed += 1;
-        if book.failed_while_closed < enough {
+        let key_history = &mut self.keys[key];
+        key_history.failed_while_closed += 1;
+        if key_history.failed_while_closed < enough {
             return;
         }
         // The last reports are sent, the other workers are requested to report, and the trip is swapped in. Some calls
         // begin meanwhile.
-        let enough_at = *book.enough_failed_at.get_or_insert(at);
+        let enough_at = *key_history.enough_failed_at.get_or_insert(at);
         if at > enough_at + scenario.settings.opened_within() {
-            let failed = book.failed_while_closed;
+            let failed = key_history.failed_while_closed;
             let what = format!(
                 "{who:?}: {failed} calls to e{key} failed, {enough} had by {enough_at:?}, and it is closed"
             );

@@ -5,22 +5,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use breakerbox::sampling::{SampledCircuit, Sampling};
-use breakerbox::{Attribution, Breakerbox, Circuit, Command, Record};
+use breakerbox::{Attribution, Breakerbox, Circuit, OverrideCommand, Record};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use super::arbiter::{index, name};
-use super::books::{Invariant, Who};
 use super::caller::Caller;
+use super::checked_store::{index, name};
 use super::gate::Gate;
+use super::history::{Invariant, WorkerLife};
 use super::network::{Link, Network};
 use super::sampling;
 use super::world::World;
 
 pub(super) struct Worker {
-    pub(super) who: Who,
+    pub(super) who: WorkerLife,
     pub(super) gate: Arc<Gate>,
     pub(super) circuits: Vec<Handle>,
     registry: Registry,
@@ -32,14 +32,14 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Starts a life without memory of earlier ones.
-    pub(super) fn start(network: &Arc<Network>, who: Who) -> Self {
+    pub(super) fn start(network: &Arc<Network>, who: WorkerLife) -> Self {
         let world = Arc::clone(&network.world);
         let (scenario, settings) = (&world.scenario, world.scenario.settings);
         let gate = Arc::new(Gate::default());
-        let (spawner, books) = (Arc::clone(&gate), Arc::clone(&world));
+        let (spawner, history) = (Arc::clone(&gate), Arc::clone(&world));
         let seed = scenario.seed ^ ((who.worker as u64) << 40) ^ (u64::from(who.life) << 50);
         world.note(|| format!("{who:?} begins"));
-        world.write(|books| books.began(who, world.at()));
+        world.write(|history| history.began(who, world.at()));
         let (healthy, changed) = (Arc::clone(&world), Arc::clone(&world));
         let builder = Breakerbox::builder()
             .policy(scenario.policy.clone())
@@ -49,16 +49,16 @@ impl Worker {
             .flush_every(settings.flush_every)
             .store_timeout(settings.store_timeout)
             .reread_every(settings.reread_every)
-            .observer(move |heard| {
-                let key = index(&heard.key);
-                books.note(|| {
-                    format!("{who:?} e{key} is {} in epoch {}", heard.change.to, heard.change.epoch.0)
+            .observer(move |event| {
+                let key = index(&event.key);
+                history.note(|| {
+                    format!("{who:?} e{key} is {} in epoch {}", event.change.to, event.change.epoch.0)
                 });
-                books.write(|books| books.observed(who, key, heard, changed.at()));
+                history.write(|history| history.observed(who, key, event, changed.at()));
             })
             .store_observer(move |health| {
                 healthy.note(|| format!("{who:?} store {health}"));
-                healthy.write(|books| books.store_went(who, health, healthy.at()));
+                healthy.write(|history| history.store_went(who, health, healthy.at()));
             })
             .consistency(scenario.consistency)
             .seed(seed)
@@ -118,29 +118,30 @@ impl Worker {
             Exit::AtOnce => gate.kill(),
         }
         world.note(|| format!("{who:?} exits: {exit:?}"));
-        world.write(|books| {
-            books.tally.exits += 1;
-            books.workers[who.worker].alive = false;
+        world.write(|history| {
+            history.tally.exits += 1;
+            history.workers[who.worker].alive = false;
         });
     }
 
     /// Applies an operator's command, with retries. Sampled circuits have no operators here.
-    pub(super) fn order(&self, key: usize, command: Command, tries: u32) {
+    pub(super) fn order(&self, key: usize, command: OverrideCommand, tries: u32) {
         let (world, who) = (Arc::clone(&self.world), self.who);
         let Handle::Counted(circuit) = self.circuits[key].clone() else { return };
         self.gate.spawn(Box::pin(async move {
             let by = Attribution::new("operator", "simulation").expect("short");
             for _ in 0..tries {
                 world.note(|| format!("{who:?} e{key}: an operator says {command:?}"));
-                world.write(|books| books.orders.insert((who.worker, key, command)));
+                world.write(|history| history.orders.insert((who.worker, key, command)));
                 match circuit.apply_override(command, &by).await {
                     Ok(change) => {
                         world.note(|| format!("{who:?} e{key}: {command:?} is done"));
-                        let was_written = |epoch| world.books().keys[key].epochs.contains(&epoch);
+                        let was_written = |epoch| world.history().keys[key].epochs.contains(&epoch);
                         if let Some(change) = change.filter(|change| !was_written(change.epoch.0)) {
                             let what =
                                 format!("{who:?} e{key}: {command:?} is done, but not written: {change:?}");
-                            world.write(|books| books.violate(Invariant::OverridesHold, world.at(), what));
+                            world
+                                .write(|history| history.violate(Invariant::OverridesHold, world.at(), what));
                         }
                         return;
                     }

@@ -1,4 +1,4 @@
-//! The shared state of a run: the time, the books, and the trace.
+//! The shared state of a run: the time, the history, and the trace.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,8 +8,8 @@ use breakerbox::{Clock, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::books::{Books, Counts, KeyBook, WorkerBook};
-use super::sampling::SampledBook;
+use super::history::{Counts, History, KeyHistory, WorkerHistory};
+use super::sampling::SampledHistory;
 use super::scenario::{Flavour, Scenario};
 
 /// The time of the store's clock at the start of a run.
@@ -18,7 +18,7 @@ pub(super) const STORE_BEGINS_AT: Timestamp = Timestamp::from_millis(1_700_000_0
 pub(super) struct World {
     pub(super) scenario: Scenario,
     start: Instant,
-    books: Mutex<Books>,
+    history: Mutex<History>,
     trace: Option<Mutex<Vec<String>>>,
     /// Set when no caller may call any more.
     pub(super) is_over: AtomicBool,
@@ -28,22 +28,22 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(scenario: Scenario, traced: bool) -> Arc<Self> {
-        let mut books = Books {
+        let mut history = History {
             agree_within: scenario.settings.agree_within(),
             store_timeout: scenario.settings.store_timeout,
             one_is_broken: scenario.flavour == Flavour::OneBroken,
             thin_evidence: 2 * scenario.policy.min_calls(),
             watches_ramps: scenario.flavour == Flavour::Crowd,
-            ..Books::default()
+            ..History::default()
         };
-        let key = || KeyBook { applied: Some(Counts::default()), ..KeyBook::default() };
-        books.keys.resize_with(scenario.endpoints.len(), key);
-        books.workers.resize_with(scenario.workers.len(), WorkerBook::default);
-        books.sampled = SampledBook::new(&scenario);
+        let key = || KeyHistory { applied: Some(Counts::default()), ..KeyHistory::default() };
+        history.keys.resize_with(scenario.endpoints.len(), key);
+        history.workers.resize_with(scenario.workers.len(), WorkerHistory::default);
+        history.sampled = SampledHistory::new(&scenario);
         Arc::new(Self {
             scenario,
             start: Instant::now(),
-            books: Mutex::new(books),
+            history: Mutex::new(history),
             trace: traced.then(Mutex::default),
             is_over: AtomicBool::new(false),
             broken: Notify::new(),
@@ -72,13 +72,13 @@ impl World {
         self.at() >= self.scenario.healed_at
     }
 
-    /// Writes into the books, and notifies if that recorded a violation.
-    pub(super) fn write<R>(&self, write: impl FnOnce(&mut Books) -> R) -> R {
-        let mut books = self.books();
-        let before = books.violations.len();
-        let result = write(&mut books);
-        let new: Vec<_> = books.violations[before..].iter().map(ToString::to_string).collect();
-        drop(books);
+    /// Writes into the history, and notifies if that recorded a violation.
+    pub(super) fn write<R>(&self, write: impl FnOnce(&mut History) -> R) -> R {
+        let mut history = self.history();
+        let before = history.violations.len();
+        let result = write(&mut history);
+        let new: Vec<_> = history.violations[before..].iter().map(ToString::to_string).collect();
+        drop(history);
         for violation in new {
             self.note(|| format!("VIOLATION {violation}"));
             self.broken.notify_one();
@@ -86,8 +86,8 @@ impl World {
         result
     }
 
-    pub(super) fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a line to the trace, if one was requested.

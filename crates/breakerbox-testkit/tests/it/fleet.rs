@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use breakerbox::store::{ListQuery, Store};
 use breakerbox::{
-    Attribution, Breakerbox, Builder, CallError, Command, Consistency, Refusal, Status, StoredKeys,
+    Attribution, Breakerbox, Builder, CallError, Consistency, OverrideCommand, Refusal, Status, StoredKeys,
 };
 use breakerbox_testkit::faults::{Fault, FaultyStore};
 use tokio::time::{Instant, sleep};
@@ -30,7 +30,7 @@ async fn a_trip_is_everybodys_and_so_is_the_recovery() {
     fleet.all_become(Status::Closed, ms(100)).await;
     for process in &fleet.processes {
         assert_eq!(process.breakers.counts().late_results, 0);
-        assert_eq!(process.heard(), [Status::Open, Status::HalfOpen, Status::Closed]);
+        assert_eq!(process.observed(), [Status::Open, Status::HalfOpen, Status::Closed]);
     }
 }
 
@@ -58,13 +58,13 @@ async fn keys_can_be_kept_out_of_the_store() {
         fleet.processes[2].succeed().await.unwrap();
         fleet.all_become(Status::Closed, ms(100)).await;
         for process in &fleet.processes {
-            let heard: Vec<_> =
-                process.changes.lock().unwrap().iter().map(|heard| heard.key.to_string()).collect();
-            assert_eq!(heard, ["e1"; 3], "observers hear of keys");
+            let event: Vec<_> =
+                process.changes.lock().unwrap().iter().map(|event| event.key.to_string()).collect();
+            assert_eq!(event, ["e1"; 3], "observers hear of keys");
         }
         // An operator's order, and a process that starts later, find the same circuit.
         let by = Attribution::new("tests", "closed for repair").unwrap();
-        fleet.processes[0].circuit.apply_override(Command::ForceOpen, &by).await.unwrap();
+        fleet.processes[0].circuit.apply_override(OverrideCommand::ForceOpen, &by).await.unwrap();
         fleet.all_become(Status::Open, ms(3_000)).await;
         let late = Process::with(9, &fleet.store, &simple(), settings);
         assert!(late.circuit.acquire().await.is_err());
@@ -316,7 +316,7 @@ async fn who_misses_that_an_override_ended_reads_it_again() {
         .build();
     let circuit = deaf.circuit("e1").unwrap();
     let by = Attribution::new("ops", "maintenance").unwrap();
-    for (command, admits) in [(Command::ForceClosed, true), (Command::Disable, false)] {
+    for (command, admits) in [(OverrideCommand::ForceClosed, true), (OverrideCommand::Disable, false)] {
         fleet.processes[0].circuit.apply_override(command, &by).await.unwrap();
         sleep(ms(2_100)).await;
         assert_eq!(circuit.acquire().await.is_ok(), admits, "{command:?}");

@@ -97,7 +97,7 @@ async fn a_broken_process_makes_a_dozen_calls_and_the_others_notice_nothing() {
             for process in healthy {
                 assert!(!process.circuit.is_open_locally() && process.breakers.counts().opened_locally == 0);
             }
-            assert!(fleet.processes.iter().all(|process| process.heard().is_empty()), "no event");
+            assert!(fleet.processes.iter().all(|process| process.observed().is_empty()), "no event");
 
             // Its network is repaired. It finds out by probes of its own, and nobody has to do anything.
             traffic(&fleet, false, Duration::from_secs(35)).await;

@@ -118,13 +118,13 @@ impl Process {
         let way = FaultyStore::new(Arc::clone(store) as Arc<dyn Store>);
         let changes = Arc::new(Mutex::new(Vec::new()));
         let health = Arc::new(Mutex::new(Vec::new()));
-        let (heard, news) = (Arc::clone(&changes), Arc::clone(&health));
+        let (seen, seen_health) = (Arc::clone(&changes), Arc::clone(&health));
         let breakers = settings(Breakerbox::builder())
             .policy(policy.build().unwrap())
             .clock(clock)
             .store(Arc::clone(&way))
-            .observer(move |change| heard.lock().unwrap().push(change.clone()))
-            .store_observer(move |health| news.lock().unwrap().push(health.clone()))
+            .observer(move |change| seen.lock().unwrap().push(change.clone()))
+            .store_observer(move |health| seen_health.lock().unwrap().push(health.clone()))
             .build();
         let circuit = breakers.circuit("e1").unwrap();
         Self { breakers, circuit, way, changes, health }
@@ -138,7 +138,7 @@ impl Process {
         self.circuit.call(async { Ok(()) }).await
     }
 
-    pub(crate) fn heard(&self) -> Vec<Status> {
+    pub(crate) fn observed(&self) -> Vec<Status> {
         self.changes.lock().unwrap().iter().map(|change| change.change.to).collect()
     }
 }

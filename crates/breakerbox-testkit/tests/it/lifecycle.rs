@@ -176,7 +176,7 @@ async fn a_flush_says_what_the_store_did_not_hear_and_takes_no_longer_than_its_l
         let flushed = one.breakers.flush().await;
         assert_eq!(flushed, Err(FlushError::NotReported { circuits: 1 }), "{fault:?}");
         assert!(start.elapsed() <= ms(600), "{fault:?}: {:?}", start.elapsed());
-        assert_eq!(one.breakers.counts().unheard, 1, "{fault:?}");
+        assert_eq!(one.breakers.counts().unanswered_reports, 1, "{fault:?}");
         one.way.set(Fault::None);
         one.fail().await;
         one.breakers.flush().await.unwrap();

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use breakerbox_testkit::proxy::{Delay, Proxy, Trouble};
+use breakerbox_testkit::proxy::{Delay, NetworkFault, Proxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// Nothing here takes that long.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
 /// How long something may not happen for it to be believed that it never will.
 const A_WHILE: Duration = Duration::from_millis(50);
@@ -20,7 +20,7 @@ const A_WHILE: Duration = Duration::from_millis(50);
 /// A server that says everything back, and tells what it heard.
 struct Echo {
     address: SocketAddr,
-    heard: mpsc::UnboundedReceiver<Vec<u8>>,
+    received: mpsc::UnboundedReceiver<Vec<u8>>,
     tasks: JoinSet<()>,
 }
 
@@ -28,17 +28,17 @@ impl Echo {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (tell, heard) = mpsc::unbounded_channel();
+        let (sender, received) = mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             loop {
                 let (mut stream, _) = listener.accept().await.unwrap();
-                let tell = tell.clone();
+                let sender = sender.clone();
                 connections.spawn(async move {
                     let mut buffer = vec![0; 1 << 16];
                     while let Ok(count @ 1..) = stream.read(&mut buffer).await {
-                        let _ = tell.send(buffer[..count].to_vec());
+                        let _ = sender.send(buffer[..count].to_vec());
                         if stream.write_all(&buffer[..count]).await.is_err() {
                             return;
                         }
@@ -46,12 +46,12 @@ impl Echo {
                 });
             }
         });
-        Self { address, heard, tasks }
+        Self { address, received, tasks }
     }
 
-    async fn hears(&mut self, what: &[u8]) {
-        let heard = timeout(PATIENCE, self.heard.recv()).await.expect("it arrives");
-        assert_eq!(heard.unwrap(), what);
+    async fn receives(&mut self, what: &[u8]) {
+        let received = timeout(WAIT_LIMIT, self.received.recv()).await.expect("it arrives");
+        assert_eq!(received.unwrap(), what);
     }
 }
 
@@ -62,21 +62,21 @@ async fn started() -> (Echo, Proxy) {
 }
 
 async fn connected(proxy: &Proxy) -> TcpStream {
-    timeout(PATIENCE, TcpStream::connect(proxy.address())).await.unwrap().unwrap()
+    timeout(WAIT_LIMIT, TcpStream::connect(proxy.address())).await.unwrap().unwrap()
 }
 
 /// Says something, and hears it back.
 async fn works(client: &mut TcpStream) {
     client.write_all(b"hello").await.unwrap();
-    let mut heard = [0; 5];
-    timeout(PATIENCE, client.read_exact(&mut heard)).await.expect("it is answered").unwrap();
-    assert_eq!(&heard, b"hello");
+    let mut received = [0; 5];
+    timeout(WAIT_LIMIT, client.read_exact(&mut received)).await.expect("it is answered").unwrap();
+    assert_eq!(&received, b"hello");
 }
 
 /// Open, and nothing comes.
 async fn is_silent(client: &mut TcpStream) {
-    let heard = timeout(A_WHILE, client.read(&mut [0; 64])).await;
-    assert!(heard.is_err(), "{heard:?}");
+    let received = timeout(A_WHILE, client.read(&mut [0; 64])).await;
+    assert!(received.is_err(), "{received:?}");
 }
 
 #[tokio::test]
@@ -84,13 +84,13 @@ async fn it_passes_on_what_it_gets_and_the_end_of_it() {
     let (mut echo, proxy) = started().await;
     let mut client = connected(&proxy).await;
     works(&mut client).await;
-    echo.hears(b"hello").await;
+    echo.receives(b"hello").await;
     // A client that has said all still hears the rest.
     client.write_all(b"and goodbye").await.unwrap();
     client.shutdown().await.unwrap();
-    let mut heard = Vec::new();
-    timeout(PATIENCE, client.read_to_end(&mut heard)).await.unwrap().unwrap();
-    assert_eq!((heard.as_slice(), proxy.connections()), (&b"and goodbye"[..], 1));
+    let mut received = Vec::new();
+    timeout(WAIT_LIMIT, client.read_to_end(&mut received)).await.unwrap().unwrap();
+    assert_eq!((received.as_slice(), proxy.connections()), (&b"and goodbye"[..], 1));
 }
 
 #[tokio::test]
@@ -107,18 +107,18 @@ async fn a_delay_holds_each_way_and_keeps_the_order() {
     }
     let random = Delay::between(Duration::from_millis(1), Duration::from_millis(20), 7);
     proxy.delay(random, random);
-    let (mut said, mut heard) = (Vec::new(), vec![0; 4 * 200]);
+    let (mut sent, mut received) = (Vec::new(), vec![0; 4 * 200]);
     let (mut from, mut to) = client.split();
-    let saying = async {
+    let sending = async {
         for number in 0..200_u32 {
-            said.extend(number.to_be_bytes());
+            sent.extend(number.to_be_bytes());
             to.write_all(&number.to_be_bytes()).await.unwrap();
             tokio::task::yield_now().await;
         }
     };
-    let both = async { tokio::join!(saying, from.read_exact(&mut heard)) };
-    timeout(PATIENCE, both).await.unwrap().1.unwrap();
-    assert_eq!(heard, said);
+    let both = async { tokio::join!(sending, from.read_exact(&mut received)) };
+    timeout(WAIT_LIMIT, both).await.unwrap().1.unwrap();
+    assert_eq!(received, sent);
 }
 
 #[tokio::test]
@@ -126,9 +126,9 @@ async fn a_cut_closes_old_and_new_connections_until_it_is_healed() {
     let (_echo, proxy) = started().await;
     let mut client = connected(&proxy).await;
     works(&mut client).await;
-    proxy.set(Trouble::Cut);
+    proxy.set(NetworkFault::Cut);
     for client in [&mut client, &mut connected(&proxy).await] {
-        assert_eq!(timeout(PATIENCE, client.read(&mut [0; 8])).await.unwrap().unwrap(), 0);
+        assert_eq!(timeout(WAIT_LIMIT, client.read(&mut [0; 8])).await.unwrap().unwrap(), 0);
     }
     proxy.heal();
     works(&mut connected(&proxy).await).await;
@@ -139,14 +139,14 @@ async fn a_reset_is_one_for_old_and_new_connections() {
     let (_echo, proxy) = started().await;
     let mut client = connected(&proxy).await;
     works(&mut client).await;
-    proxy.set(Trouble::Reset);
+    proxy.set(NetworkFault::Reset);
     // A new one may be reset before it is told that it is connected.
     let is_reset = async |mut client: TcpStream| {
-        let heard = timeout(PATIENCE, client.read(&mut [0; 8])).await.unwrap();
-        assert_eq!(heard.unwrap_err().kind(), ErrorKind::ConnectionReset);
+        let received = timeout(WAIT_LIMIT, client.read(&mut [0; 8])).await.unwrap();
+        assert_eq!(received.unwrap_err().kind(), ErrorKind::ConnectionReset);
     };
     is_reset(client).await;
-    if let Ok(client) = timeout(PATIENCE, TcpStream::connect(proxy.address())).await.unwrap() {
+    if let Ok(client) = timeout(WAIT_LIMIT, TcpStream::connect(proxy.address())).await.unwrap() {
         is_reset(client).await;
     }
     proxy.heal();
@@ -158,9 +158,9 @@ async fn however_short_a_cut_is_connections_feel_it() {
     let (_echo, proxy) = started().await;
     let mut client = connected(&proxy).await;
     works(&mut client).await;
-    proxy.set(Trouble::Cut);
+    proxy.set(NetworkFault::Cut);
     proxy.heal();
-    assert_eq!(timeout(PATIENCE, client.read(&mut [0; 8])).await.unwrap().unwrap(), 0);
+    assert_eq!(timeout(WAIT_LIMIT, client.read(&mut [0; 8])).await.unwrap().unwrap(), 0);
 }
 
 #[tokio::test]
@@ -169,18 +169,18 @@ async fn a_black_hole_takes_everything_and_answers_nothing() {
     let (mut old, mut idle) = (connected(&proxy).await, connected(&proxy).await);
     works(&mut old).await;
     works(&mut idle).await;
-    echo.hears(b"hello").await;
-    echo.hears(b"hello").await;
-    proxy.set(Trouble::BlackHole);
+    echo.receives(b"hello").await;
+    echo.receives(b"hello").await;
+    proxy.set(NetworkFault::BlackHole);
     let mut new = connected(&proxy).await;
     for client in [&mut old, &mut new] {
         // Far more than buffers hold: it is swallowed, not kept.
         for _ in 0..100 {
-            timeout(PATIENCE, client.write_all(&vec![7; 1 << 20])).await.expect("it is taken").unwrap();
+            timeout(WAIT_LIMIT, client.write_all(&vec![7; 1 << 20])).await.expect("it is taken").unwrap();
         }
         is_silent(client).await;
     }
-    assert!(echo.heard.try_recv().is_err(), "nothing arrives");
+    assert!(echo.received.try_recv().is_err(), "nothing arrives");
     proxy.heal();
     // What comes after a gap would make no sense.
     for client in [&mut old, &mut new] {
@@ -196,7 +196,7 @@ async fn a_server_that_ends_in_a_black_hole_is_not_missed() {
     let (mut echo, proxy) = started().await;
     let mut client = connected(&proxy).await;
     works(&mut client).await;
-    proxy.set(Trouble::BlackHole);
+    proxy.set(NetworkFault::BlackHole);
     echo.tasks.shutdown().await;
     is_silent(&mut client).await;
     client.write_all(b"hello").await.unwrap();
@@ -208,12 +208,12 @@ async fn half_open_means_that_requests_arrive_and_answers_do_not() {
     let (mut echo, proxy) = started().await;
     let mut old = connected(&proxy).await;
     works(&mut old).await;
-    echo.hears(b"hello").await;
-    proxy.set(Trouble::HalfOpen);
+    echo.receives(b"hello").await;
+    proxy.set(NetworkFault::HalfOpen);
     let mut new = connected(&proxy).await;
-    for (client, said) in [(&mut old, b"old"), (&mut new, b"new")] {
-        client.write_all(said).await.unwrap();
-        echo.hears(said).await;
+    for (client, sent) in [(&mut old, b"old"), (&mut new, b"new")] {
+        client.write_all(sent).await.unwrap();
+        echo.receives(sent).await;
         is_silent(client).await;
     }
     proxy.heal();
@@ -240,18 +240,18 @@ async fn an_answer_is_lost_once_the_server_has_given_it() {
     let mut client = connected(&proxy).await;
     proxy.lose_answer_to(b"EVAL");
     works(&mut client).await;
-    echo.hears(b"hello").await;
+    echo.receives(b"hello").await;
     client.write_all(b"now EVALuate").await.unwrap();
     assert_eq!(
-        timeout(PATIENCE, client.read(&mut [0; 8])).await.unwrap().unwrap(),
+        timeout(WAIT_LIMIT, client.read(&mut [0; 8])).await.unwrap().unwrap(),
         0,
         "no answer, and the end"
     );
-    echo.hears(b"now EVALuate").await;
+    echo.receives(b"now EVALuate").await;
     assert_eq!(proxy.lost_answers(), 1);
     let mut client = connected(&proxy).await;
     client.write_all(b"EVAL!").await.unwrap();
-    timeout(PATIENCE, client.read_exact(&mut [0; 5])).await.expect("only the one").unwrap();
+    timeout(WAIT_LIMIT, client.read_exact(&mut [0; 5])).await.expect("only the one").unwrap();
 }
 
 #[tokio::test]
@@ -262,10 +262,10 @@ async fn it_leads_elsewhere_when_it_is_told() {
     works(&mut old).await;
     proxy.lead_to(other.address);
     works(&mut connected(&proxy).await).await;
-    other.hears(b"hello").await;
+    other.receives(b"hello").await;
     works(&mut old).await;
-    echo.hears(b"hello").await;
-    echo.hears(b"hello").await;
+    echo.receives(b"hello").await;
+    echo.receives(b"hello").await;
 }
 
 #[tokio::test]
@@ -275,7 +275,7 @@ async fn it_is_gone_with_its_connections_when_it_is_dropped() {
     works(&mut client).await;
     let address = proxy.address();
     drop(proxy);
-    assert_eq!(timeout(PATIENCE, client.read(&mut [0; 8])).await.unwrap().unwrap(), 0);
+    assert_eq!(timeout(WAIT_LIMIT, client.read(&mut [0; 8])).await.unwrap().unwrap(), 0);
     assert!(TcpStream::connect(address).await.is_err());
 }
 

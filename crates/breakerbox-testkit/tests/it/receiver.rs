@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use breakerbox_testkit::load::{Load, NUMBER, Pace, Report, STAMP, Template};
-use breakerbox_testkit::receiver::{Hostile, IdHash, Manner, Receiver, Recording, Visit};
+use breakerbox_testkit::receiver::{Behaviour, Hostile, IdHash, Receiver, Recording, Visit};
 use breakerbox_testkit::servers::wait_until;
 
 const MS: Duration = Duration::from_millis(1);
@@ -52,24 +52,24 @@ fn every_request_of_a_closed_loop_is_answered_and_written_down_once() {
 
 #[test]
 fn each_path_answers_in_its_manner() {
-    let receiver = Receiver::builder().otherwise(Manner::status(404)).start().unwrap();
-    for (path, manner, status, least) in [
+    let receiver = Receiver::builder().otherwise(Behaviour::status(404)).start().unwrap();
+    for (path, behaviour, status, least) in [
         ("/unheard-of", None, 404, Duration::ZERO),
-        ("/healthy", Some(Manner::HEALTHY), 200, Duration::ZERO),
-        ("/gone", Some(Manner::GONE), 410, Duration::ZERO),
-        ("/busy", Some(Manner::come_back(503, 7)), 503, Duration::ZERO),
-        ("/slow", Some(Manner::after(201, 30 * MS)), 201, 30 * MS),
-        ("/cold", Some(Manner::WarmUp { first: 30 * MS, over: 10, then: MS }), 200, 30 * MS),
-        ("/none", Some(Manner::Limited { at_most: 0, takes: MS }), 503, Duration::ZERO),
+        ("/healthy", Some(Behaviour::HEALTHY), 200, Duration::ZERO),
+        ("/gone", Some(Behaviour::GONE), 410, Duration::ZERO),
+        ("/busy", Some(Behaviour::come_back(503, 7)), 503, Duration::ZERO),
+        ("/slow", Some(Behaviour::after(201, 30 * MS)), 201, 30 * MS),
+        ("/cold", Some(Behaviour::WarmUp { first: 30 * MS, over: 10, then: MS }), 200, 30 * MS),
+        ("/none", Some(Behaviour::Limited { at_most: 0, takes: MS }), 503, Duration::ZERO),
     ] {
-        if let Some(manner) = manner {
-            receiver.set(path, manner);
+        if let Some(behaviour) = behaviour {
+            receiver.set(path, behaviour);
         }
         let report = post(&receiver, path, 1);
         assert_eq!(report.answers.keys().copied().collect::<Vec<_>>(), [status], "{path}");
         assert!(report.took >= least, "{path}");
     }
-    receiver.set_otherwise(&Manner::HEALTHY);
+    receiver.set_otherwise(&Behaviour::HEALTHY);
     assert_eq!(post(&receiver, "/unheard-of", 1).successes(), 1);
     assert_eq!(post(&receiver, "/gone", 1).successes(), 0);
 }
@@ -77,7 +77,7 @@ fn each_path_answers_in_its_manner() {
 #[test]
 fn who_hangs_is_answered_when_that_is_said_and_who_leaves_is_not_in_flight() {
     let receiver = Receiver::start().unwrap();
-    receiver.set("/dead", Manner::Hang);
+    receiver.set("/dead", Behaviour::Hang);
     let in_flight = |count| {
         wait_until(|| {
             let seen = receiver.seen("/dead");
@@ -93,7 +93,7 @@ fn who_hangs_is_answered_when_that_is_said_and_who_leaves_is_not_in_flight() {
     // These wait.
     let waiting = Load { requests: 3, connections: 3, ..load(&receiver, "/dead") }.start().unwrap();
     in_flight(3).unwrap();
-    receiver.set("/dead", Manner::HEALTHY);
+    receiver.set("/dead", Behaviour::HEALTHY);
     assert_eq!(waiting.finish().successes(), 3);
     let statuses = receiver.with_visits(|visits| visits.iter().map(|visit| visit.status).collect::<Vec<_>>());
     assert_eq!(statuses, [0, 0, 0, 200, 200, 200]);
@@ -102,7 +102,7 @@ fn who_hangs_is_answered_when_that_is_said_and_who_leaves_is_not_in_flight() {
 #[test]
 fn beyond_its_limit_it_refuses() {
     let receiver = Receiver::start().unwrap();
-    receiver.set("/small", Manner::Limited { at_most: 3, takes: 1_000 * MS });
+    receiver.set("/small", Behaviour::Limited { at_most: 3, takes: 1_000 * MS });
     let report = Load { requests: 10, connections: 10, ..load(&receiver, "/small") }.run().unwrap();
     assert_eq!(report.answers.get(&503).copied().unwrap_or(0) + report.successes(), 10);
     assert!(report.successes() >= 3 && report.answers.contains_key(&503), "{:?}", report.answers);
@@ -112,7 +112,7 @@ fn beyond_its_limit_it_refuses() {
 fn a_hostile_endpoint_never_gives_a_good_answer() {
     let receiver = Receiver::start().unwrap();
     for how in Hostile::ALL {
-        receiver.set("/hostile", Manner::Hostile(how));
+        receiver.set("/hostile", Behaviour::Hostile(how));
         let requests =
             Load { requests: 1, connections: 1, call_limit: 500 * MS, ..load(&receiver, "/hostile") };
         let report = requests.run().unwrap();
@@ -126,7 +126,7 @@ fn a_hostile_endpoint_never_gives_a_good_answer() {
 fn in_an_open_loop_who_is_kept_waiting_counts_from_when_it_should_have_begun() {
     let receiver = Receiver::start().unwrap();
     // One connection, 20 requests 1 ms apart, each takes 10 ms: the last one has waited for the others.
-    receiver.set("/slow", Manner::after(200, 10 * MS));
+    receiver.set("/slow", Behaviour::after(200, 10 * MS));
     let pace = Pace::Open { per_second: 1_000.0 };
     let report = Load { requests: 20, connections: 1, pace, ..load(&receiver, "/slow") }.run().unwrap();
     assert_eq!(report.successes(), 20);
@@ -168,11 +168,11 @@ fn signatures_are_checked_and_books_have_limits() {
 #[test]
 fn a_load_goes_on_when_its_target_comes_back_and_stops_when_it_is_dropped() {
     let receiver = Receiver::start().unwrap();
-    receiver.set("/a", Manner::Hostile(Hostile::Reset));
+    receiver.set("/a", Behaviour::Hostile(Hostile::Reset));
     let running = Load { connections: 2, ..load(&receiver, "/a") }.start().unwrap();
     wait_until(|| if receiver.seen("/a").requests >= 4 { Ok(()) } else { Err("requests come".into()) })
         .unwrap();
-    receiver.set("/a", Manner::HEALTHY);
+    receiver.set("/a", Behaviour::HEALTHY);
     wait_until(|| if running.successes() >= 4 { Ok(()) } else { Err("it is answered".into()) }).unwrap();
     let report = running.stop();
     assert!(report.unanswered >= 4 && report.successes() >= 4);

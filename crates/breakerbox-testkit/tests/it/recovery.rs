@@ -1,18 +1,18 @@
-//! Of a hundred askers at the end of a cool-off exactly one probes, whatever becomes of the probe.
+//! Of a hundred callers at the end of a cool-off exactly one probes, whatever becomes of the probe.
 //!
-//! A few rounds only; `cargo xtask prove recovery` takes ten thousand for each fate, and also asks whether the askers met
+//! A few rounds only; `cargo xtask prove recovery` takes ten thousand for each kind of end, and also checks whether the callers met
 //! often enough, which here depends on what else the machine is doing.
 
-use breakerbox_testkit::recovery::{Fate, prove};
+use breakerbox_testkit::recovery::{ProbeEnd, prove};
 
 const ROUNDS: u64 = 500;
 
 macro_rules! one_probe_at_a_time {
-    ($($test:ident: $fate:ident;)*) => {
+    ($($test:ident: $probe_end:ident;)*) => {
         $(
             #[test]
             fn $test() {
-                let proof = prove(Fate::$fate, ROUNDS).unwrap();
+                let proof = prove(ProbeEnd::$probe_end, ROUNDS).unwrap();
                 assert!(proof.faults().is_empty(), "{proof}");
                 assert_eq!(proof.rounds, ROUNDS);
             }
@@ -20,7 +20,7 @@ macro_rules! one_probe_at_a_time {
 
         #[test]
         fn every_fate_has_a_test() {
-            assert_eq!(Fate::ALL, [$(Fate::$fate),*]);
+            assert_eq!(ProbeEnd::ALL, [$(ProbeEnd::$probe_end),*]);
         }
     };
 }

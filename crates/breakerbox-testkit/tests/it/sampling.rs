@@ -5,16 +5,18 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use breakerbox::sampling::News;
+use breakerbox::sampling::SamplingEvent;
 use breakerbox::store::{
     Answer, Changes, Delta, ListQuery, Merged, Page, RampReply, RampRequest, Readable, Store, StoreError,
     Swap, Swapped, Term,
 };
-use breakerbox::{Attribution, Command, Nonce, OnStoreLoss, Policy, Preset, Record, State, Status, TripRule};
+use breakerbox::{
+    Attribution, Nonce, OnStoreLoss, OverrideCommand, Policy, Preset, Record, State, Status, TripRule,
+};
 use breakerbox_testkit::faults::{Fault, FaultyStore};
 use tokio::time::{Instant, sleep};
 
-use crate::sampling_rig::{Bench, Choices, Trouble, convoy, ms, secs};
+use crate::sampling_rig::{Bench, Choices, NetworkFault, convoy, ms, secs};
 
 #[tokio::test(start_paused = true)]
 async fn every_rule_once_for_each_key_and_tick() {
@@ -100,7 +102,7 @@ async fn few_keys_are_asked_for_in_their_own_way() {
         .sampling
         .circuit("stays open")
         .unwrap()
-        .try_override(Command::ForceOpen, &by)
+        .try_override(OverrideCommand::ForceOpen, &by)
         .await
         .unwrap();
     sleep(secs(31)).await;
@@ -129,9 +131,9 @@ async fn a_zombie_is_disabled_and_its_owner_hears_once() {
         bench.tick().await;
     }
     assert_eq!(bench.status("zombie").await, Status::Disabled);
-    let heard = bench.agents[leader].heard("zombie");
+    let observed = bench.agents[leader].observed("zombie");
     let story = [Status::Open, Status::HalfOpen, Status::Open, Status::HalfOpen, Status::Disabled];
-    assert_eq!(heard, story);
+    assert_eq!(observed, story);
     assert_eq!(bench.agents[leader].check("zombie").await, "disabled");
     assert_eq!(bench.agents[1 - leader].check("zombie").await, "disabled", "everywhere");
 }
@@ -150,7 +152,7 @@ async fn all_agents_hear_of_every_change_once() {
     bench.tick().await;
     sleep(secs(5)).await;
     for agent in &bench.agents {
-        assert_eq!(agent.heard("e1"), [Status::Open, Status::HalfOpen, Status::Closed]);
+        assert_eq!(agent.observed("e1"), [Status::Open, Status::HalfOpen, Status::Closed]);
         assert_eq!(agent.check("e1").await, "free", "without a ramp");
         assert_eq!(agent.sampling.counts().late_results, 0);
     }
@@ -179,8 +181,8 @@ async fn there_is_one_leader_and_when_it_dies_another_within_its_term_and_a_seco
         bench.until("the dead one knows", || !bench.agents[leader].leads()).await;
     }
     let elected = |n: usize| {
-        let news = bench.agents[n].news.lock().unwrap();
-        news.iter().filter(|news| **news == News::Elected).count()
+        let events = bench.agents[n].events.lock().unwrap();
+        events.iter().filter(|event| **event == SamplingEvent::Elected).count()
     };
     assert_eq!((0..5).map(elected).sum::<usize>(), 4);
 }
@@ -314,7 +316,7 @@ async fn a_leader_whose_tick_is_answered_after_a_lease_tells_observers_once() {
     }
     assert_eq!(bench.agents[1].check("e1").await, "probe");
     bench.tick().await;
-    assert_eq!(bench.agents[0].heard("e1"), [Status::Open, Status::HalfOpen]);
+    assert_eq!(bench.agents[0].observed("e1"), [Status::Open, Status::HalfOpen]);
     assert_eq!(bench.agents[0].check("e1").await, "probing", "and it knows of the lease");
 }
 
@@ -325,10 +327,10 @@ async fn who_was_away_longer_than_its_term_forgets_what_it_polled() {
     bench.leader().await;
     bench.tick().await;
     bench.table.fail("e1", 10);
-    bench.table.trouble(Trouble::Slow(secs(120)));
+    bench.table.fault(NetworkFault::Slow(secs(120)));
     let polls = bench.table.polls.lock().unwrap().len();
     bench.until("a poll", || bench.table.polls.lock().unwrap().len() > polls).await;
-    bench.table.trouble(Trouble::None);
+    bench.table.fault(NetworkFault::None);
     // Nobody hears of it for longer than its term. Meanwhile the table has changed.
     bench.agents[0].way.set(Fault::Refuses);
     sleep(secs(60)).await;
@@ -346,38 +348,39 @@ async fn a_slow_poll_makes_no_second_leader_and_no_second_poll() {
     let choices = Choices { poll_timeout: secs(3_600), ..Choices::default() };
     let bench = Bench::with(3, choices);
     let leader = bench.leader().await;
-    bench.table.trouble(Trouble::Slow(secs(100)));
+    bench.table.fault(NetworkFault::Slow(secs(100)));
     bench.table.fail("e1", 10);
     for _ in 0..3 {
         bench.tick().await;
         assert_eq!(bench.leaders(), [leader], "it prolongs its term meanwhile");
     }
     assert_eq!(bench.table.most_at_once.load(Ordering::SeqCst), 1);
-    assert_eq!(bench.agents[leader].heard("e1")[0], Status::Open, "late, but whole");
+    assert_eq!(bench.agents[leader].observed("e1")[0], Status::Open, "late, but whole");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_poll_that_fails_is_reported_and_changes_nothing() {
-    for (trouble, says) in [
-        (Trouble::Fails, "the sampler failed: no such table"),
-        (Trouble::Panics, "a sampler that panics"),
-        (Trouble::Slow(secs(60)), "did not answer within 10s"),
+    for (fault, says) in [
+        (NetworkFault::Fails, "the sampler failed: no such table"),
+        (NetworkFault::Panics, "a sampler that panics"),
+        (NetworkFault::Slow(secs(60)), "did not answer within 10s"),
     ] {
         let bench = Bench::new(1);
         bench.leader().await;
         bench.trip("e1").await;
         bench.table.fail("e2", 10);
-        bench.table.trouble(trouble);
+        bench.table.fault(fault);
         let report = || bench.agents[0].sampling.report();
         bench.until("failed polls", || report().failed_polls >= 2).await;
         sleep(secs(35)).await;
         let error = report().poll_error.unwrap();
         assert!(error.contains(says), "{error}");
-        let heard = bench.agents[0].news.lock().unwrap().contains(&News::PollFailed { error });
-        assert!(heard);
+        let was_reported =
+            bench.agents[0].events.lock().unwrap().contains(&SamplingEvent::PollFailed { error });
+        assert!(was_reported);
         assert_eq!(bench.status("e1").await, Status::Open);
         assert_eq!(bench.status("e2").await, Status::Closed);
-        bench.table.trouble(Trouble::None);
+        bench.table.fault(NetworkFault::None);
         bench.tick().await;
         assert_eq!(report().poll_error, None);
         assert_eq!(bench.status("e2").await, Status::Open);
@@ -389,7 +392,7 @@ async fn who_can_not_poll_lets_somebody_else_try() {
     let bench = Bench::new(2);
     let leader = bench.leader().await;
     bench.tick().await;
-    bench.table.trouble(Trouble::Fails);
+    bench.table.fault(NetworkFault::Fails);
     bench.until("it gives up", || !bench.agents[leader].leads()).await;
     assert_eq!(bench.agents[leader].sampling.report().failed_polls, 3);
     bench.until("another", || bench.agents[1 - leader].leads()).await;
@@ -555,7 +558,7 @@ async fn checks_in_the_middle_of_a_poll_do_not_keep_the_leader_from_deciding() {
     sleep(secs(30)).await;
     bench.tick().await;
     bench.table.succeed("e1", 1);
-    bench.table.trouble(Trouble::Slow(secs(2)));
+    bench.table.fault(NetworkFault::Slow(secs(2)));
     let polls = || bench.table.polls.lock().unwrap().len();
     let before = polls();
     bench.until("a poll", || polls() > before).await;

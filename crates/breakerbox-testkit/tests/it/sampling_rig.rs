@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use breakerbox::sampling::{News, Poll, SampleError, Sampler, Sampling};
+use breakerbox::sampling::{Poll, SampleError, Sampler, Sampling, SamplingEvent};
 use breakerbox::store::{MemoryStore, Store};
 use breakerbox::{
     Breakerbox, Builder, CircuitChange, OnStoreLoss, Policy, PolicyBuilder, Preset, Refusal, Sample, Status,
@@ -41,7 +41,7 @@ struct Attempt {
 
 /// What is wrong with the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Trouble {
+pub(crate) enum NetworkFault {
     #[default]
     None,
     Fails,
@@ -54,7 +54,7 @@ pub(crate) enum Trouble {
 #[derive(Default)]
 pub(crate) struct Table {
     rows: Mutex<Vec<Attempt>>,
-    pub(crate) trouble: Mutex<Trouble>,
+    pub(crate) fault: Mutex<NetworkFault>,
     pub(crate) polls: Mutex<Vec<Poll>>,
     at_once: AtomicU32,
     pub(crate) most_at_once: AtomicU32,
@@ -84,8 +84,8 @@ impl Table {
         self.rows.lock().unwrap().clear();
     }
 
-    pub(crate) fn trouble(&self, trouble: Trouble) {
-        *self.trouble.lock().unwrap() = trouble;
+    pub(crate) fn fault(&self, fault: NetworkFault) {
+        *self.fault.lock().unwrap() = fault;
     }
 
     fn count(&self, poll: &Poll) -> HashMap<String, Sample> {
@@ -123,16 +123,16 @@ impl Sampler for Table {
         let at_once = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_at_once.fetch_max(at_once, Ordering::SeqCst);
         self.polls.lock().unwrap().push(poll.clone());
-        let trouble = *self.trouble.lock().unwrap();
+        let fault = *self.fault.lock().unwrap();
         let totals = self.count(poll);
-        if let Trouble::Slow(time) = trouble {
+        if let NetworkFault::Slow(time) = fault {
             sleep(time).await;
         }
         self.at_once.fetch_sub(1, Ordering::SeqCst);
-        match trouble {
-            Trouble::Fails => Err(SampleError::failed("no such table")),
-            Trouble::Panics => panic!("a sampler that panics"),
-            Trouble::None | Trouble::Slow(_) => Ok(totals),
+        match fault {
+            NetworkFault::Fails => Err(SampleError::failed("no such table")),
+            NetworkFault::Panics => panic!("a sampler that panics"),
+            NetworkFault::None | NetworkFault::Slow(_) => Ok(totals),
         }
     }
 }
@@ -142,7 +142,7 @@ pub(crate) struct Agent {
     pub(crate) sampling: Sampling,
     pub(crate) way: Arc<FaultyStore>,
     pub(crate) changes: Arc<Mutex<Vec<CircuitChange>>>,
-    pub(crate) news: Arc<Mutex<Vec<News>>>,
+    pub(crate) events: Arc<Mutex<Vec<SamplingEvent>>>,
 }
 
 impl Agent {
@@ -163,7 +163,7 @@ impl Agent {
         }
     }
 
-    pub(crate) fn heard(&self, key: &str) -> Vec<Status> {
+    pub(crate) fn observed(&self, key: &str) -> Vec<Status> {
         let changes = self.changes.lock().unwrap();
         changes.iter().filter(|change| *change.key == *key).map(|change| change.change.to).collect()
     }
@@ -228,8 +228,8 @@ impl Bench {
         choose: impl FnOnce(Builder) -> Builder,
     ) -> Agent {
         let clock = TokioClock { start: Instant::now(), ahead: secs(10 + n * 3_600) };
-        let (changes, news) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
-        let (changed, heard) = (Arc::clone(&changes), Arc::clone(&news));
+        let (changes, events) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
+        let (changed, seen) = (Arc::clone(&changes), Arc::clone(&events));
         let builder = Breakerbox::builder()
             .clock(clock)
             .store(store)
@@ -241,10 +241,10 @@ impl Bench {
             .sampler(Arc::clone(&self.table))
             .sample_every(self.choices.sample_every)
             .poll_timeout(self.choices.poll_timeout)
-            .news(move |news| heard.lock().unwrap().push(news.clone()))
+            .observer(move |event| seen.lock().unwrap().push(event.clone()))
             .build()
             .unwrap();
-        Agent { sampling, way, changes, news }
+        Agent { sampling, way, changes, events }
     }
 
     /// Lets one more tick pass.

@@ -35,7 +35,7 @@ fn nothing_goes_wrong_in_a_hundred_fleets() {
     assert!(happened.iter().all(|times| *times > 10), "{tally:?}");
 }
 
-/// Few of the hundred have sampled circuits, and what befalls leaders in the midst of a tick is rare.
+/// Few of the hundred have sampled circuits, and what happens to leaders in the midst of a tick is rare.
 #[test]
 fn nothing_goes_wrong_in_sampled_fleets() {
     let mut tally = Tally::default();
@@ -125,17 +125,17 @@ fn whatever_is_sabotaged_is_found() {
     assert_eq!(FOUND.map(|(sabotage, _)| sabotage), Sabotage::ALL);
     let mut missed = Vec::new();
     for (sabotage, invariant) in FOUND {
-        let mut said = Vec::new();
+        let mut violations = Vec::new();
         let concerns = |seed: &u64| {
             let flavour = Scenario::new(*seed).flavour;
             CENTRED.iter().all(|(of, in_flavour)| *of != sabotage || *in_flavour == flavour)
         };
         let found = (0..SABOTAGED).filter(concerns).any(|seed| {
             let report = run(seed, sabotage, false);
-            said.extend(report.violations.iter().map(|violation| (seed, violation.invariant)));
+            violations.extend(report.violations.iter().map(|violation| (seed, violation.invariant)));
             report.violations.iter().any(|violation| violation.invariant == invariant)
         });
-        println!("{sabotage:?}: {said:?}");
+        println!("{sabotage:?}: {violations:?}");
         if !found {
             missed.push((sabotage, invariant));
         }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use breakerbox::store::Store;
 use breakerbox::{
-    Attribution, Breakerbox, CallError, Command, Consistency, OnStoreLoss, OverrideError, Refusal, Status,
-    StoreHealth,
+    Attribution, Breakerbox, CallError, Consistency, OnStoreLoss, OverrideCommand, OverrideError, Refusal,
+    Status, StoreHealth,
 };
 use breakerbox_testkit::faults::{Fault, FaultyStore, REFUSED_WRITE};
 use tokio::time::{Instant, sleep};
@@ -42,7 +42,7 @@ async fn while_the_store_is_away_each_goes_on_alone_and_then_all_agree() {
             let why = if fault == Fault::Refuses { "connection refused" } else { "did not answer" };
             assert!(error.contains(why), "{fault:?}: {error}");
             assert_eq!(process.health.lock().unwrap().len(), 1);
-            assert!(process.breakers.counts().unheard > 0, "{fault:?}");
+            assert!(process.breakers.counts().unanswered_reports > 0, "{fault:?}");
         }
         for _ in 0..3 {
             fleet.processes[0].fail().await;
@@ -115,7 +115,7 @@ async fn a_record_that_can_not_be_read_concerns_no_other() {
             process.breakers.unreadable().into_iter().map(|unreadable| unreadable.key).collect();
         assert_eq!(keys, ["e1"]);
         assert_eq!(process.breakers.store_health(), Some(StoreHealth::Connected));
-        let told = process.circuit.apply_override(Command::ForceOpen, &by).await;
+        let told = process.circuit.apply_override(OverrideCommand::ForceOpen, &by).await;
         assert_eq!(told, Err(OverrideError::Unreadable));
         process.way.spoil(None);
     }
@@ -181,8 +181,8 @@ async fn an_operators_word_is_everybodys_and_holds_while_the_store_is_away() {
     }
     let by = Attribution::new("ops", "maintenance").unwrap();
     let [first, second, third] = &fleet.processes[..] else { panic!("three") };
-    assert_eq!(first.circuit.try_override(Command::ForceOpen, &by), Err(OverrideError::Shared));
-    assert!(first.circuit.apply_override(Command::ForceOpen, &by).await.unwrap().is_some());
+    assert_eq!(first.circuit.try_override(OverrideCommand::ForceOpen, &by), Err(OverrideError::Shared));
+    assert!(first.circuit.apply_override(OverrideCommand::ForceOpen, &by).await.unwrap().is_some());
     fleet.all_become(Status::Open, ms(100)).await;
     assert_eq!(second.circuit.try_acquire().map(drop), Err(Refusal::ForcedOpen));
     third.way.set(Fault::Refuses);
@@ -190,8 +190,11 @@ async fn an_operators_word_is_everybodys_and_holds_while_the_store_is_away() {
         assert_eq!(third.succeed().await, Err(CallError::Refused(Refusal::ForcedOpen)));
         sleep(ms(500)).await;
     }
-    assert_eq!(third.circuit.apply_override(Command::Reset, &by).await, Err(OverrideError::StoreAway));
-    second.circuit.apply_override(Command::Reset, &by).await.unwrap();
+    assert_eq!(
+        third.circuit.apply_override(OverrideCommand::Reset, &by).await,
+        Err(OverrideError::StoreAway)
+    );
+    second.circuit.apply_override(OverrideCommand::Reset, &by).await.unwrap();
     third.way.set(Fault::None);
     fleet.all_become(Status::Closed, Duration::from_secs(5)).await;
 }

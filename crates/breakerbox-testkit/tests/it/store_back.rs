@@ -44,13 +44,13 @@ async fn stored(fleet: &Fleet) -> Option<Record> {
 /// What observers heard is a chain of real changes, in epochs that only grow.
 fn heard_in_order(process: &Process) -> Vec<Status> {
     let changes = process.changes.lock().unwrap();
-    let heard: Vec<_> =
-        changes.iter().filter(|change| &*change.key == "e1").map(|heard| &heard.change).collect();
-    for pair in heard.windows(2) {
-        assert!(pair[0].epoch < pair[1].epoch && pair[0].to == pair[1].from, "{heard:#?}");
+    let event: Vec<_> =
+        changes.iter().filter(|change| &*change.key == "e1").map(|event| &event.change).collect();
+    for pair in event.windows(2) {
+        assert!(pair[0].epoch < pair[1].epoch && pair[0].to == pair[1].from, "{event:#?}");
     }
-    assert!(heard.iter().all(|change| change.from != change.to), "{heard:#?}");
-    heard.iter().map(|change| change.to).collect()
+    assert!(event.iter().all(|change| change.from != change.to), "{event:#?}");
+    event.iter().map(|change| change.to).collect()
 }
 
 #[tokio::test(start_paused = true)]

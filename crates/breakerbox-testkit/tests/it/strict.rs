@@ -39,7 +39,7 @@ async fn whatever_one_counted_the_others_know_at_their_next_ask() {
     for process in &fleet.processes {
         let refused = process.succeed().await;
         assert!(matches!(refused, Err(CallError::Refused(Refusal::Open { .. }))), "{refused:?}");
-        assert_eq!(process.heard(), [Status::Open]);
+        assert_eq!(process.observed(), [Status::Open]);
     }
     sleep(Duration::from_secs(30)).await;
     fleet.processes[1].succeed().await.unwrap();
@@ -80,7 +80,7 @@ async fn settling_says_what_the_store_made_of_it() {
     let breakers =
         strictly(Breakerbox::builder()).policy(simple().build().unwrap()).store(Arc::clone(&way)).build();
     let circuit = breakers.circuit("e1").unwrap();
-    let [late, counted, unheard] = [
+    let [late, counted, not_received] = [
         circuit.acquire().await.unwrap(),
         circuit.acquire().await.unwrap(),
         circuit.acquire().await.unwrap(),
@@ -88,8 +88,8 @@ async fn settling_says_what_the_store_made_of_it() {
     assert_eq!(counted.settle_and_confirm(Classification::SUCCESS).await, Settlement::Counted);
     way.set(Fault::LosesAnswers);
     let start = Instant::now();
-    assert_eq!(unheard.settle_and_confirm(Classification::SUCCESS).await, Settlement::Unconfirmed);
-    assert_eq!((start.elapsed(), breakers.counts().unheard), (ms(500), 1));
+    assert_eq!(not_received.settle_and_confirm(Classification::SUCCESS).await, Settlement::Unconfirmed);
+    assert_eq!((start.elapsed(), breakers.counts().unanswered_reports), (ms(500), 1));
     way.set(Fault::None);
     sleep(ms(1)).await;
     for _ in 0..3 {

@@ -6,10 +6,10 @@ use loom::thread;
 
 use super::*;
 use crate::clock::{AnyClock, ManualClock};
-use crate::draws::Draws;
+use crate::random::RandomSource;
 
 fn times(clock: &ManualClock) -> Times {
-    Times::new(AnyClock::Custom(Arc::new(clock.clone())), None, Draws::Random)
+    Times::new(AnyClock::Custom(Arc::new(clock.clone())), None, RandomSource::Random)
 }
 
 /// Trips at the second failure in a row; one probe closes.
@@ -26,7 +26,7 @@ fn held(cell: &Cell, clock: &ManualClock) -> Held {
 }
 
 fn succeed(cell: &Cell, held: Held, clock: &ManualClock) -> bool {
-    cell.count_aside(&held, &times(clock))
+    cell.count_fast(&held, &times(clock))
         || cell.settle(held, &times(clock), Outcome::success).settled.settlement != core::Settlement::Late
 }
 
@@ -72,7 +72,7 @@ fn a_success_beside_a_trip_counts_before_it_or_not_at_all() {
         let totals = cell.totals(&times(&clock));
         match cell.status() {
             Status::Closed => assert!(counted && totals.successes == 1),
-            Status::Open => assert_eq!(totals.calls(), 0),
+            Status::Refuse => assert_eq!(totals.calls(), 0),
             other => panic!("{other:?}"),
         }
     });

@@ -1,13 +1,13 @@
 //! One circuit in this process, shared by all its threads.
 //!
 //! The core decides, under a lock. Most calls never reach it: while the circuit is [at
-//! ease](breakerbox_core::Circuit::is_at_ease), an acquire is one load and a success one compare-and-swap of a tally,
+//! ease](breakerbox_core::Circuit::allows_fast_path), an acquire is one load and a success one compare-and-swap of a tally,
 //! which is added to the core when its bucket of the window ends, or before anything else happens.
 //!
 //! | field | holds |
 //! | --- | --- |
 //! | `gate` | the epoch, and the fast path that an acquire may take without the lock |
-//! | `until` | at ease: until when successes may be tallied; open: when to acquire again |
+//! | `until` | closed: until when successes may be tallied; open: when to acquire again |
 //! | `tally` | tallied successes, their latencies, and a mark of the epoch they belong to |
 //! | `cold` | the circuit itself, and its policy |
 //!
@@ -20,23 +20,23 @@
 
 #[cfg(all(test, breakerbox_loom))]
 mod interleavings;
+mod packed;
 mod spread;
 mod tickets;
-mod words;
 
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
-use breakerbox_core::fleet::{Delta, Member, MemberAnswer, Pending, Reported, Tell};
+use breakerbox_core::fleet::{Delta, Member, MemberAnswer, MemberSettled, Pending, ReportDue};
 use breakerbox_core::{
-    self as core, Attribution, Change, Command, Decision, Epoch, Outcome, Policy, Refusal, Status, Timestamp,
-    Totals,
+    self as core, Attribution, Change, Decision, Epoch, Outcome, OverrideCommand, Policy, Refusal, Status,
+    Timestamp, Totals,
 };
 
+use self::packed::{FastPath, Gate, Tally};
 use self::spread::Spread;
-use self::words::{Gate, Tally, Way};
 use crate::clock::{Clock, Times};
-use crate::registry::Kept;
+use crate::registry::RegistryEntry;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// How many tries at the shared tally indicate contention between threads.
@@ -85,19 +85,19 @@ impl Cold {
 
 /// The inputs of a step.
 #[derive(Clone, Copy)]
-pub(crate) struct At<'p> {
+pub(crate) struct StepInput<'p> {
     pub(crate) policy: &'p Policy,
     /// The local time.
-    pub(crate) here: Timestamp,
+    pub(crate) local_time: Timestamp,
     /// The time of the clock that records use.
-    pub(crate) there: Timestamp,
+    pub(crate) store_time: Timestamp,
 }
 
 /// The part of a permit that belongs to its circuit. Small, because every call has one.
 #[derive(Debug)]
 pub(crate) enum Held {
     /// Given without the lock.
-    AtEase { gate: u64, started_at: Timestamp },
+    Fast { gate: u64, started_at: Timestamp },
     /// Given by the core: a probe, a call on the ramp, or one that may complete the evidence for a trip.
     Decided(Box<core::Permit>),
 }
@@ -105,7 +105,7 @@ pub(crate) enum Held {
 impl Held {
     pub(crate) fn started_at(&self) -> Timestamp {
         match self {
-            Self::AtEase { started_at, .. } => *started_at,
+            Self::Fast { started_at, .. } => *started_at,
             Self::Decided(permit) => permit.started_at(),
         }
     }
@@ -113,22 +113,22 @@ impl Held {
     /// Returns the deadline of a probe.
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         match self {
-            Self::AtEase { .. } => None,
+            Self::Fast { .. } => None,
             Self::Decided(permit) => permit.deadline(),
         }
     }
 
     /// Returns the slot in the fleet's ramp, and its epoch.
-    pub(crate) fn place(&self) -> Option<(Epoch, core::Nonce)> {
+    pub(crate) fn slot(&self) -> Option<(Epoch, core::Nonce)> {
         match self {
-            Self::AtEase { .. } => None,
-            Self::Decided(permit) => permit.place(),
+            Self::Fast { .. } => None,
+            Self::Decided(permit) => permit.slot(),
         }
     }
 
     fn into_permit(self) -> core::Permit {
         match self {
-            Self::AtEase { gate, started_at } => core::Permit::at_ease(Gate(gate).epoch(), started_at),
+            Self::Fast { gate, started_at } => core::Permit::fast_path(Gate(gate).epoch(), started_at),
             Self::Decided(permit) => *permit,
         }
     }
@@ -143,7 +143,7 @@ impl Cell {
             tally: AtomicU64::new(0),
             harmless: AtomicU64::new(0),
             spread: OnceLock::new(),
-            cold: Mutex::new(Cold { circuit: None, policy, born_at: times.there(now) }),
+            cold: Mutex::new(Cold { circuit: None, policy, born_at: times.to_store_time(now) }),
             key: key.into(),
         };
         cell.publish(&mut cell.lock(), now, times);
@@ -154,38 +154,39 @@ impl Cell {
     #[inline(always)]
     pub(crate) fn acquire_fast(&self, times: &Times) -> Option<Result<Held, Refusal>> {
         let gate = Gate(self.gate.load(Ordering::Acquire));
-        match gate.way() {
-            Way::AtEase => {
+        match gate.fast_path() {
+            FastPath::Admit => {
                 let started_at = if gate.is_timed() { times.now() } else { times.recent() };
-                Some(Ok(Held::AtEase { gate: gate.0, started_at }))
+                Some(Ok(Held::Fast { gate: gate.0, started_at }))
             }
-            Way::Open => {
+            FastPath::Refuse => {
                 let until = Timestamp::from_micros(self.until.load(Ordering::Acquire));
                 let now = times.recent();
                 // Check the gate again, because the time may belong to a later state.
                 let refused = now < until && self.gate.load(Ordering::Relaxed) == gate.0;
-                let refusal = || Refusal::Open { retry_at: times.there(until), retry_in: until.since(now) };
+                let refusal =
+                    || Refusal::Open { retry_at: times.to_store_time(until), retry_in: until.since(now) };
                 refused.then(|| Err(refusal()))
             }
-            Way::Locked => None,
+            FastPath::Locked => None,
         }
     }
 
     /// Acquires from the core. A caller that can't wait for a store treats a circuit that is not known yet as closed.
     #[cold]
     pub(crate) fn try_acquire(&self, times: &Times, can_wait: bool) -> MemberAnswer {
-        let (answer, here) = self.step(times, |member, at| {
+        let (answer, local_time) = self.step(times, |member, at| {
             let answer = if can_wait {
-                member.try_acquire(at.policy, times.draw(), at.there)
+                member.try_acquire(at.policy, times.draw(), at.store_time)
             } else {
-                member.acquire_at_once(at.policy, times.draw(), at.there)
+                member.acquire_at_once(at.policy, times.draw(), at.store_time)
             };
-            (answer, at.here)
+            (answer, at.local_time)
         });
         match answer {
-            MemberAnswer::Decided(core::Asked { decision: Decision::Admitted(permit), change }) => {
-                let decision = Decision::Admitted(permit.by_own_clock(here));
-                MemberAnswer::Decided(core::Asked { decision, change })
+            MemberAnswer::Decided(core::AcquireResult { decision: Decision::Admitted(permit), change }) => {
+                let decision = Decision::Admitted(permit.by_own_clock(local_time));
+                MemberAnswer::Decided(core::AcquireResult { decision, change })
             }
             answer => answer,
         }
@@ -193,8 +194,8 @@ impl Cell {
 
     /// Counts a success without the lock. False: the core must count it.
     #[inline(always)]
-    pub(crate) fn count_aside(&self, held: &Held, times: &Times) -> bool {
-        let Held::AtEase { gate, started_at } = *held else { return false };
+    pub(crate) fn count_fast(&self, held: &Held, times: &Times) -> bool {
+        let Held::Fast { gate, started_at } = *held else { return false };
         let (now, micros) = if Gate(gate).is_timed() {
             let now = times.now();
             (now, now.as_micros().saturating_sub(started_at.as_micros()))
@@ -227,27 +228,32 @@ impl Cell {
         held: Held,
         times: &Times,
         outcome: impl FnOnce(Duration) -> Outcome,
-    ) -> Reported {
+    ) -> MemberSettled {
         self.step(times, |member, at| {
-            let outcome = outcome(at.here.since(held.started_at()));
-            member.settle(held.into_permit(), &outcome, at.policy, times.draw(), at.there)
+            let outcome = outcome(at.local_time.since(held.started_at()));
+            member.settle(held.into_permit(), &outcome, at.policy, times.draw(), at.store_time)
         })
     }
 
     /// Settles a permit that was dropped.
     #[cold]
-    pub(crate) fn settle_dropped(&self, held: Held, times: &Times) -> Reported {
+    pub(crate) fn settle_dropped(&self, held: Held, times: &Times) -> MemberSettled {
         self.step(times, |member, at| {
             let permit = held.into_permit();
-            let outcome = permit.outcome_of_drop(at.policy, at.here);
-            member.settle(permit, &outcome, at.policy, times.draw(), at.there)
+            let outcome = permit.outcome_of_drop(at.policy, at.local_time);
+            member.settle(permit, &outcome, at.policy, times.draw(), at.store_time)
         })
     }
 
     /// Applies an operator's command to a circuit that is not shared.
-    pub(crate) fn try_override(&self, command: Command, by: &Attribution, times: &Times) -> Option<Change> {
+    pub(crate) fn try_override(
+        &self,
+        command: OverrideCommand,
+        by: &Attribution,
+        times: &Times,
+    ) -> Option<Change> {
         self.step(times, |member, at| {
-            member.apply_override_alone(command, by, at.policy, times.draw(), at.there)
+            member.apply_override_alone(command, by, at.policy, times.draw(), at.store_time)
         })
     }
 
@@ -258,9 +264,9 @@ impl Cell {
 
     /// Returns whether a circuit whose record was not read yet has counts to report.
     pub(crate) fn is_unread(&self, times: &Times) -> bool {
-        let now = times.there(times.now());
+        let now = times.to_store_time(times.now());
         let cold = self.lock();
-        let is_due = |member: &Member| member.report_due(&cold.policy, now) != Tell::Nothing;
+        let is_due = |member: &Member| member.report_due(&cold.policy, now) != ReportDue::Nothing;
         cold.circuit.as_deref().is_some_and(|member| !member.is_known() && is_due(member))
     }
 
@@ -284,7 +290,7 @@ impl Cell {
     }
 
     pub(crate) fn totals(&self, times: &Times) -> Totals {
-        self.step(times, |member, at| member.circuit().totals(at.there))
+        self.step(times, |member, at| member.circuit().totals(at.store_time))
     }
 
     pub(crate) fn policy(&self) -> Arc<Policy> {
@@ -294,33 +300,34 @@ impl Cell {
     /// Changes the policy. State and counts stay.
     pub(crate) fn set_policy(&self, policy: Arc<Policy>, times: &Times) {
         let mut cold = self.lock();
-        let here = times.now();
-        self.hand_in(&mut cold, here, times);
+        let local_time = times.now();
+        self.add_tallies(&mut cold, local_time, times);
         cold.policy = policy;
-        self.publish(&mut cold, here, times);
+        self.publish(&mut cold, local_time, times);
     }
 
     /// Returns the counts to report to the store now; and if there are none, when to visit again.
-    pub(crate) fn visit(&self, store_key: &Arc<str>, times: &Times) -> (Option<Delta>, Tell) {
+    pub(crate) fn visit(&self, store_key: &Arc<str>, times: &Times) -> (Option<Delta>, ReportDue) {
         self.step(times, |member, at| {
-            let delta = member.take_delta(store_key, at.policy, at.there);
-            (delta, member.report_due(at.policy, at.there))
+            let delta = member.take_delta(store_key, at.policy, at.store_time);
+            (delta, member.report_due(at.policy, at.store_time))
         })
     }
 
     /// Returns what is left to do until all counts so far are reported to the store.
     pub(crate) fn pending(&self, times: &Times) -> Pending {
-        self.step(times, |member, at| member.pending(at.there))
+        self.step(times, |member, at| member.pending(at.store_time))
     }
 
     /// Performs one step of the circuit under the lock: adds the tallies, runs the step, then updates the gate.
-    pub(crate) fn step<R>(&self, times: &Times, step: impl FnOnce(&mut Member, At<'_>) -> R) -> R {
+    pub(crate) fn step<R>(&self, times: &Times, step: impl FnOnce(&mut Member, StepInput<'_>) -> R) -> R {
         let mut cold = self.lock();
-        let here = times.now();
-        self.hand_in(&mut cold, here, times);
+        let local_time = times.now();
+        self.add_tallies(&mut cold, local_time, times);
         let (member, policy) = cold.member(times);
-        let result = step(member, At { policy, here, there: times.there(here) });
-        self.publish(&mut cold, here, times);
+        let result =
+            step(member, StepInput { policy, local_time, store_time: times.to_store_time(local_time) });
+        self.publish(&mut cold, local_time, times);
         result
     }
 
@@ -341,7 +348,7 @@ impl Cell {
     }
 
     /// Adds the tallies to the core.
-    fn hand_in(&self, cold: &mut Cold, here: Timestamp, times: &Times) {
+    fn add_tallies(&self, cold: &mut Cold, local_time: Timestamp, times: &Times) {
         let gate = Gate(self.gate.load(Ordering::Relaxed));
         let empty = Tally::empty(gate.epoch());
         let (mut successes, mut micros) = (0, 0);
@@ -355,46 +362,46 @@ impl Cell {
         }
         // They belong to the bucket that was current, which may have ended since.
         let at = match self.until.load(Ordering::Relaxed) {
-            _ if gate.way() != Way::AtEase => here,
-            until => here.min(Timestamp::from_micros(until.saturating_sub(1))),
+            _ if gate.fast_path() != FastPath::Admit => local_time,
+            until => local_time.min(Timestamp::from_micros(until.saturating_sub(1))),
         };
         let successes = u32::try_from(successes).unwrap_or(u32::MAX);
         let (member, policy) = cold.member(times);
-        member.count_aside(successes, Duration::from_micros(micros), policy, times.there(at));
+        member.add_successes(successes, Duration::from_micros(micros), policy, times.to_store_time(at));
     }
 
     /// Updates the gate: what may now be done without the lock.
-    fn publish(&self, cold: &mut Cold, here: Timestamp, times: &Times) {
+    fn publish(&self, cold: &mut Cold, local_time: Timestamp, times: &Times) {
         let Cold { circuit, policy, born_at } = cold;
-        let now = times.there(here);
-        let (epoch, way, until) = match circuit.as_deref() {
+        let now = times.to_store_time(local_time);
+        let (epoch, fast_path, until) = match circuit.as_deref() {
             None => {
                 let fresh = core::Circuit::new(policy, *born_at);
                 // A shared circuit must be read from the store first.
-                let way = if times.shared.is_some() { Way::Locked } else { Way::AtEase };
-                (fresh.epoch(), way, times.here(fresh.bucket_ends_at(now)))
+                let fast_path = if times.shared.is_some() { FastPath::Locked } else { FastPath::Admit };
+                (fresh.epoch(), fast_path, times.to_local_time(fresh.bucket_ends_at(now)))
             }
             Some(member) => {
                 let circuit = member.circuit();
                 match circuit.retry_at() {
-                    _ if member.is_at_ease(policy, now) => {
-                        (circuit.epoch(), Way::AtEase, times.here(circuit.bucket_ends_at(now)))
+                    _ if member.allows_fast_path(policy, now) => {
+                        (circuit.epoch(), FastPath::Admit, times.to_local_time(circuit.bucket_ends_at(now)))
                     }
                     Some(retry_at) if !member.is_strict() => {
-                        (circuit.epoch(), Way::Open, times.here(retry_at))
+                        (circuit.epoch(), FastPath::Refuse, times.to_local_time(retry_at))
                     }
-                    _ => (circuit.epoch(), Way::Locked, Timestamp::ZERO),
+                    _ => (circuit.epoch(), FastPath::Locked, Timestamp::ZERO),
                 }
             }
         };
-        let way = if times.is_shut() { Way::Locked } else { way };
+        let fast_path = if times.is_shut() { FastPath::Locked } else { fast_path };
         let before = Gate(self.gate.load(Ordering::Relaxed));
         let timed = policy.looks_at_latency();
-        let gate = Gate::new(epoch, timed, way);
+        let gate = Gate::new(epoch, timed, fast_path);
         if gate != before {
             // Lock the gate while the fields change, so that no thread mixes old and new ones. Not otherwise: threads
             // that find it locked take the lock, and would keep locking it for each other.
-            self.gate.store(Gate::new(epoch, timed, Way::Locked).0, Ordering::Release);
+            self.gate.store(Gate::new(epoch, timed, FastPath::Locked).0, Ordering::Release);
         }
         if epoch != before.epoch() {
             // From here on, a count for the old epoch fails.
@@ -437,7 +444,7 @@ impl Cell {
     }
 }
 
-impl Kept for Cell {
+impl RegistryEntry for Cell {
     type Times = Times;
 
     fn key(&self) -> &str {
@@ -445,17 +452,19 @@ impl Kept for Cell {
     }
 
     /// Returns whether it can be evicted. Also releases the memory that an idle circuit does not need.
-    fn may_go(&self, times: &Times) -> bool {
+    fn is_evictable(&self, times: &Times) -> bool {
         let mut cold = self.lock();
-        let here = times.now();
-        self.hand_in(&mut cold, here, times);
+        let local_time = times.now();
+        self.add_tallies(&mut cold, local_time, times);
         let Cold { circuit, policy, born_at } = &mut *cold;
-        let idle = circuit.as_deref().is_none_or(|member| member.is_forgettable(policy, times.there(here)));
+        let idle = circuit
+            .as_deref()
+            .is_none_or(|member| member.is_forgettable(policy, times.to_store_time(local_time)));
         if let Some(forgotten) = circuit.take_if(|_| idle) {
             // Epochs only grow, also across a time without history.
             *born_at = (*born_at).max(Timestamp::from_micros(forgotten.circuit().epoch().0));
         }
-        self.publish(&mut cold, here, times);
+        self.publish(&mut cold, local_time, times);
         idle
     }
 }

@@ -7,31 +7,31 @@ use crate::sync::{AtomicU64, Ordering};
 const TALLIES: usize = 8;
 
 /// Eight tallies, half a kilobyte.
-pub(crate) struct Spread([Line; TALLIES]);
+pub(crate) struct Spread([CacheLine; TALLIES]);
 
 #[repr(align(64))]
-struct Line(AtomicU64);
+struct CacheLine(AtomicU64);
 
 impl Spread {
     pub(crate) fn new(word: u64) -> Self {
-        Self(std::array::from_fn(|_| Line(AtomicU64::new(word))))
+        Self(std::array::from_fn(|_| CacheLine(AtomicU64::new(word))))
     }
 
     /// Returns the tally that this thread uses, in every circuit.
     #[inline]
     pub(crate) fn of_this_thread(&self) -> &AtomicU64 {
-        &self.0[PLACE.with(|place| *place)].0
+        &self.0[INDEX.with(|index| *index)].0
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &AtomicU64> {
-        self.0.iter().map(|line| &line.0)
+        self.0.iter().map(|cache_line| &cache_line.0)
     }
 }
 
-static NEXT: AtomicUsize = AtomicUsize::new(0);
+static NEXT_INDEX: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    static PLACE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % TALLIES;
+    static INDEX: usize = NEXT_INDEX.fetch_add(1, Ordering::Relaxed) % TALLIES;
 }
 
 #[cfg(test)]

@@ -2,25 +2,25 @@
 
 use std::sync::Arc;
 
-use breakerbox_core::fleet::Reported;
+use breakerbox_core::fleet::MemberSettled;
 use breakerbox_core::{self as core, Outcome, OutcomeKind, Ticket};
 
-use super::words::Gate;
+use super::packed::Gate;
 use super::{Cell, Held};
 use crate::clock::Times;
 
 impl Cell {
     /// Returns the permit as data. The permit stays valid.
     #[cold]
-    pub(crate) fn hand_out(&self, held: &Held, times: &Times) -> Ticket {
-        let started_at = times.there(held.started_at());
+    pub(crate) fn to_ticket(&self, held: &Held, times: &Times) -> Ticket {
+        let started_at = times.to_store_time(held.started_at());
         let key = Arc::from(&*self.key);
         self.step(times, |member, _| match held {
-            Held::AtEase { gate, started_at: here } => {
-                let permit = core::Permit::at_ease(Gate(*gate).epoch(), *here);
-                member.hand_out(key, &permit, started_at)
+            Held::Fast { gate, started_at: local_time } => {
+                let permit = core::Permit::fast_path(Gate(*gate).epoch(), *local_time);
+                member.to_ticket(key, &permit, started_at)
             }
-            Held::Decided(permit) => member.hand_out(key, permit, started_at),
+            Held::Decided(permit) => member.to_ticket(key, permit, started_at),
         })
     }
 
@@ -31,17 +31,17 @@ impl Cell {
 
     /// Settles a ticket.
     #[cold]
-    pub(crate) fn settle_ticket(&self, ticket: &Ticket, outcome: &Outcome, times: &Times) -> Reported {
+    pub(crate) fn settle_ticket(&self, ticket: &Ticket, outcome: &Outcome, times: &Times) -> MemberSettled {
         self.step(times, |member, at| {
-            member.settle_ticket(ticket, outcome, at.policy, times.draw(), at.there)
+            member.settle_ticket(ticket, outcome, at.policy, times.draw(), at.store_time)
         })
     }
 
     /// Releases a permit whose ticket was settled.
     #[cold]
-    pub(crate) fn let_go(&self, held: Held, kind: OutcomeKind, times: &Times) {
+    pub(crate) fn release(&self, held: Held, kind: OutcomeKind, times: &Times) {
         self.step(times, |member, at| {
-            member.let_go(held.into_permit(), kind, at.policy, times.draw(), at.there);
+            member.release(held.into_permit(), kind, at.policy, times.draw(), at.store_time);
         });
     }
 }

@@ -13,9 +13,9 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
-use super::leaving::flush_on_a_thread;
-use super::tell::Reply;
-use super::under_way::TaskRef;
+use super::report::Reply;
+use super::running_tasks::TaskRef;
+use super::shutdown::flush_on_a_thread;
 use super::{BATCH, Fleet};
 use crate::breakerbox::Shared;
 use crate::cell::Cell;
@@ -47,10 +47,10 @@ pub enum FlushError {
 }
 
 /// The interval at which the flush checks whether a report of another task was answered.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const RECHECK_AFTER: Duration = Duration::from_millis(5);
 
 /// How many circuits are examined before other tasks run.
-const AT_A_STRETCH: usize = 1_024;
+const YIELD_EVERY: usize = 1_024;
 
 /// How many store timeouts a flush may take, besides the wait for a confirmation: reading the record, a report, a swap,
 /// and one to spare.
@@ -60,7 +60,7 @@ const STORE_TIMEOUTS: u32 = 4;
 struct Unreported {
     cell: Arc<Cell>,
     /// Whether this flush has reported it: remaining outcomes were settled later.
-    reported: bool,
+    was_reported: bool,
 }
 
 impl Fleet {
@@ -78,37 +78,37 @@ impl Shared {
             let is_reported = self.unreported().await.is_empty();
             return if is_reported { Ok(()) } else { Err(FlushError::Closed) };
         }
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let task = self.for_task();
         fleet.runtime.spawn(async move {
             let done = task.report_everything(&task, true).await;
             // The caller may have stopped waiting.
-            let _ = tell.send(done);
+            let _ = sender.send(done);
         });
-        match told.await {
+        match receiver.await {
             Ok(done) => done,
             // The task was dropped, and its runtime with it.
             Err(_) => {
-                let (tell, told) = oneshot::channel();
-                flush_on_a_thread(self, false, move |done| _ = tell.send(done));
-                told.await.unwrap_or(Err(FlushError::RuntimeGone))
+                let (sender, receiver) = oneshot::channel();
+                flush_on_a_thread(self, false, move |done| _ = sender.send(done));
+                receiver.await.unwrap_or(Err(FlushError::RuntimeGone))
             }
         }
     }
 
-    /// Does the same within the limit, for a task. `heeds_others`: whether to wait for requests of other tasks.
+    /// Does the same within the limit, for a task. `wait_for_others`: whether to wait for requests of other tasks.
     pub(super) async fn report_everything(
         self: &Arc<Self>,
         task: &TaskRef,
-        heeds_others: bool,
+        wait_for_others: bool,
     ) -> Result<(), FlushError> {
         let Some(fleet) = &self.fleet else { return Ok(()) };
         let limit = fleet.flush_limit();
         let reporting = async {
-            let done = self.report_until_done(fleet, task, heeds_others).await;
-            if heeds_others && done.is_ok() {
+            let done = self.report_until_done(fleet, task, wait_for_others).await;
+            if wait_for_others && done.is_ok() {
                 // Single outcomes in flight, results of probes, records that are published again.
-                fleet.under_way.ended(0, task.id()).await;
+                fleet.running_tasks.ended(0, task.id()).await;
             }
             done
         };
@@ -119,63 +119,63 @@ impl Shared {
         self: &Arc<Self>,
         fleet: &Fleet,
         task: &TaskRef,
-        heeds_others: bool,
+        wait_for_others: bool,
     ) -> Result<(), FlushError> {
         let mut left = self.unreported().await;
         let (mut lost, mut rejoined) = (0, false);
         loop {
             let mut pending = Vec::with_capacity(left.len());
             left.retain(|unreported| {
-                let next = unreported.next(self, heeds_others);
+                let next = unreported.next(self, wait_for_others);
                 pending.extend(next);
                 next.is_some()
             });
             if left.is_empty() {
                 return if lost > 0 { Err(FlushError::NotReported { circuits: lost }) } else { Ok(()) };
             }
-            let places = |wanted: fn(&Pending) -> bool| {
-                let places = pending.iter().enumerate().filter(move |(_, pending)| wanted(pending));
-                places.map(|(place, _)| place).collect::<Vec<_>>()
+            let indices = |wanted: fn(&Pending) -> bool| {
+                let indices = pending.iter().enumerate().filter(move |(_, pending)| wanted(pending));
+                indices.map(|(index, _)| index).collect::<Vec<_>>()
             };
-            let apart = places(|pending| *pending == Pending::Rejoin);
+            let apart = indices(|pending| *pending == Pending::Rejoin);
             if !apart.is_empty() {
-                let cells: Vec<_> = apart.iter().map(|&place| Arc::clone(&left[place].cell)).collect();
+                let cells: Vec<_> = apart.iter().map(|&index| Arc::clone(&left[index].cell)).collect();
                 if rejoined || !self.read_batches(fleet, &cells).await {
                     return Err(FlushError::NotReported { circuits: cells.len() + lost });
                 }
                 rejoined = true;
             }
             let mut wait: Option<Duration> = None;
-            for places in places(|pending| matches!(pending, Pending::Report { .. })).chunks(BATCH) {
-                let cells: Vec<_> = places.iter().map(|&place| Arc::clone(&left[place].cell)).collect();
+            for indices in indices(|pending| matches!(pending, Pending::Report { .. })).chunks(BATCH) {
+                let cells: Vec<_> = indices.iter().map(|&index| Arc::clone(&left[index].cell)).collect();
                 // Also outcomes that would not need a report.
                 for cell in &cells {
-                    cell.step(&self.times, |member, at| member.request_report(at.there));
+                    cell.step(&self.times, |member, at| member.request_report(at.store_time));
                 }
-                let replies = self.tell_store(fleet, &cells).await;
-                let unheard = replies.iter().filter(|reply| **reply == Reply::Unheard).count();
-                if unheard > 0 {
+                let replies = self.report_to_store(fleet, &cells).await;
+                let unanswered = replies.iter().filter(|reply| **reply == Reply::Unanswered).count();
+                if unanswered > 0 {
                     // The next batch would wait as long, and in vain.
-                    return Err(FlushError::NotReported { circuits: unheard + lost });
+                    return Err(FlushError::NotReported { circuits: unanswered + lost });
                 }
-                for (&place, reply) in places.iter().zip(replies) {
+                for (&index, reply) in indices.iter().zip(replies) {
                     match reply {
-                        Reply::Heard { again_in } => {
-                            left[place].reported = true;
+                        Reply::Answered { again_in } => {
+                            left[index].was_reported = true;
                             wait = wait.into_iter().chain(again_in).min();
                         }
                         Reply::Unreadable => {
-                            left[place].reported = true;
+                            left[index].was_reported = true;
                             lost += 1;
                         }
-                        Reply::Nothing | Reply::Unheard => {}
+                        Reply::Nothing | Reply::Unanswered => {}
                     }
                 }
             }
             // The resulting trips, and decisions that were made without the store.
-            fleet.under_way.ended(task.id(), task.id()).await;
-            if left.iter().any(|unreported| unreported.next(self, heeds_others).is_some()) {
-                sleep(wait.unwrap_or(LOOK_AGAIN)).await;
+            fleet.running_tasks.ended(task.id(), task.id()).await;
+            if left.iter().any(|unreported| unreported.next(self, wait_for_others).is_some()) {
+                sleep(wait.unwrap_or(RECHECK_AFTER)).await;
             }
         }
     }
@@ -193,10 +193,10 @@ impl Shared {
     async fn unreported(&self) -> Vec<Unreported> {
         let mut unreported = Vec::new();
         for cells in self.registry.by_parts() {
-            for cells in cells.chunks(AT_A_STRETCH) {
+            for cells in cells.chunks(YIELD_EVERY) {
                 let is_pending = |cell: &&Arc<Cell>| cell.pending(&self.times) != Pending::Nothing;
                 let pending = cells.iter().filter(is_pending).cloned();
-                unreported.extend(pending.map(|cell| Unreported { cell, reported: false }));
+                unreported.extend(pending.map(|cell| Unreported { cell, was_reported: false }));
                 yield_now().await;
             }
         }
@@ -206,7 +206,7 @@ impl Shared {
     /// Returns whether a flush would have anything to do.
     pub(super) fn has_unreported(&self, fleet: &Fleet) -> bool {
         let is_pending = |cell: Arc<Cell>| cell.pending(&self.times) != Pending::Nothing;
-        !fleet.under_way.is_empty() || self.registry.by_parts().flatten().any(is_pending)
+        !fleet.running_tasks.is_empty() || self.registry.by_parts().flatten().any(is_pending)
     }
 
     /// Flushes, then stops all background tasks. From then on circuits are not shared.
@@ -215,7 +215,7 @@ impl Shared {
         if let Some(fleet) = self.fleet.as_ref().filter(|fleet| !fleet.is_closed()) {
             fleet.stop();
             for cell in self.registry.by_parts().flatten() {
-                self.converse(&cell, None, |member, _| member.leave());
+                self.step_member(&cell, None, |member, _| member.leave());
                 self.waiters.wake_one(&cell);
             }
         }
@@ -225,15 +225,15 @@ impl Shared {
 
 impl Unreported {
     /// Returns what this flush still has to do for the circuit; none: nothing.
-    fn next(&self, shared: &Shared, heeds_others: bool) -> Option<Pending> {
+    fn next(&self, shared: &Shared, wait_for_others: bool) -> Option<Pending> {
         let pending = self.cell.pending(&shared.times);
         let is_left = match pending {
             Pending::Nothing => false,
-            Pending::Report { judging } => judging || !self.reported,
+            Pending::Report { pending_trip } => pending_trip || !self.was_reported,
             // A trip that waits for a confirmation is followed through, whichever task sent the request. A report of a
             // task that can't continue is not waited for.
-            Pending::Answer { judging } => judging || (heeds_others && !self.reported),
-            Pending::Rejoin => !self.reported,
+            Pending::Answer { pending_trip } => pending_trip || (wait_for_others && !self.was_reported),
+            Pending::Rejoin => !self.was_reported,
         };
         is_left.then_some(pending)
     }

@@ -2,7 +2,7 @@
 //!
 //! A small breaker stands before the store. Twice a second a check writes to it ([`Store::check_write`]), with or
 //! without traffic, because only a write shows whether writes are accepted. A request that fails is confirmed by
-//! further checks soon after. Three failures in a row lose the store (`standing` counts them); then only the check is
+//! further checks soon after. Three failures in a row lose the store (`availability` counts them); then only the check is
 //! sent, and the process behaves as `on_store_loss` specifies. When the store is back, every circuit rejoins the fleet
 //! at once. Until all have, `on_store_loss` still applies to all calls, or each process would probe for itself
 //! meanwhile.
@@ -17,8 +17,8 @@ use breakerbox_core::Refusal;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::standing::{Access, Check, Sent, Standing};
-use super::under_way::TaskRef;
+use super::availability::{Access, Availability, Check, Sent};
+use super::running_tasks::TaskRef;
 use super::{BATCH, Fleet};
 use crate::breakerbox::Shared;
 use crate::clock::Clock;
@@ -61,7 +61,7 @@ impl fmt::Display for StoreHealth {
 
 #[derive(Default)]
 pub(super) struct Health {
-    standing: Mutex<Standing>,
+    availability: Mutex<Availability>,
     /// Some circuits left the fleet, though the store was not lost.
     absentees: AtomicBool,
     /// Notified when a request failed: a check follows soon.
@@ -78,27 +78,27 @@ const CONFIRM_AFTER: Duration = Duration::from_millis(150);
 impl Health {
     /// Returns whether a request may be sent to the store.
     pub(super) fn admit(&self, access: Access) -> Result<Sent, StoreError> {
-        let standing = self.lock();
-        if standing.is_lost() {
+        let availability = self.lock();
+        if availability.is_lost() {
             return Err(StoreError::Unavailable("the store is lost, and checked in the background".into()));
         }
-        Ok(standing.send(access))
+        Ok(availability.send(access))
     }
 
     /// Records the result of a request. Returns the health if it changed.
     pub(super) fn settle(&self, sent: Sent, error: Option<&StoreError>) -> Option<StoreHealth> {
-        self.note(|standing| standing.note(sent, failure(error)))
+        self.note(|availability| availability.note(sent, failure(error)))
     }
 
     fn settle_check(&self, sent: Check, error: Option<&StoreError>) -> Option<StoreHealth> {
-        self.note(|standing| standing.note_check(sent, failure(error)))
+        self.note(|availability| availability.note_check(sent, failure(error)))
     }
 
-    fn note(&self, note: impl FnOnce(&mut Standing) -> Option<StoreHealth>) -> Option<StoreHealth> {
-        let mut standing = self.lock();
-        let was_in_doubt = standing.is_in_doubt();
-        let news = note(&mut standing);
-        if standing.is_in_doubt() && !was_in_doubt {
+    fn note(&self, note: impl FnOnce(&mut Availability) -> Option<StoreHealth>) -> Option<StoreHealth> {
+        let mut availability = self.lock();
+        let was_in_doubt = availability.is_in_doubt();
+        let news = note(&mut availability);
+        if availability.is_in_doubt() && !was_in_doubt {
             self.doubt.notify_one();
         }
         news
@@ -120,8 +120,8 @@ impl Health {
         self.lock().health()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Standing> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Availability> {
+        self.availability.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -154,7 +154,7 @@ pub(super) async fn keep_watching(shared: Weak<Shared>) {
         let Some(held) = TaskRef::of(&shared) else { return };
         let Some(fleet) = &held.fleet else { return };
         if let Ok(answer) = &answer {
-            held.hear_time(fleet, answer.now, asked_at);
+            held.note_store_time(fleet, answer.now, asked_at);
         }
         if let Some(news) = fleet.health.settle_check(sent, answer.as_ref().err()) {
             held.store_went(news);
@@ -192,11 +192,11 @@ impl Shared {
         } else {
             self.times.shut(fleet.settings.on_loss != OnStoreLoss::Local);
             for cell in self.registry.by_parts().flatten() {
-                self.converse(&cell, None, |member, _| member.leave());
+                self.step_member(&cell, None, |member, _| member.leave());
                 self.waiters.wake_one(&cell);
             }
         }
-        self.observers.tell_store(&news);
+        self.observers.notify_store(&news);
     }
 
     /// Returns the result that applies to all calls while the store is unavailable; none if each process decides alone.

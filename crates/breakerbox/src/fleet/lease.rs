@@ -9,32 +9,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use breakerbox_core::fleet::{LeaseAnswer, Proposal};
-use breakerbox_core::{self as core, Asked, Decision, Epoch, Refusal, Timestamp};
+use breakerbox_core::{self as core, AcquireResult, Decision, Epoch, Refusal, Timestamp};
 use tokio::sync::oneshot;
 
 use super::Fleet;
-use super::swap::Ended;
-use super::under_way::TaskRef;
+use super::running_tasks::TaskRef;
+use super::swap::SwapResult;
 use crate::breakerbox::Shared;
 use crate::cell::Cell;
 use crate::clock::Clock;
-use crate::registry::Kept;
+use crate::registry::RegistryEntry;
 use crate::store::StoreError;
 
 /// The circuits with a request in flight, by address. The request holds its circuit, so no other circuit can get the
 /// address meanwhile.
 #[derive(Default)]
-pub(super) struct Requests(Mutex<HashMap<usize, Asking>>);
+pub(super) struct Requests(Mutex<HashMap<usize, Request>>);
 
 /// A request for a circuit's record or lease.
-enum Asking {
-    UnderWay,
+enum Request {
+    InFlight,
     /// The lease was granted, and is kept for a caller, because the one that requested it could not wait.
     Granted(core::Permit),
 }
 
 /// A request for one circuit. It ends when this is dropped.
-pub(super) struct Turn {
+pub(super) struct RequestGuard {
     shared: TaskRef,
     cell: Arc<Cell>,
     /// The slot belongs to another request by now.
@@ -44,32 +44,32 @@ pub(super) struct Turn {
 impl Requests {
     /// Returns a lease that was granted to a caller which could not wait, if it is still valid.
     fn granted(&self, cell: &Arc<Cell>, now: Timestamp) -> Option<core::Permit> {
-        let mut asking = self.lock();
-        match asking.remove(&address(cell))? {
-            Asking::Granted(permit) => Some(permit).filter(|permit| !permit.is_past_deadline(now)),
-            under_way @ Asking::UnderWay => {
-                asking.insert(address(cell), under_way);
+        let mut requests = self.lock();
+        match requests.remove(&address(cell))? {
+            Request::Granted(permit) => Some(permit).filter(|permit| !permit.is_past_deadline(now)),
+            in_flight @ Request::InFlight => {
+                requests.insert(address(cell), in_flight);
                 None
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<usize, Asking>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<usize, Request>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Turn {
+impl RequestGuard {
     /// Keeps the lease for the next caller.
-    fn leave(mut self, permit: core::Permit) {
+    fn keep_permit(mut self, permit: core::Permit) {
         if let Some(fleet) = &self.shared.fleet {
             self.is_over = true;
-            fleet.requests.lock().insert(address(&self.cell), Asking::Granted(permit));
+            fleet.requests.lock().insert(address(&self.cell), Request::Granted(permit));
         }
     }
 }
 
-impl Drop for Turn {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         if let Some(fleet) = self.shared.fleet.as_ref().filter(|_| !self.is_over) {
             fleet.requests.lock().remove(&address(&self.cell));
@@ -90,8 +90,8 @@ pub(super) struct LeaseDue {
 
 /// The result of an acquire by the store's own record.
 #[expect(clippy::large_enum_variant, reason = "it is looked at once, and never kept")]
-pub(super) enum Consulted {
-    Decided(Asked),
+pub(super) enum StoreDecision {
+    Decided(AcquireResult),
     Lease(LeaseDue),
     /// The circuit ramps in this epoch, and a slot has to be taken.
     Place(Epoch),
@@ -105,13 +105,13 @@ pub(crate) enum Lease {
     Uncounted,
     Refused(Refusal),
     /// The circuit has changed: acquire again.
-    AskAgain,
+    Retry,
 }
 
 impl Lease {
     /// Converts a decision that needs no swap, for an acquire at that time.
-    pub(super) fn of(asked: Asked, started_at: Timestamp) -> Self {
-        match asked.decision {
+    pub(super) fn of(acquired: AcquireResult, started_at: Timestamp) -> Self {
+        match acquired.decision {
             Decision::Admitted(permit) => Self::Permit(permit.by_own_clock(started_at)),
             Decision::Refused(refusal) => Self::Refused(refusal),
         }
@@ -120,19 +120,19 @@ impl Lease {
 
 impl Shared {
     /// Returns the right to send a request about this circuit; none while another request is in flight.
-    pub(super) fn turn(self: &Arc<Self>, cell: &Arc<Cell>) -> Option<Turn> {
-        let mut asking = self.fleet.as_ref()?.requests.lock();
-        if asking.contains_key(&address(cell)) {
+    pub(super) fn begin_request(self: &Arc<Self>, cell: &Arc<Cell>) -> Option<RequestGuard> {
+        let mut requests = self.fleet.as_ref()?.requests.lock();
+        if requests.contains_key(&address(cell)) {
             return None;
         }
-        asking.insert(address(cell), Asking::UnderWay);
-        Some(Turn { shared: self.for_task(), cell: Arc::clone(cell), is_over: false })
+        requests.insert(address(cell), Request::InFlight);
+        Some(RequestGuard { shared: self.for_task(), cell: Arc::clone(cell), is_over: false })
     }
 
     /// Takes the lease, and waits for it as long as one request may take, less the time already waited: the request may
     /// be two, or more if an answer is lost. A lease that arrives later is [granted](Self::granted) to the next caller.
     pub(crate) async fn take_lease(self: &Arc<Self>, cell: &Arc<Cell>, waited: Duration) -> Lease {
-        let Some(fleet) = &self.fleet else { return Lease::AskAgain };
+        let Some(fleet) = &self.fleet else { return Lease::Retry };
         let limit = fleet.settings.store_timeout.saturating_sub(waited);
         if self.is_strict() {
             return self.acquire_strictly(fleet, cell, limit).await;
@@ -141,8 +141,11 @@ impl Shared {
     }
 
     pub(super) async fn lease_within(self: &Arc<Self>, cell: &Arc<Cell>, limit: Duration) -> Lease {
-        let asked = self.turn(cell).filter(|_| !limit.is_zero()).map(|turn| self.acquire_fast(turn, limit));
-        match asked {
+        let request = self
+            .begin_request(cell)
+            .filter(|_| !limit.is_zero())
+            .map(|guard| self.spawn_lease_request(guard, limit));
+        match request {
             Some(answer) => answer.await.unwrap_or_else(|_| Lease::Refused(self.probing())),
             None => Lease::Refused(self.probing()),
         }
@@ -158,73 +161,77 @@ impl Shared {
     /// caller.
     pub(crate) fn lease_later(self: &Arc<Self>, cell: &Arc<Cell>) -> Refusal {
         let Some(fleet) = &self.fleet else { return Refusal::TripPending };
-        if let Some(turn) = self.turn(cell) {
+        if let Some(guard) = self.begin_request(cell) {
             // No caller waits for the result.
-            drop(self.acquire_fast(turn, fleet.settings.store_timeout));
+            drop(self.spawn_lease_request(guard, fleet.settings.store_timeout));
         }
         self.probing()
     }
 
     /// Requests a lease in the background. The receiver gets the result within the limit.
-    fn acquire_fast(self: &Arc<Self>, turn: Turn, limit: Duration) -> oneshot::Receiver<Lease> {
-        let (tell, told) = oneshot::channel();
+    fn spawn_lease_request(
+        self: &Arc<Self>,
+        guard: RequestGuard,
+        limit: Duration,
+    ) -> oneshot::Receiver<Lease> {
+        let (sender, receiver) = oneshot::channel();
         let shared = self.for_task();
-        let asking = async move {
+        let request = async move {
             let Some(fleet) = &shared.fleet else { return };
-            let cell = Arc::clone(&turn.cell);
-            let mut asked = std::pin::pin!(shared.request_lease(fleet, &cell));
-            let mut tell = Some(tell);
-            let lease = match tokio::time::timeout(limit, &mut asked).await {
+            let cell = Arc::clone(&guard.cell);
+            let mut lease_request = std::pin::pin!(shared.request_lease(fleet, &cell));
+            let mut sender = Some(sender);
+            let lease = match tokio::time::timeout(limit, &mut lease_request).await {
                 Ok(lease) => lease,
                 Err(_) => {
-                    if let Some(tell) = tell.take() {
+                    if let Some(sender) = sender.take() {
                         // The caller may have stopped waiting.
-                        let _ = tell.send(Lease::Refused(shared.probing()));
+                        let _ = sender.send(Lease::Refused(shared.probing()));
                     }
-                    asked.await
+                    lease_request.await
                 }
             };
-            let said = match lease {
+            let result = match lease {
                 Lease::Permit(permit) if permit.is_probe() => {
-                    turn.leave(permit);
-                    Lease::AskAgain
+                    guard.keep_permit(permit);
+                    Lease::Retry
                 }
-                said => {
-                    drop(turn);
-                    said
+                other => {
+                    drop(guard);
+                    other
                 }
             };
-            if tell.is_none_or(|tell| tell.send(said).is_err()) {
+            if sender.is_none_or(|sender| sender.send(result).is_err()) {
                 // The caller is gone; a waiter may want the lease.
                 shared.waiters.wake_one(&cell);
             }
         };
         if let Some(fleet) = &self.fleet {
-            fleet.runtime.spawn(asking);
+            fleet.runtime.spawn(request);
         }
-        told
+        receiver
     }
 
     async fn request_lease(self: &Arc<Self>, fleet: &Fleet, cell: &Arc<Cell>) -> Lease {
         // Before the request: the probe's own deadline must be earlier than the end of the lease.
         let started_at = self.times.now();
-        match self.consult(fleet, cell).await {
-            Ok(Consulted::Decided(decided)) => Lease::of(decided, started_at),
-            Ok(Consulted::Lease(lease)) => self.swap_lease(fleet, cell, lease, started_at).await,
+        match self.decide_by_store(fleet, cell).await {
+            Ok(StoreDecision::Decided(decided)) => Lease::of(decided, started_at),
+            Ok(StoreDecision::Lease(lease)) => self.swap_lease(fleet, cell, lease, started_at).await,
             // It closed meanwhile: the next acquire takes a slot.
-            Ok(Consulted::Place(_)) => Lease::AskAgain,
+            Ok(StoreDecision::Place(_)) => Lease::Retry,
             // The circuit is not shared from now on.
-            Err(StoreError::Unreadable(_)) => Lease::AskAgain,
+            Err(StoreError::Unreadable(_)) => Lease::Retry,
             Err(_) => self.unanswered(fleet, cell),
         }
     }
 
     /// Decides an acquire by the store's own record and time: a result, or a lease to swap in.
-    pub(super) async fn consult(
+    pub(super) async fn decide_by_store(
         self: &Arc<Self>,
         fleet: &Fleet,
         cell: &Arc<Cell>,
-    ) -> Result<Consulted, StoreError> {
+    ) -> Result<StoreDecision, StoreError> {
         let key = self.store_key(cell);
         let answer = self.read_store(fleet, fleet.store.read(std::slice::from_ref(&key))).await?;
         let record = match answer.value.into_iter().next().transpose() {
@@ -234,12 +241,13 @@ impl Shared {
                 return Err(unreadable.into());
             }
         };
-        let (learnt, said) = self.converse(cell, Some(answer.now), |member, at| member.lease(record, at));
-        self.took(cell, learnt);
-        Ok(match said {
-            LeaseAnswer::Decided(asked) => Consulted::Decided(asked),
-            LeaseAnswer::Swap(proposal) => Consulted::Lease(LeaseDue { proposal, read_at: answer.now }),
-            LeaseAnswer::PlaceDue(epoch) => Consulted::Place(epoch),
+        let (learnt, answered) =
+            self.step_member(cell, Some(answer.now), |member, at| member.lease(record, at));
+        self.apply_learnt(cell, learnt);
+        Ok(match answered {
+            LeaseAnswer::Decided(acquired) => StoreDecision::Decided(acquired),
+            LeaseAnswer::Swap(proposal) => StoreDecision::Lease(LeaseDue { proposal, read_at: answer.now }),
+            LeaseAnswer::SlotDue(epoch) => StoreDecision::Place(epoch),
         })
     }
 
@@ -252,19 +260,20 @@ impl Shared {
         started_at: Timestamp,
     ) -> Lease {
         match self.swap(fleet, cell, &proposal).await {
-            Ended::Won => {
-                let (change, permit) = self
-                    .converse(cell, Some(read_at), |member, at| member.leased(&proposal, at.policy, at.now));
+            SwapResult::Won => {
+                let (change, permit) = self.step_member(cell, Some(read_at), |member, at| {
+                    member.leased(&proposal, at.policy, at.now)
+                });
                 if let Some(change) = change {
-                    self.observers.tell(cell.key(), change);
+                    self.observers.notify(cell.key(), change);
                 }
-                permit.map_or(Lease::AskAgain, |permit| Lease::Permit(permit.by_own_clock(started_at)))
+                permit.map_or(Lease::Retry, |permit| Lease::Permit(permit.by_own_clock(started_at)))
             }
-            Ended::Lost(record) => {
+            SwapResult::Lost(record) => {
                 self.lost(cell, *record);
-                Lease::AskAgain
+                Lease::Retry
             }
-            Ended::Unknown => Lease::Refused(self.probing()),
+            SwapResult::Unknown => Lease::Refused(self.probing()),
         }
     }
 
@@ -272,8 +281,8 @@ impl Shared {
     /// again.
     pub(super) fn unanswered(&self, fleet: &Fleet, cell: &Arc<Cell>) -> Lease {
         if fleet.health.is_lost() {
-            self.converse(cell, None, |member, _| member.leave());
-            return Lease::AskAgain;
+            self.step_member(cell, None, |member, _| member.leave());
+            return Lease::Retry;
         }
         Lease::Refused(self.probing())
     }
@@ -281,6 +290,6 @@ impl Shared {
     /// Returns the refusal while another caller probes, or requests the lease.
     pub(crate) fn probing(&self) -> Refusal {
         let retry_in = self.fleet.as_ref().map_or(Duration::ZERO, |fleet| fleet.settings.store_timeout);
-        Refusal::Probing { retry_at: self.times.there(self.times.now()) + retry_in, retry_in }
+        Refusal::Probing { retry_at: self.times.to_store_time(self.times.now()) + retry_in, retry_in }
     }
 }

@@ -1,5 +1,5 @@
 //! Learns what other processes swapped in, and when they call for reports: by listening, and by periodically rereading
-//! the circuits that are not closed, and in turn [some](CLOSED_AT_ONCE) of the closed ones. So a missed change is known
+//! the circuits that are not closed, and in turn [some](CLOSED_BATCH) of the closed ones. So a missed change is known
 //! after `reread_every` and one request at the latest if the circuit is not closed here; if it is closed, after as many
 //! times `reread_every` as there are thousands of circuits.
 
@@ -8,14 +8,14 @@ use std::sync::{Arc, Weak};
 
 use breakerbox_core::fleet::Consistency;
 
-use super::under_way::TaskRef;
+use super::running_tasks::TaskRef;
 use super::{BATCH, Fleet};
 use crate::breakerbox::Shared;
 use crate::cell::Cell;
-use crate::store::{Changes, Heard};
+use crate::store::{Changes, StoreEvent};
 
 /// How many closed circuits are reread each time: this bounds the cost for the store, however many circuits there are.
-const CLOSED_AT_ONCE: usize = 1_000;
+const CLOSED_BATCH: usize = 1_000;
 
 pub(super) async fn keep_listening(shared: Weak<Shared>, mut changes: Changes) {
     loop {
@@ -26,16 +26,17 @@ pub(super) async fn keep_listening(shared: Weak<Shared>, mut changes: Changes) {
         let deadline = tokio::time::Instant::now() + every;
         let missed = loop {
             match tokio::time::timeout_at(deadline, changes.next()).await {
-                Ok(Some(Heard::Changed { key, record })) => {
+                Ok(Some(StoreEvent::Changed { key, record })) => {
                     let Some(held) = TaskRef::of(&shared) else { return };
                     if let Some(cell) = held.cell_of(&key) {
-                        let learnt = held
-                            .converse(&cell, None, |member, at| member.hear_change((*record).clone(), at));
-                        held.took(&cell, learnt);
+                        let learnt = held.step_member(&cell, None, |member, at| {
+                            member.handle_change((*record).clone(), at)
+                        });
+                        held.apply_learnt(&cell, learnt);
                         held.waiters.wake_one(&cell);
                     }
                 }
-                Ok(Some(Heard::ReportsWanted { keys })) => {
+                Ok(Some(StoreEvent::ReportsWanted { keys })) => {
                     let Some(held) = shared.upgrade() else { return };
                     held.report_called(&keys);
                 }
@@ -61,16 +62,16 @@ impl Shared {
         // With strict consistency every acquire reads; and an exclusive store is changed by this process alone.
         let rereads = fleet.settings.consistency == Consistency::LocalFirst && !fleet.settings.is_exclusive;
         let from = fleet.reread_from.load(Ordering::Relaxed);
-        let turn = if rereads { from..from + CLOSED_AT_ONCE } else { 0..0 };
+        let range = if rereads { from..from + CLOSED_BATCH } else { 0..0 };
         let (mut cells, mut closed) = (Vec::new(), 0);
         self.registry.for_each(|cell| {
             let is_closed = cell.is_closed();
-            if everything || !is_closed || turn.contains(&closed) && cell.is_known() {
+            if everything || !is_closed || range.contains(&closed) && cell.is_known() {
                 cells.push(Arc::clone(cell));
             }
             closed += usize::from(is_closed);
         });
-        fleet.reread_from.store(if turn.end < closed { turn.end } else { 0 }, Ordering::Relaxed);
+        fleet.reread_from.store(if range.end < closed { range.end } else { 0 }, Ordering::Relaxed);
         // Circuits whose record could not be read, in any state.
         cells.extend(self.unread(fleet).into_iter().filter(|cell| !everything && cell.is_closed()));
         for cells in cells.chunks(BATCH) {
@@ -89,8 +90,8 @@ impl Shared {
             match record {
                 Ok(record) => {
                     let learnt =
-                        self.converse(cell, Some(answer.now), |member, at| member.rejoin(record, at));
-                    self.took(cell, learnt);
+                        self.step_member(cell, Some(answer.now), |member, at| member.rejoin(record, at));
+                    self.apply_learnt(cell, learnt);
                 }
                 Err(unreadable) => self.can_not_read(fleet, cell, &unreadable),
             }
@@ -105,7 +106,7 @@ impl Shared {
             return true;
         }
         // Starting from nothing is better than waiting for a store that is unavailable.
-        self.converse(cell, None, |member, _| member.leave());
+        self.step_member(cell, None, |member, _| member.leave());
         fleet.health.note_absentee();
         false
     }
@@ -122,10 +123,10 @@ impl Shared {
     /// Reads a record for the first time, for a caller that can't wait.
     pub(crate) fn read_one_later(self: &Arc<Self>, cell: &Arc<Cell>) {
         let Some(fleet) = &self.fleet else { return };
-        let Some(turn) = self.turn(cell) else { return };
+        let Some(guard) = self.begin_request(cell) else { return };
         let (shared, cell) = (self.for_task(), Arc::clone(cell));
         fleet.runtime.spawn(async move {
-            let _turn = turn;
+            let _guard = guard;
             shared.read_one(&cell).await;
         });
     }

@@ -4,7 +4,7 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | `queue` | the circuits to report, and when |
-//! | `tell` | reports counts that are due, calls for reports, and applies the results |
+//! | `report` | reports counts that are due, calls for reports, and applies the results |
 //! | `swap` | swaps records in; a lost answer is looked up, never repeated |
 //! | `lease` | takes the lease of a probe, one request for each circuit at a time |
 //! | `ramp`, `ramp_entry` | takes and releases slots on the ramp of a circuit that has just closed |
@@ -12,33 +12,33 @@
 //! | `listen` | learns what other processes swapped in, and rereads what may have been missed |
 //! | `strict` | strict consistency: accesses the store at every call |
 //! | `runtime` | the runtime of the background tasks |
-//! | `under_way` | the background tasks that are running |
+//! | `running_tasks` | the background tasks that are running |
 //! | `flush` | reports everything, and waits for the resulting transitions |
-//! | `leaving` | the last reports of a process that drops its handles or its runtime |
-//! | `slot` | the store, or the same one reopened for the last reports |
+//! | `shutdown` | the last reports of a process that drops its handles or its runtime |
+//! | `store_handle` | the store, or the same one reopened for the last reports |
 //! | `unreadable` | circuits whose record can't be read: this process does not share them |
-//! | `standing` | decides by the store's responses whether it can be used |
+//! | `availability` | decides by the store's responses whether it can be used |
 //! | `health` | checks the store; the behaviour while it is unavailable |
 //!
 //! The core decides ([`breakerbox_core::fleet`]); this module moves data. Every request to the store has a timeout, and
 //! a small circuit of its own stands before the store, so that an outage costs no waiting.
 
+mod availability;
 mod flush;
 mod health;
 mod lease;
-mod leaving;
 mod listen;
 mod names;
 mod queue;
 mod ramp;
 mod ramp_entry;
+mod report;
+mod running_tasks;
 mod runtime;
-mod slot;
-mod standing;
+mod shutdown;
+mod store_handle;
 mod strict;
 mod swap;
-mod tell;
-mod under_way;
 mod unreadable;
 
 use std::future::poll_fn;
@@ -49,31 +49,31 @@ use std::task::Poll;
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
-use breakerbox_core::fleet::{Consistency, Learnt, Member, Moment, Tell, Waits};
+use breakerbox_core::fleet::{Consistency, Learnt, Member, ReportDue, StepContext, Waits};
 use tokio::sync::{Semaphore, watch};
 
+use self::availability::Access;
 pub use self::flush::FlushError;
 use self::health::Health;
 pub use self::health::{OnStoreLoss, StoreHealth};
 pub(crate) use self::lease::Lease;
 use self::lease::Requests;
-use self::leaving::ShutdownGuard;
-pub(crate) use self::leaving::last_handle;
 use self::names::Names;
 pub use self::names::StoredKeys;
-use self::queue::{News, Queue};
+use self::queue::{Queue, Urgency};
 use self::ramp::Ramps;
+use self::running_tasks::RunningTasks;
 pub use self::runtime::BackgroundTask;
 pub(crate) use self::runtime::Runtime;
-use self::slot::StoreSlot;
-use self::standing::Access;
+use self::shutdown::ShutdownGuard;
+pub(crate) use self::shutdown::last_handle;
+use self::store_handle::StoreHandle;
 pub(crate) use self::strict::Settling;
-use self::under_way::UnderWay;
 use self::unreadable::Unread;
 use crate::breakerbox::Shared;
 use crate::cell::Cell;
 use crate::clock::Clock;
-use crate::registry::Kept;
+use crate::registry::RegistryEntry;
 use crate::store::{Answer, Store, StoreError};
 
 /// The default timeout of the store. A store's own timeout is a little shorter: its error states the operation.
@@ -111,7 +111,7 @@ impl Default for Settings {
 
 /// The state of a process that shares its circuits.
 pub(crate) struct Fleet {
-    pub(crate) store: StoreSlot,
+    pub(crate) store: StoreHandle,
     settings: Settings,
     health: Health,
     queue: Queue,
@@ -126,7 +126,7 @@ pub(crate) struct Fleet {
     /// Locked while a step of the store's clock is applied to the circuits, so that no circuit that still uses the
     /// previous clock takes in an answer.
     clock_steps: Mutex<()>,
-    pub(crate) under_way: UnderWay,
+    pub(crate) running_tasks: RunningTasks,
     is_closed: AtomicBool,
     /// Ends the loops; dropping it does too.
     stop: watch::Sender<bool>,
@@ -136,7 +136,7 @@ pub(crate) struct Fleet {
 impl Fleet {
     pub(crate) fn new(store: Arc<dyn Store>, settings: Settings, runtime: Runtime) -> Self {
         Self {
-            store: StoreSlot::new(store),
+            store: StoreHandle::new(store),
             settings,
             health: Health::default(),
             queue: Queue::default(),
@@ -145,9 +145,9 @@ impl Fleet {
             unread: Unread::default(),
             names: Names::default(),
             reread_from: AtomicUsize::new(0),
-            swaps: Semaphore::new(SWAPS),
+            swaps: Semaphore::new(MAX_SWAPS),
             clock_steps: Mutex::default(),
-            under_way: UnderWay::default(),
+            running_tasks: RunningTasks::default(),
             is_closed: AtomicBool::new(false),
             stop: watch::Sender::new(false),
             runtime,
@@ -162,7 +162,7 @@ impl Fleet {
             _ if self.settings.is_exclusive => Duration::ZERO,
             // Due with the next batch, then in flight. A report that is called for does not wait for a batch that is
             // far off.
-            _ => self.settings.flush_every.min(LATER) + self.settings.store_timeout,
+            _ => self.settings.flush_every.min(SUCCESS_REPORT_DELAY) + self.settings.store_timeout,
         };
         Waits { swap: self.settings.store_timeout, confirm }
     }
@@ -186,11 +186,12 @@ impl Fleet {
 pub(crate) fn start(shared: &Arc<Shared>) {
     let Some(fleet) = &shared.fleet else { return };
     let loops = [Arc::downgrade(shared), Arc::downgrade(shared), Arc::downgrade(shared)];
-    let [telling, listening, watching] = loops;
+    let [reporting, listening, watching] = loops;
     let until_stopped = |work| until_stopped(fleet.stop.subscribe(), work);
-    let (guard, telling) = (ShutdownGuard::new(shared), until_stopped(Box::pin(tell::keep_telling(telling))));
+    let (guard, reporting) =
+        (ShutdownGuard::new(shared), until_stopped(Box::pin(report::keep_reporting(reporting))));
     fleet.runtime.spawn(async move {
-        telling.await;
+        reporting.await;
         guard.disarm();
     });
     // Subscribe now, not when the task first runs.
@@ -211,19 +212,19 @@ async fn until_stopped(mut stop: watch::Receiver<bool>, mut work: BackgroundTask
 
 impl Shared {
     /// Performs one step of a shared circuit, at the store's time if it was just received.
-    pub(crate) fn converse<R>(
+    pub(crate) fn step_member<R>(
         &self,
         cell: &Arc<Cell>,
-        told: Option<Timestamp>,
-        step: impl FnOnce(&mut Member, Moment<'_>) -> R,
+        store_time: Option<Timestamp>,
+        step: impl FnOnce(&mut Member, StepContext<'_>) -> R,
     ) -> R {
         let waits = self.fleet.as_ref().map_or(NO_WAITS, Fleet::waits);
         let (result, due) = cell.step(&self.times, |member, at| {
-            let (draw, now) = (self.times.draw(), told.unwrap_or(at.there));
-            let result = step(member, Moment { policy: at.policy, draw, now, waits });
+            let (draw, now) = (self.times.draw(), store_time.unwrap_or(at.store_time));
+            let result = step(member, StepContext { policy: at.policy, draw, now, waits });
             (result, member.report_due(at.policy, now))
         });
-        self.report_when(cell, &due);
+        self.queue_report(cell, &due);
         result
     }
 
@@ -256,35 +257,35 @@ impl Shared {
         }
         let limit = fleet.settings.store_timeout;
         let sent = fleet.health.admit(access)?;
-        let asked_at = self.times.now();
+        let sent_at = self.times.now();
         let answer = match tokio::time::timeout(limit, request).await {
             Ok(answer) => answer,
             Err(_) => Err(StoreError::TimedOut { limit }),
         };
         if let Ok(answer) = &answer {
-            self.hear_time(fleet, answer.now, asked_at);
+            self.note_store_time(fleet, answer.now, sent_at);
         }
-        if let Some(news) = fleet.health.settle(sent, answer.as_ref().err()) {
-            self.store_went(news);
+        if let Some(change) = fleet.health.settle(sent, answer.as_ref().err()) {
+            self.store_went(change);
         }
         answer
     }
 
-    /// Records the store's time from the response to a request that was sent at `asked_at`.
-    fn hear_time(&self, fleet: &Fleet, now: Timestamp, asked_at: Timestamp) {
+    /// Records the store's time from the response to a request that was sent at `sent_at`.
+    fn note_store_time(&self, fleet: &Fleet, now: Timestamp, sent_at: Timestamp) {
         let _steps = fleet.clock_steps.lock().unwrap_or_else(PoisonError::into_inner);
-        let here = self.times.now();
-        let before = self.times.there(here);
-        if self.times.note(now, asked_at) > A_STEP {
-            let after = self.times.there(here);
+        let local_time = self.times.now();
+        let before = self.times.to_store_time(local_time);
+        if self.times.note(now, sent_at) > CLOCK_STEP_MICROS {
+            let after = self.times.to_store_time(local_time);
             self.registry.for_each(|cell| cell.clock_moved(&self.times, before, after));
         }
     }
 
     /// Performs what follows from a record that was learned.
-    pub(crate) fn took(self: &Arc<Self>, cell: &Arc<Cell>, learnt: Learnt) {
+    pub(crate) fn apply_learnt(self: &Arc<Self>, cell: &Arc<Cell>, learnt: Learnt) {
         if let Some(change) = learnt.change {
-            self.observers.tell(cell.key(), change);
+            self.observers.notify(cell.key(), change);
             self.waiters.wake_one(cell);
         }
         if learnt.overlapped {
@@ -299,50 +300,50 @@ impl Shared {
     }
 
     /// Reports to the store what is due, now or through the queue.
-    pub(crate) fn tell(self: &Arc<Self>, cell: &Arc<Cell>, tell: Tell) {
-        match tell {
-            Tell::Swap(proposal) => self.swap_later(cell, *proposal),
-            tell => self.report_when(cell, &tell),
+    pub(crate) fn report(self: &Arc<Self>, cell: &Arc<Cell>, report: ReportDue) {
+        match report {
+            ReportDue::Swap(proposal) => self.swap_later(cell, *proposal),
+            report => self.queue_report(cell, &report),
         }
     }
 
     /// Adds a circuit to the queue of reports. A healthy circuit is not added.
-    fn report_when(&self, cell: &Arc<Cell>, tell: &Tell) {
+    fn queue_report(&self, cell: &Arc<Cell>, report: &ReportDue) {
         let Some(fleet) = self.fleet.as_ref().filter(|fleet| !fleet.is_closed()) else { return };
         let now = self.times.now();
-        let together = |at: Timestamp| fleet.settings.with_others_at(at);
-        let (news, at) = match tell {
-            Tell::Nothing | Tell::Swap(_) => return,
+        let with_batch = |at: Timestamp| fleet.settings.batch_time(at);
+        let (urgency, at) = match report {
+            ReportDue::Nothing | ReportDue::Swap(_) => return,
             // A single outcome that no caller waits for: it was counted here while the store was unavailable.
-            Tell::Now | Tell::One { .. } => (News::Bad, now),
-            Tell::In(wait) => (News::Bad, now + *wait),
-            Tell::Soon => (News::Bad, together(now)),
-            Tell::After(wait) => (News::Bad, together(now + *wait)),
-            Tell::Later => (News::Good, together(now + LATER)),
+            ReportDue::Now | ReportDue::One { .. } => (Urgency::High, now),
+            ReportDue::In(wait) => (Urgency::High, now + *wait),
+            ReportDue::Soon => (Urgency::High, with_batch(now)),
+            ReportDue::After(wait) => (Urgency::High, with_batch(now + *wait)),
+            ReportDue::Later => (Urgency::Low, with_batch(now + SUCCESS_REPORT_DELAY)),
         };
-        fleet.queue.push(cell, news, at);
+        fleet.queue.push(cell, urgency, at);
     }
 }
 
 impl Settings {
     /// Returns when the batch is sent that a report due at this time belongs to. All reports of a process that are due
     /// within `flush_every` make one request: a request costs a store more than one more key in it.
-    fn with_others_at(&self, at: Timestamp) -> Timestamp {
+    fn batch_time(&self, at: Timestamp) -> Timestamp {
         let every = u64::try_from(self.flush_every.as_micros()).unwrap_or(u64::MAX).max(1);
         Timestamp::from_micros((at.as_micros() / every).saturating_add(1).saturating_mul(every))
     }
 }
 
 /// How long successes of a circuit under suspicion may wait.
-const LATER: Duration = Duration::from_secs(1);
+const SUCCESS_REPORT_DELAY: Duration = Duration::from_secs(1);
 
 /// The maximum number of concurrent swaps in the background.
-const SWAPS: usize = 64;
+const MAX_SWAPS: usize = 64;
 
 /// About how many circuits one request to the store contains.
 const BATCH: usize = 1_000;
 
 /// The minimum deviation of a clock that counts as a step, in microseconds.
-const A_STEP: u64 = 1_000_000;
+const CLOCK_STEP_MICROS: u64 = 1_000_000;
 
 const NO_WAITS: Waits = Waits { swap: Duration::ZERO, confirm: Duration::ZERO };

@@ -8,7 +8,7 @@ use breakerbox_core::KeyId;
 
 use crate::breakerbox::Shared;
 use crate::cell::{Cell, tenant_of};
-use crate::registry::Kept;
+use crate::registry::RegistryEntry;
 
 const DRY_RUN: &str = "dry-run ";
 

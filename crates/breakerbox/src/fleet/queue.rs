@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use crate::cell::Cell;
 
 /// One in this many entries of a batch is reserved for circuits without failures, if there are any.
-const KEPT: usize = 4;
+const RESERVED_ONE_IN: usize = 4;
 
 #[derive(Default)]
 pub(super) struct Queue {
@@ -24,67 +24,67 @@ pub(super) struct Queue {
 
 /// The urgency of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum News {
-    Bad,
-    Good,
+pub(super) enum Urgency {
+    High,
+    Low,
 }
 
 #[derive(Default)]
 struct Due {
-    bad: Line,
-    good: Line,
-    places: HashMap<usize, (News, Place)>,
+    high: Entries,
+    low: Entries,
+    positions: HashMap<usize, (Urgency, Position)>,
     count: u64,
 }
 
 /// The position in a queue: by time, then by order of arrival.
-type Place = (Timestamp, u64);
-type Line = BTreeMap<Place, Arc<Cell>>;
+type Position = (Timestamp, u64);
+type Entries = BTreeMap<Position, Arc<Cell>>;
 
 impl Due {
-    const fn line(&mut self, news: News) -> &mut Line {
-        match news {
-            News::Bad => &mut self.bad,
-            News::Good => &mut self.good,
+    const fn entries(&mut self, urgency: Urgency) -> &mut Entries {
+        match urgency {
+            Urgency::High => &mut self.high,
+            Urgency::Low => &mut self.low,
         }
     }
 
     /// Takes the circuits of one urgency that are due.
-    fn take(&mut self, news: News, now: Timestamp, at_most: usize, taken: &mut Vec<Arc<Cell>>) {
+    fn take(&mut self, urgency: Urgency, now: Timestamp, at_most: usize, taken: &mut Vec<Arc<Cell>>) {
         while taken.len() < at_most
-            && let Some(first) = self.line(news).first_entry().filter(|first| first.key().0 <= now)
+            && let Some(first) = self.entries(urgency).first_entry().filter(|first| first.key().0 <= now)
         {
             let cell = first.remove();
-            self.places.remove(&Arc::as_ptr(&cell).addr());
+            self.positions.remove(&Arc::as_ptr(&cell).addr());
             taken.push(cell);
         }
     }
 
     fn next(&self) -> Option<Timestamp> {
-        let of = |line: &Line| line.first_key_value().map(|((at, _), _)| *at);
-        of(&self.bad).into_iter().chain(of(&self.good)).min()
+        let of = |entries: &Entries| entries.first_key_value().map(|((at, _), _)| *at);
+        of(&self.high).into_iter().chain(of(&self.low)).min()
     }
 }
 
 impl Queue {
-    pub(super) fn push(&self, cell: &Arc<Cell>, news: News, at: Timestamp) {
+    pub(super) fn push(&self, cell: &Arc<Cell>, urgency: Urgency, at: Timestamp) {
         let mut due = self.lock();
         let address = Arc::as_ptr(cell).addr();
-        let (mut news, mut at) = (news, at);
-        if let Some(&(before, place)) = due.places.get(&address) {
-            if place.0 <= at && (before == news || before == News::Bad) {
+        let (mut urgency, mut at) = (urgency, at);
+        if let Some(&(before, position)) = due.positions.get(&address) {
+            if position.0 <= at && (before == urgency || before == Urgency::High) {
                 return;
             }
-            due.line(before).remove(&place);
+            due.entries(before).remove(&position);
             // The urgency never decreases, and no report is postponed.
-            news = if before == News::Bad { before } else { news };
-            at = at.min(place.0);
+            urgency = if before == Urgency::High { before } else { urgency };
+            at = at.min(position.0);
         }
         let is_first = due.next().is_none_or(|next| at < next);
         due.count += 1;
-        let place = (at, due.count);
-        due.line(news).insert(place, Arc::clone(cell));
-        due.places.insert(address, (news, place));
+        let position = (at, due.count);
+        due.entries(urgency).insert(position, Arc::clone(cell));
+        due.positions.insert(address, (urgency, position));
         drop(due);
         if is_first {
             self.earlier.notify_one();
@@ -95,10 +95,10 @@ impl Queue {
     pub(super) fn take(&self, now: Timestamp, at_most: usize) -> Vec<Arc<Cell>> {
         let mut due = self.lock();
         let mut taken = Vec::new();
-        due.take(News::Bad, now, at_most - at_most / KEPT, &mut taken);
-        due.take(News::Good, now, at_most, &mut taken);
+        due.take(Urgency::High, now, at_most - at_most / RESERVED_ONE_IN, &mut taken);
+        due.take(Urgency::Low, now, at_most, &mut taken);
         // The others may not need all of their reserved part.
-        due.take(News::Bad, now, at_most, &mut taken);
+        due.take(Urgency::High, now, at_most, &mut taken);
         taken
     }
 
@@ -123,11 +123,11 @@ mod tests {
 
     use super::*;
     use crate::clock::{AnyClock, Times};
-    use crate::draws::Draws;
-    use crate::registry::Kept as _;
+    use crate::random::RandomSource;
+    use crate::registry::RegistryEntry as _;
 
     fn cell(key: &str) -> Arc<Cell> {
-        let times = Times::new(AnyClock::system(), None, Draws::new(Some(1)));
+        let times = Times::new(AnyClock::system(), None, RandomSource::new(Some(1)));
         Arc::new(Cell::new(key, Arc::default(), &times))
     }
 
@@ -142,12 +142,12 @@ mod tests {
     #[test]
     fn each_is_in_it_once_at_its_earliest_and_with_its_worst() {
         let (queue, a, b) = (Queue::default(), cell("a"), cell("b"));
-        queue.push(&a, News::Good, at(30));
-        queue.push(&a, News::Good, at(10));
-        queue.push(&a, News::Good, at(20));
-        queue.push(&b, News::Good, at(5));
-        queue.push(&b, News::Bad, at(15));
-        queue.push(&b, News::Good, at(15));
+        queue.push(&a, Urgency::Low, at(30));
+        queue.push(&a, Urgency::Low, at(10));
+        queue.push(&a, Urgency::Low, at(20));
+        queue.push(&b, Urgency::Low, at(5));
+        queue.push(&b, Urgency::High, at(15));
+        queue.push(&b, Urgency::Low, at(15));
         assert_eq!(queue.next(), Some(at(5)));
         assert_eq!(taken(&queue, 4, 9), [""; 0]);
         assert_eq!(taken(&queue, 10, 9), ["b", "a"]);
@@ -159,14 +159,14 @@ mod tests {
         let queue = Queue::default();
         let cells: Vec<_> = (0..12).map(|n| cell(&n.to_string())).collect();
         for (n, cell) in cells.iter().enumerate() {
-            let news = if n < 6 { News::Good } else { News::Bad };
-            queue.push(cell, news, at(u64::try_from(n).unwrap_or(0)));
+            let urgency = if n < 6 { Urgency::Low } else { Urgency::High };
+            queue.push(cell, urgency, at(u64::try_from(n).unwrap_or(0)));
         }
         assert_eq!(taken(&queue, 99, 4), ["6", "7", "8", "0"]);
         assert_eq!(taken(&queue, 99, 4), ["9", "10", "11", "1"]);
         assert_eq!(taken(&queue, 99, 4), ["2", "3", "4", "5"]);
         for cell in &cells[6..] {
-            queue.push(cell, News::Bad, at(0));
+            queue.push(cell, Urgency::High, at(0));
         }
         assert_eq!(taken(&queue, 99, 4), ["6", "7", "8", "9"], "nobody else wants the place");
     }

@@ -12,13 +12,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use breakerbox_core::fleet::{GivenPlace, RampNews, RampReply, RampRequest, RampView};
+use breakerbox_core::fleet::{RampReply, RampRequest, RampUpdate, RampView, ReleasedSlot};
 use breakerbox_core::{self as core, Epoch, Nonce, OutcomeKind, Refusal, Timestamp};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::ramp_entry::{Entry, Next, Waiting, Work};
-use super::under_way::TaskRef;
+use super::running_tasks::TaskRef;
 use super::{Fleet, Lease};
 use crate::breakerbox::Shared;
 use crate::cell::Cell;
@@ -47,34 +47,34 @@ fn address(cell: &Arc<Cell>) -> usize {
 
 impl Shared {
     /// Takes a slot for a caller that waits as long as one request may take, less the time already waited.
-    pub(crate) async fn take_place(
+    pub(crate) async fn take_slot(
         self: &Arc<Self>,
         cell: &Arc<Cell>,
         epoch: Epoch,
         waited: Duration,
     ) -> Lease {
-        let Some(fleet) = &self.fleet else { return Lease::AskAgain };
-        self.place_within(fleet, cell, epoch, fleet.settings.store_timeout.saturating_sub(waited)).await
+        let Some(fleet) = &self.fleet else { return Lease::Retry };
+        self.slot_within(fleet, cell, epoch, fleet.settings.store_timeout.saturating_sub(waited)).await
     }
 
     /// Does the same, and waits at most for `limit`.
-    pub(super) async fn place_within(
+    pub(super) async fn slot_within(
         self: &Arc<Self>,
         fleet: &Fleet,
         cell: &Arc<Cell>,
         epoch: Epoch,
         limit: Duration,
     ) -> Lease {
-        let asked_at = self.times.now();
-        let (tell, told) = oneshot::channel();
-        let said = self.with_entry(fleet, cell, epoch, |entry| match entry.take_held(asked_at) {
+        let started_at = self.times.now();
+        let (sender, receiver) = oneshot::channel();
+        let result = self.with_entry(fleet, cell, epoch, |entry| match entry.take_held(started_at) {
             Some(permit) => Some(Lease::Permit(permit)),
-            None => entry.wait(Waiting { asked_at, tell }).err().map(Lease::Refused),
+            None => entry.wait(Waiting { started_at, sender }).err().map(Lease::Refused),
         });
-        match said {
-            None => Lease::AskAgain,
+        match result {
+            None => Lease::Retry,
             Some(Some(lease)) => lease,
-            Some(None) => match timeout(limit, told).await {
+            Some(None) => match timeout(limit, receiver).await {
                 Ok(Ok(lease)) => lease,
                 // The request continues; its slot is released, or goes to another caller.
                 _ => Lease::Refused(self.ramping(fleet, cell, epoch)),
@@ -84,39 +84,39 @@ impl Shared {
 
     /// Takes a slot for a caller that can't wait: a reserved one; else requests one, and reserves it for the next
     /// caller.
-    pub(crate) fn place_at_once(
+    pub(crate) fn slot_at_once(
         self: &Arc<Self>,
         cell: &Arc<Cell>,
         epoch: Epoch,
     ) -> Result<core::Permit, Refusal> {
         let Some(fleet) = &self.fleet else { return Err(Refusal::TripPending) };
         let now = self.times.now();
-        let said = self.with_entry(fleet, cell, epoch, |entry| match entry.take_held(now) {
+        let result = self.with_entry(fleet, cell, epoch, |entry| match entry.take_held(now) {
             Some(permit) => Ok(permit),
-            None => Err(entry.want()),
+            None => Err(entry.request_for_next()),
         });
-        said.unwrap_or(Err(Refusal::TripPending))
+        result.unwrap_or(Err(Refusal::TripPending))
     }
 
     /// Takes a slot on the ramp of this process alone, if no other process uses the store.
     pub(crate) fn on_own_ramp(&self, cell: &Arc<Cell>) -> Option<Lease> {
         self.fleet.as_ref().filter(|fleet| fleet.settings.is_exclusive)?;
         let started_at = self.times.now();
-        let asked = self.converse(cell, None, |member, at| member.admit_on_own_ramp(at.policy, at.now));
-        Some(Lease::of(asked, started_at))
+        let acquired = self.step_member(cell, None, |member, at| member.admit_on_own_ramp(at.policy, at.now));
+        Some(Lease::of(acquired, started_at))
     }
 
     /// Releases the slot of a call with this outcome, in the background.
-    pub(crate) fn give_place(self: &Arc<Self>, cell: &Arc<Cell>, place: (Epoch, Nonce), kind: OutcomeKind) {
+    pub(crate) fn release_slot(self: &Arc<Self>, cell: &Arc<Cell>, slot: (Epoch, Nonce), kind: OutcomeKind) {
         let Some(fleet) = &self.fleet else { return };
-        let (epoch, place) = place;
+        let (epoch, slot) = slot;
         // None: a later epoch has begun, and the ramp of this one is gone.
         let _ = self.with_entry(fleet, cell, epoch, |entry| {
-            entry.give(GivenPlace { place, succeeded: kind == OutcomeKind::Success });
+            entry.give(ReleasedSlot { slot, succeeded: kind == OutcomeKind::Success });
             if kind == OutcomeKind::Failure {
                 entry.note_failure();
             }
-            entry.stir();
+            entry.end_pause();
         });
     }
 
@@ -140,7 +140,7 @@ impl Shared {
             }
             (entry.epoch() == epoch).then(|| change(entry))
         };
-        outdated.into_iter().for_each(Waiting::ask_again);
+        outdated.into_iter().for_each(Waiting::retry);
         if is_new {
             fleet.runtime.spawn(serve(self.for_task(), Arc::clone(cell)));
         }
@@ -154,10 +154,10 @@ impl Shared {
     }
 
     /// Sends one request, and applies the result.
-    async fn ask_ramp(self: &Arc<Self>, fleet: &Fleet, cell: &Arc<Cell>, work: Work) {
-        let Work { wish, waiting, failures } = work;
-        let (epoch, key) = (wish.epoch, self.store_key(cell));
-        let request = self.converse(cell, None, |member, at| member.ramp_request(&key, wish, at.policy));
+    async fn request_slots(self: &Arc<Self>, fleet: &Fleet, cell: &Arc<Cell>, work: Work) {
+        let Work { demand, waiting, failures } = work;
+        let (epoch, key) = (demand.epoch, self.store_key(cell));
+        let request = self.step_member(cell, None, |member, at| member.ramp_request(&key, demand, at.policy));
         let Some(request) = request else { return self.end_ramp(fleet, cell, epoch, waiting) };
         match self.read_store(fleet, fleet.store.ramp(&request)).await {
             Ok(Answer { now, value: RampReply::Done(view) }) => {
@@ -168,7 +168,7 @@ impl Shared {
                 self.end_ramp(fleet, cell, epoch, waiting);
             }
             Err(_) if fleet.health.is_lost() => {
-                self.converse(cell, None, |member, _| member.leave());
+                self.step_member(cell, None, |member, _| member.leave());
                 self.end_ramp(fleet, cell, epoch, waiting);
             }
             Err(_) => {
@@ -191,16 +191,16 @@ impl Shared {
         let epoch = request.epoch;
         let refused = (view.taken as usize) < request.take.len();
         let unknown = fleet.ramps.change(cell, epoch, |entry| entry.replied(request, view, failures, now));
-        let news = self.converse(cell, Some(now), |member, at| {
+        let update = self.step_member(cell, Some(now), |member, at| {
             member.ramp_replied(epoch, view, refused, unknown.unwrap_or(0), at)
         });
-        let RampNews::GoesOn(step) = news else { return self.end_ramp(fleet, cell, epoch, waiting) };
+        let RampUpdate::GoesOn(step) = update else { return self.end_ramp(fleet, cell, epoch, waiting) };
         let mut left = Vec::new();
-        for place in request.take.iter().take(view.taken as usize) {
-            let mut permit = Some(*place);
-            while let Some(place) = permit.take_if(|_| !waiting.is_empty()) {
-                let taken = waiting.pop_front().is_some_and(|waiting| waiting.admit(epoch, place));
-                permit = (!taken).then_some(place);
+        for slot in request.take.iter().take(view.taken as usize) {
+            let mut permit = Some(*slot);
+            while let Some(slot) = permit.take_if(|_| !waiting.is_empty()) {
+                let taken = waiting.pop_front().is_some_and(|waiting| waiting.admit(epoch, slot));
+                permit = (!taken).then_some(slot);
             }
             left.extend(permit);
         }
@@ -211,7 +211,7 @@ impl Shared {
         });
         // The entry belongs to another epoch by now: waiting callers acquire again.
         let Some((unserved, refusal)) = refused else {
-            return waiting.into_iter().for_each(Waiting::ask_again);
+            return waiting.into_iter().for_each(Waiting::retry);
         };
         unserved.into_iter().for_each(|waiting| waiting.refuse(refusal));
         if !request.give.is_empty() || view.taken > 0 {
@@ -235,7 +235,7 @@ impl Shared {
     /// Ends a ramp: calls need no slot any more, or not one of this epoch.
     fn end_ramp(&self, fleet: &Fleet, cell: &Arc<Cell>, epoch: Epoch, waiting: VecDeque<Waiting>) {
         let more = fleet.ramps.change(cell, epoch, |entry| entry.begin(epoch)).unwrap_or_default();
-        waiting.into_iter().chain(more).for_each(Waiting::ask_again);
+        waiting.into_iter().chain(more).for_each(Waiting::retry);
         self.waiters.wake_one(cell);
     }
 }
@@ -263,9 +263,9 @@ async fn serve(mut task: TaskRef, cell: Arc<Cell>) {
     loop {
         let Some(next) = task.next_of(&mut server) else { return };
         match next {
-            Next::Ask(work) => {
+            Next::Send(work) => {
                 let Some(fleet) = &task.fleet else { return };
-                task.ask_ramp(fleet, &server.cell, work).await;
+                task.request_slots(fleet, &server.cell, work).await;
                 // A store in memory answers at once, and other tasks need the thread too.
                 tokio::task::yield_now().await;
             }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox_core::fleet::{GivenPlace, RampRequest, RampState, RampStep, RampView, RampWish};
+use breakerbox_core::fleet::{RampDemand, RampRequest, RampState, RampStep, RampView, ReleasedSlot};
 use breakerbox_core::{self as core, Epoch, Nonce, Refusal, Timestamp};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
@@ -17,23 +17,23 @@ const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(80);
 
 /// How long an entry stays after its latest reply, so that pauses continue to grow.
-const LINGER: Duration = Duration::from_secs(1);
+const KEEP_AFTER_REPLY: Duration = Duration::from_secs(1);
 
 /// The maximum number of callers that wait for slots of one circuit. Further callers are refused at once.
-const MOST_WAITING: usize = 256;
+const MAX_WAITING: usize = 256;
 
 /// The maximum number of slots in one request.
-const MOST_WANTED: usize = 64;
+const MAX_SLOTS_PER_REQUEST: usize = 64;
 
 /// How often a release is retried with a store that does not respond, and a new limit where other processes are faster.
-const TRIED: u32 = 4;
+const MAX_TRIES: u32 = 4;
 
 /// One circuit's ramp in this process.
 pub(super) struct Entry {
     epoch: Epoch,
     /// The latest reply: the ramp, and the number of slots taken.
     seen: Option<(RampState, u32)>,
-    give: Vec<GivenPlace>,
+    give: Vec<ReleasedSlot>,
     /// Failures that the limit does not take into account yet.
     failures: u32,
     step: Option<RampStep>,
@@ -53,13 +53,13 @@ pub(super) struct Entry {
 
 /// A caller that waits for a slot.
 pub(super) struct Waiting {
-    pub(super) asked_at: Timestamp,
-    pub(super) tell: oneshot::Sender<Lease>,
+    pub(super) started_at: Timestamp,
+    pub(super) sender: oneshot::Sender<Lease>,
 }
 
 /// The next step of the task.
 pub(super) enum Next {
-    Ask(Work),
+    Send(Work),
     /// Wait until this time, or until something changes.
     Wait {
         until: Instant,
@@ -70,7 +70,7 @@ pub(super) enum Next {
 
 /// One request, and the callers it is for.
 pub(super) struct Work {
-    pub(super) wish: RampWish,
+    pub(super) demand: RampDemand,
     pub(super) waiting: VecDeque<Waiting>,
     /// How many failures the new limit takes into account.
     pub(super) failures: u32,
@@ -78,17 +78,17 @@ pub(super) struct Work {
 
 impl Waiting {
     /// Admits the caller. Returns false if it is gone.
-    pub(super) fn admit(self, epoch: Epoch, place: Nonce) -> bool {
-        self.tell.send(Lease::Permit(core::Permit::on_ramp(epoch, place, self.asked_at))).is_ok()
+    pub(super) fn admit(self, epoch: Epoch, slot: Nonce) -> bool {
+        self.sender.send(Lease::Permit(core::Permit::on_ramp(epoch, slot, self.started_at))).is_ok()
     }
 
     pub(super) fn refuse(self, refusal: Refusal) {
         // The caller may be gone.
-        let _ = self.tell.send(Lease::Refused(refusal));
+        let _ = self.sender.send(Lease::Refused(refusal));
     }
 
-    pub(super) fn ask_again(self) {
-        let _ = self.tell.send(Lease::AskAgain);
+    pub(super) fn retry(self) {
+        let _ = self.sender.send(Lease::Retry);
     }
 }
 
@@ -135,7 +135,7 @@ impl Entry {
 
     /// Adds a waiting caller, or returns the refusal.
     pub(super) fn wait(&mut self, waiting: Waiting) -> Result<(), Refusal> {
-        if self.is_paused() || self.waiting.len() >= MOST_WAITING {
+        if self.is_paused() || self.waiting.len() >= MAX_WAITING {
             return Err(self.refusal());
         }
         self.waiting.push_back(waiting);
@@ -144,7 +144,7 @@ impl Entry {
     }
 
     /// Requests a slot for a caller that can't wait, and returns its refusal.
-    pub(super) fn want(&mut self) -> Refusal {
+    pub(super) fn request_for_next(&mut self) -> Refusal {
         if !self.is_paused() && !self.is_wanted {
             self.is_wanted = true;
             self.changed.notify_one();
@@ -158,8 +158,8 @@ impl Entry {
         Some(permit.by_own_clock(now))
     }
 
-    pub(super) fn give(&mut self, given: GivenPlace) {
-        self.give.push(given);
+    pub(super) fn give(&mut self, released: ReleasedSlot) {
+        self.give.push(released);
     }
 
     pub(super) fn note_failure(&mut self) {
@@ -167,7 +167,7 @@ impl Entry {
     }
 
     /// Ends the pause, because this process released a slot: the next acquire sends a request.
-    pub(super) fn stir(&mut self) {
+    pub(super) fn end_pause(&mut self) {
         self.paused_until = None;
         self.pause = PAUSE;
         self.changed.notify_one();
@@ -181,25 +181,25 @@ impl Entry {
         draw: impl Fn() -> Nonce,
     ) -> Option<Next> {
         if let Some((permit, _)) = self.held.take_if(|(_, until)| now >= *until)
-            && let Some((_, place)) = permit.place()
+            && let Some((_, slot)) = permit.slot()
         {
-            self.give(GivenPlace { place, succeeded: false });
+            self.give(ReleasedSlot { slot, succeeded: false });
         }
         self.paused_until.take_if(|until| instant >= *until);
-        let may_ask = self.paused_until.is_none();
-        let wants_place = may_ask && (!self.waiting.is_empty() || self.is_wanted);
+        let may_request = self.paused_until.is_none();
+        let wants_slot = may_request && (!self.waiting.is_empty() || self.is_wanted);
         // A request without a response is repeated after the pause.
-        let may_change = may_ask || self.tries == 0;
+        let may_change = may_request || self.tries == 0;
         let replace = if may_change { self.next_step() } else { None };
-        if wants_place || replace.is_some() || may_change && !self.give.is_empty() {
-            let count = if wants_place { self.waiting.len().min(MOST_WANTED) } else { 0 };
+        if wants_slot || replace.is_some() || may_change && !self.give.is_empty() {
+            let count = if wants_slot { self.waiting.len().min(MAX_SLOTS_PER_REQUEST) } else { 0 };
             let waiting: VecDeque<_> = self.waiting.drain(..count).collect();
-            let wanted = count.max(usize::from(wants_place && self.is_wanted));
+            let wanted = count.max(usize::from(wants_slot && self.is_wanted));
             let give = std::mem::take(&mut self.give);
             let take = (0..wanted).map(|_| draw()).collect();
             let failures = if replace.is_some() { self.failures } else { 0 };
-            let wish = RampWish { epoch: self.epoch, give, replace, take };
-            return Some(Next::Ask(Work { wish, waiting, failures }));
+            let demand = RampDemand { epoch: self.epoch, give, replace, take };
+            return Some(Next::Send(Work { demand, waiting, failures }));
         }
         let ends_pause = self.paused_until.is_some();
         let held_for = self.held.as_ref().map(|(_, until)| instant + until.since(now));
@@ -234,11 +234,11 @@ impl Entry {
         let refused = (view.taken as usize) < request.take.len();
         let refused_at = if refused { now } else { view.state.refused_at };
         self.seen = Some((RampState { refused_at, ..view.state }, view.in_flight));
-        self.stays_until = Some(Instant::now() + LINGER);
+        self.stays_until = Some(Instant::now() + KEEP_AFTER_REPLY);
         self.tries = if request.replace.is_some() && !view.replaced { self.tries + 1 } else { 0 };
         if view.replaced {
             self.failures = self.failures.saturating_sub(failures);
-        } else if self.tries >= TRIED {
+        } else if self.tries >= MAX_TRIES {
             // Other processes change the limit all the time: these failures are dropped.
             (self.failures, self.tries) = (0, 0);
         }
@@ -246,16 +246,16 @@ impl Entry {
     }
 
     /// Reserves a slot for a caller that can't wait, and releases those that are not needed.
-    pub(super) fn keep(&mut self, mut places: Vec<Nonce>, until: Timestamp, now: Timestamp) {
+    pub(super) fn keep(&mut self, mut slots: Vec<Nonce>, until: Timestamp, now: Timestamp) {
         if self.is_wanted
             && self.held.is_none()
-            && let Some(place) = places.pop()
+            && let Some(slot) = slots.pop()
         {
-            self.held = Some((core::Permit::on_ramp(self.epoch, place, now), until));
+            self.held = Some((core::Permit::on_ramp(self.epoch, slot, now), until));
             self.is_wanted = false;
         }
-        let given = places.into_iter().map(|place| GivenPlace { place, succeeded: false });
-        self.give.extend(given);
+        let released = slots.into_iter().map(|slot| ReleasedSlot { slot, succeeded: false });
+        self.give.extend(released);
     }
 
     /// Records the step that is due, and a refusal. Returns the callers to refuse, and the refusal: if the limit is
@@ -290,9 +290,9 @@ impl Entry {
         self.is_wanted = false;
         self.paused_until = Some(Instant::now() + self.pause);
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        if self.tries < TRIED {
+        if self.tries < MAX_TRIES {
             self.give.extend(request.give);
-            self.give.extend(request.take.into_iter().map(|place| GivenPlace { place, succeeded: false }));
+            self.give.extend(request.take.into_iter().map(|slot| ReleasedSlot { slot, succeeded: false }));
         } else {
             // The slots expire.
             self.failures = self.failures.saturating_sub(failures);

@@ -11,12 +11,12 @@ pub type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Spawner = Arc<dyn Fn(BackgroundTask) + Send + Sync>;
 
 pub(crate) struct Runtime {
-    place: Place,
+    executor: Executor,
     /// The runtime of the last flush. It replaces one that is shut down or blocked.
     last: OnceLock<Handle>,
 }
 
-enum Place {
+enum Executor {
     Tokio(Handle),
     Custom(Spawner),
 }
@@ -35,32 +35,32 @@ impl Runtime {
                 .expect("the system can start one more thread");
             handle
         });
-        Self::on(Place::Tokio(Handle::try_current().unwrap_or_else(|_| OWN.clone())))
+        Self::on(Executor::Tokio(Handle::try_current().unwrap_or_else(|_| OWN.clone())))
     }
 
     pub(crate) fn custom(spawn: impl Fn(BackgroundTask) + Send + Sync + 'static) -> Self {
-        Self::on(Place::Custom(Arc::new(spawn)))
+        Self::on(Executor::Custom(Arc::new(spawn)))
     }
 
-    const fn on(place: Place) -> Self {
-        Self { place, last: OnceLock::new() }
+    const fn on(executor: Executor) -> Self {
+        Self { executor, last: OnceLock::new() }
     }
 
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        match (&self.place, self.last.get()) {
-            (Place::Tokio(handle), None) | (_, Some(handle)) => drop(handle.spawn(task)),
-            (Place::Custom(spawn), None) => spawn(Box::pin(task)),
+        match (&self.executor, self.last.get()) {
+            (Executor::Tokio(handle), None) | (_, Some(handle)) => drop(handle.spawn(task)),
+            (Executor::Custom(spawn), None) => spawn(Box::pin(task)),
         }
     }
 
     pub(super) const fn is_custom(&self) -> bool {
-        matches!(self.place, Place::Custom(_))
+        matches!(self.executor, Executor::Custom(_))
     }
 
     /// Returns whether tasks can't run while the caller blocks this thread. True only for a runtime with a single
     /// thread.
     pub(super) fn stops_with_this_thread(&self) -> bool {
-        let Place::Tokio(handle) = &self.place else { return true };
+        let Executor::Tokio(handle) = &self.executor else { return true };
         handle.runtime_flavor() == RuntimeFlavor::CurrentThread
             && Handle::try_current().is_ok_and(|current| current.id() == handle.id())
     }

@@ -8,13 +8,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox_core::fleet::{Consistency, Delta, Proposal, Tell};
+use breakerbox_core::fleet::{Consistency, Delta, Proposal, ReportDue};
 use breakerbox_core::{Epoch, Outcome, Refusal, Settlement};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::lease::Consulted;
-use super::swap::Ended;
+use super::lease::StoreDecision;
+use super::swap::SwapResult;
 use super::{Fleet, Lease, OnStoreLoss};
 use crate::breakerbox::Shared;
 use crate::cell::Cell;
@@ -25,7 +25,7 @@ use crate::store::StoreError;
 pub(crate) enum Settling {
     Known(Settlement),
     /// A request to the store is in flight.
-    Asked(oneshot::Receiver<Settlement>),
+    InFlight(oneshot::Receiver<Settlement>),
 }
 
 impl Settling {
@@ -33,7 +33,7 @@ impl Settling {
         match self {
             Self::Known(settlement) => settlement,
             // A runtime that ends drops the request.
-            Self::Asked(answer) => answer.await.unwrap_or(Settlement::Unconfirmed),
+            Self::InFlight(answer) => answer.await.unwrap_or(Settlement::Unconfirmed),
         }
     }
 
@@ -41,7 +41,7 @@ impl Settling {
     pub(crate) fn so_far(&self) -> Settlement {
         match self {
             Self::Known(settlement) => *settlement,
-            Self::Asked(_) => Settlement::Counted,
+            Self::InFlight(_) => Settlement::Counted,
         }
     }
 }
@@ -53,73 +53,73 @@ impl Shared {
 
     /// Reports to the store what is due, and returns when that is done. Local-first there is one thing to wait for: the
     /// outcome of a probe, after which the next one may begin.
-    pub(crate) fn tell_and_hear(
+    pub(crate) fn report_and_wait(
         self: &Arc<Self>,
         cell: &Arc<Cell>,
-        tell: Tell,
+        report: ReportDue,
         settlement: Settlement,
     ) -> Settling {
-        match tell {
-            Tell::One { epoch, outcome } => {
+        match report {
+            ReportDue::One { epoch, outcome } => {
                 let (shared, cell) = (self.for_task(), Arc::clone(cell));
-                self.in_background(async move { shared.tell_one(&cell, epoch, &outcome).await })
+                self.in_background(async move { shared.report_one(&cell, epoch, &outcome).await })
             }
-            Tell::Swap(proposal) => {
+            ReportDue::Swap(proposal) => {
                 let (shared, cell) = (self.for_task(), Arc::clone(cell));
                 self.in_background(async move { shared.swap_result(&cell, &proposal, settlement).await })
             }
-            tell => {
-                self.tell(cell, tell);
+            report => {
+                self.report(cell, report);
                 Settling::Known(settlement)
             }
         }
     }
 
     /// Runs a report whether or not the caller waits, and limits how long the caller waits.
-    fn in_background(&self, telling: impl Future<Output = Settlement> + Send + 'static) -> Settling {
+    fn in_background(&self, reporting: impl Future<Output = Settlement> + Send + 'static) -> Settling {
         let Some(fleet) = &self.fleet else { return Settling::Known(Settlement::Unconfirmed) };
         let limit = fleet.settings.store_timeout;
-        let (answer, asked) = oneshot::channel();
+        let (answer, receiver) = oneshot::channel();
         fleet.runtime.spawn(async move {
-            let mut telling = pin!(telling);
-            let in_time = tokio::time::timeout(limit, telling.as_mut()).await.ok();
+            let mut reporting = pin!(reporting);
+            let in_time = tokio::time::timeout(limit, reporting.as_mut()).await.ok();
             // The caller may have stopped waiting.
             let _ = answer.send(in_time.unwrap_or(Settlement::Unconfirmed));
             if in_time.is_none() {
-                telling.await;
+                reporting.await;
             }
         });
-        Settling::Asked(asked)
+        Settling::InFlight(receiver)
     }
 
     /// Counts one outcome in the store, and opens the circuit if that follows.
-    async fn tell_one(self: &Arc<Self>, cell: &Arc<Cell>, epoch: Epoch, outcome: &Outcome) -> Settlement {
+    async fn report_one(self: &Arc<Self>, cell: &Arc<Cell>, epoch: Epoch, outcome: &Outcome) -> Settlement {
         let Some(fleet) = &self.fleet else { return Settlement::Unconfirmed };
         let delta = Delta::of_one(self.store_key(cell), epoch, outcome, &cell.policy());
         let answer = self.write_store(fleet, fleet.store.merge(std::slice::from_ref(&delta))).await;
         let Some((now, merged)) = answer.ok().and_then(|mut answer| Some((answer.now, answer.value.pop()?)))
         else {
-            self.count_unheard();
+            self.count_unanswered();
             return Settlement::Unconfirmed;
         };
         let merged = match merged {
             Ok(merged) => merged,
             Err(unreadable) => {
                 self.can_not_read(fleet, cell, &unreadable);
-                self.count_unheard();
+                self.count_unanswered();
                 return Settlement::Unconfirmed;
             }
         };
-        let told =
-            self.converse(cell, Some(now), |member, at| member.told_one(&merged, outcome.retry_after, at));
-        self.took(cell, told.learnt);
+        let reported = self
+            .step_member(cell, Some(now), |member, at| member.one_reported(&merged, outcome.retry_after, at));
+        self.apply_learnt(cell, reported.learnt);
         if merged.late {
             self.count_late(1);
             return Settlement::Late;
         }
-        if let Tell::Swap(trip) = told.tell {
-            let ended = self.swap(fleet, cell, &trip).await;
-            self.take_in(cell, &trip, ended);
+        if let ReportDue::Swap(trip) = reported.report {
+            let result = self.swap(fleet, cell, &trip).await;
+            self.apply_swap_result(cell, &trip, result);
         }
         Settlement::Counted
     }
@@ -132,13 +132,13 @@ impl Shared {
         settlement: Settlement,
     ) -> Settlement {
         let Some(fleet) = &self.fleet else { return Settlement::Unconfirmed };
-        let ended = self.swap(fleet, cell, result).await;
-        let settlement = match ended {
-            Ended::Won => settlement,
-            Ended::Lost(_) => Settlement::Late,
-            Ended::Unknown => Settlement::Unconfirmed,
+        let swapped = self.swap(fleet, cell, result).await;
+        let settlement = match swapped {
+            SwapResult::Won => settlement,
+            SwapResult::Lost(_) => Settlement::Late,
+            SwapResult::Unknown => Settlement::Unconfirmed,
         };
-        self.take_in(cell, result, ended);
+        self.apply_swap_result(cell, result, swapped);
         settlement
     }
 
@@ -149,25 +149,25 @@ impl Shared {
         cell: &Arc<Cell>,
         limit: Duration,
     ) -> Lease {
-        let (started_at, asked_at) = (self.times.now(), Instant::now());
-        match tokio::time::timeout(limit, self.consult(fleet, cell)).await {
-            Ok(Ok(Consulted::Decided(decided))) => Lease::of(decided, started_at),
-            Ok(Ok(Consulted::Lease(_))) => {
-                self.lease_within(cell, limit.saturating_sub(asked_at.elapsed())).await
+        let (started_at, began_at) = (self.times.now(), Instant::now());
+        match tokio::time::timeout(limit, self.decide_by_store(fleet, cell)).await {
+            Ok(Ok(StoreDecision::Decided(decided))) => Lease::of(decided, started_at),
+            Ok(Ok(StoreDecision::Lease(_))) => {
+                self.lease_within(cell, limit.saturating_sub(began_at.elapsed())).await
             }
-            Ok(Ok(Consulted::Place(epoch))) => match self.on_own_ramp(cell) {
+            Ok(Ok(StoreDecision::Place(epoch))) => match self.on_own_ramp(cell) {
                 Some(lease) => lease,
-                None => self.place_within(fleet, cell, epoch, limit.saturating_sub(asked_at.elapsed())).await,
+                None => self.slot_within(fleet, cell, epoch, limit.saturating_sub(began_at.elapsed())).await,
             },
             // The circuit is not shared from now on.
-            Ok(Err(StoreError::Unreadable(_))) => Lease::AskAgain,
+            Ok(Err(StoreError::Unreadable(_))) => Lease::Retry,
             _ if fleet.health.is_lost() => self.unanswered(fleet, cell),
             // One response is missing, and the store is not lost yet.
             _ => match fleet.settings.on_loss {
                 OnStoreLoss::Local => {
-                    let retry_at = self.times.there(started_at) + fleet.settings.store_timeout;
+                    let retry_at = self.times.to_store_time(started_at) + fleet.settings.store_timeout;
                     let known =
-                        self.converse(cell, None, |member, at| member.acquire_unanswered(retry_at, at));
+                        self.step_member(cell, None, |member, at| member.acquire_unanswered(retry_at, at));
                     Lease::of(known, started_at)
                 }
                 OnStoreLoss::Admit => Lease::Uncounted,

@@ -5,28 +5,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::fleet::Proposal;
-use breakerbox_core::{Attribution, Change, Command, Record};
+use breakerbox_core::{Attribution, Change, OverrideCommand, Record};
 
 use super::Fleet;
 use crate::breakerbox::Shared;
 use crate::cell::Cell;
 use crate::circuit::OverrideError;
 use crate::clock::Clock;
-use crate::registry::Kept;
+use crate::registry::RegistryEntry;
 use crate::store::{StoreError, Swap, Swapped};
 
 /// How often a lost answer is looked up.
-const LOOKED_UP: u32 = 3;
+const MAX_LOOKUPS: u32 = 3;
 
 /// How long the lookup of a lost answer waits for a lost store to return. A lease that was taken without the answer is
 /// used by no process until it ends.
-const RETURNS_WITHIN: Duration = Duration::from_secs(5);
+const WAIT_FOR_STORE: Duration = Duration::from_secs(5);
 
 /// How often an operator's override is tried while other processes change the circuit.
-const TRIED: u32 = 5;
+const MAX_TRIES: u32 = 5;
 
 /// The result of a swap.
-pub(super) enum Ended {
+pub(super) enum SwapResult {
     Won,
     /// The swap lost. Holds the present record, if there is one.
     Lost(Box<Option<Record>>),
@@ -42,26 +42,31 @@ impl Shared {
         fleet.runtime.spawn(async move {
             let Some(fleet) = &shared.fleet else { return };
             // After a flush there may be a swap for every circuit. The semaphore is never closed.
-            let Ok(_place) = fleet.swaps.acquire().await else { return };
-            let ended = shared.swap(fleet, &cell, &proposal).await;
-            shared.take_in(&cell, &proposal, ended);
+            let Ok(_permit) = fleet.swaps.acquire().await else { return };
+            let result = shared.swap(fleet, &cell, &proposal).await;
+            shared.apply_swap_result(&cell, &proposal, result);
         });
     }
 
     /// Applies the result of a swap.
-    pub(super) fn take_in(self: &Arc<Self>, cell: &Arc<Cell>, proposal: &Proposal, ended: Ended) {
-        match ended {
-            Ended::Won => self.won(cell, proposal),
-            Ended::Lost(record) => {
+    pub(super) fn apply_swap_result(
+        self: &Arc<Self>,
+        cell: &Arc<Cell>,
+        proposal: &Proposal,
+        result: SwapResult,
+    ) {
+        match result {
+            SwapResult::Won => self.won(cell, proposal),
+            SwapResult::Lost(record) => {
                 if proposal.result_of.is_some() {
                     self.count_late(1);
                 }
-                if proposal.was_overlapped((*record).as_ref(), self.times.there(self.times.now())) {
+                if proposal.was_overlapped((*record).as_ref(), self.times.to_store_time(self.times.now())) {
                     self.count_overlap();
                 }
                 self.lost(cell, *record);
             }
-            Ended::Unknown => {
+            SwapResult::Unknown => {
                 // If this process decided it without the store, no other process will write it.
                 if let Some(fleet) = &self.fleet {
                     fleet.health.note_absentee();
@@ -73,22 +78,22 @@ impl Shared {
 
     /// Applies a proposal that was swapped in to this process, and reports it to observers.
     fn won(&self, cell: &Arc<Cell>, proposal: &Proposal) {
-        let change = self.converse(cell, None, |member, at| member.won(proposal, at.policy, at.now));
+        let change = self.step_member(cell, None, |member, at| member.won(proposal, at.policy, at.now));
         self.waiters.wake_one(cell);
         if let Some(change) = change {
-            self.observers.tell(cell.key(), change);
+            self.observers.notify(cell.key(), change);
         }
     }
 
     /// Learns the present record after a swap was lost.
     pub(super) fn lost(self: &Arc<Self>, cell: &Arc<Cell>, record: Option<Record>) {
-        let learnt = self.converse(cell, None, |member, at| member.learn(record, at));
+        let learnt = self.step_member(cell, None, |member, at| member.learn(record, at));
         self.waiters.wake_one(cell);
-        self.took(cell, learnt);
+        self.apply_learnt(cell, learnt);
     }
 
     /// Swaps a record in, once.
-    pub(super) async fn swap(&self, fleet: &Fleet, cell: &Arc<Cell>, proposal: &Proposal) -> Ended {
+    pub(super) async fn swap(&self, fleet: &Fleet, cell: &Arc<Cell>, proposal: &Proposal) -> SwapResult {
         let record = Record { tenant: self.stored_tenant(cell), ..proposal.step.record.clone() };
         let swap = Swap {
             key: self.store_key(cell),
@@ -99,25 +104,25 @@ impl Shared {
         };
         if fleet.health.is_lost() {
             // Nothing was sent, so there is nothing to look up.
-            return Ended::Unknown;
+            return SwapResult::Unknown;
         }
         match self.write_store(fleet, fleet.store.swap_if(&swap)).await {
             Ok(answer) => match answer.value {
-                Swapped::Won => Ended::Won,
-                Swapped::Lost(record) | Swapped::TooLate(record) => Ended::Lost(Box::new(record)),
+                Swapped::Won => SwapResult::Won,
+                Swapped::Lost(record) | Swapped::TooLate(record) => SwapResult::Lost(Box::new(record)),
             },
             Err(StoreError::Unreadable(unreadable)) => {
                 self.can_not_read(fleet, cell, &unreadable);
-                Ended::Unknown
+                SwapResult::Unknown
             }
             Err(_) => self.look_up(fleet, &swap).await,
         }
     }
 
     /// Determines whether a swap took place whose answer was lost.
-    async fn look_up(&self, fleet: &Fleet, swap: &Swap) -> Ended {
-        let waits_until = tokio::time::Instant::now() + RETURNS_WITHIN;
-        for _ in 0..LOOKED_UP {
+    async fn look_up(&self, fleet: &Fleet, swap: &Swap) -> SwapResult {
+        let waits_until = tokio::time::Instant::now() + WAIT_FOR_STORE;
+        for _ in 0..MAX_LOOKUPS {
             while fleet.health.is_lost() && tokio::time::Instant::now() < waits_until {
                 tokio::time::sleep(fleet.settings.flush_every).await;
             }
@@ -127,18 +132,18 @@ impl Shared {
                 continue;
             };
             // A record that can't be read is not the one that was to be swapped in.
-            let Ok(there) = answer.value.into_iter().next().transpose() else { return Ended::Unknown };
-            let there = there.flatten();
-            if there.as_ref().map(|record| record.version) == Some(swap.record.version) {
-                return Ended::Won;
+            let Ok(record) = answer.value.into_iter().next().transpose() else { return SwapResult::Unknown };
+            let record = record.flatten();
+            if record.as_ref().map(|record| record.version) == Some(swap.record.version) {
+                return SwapResult::Won;
             }
             if answer.now > swap.not_after {
-                return Ended::Lost(Box::new(there));
+                return SwapResult::Lost(Box::new(record));
             }
             // It may still be in flight: the result is not certain before its deadline.
             tokio::time::sleep(swap.not_after.since(answer.now)).await;
         }
-        Ended::Unknown
+        SwapResult::Unknown
     }
 
     /// Applies an operator's command through the store.
@@ -146,27 +151,27 @@ impl Shared {
         self: &Arc<Self>,
         fleet: &Fleet,
         cell: &Arc<Cell>,
-        command: Command,
+        command: OverrideCommand,
         by: &Attribution,
     ) -> Result<Option<Change>, OverrideError> {
         let key = self.store_key(cell);
-        for _ in 0..TRIED {
+        for _ in 0..MAX_TRIES {
             let read = self.read_store(fleet, fleet.store.read(std::slice::from_ref(&key))).await;
             let answer = read.map_err(|_| OverrideError::StoreAway)?;
             let read = answer.value.into_iter().next().transpose();
             let record = read.map_err(|_| OverrideError::Unreadable)?.flatten();
-            let (learnt, proposal) = self.converse(cell, Some(answer.now), |member, at| {
+            let (learnt, proposal) = self.step_member(cell, Some(answer.now), |member, at| {
                 member.apply_override(record, command, by, at)
             });
-            self.took(cell, learnt);
+            self.apply_learnt(cell, learnt);
             let Some(proposal) = proposal else { return Ok(None) };
             match self.swap(fleet, cell, &proposal).await {
-                Ended::Won => {
+                SwapResult::Won => {
                     self.won(cell, &proposal);
                     return Ok(proposal.step.change);
                 }
-                Ended::Lost(record) => self.lost(cell, *record),
-                Ended::Unknown => return Err(OverrideError::StoreAway),
+                SwapResult::Lost(record) => self.lost(cell, *record),
+                SwapResult::Unknown => return Err(OverrideError::StoreAway),
             }
         }
         Err(OverrideError::Contended)

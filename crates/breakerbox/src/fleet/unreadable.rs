@@ -46,7 +46,7 @@ impl Shared {
     /// Handles a record that can't be read: the circuit is not shared any more.
     pub(super) fn can_not_read(&self, fleet: &Fleet, cell: &Arc<Cell>, unreadable: &Unreadable) {
         fleet.unread.lock().insert(self.store_key(cell), unreadable.reason.clone());
-        self.converse(cell, None, |member, _| member.leave());
+        self.step_member(cell, None, |member, _| member.leave());
         self.waiters.wake_one(cell);
     }
 

@@ -8,20 +8,23 @@ use breakerbox_core::throttle::LoadSignal;
 
 use super::BoxError;
 use crate::call::Classification;
-use crate::questions::ClassifyResponse;
+use crate::extract::ClassifyResponse;
 use crate::throttle::{Classify, was_never_sent};
 
 /// Classifies a result for a circuit.
-pub(crate) fn judge<T, E: Held>(
+pub(crate) fn classify_for_circuit<T, E: Held>(
     classify: &impl ClassifyResponse<T, E>,
     result: &Result<T, E>,
 ) -> Classification {
-    if is_never_sent(result) { Classification::IGNORED } else { classify.judge(result) }
+    if is_never_sent(result) { Classification::IGNORED } else { classify.classify_response(result) }
 }
 
 /// Classifies a result for a throttle.
-pub(crate) fn verdict<T, E: Held>(classify: &impl Classify<T, E>, result: &Result<T, E>) -> LoadSignal {
-    if is_never_sent(result) { LoadSignal::Neither } else { classify.verdict(result) }
+pub(crate) fn classify_for_throttle<T, E: Held>(
+    classify: &impl Classify<T, E>,
+    result: &Result<T, E>,
+) -> LoadSignal {
+    if is_never_sent(result) { LoadSignal::Neither } else { classify.classify(result) }
 }
 
 fn is_never_sent<T, E: Held>(result: &Result<T, E>) -> bool {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use breakerbox_core::{CircuitBy, Key, KeyError};
 
-use crate::questions::ExtractKey;
+use crate::extract::ExtractKey;
 
 /// The tenant that a request is made for: an extension of the request.
 ///

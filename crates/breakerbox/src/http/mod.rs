@@ -24,7 +24,7 @@ mod signs;
 mod statuses;
 
 #[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
-pub(crate) use guard::{judge, verdict};
+pub(crate) use guard::{classify_for_circuit, classify_for_throttle};
 pub use key::{KeyFromUrl, Tenant};
 pub use not_sent::NotSent;
 pub use outcomes::HttpOutcomes;

@@ -10,7 +10,7 @@ use super::BoxError;
 use super::retry_after::retry_after;
 use super::statuses::Statuses;
 use crate::call::Classification;
-use crate::questions::ClassifyResponse;
+use crate::extract::ClassifyResponse;
 use crate::throttle::was_never_sent;
 
 /// The default classifier of circuits for HTTP.
@@ -31,10 +31,10 @@ use crate::throttle::was_never_sent;
 /// use http::{HeaderMap, StatusCode};
 ///
 /// let behind_a_throttle = HttpOutcomes::new().status(StatusCode::TOO_MANY_REQUESTS, OutcomeKind::Ignored);
-/// let judge = |status| behind_a_throttle.of(status, &HeaderMap::new());
-/// assert_eq!(judge(StatusCode::TOO_MANY_REQUESTS), Classification::IGNORED);
-/// assert_eq!(judge(StatusCode::BAD_GATEWAY), Classification::FAILURE);
-/// assert_eq!(judge(StatusCode::NOT_FOUND), Classification::SUCCESS);
+/// let classify = |status| behind_a_throttle.of(status, &HeaderMap::new());
+/// assert_eq!(classify(StatusCode::TOO_MANY_REQUESTS), Classification::IGNORED);
+/// assert_eq!(classify(StatusCode::BAD_GATEWAY), Classification::FAILURE);
+/// assert_eq!(classify(StatusCode::NOT_FOUND), Classification::SUCCESS);
 /// ```
 #[derive(Clone, Debug)]
 pub struct HttpOutcomes {
@@ -80,7 +80,7 @@ impl Default for HttpOutcomes {
 }
 
 impl<B> ClassifyResponse<http::Response<B>, BoxError> for HttpOutcomes {
-    fn judge(&self, result: &Result<http::Response<B>, BoxError>) -> Classification {
+    fn classify_response(&self, result: &Result<http::Response<B>, BoxError>) -> Classification {
         match result {
             Ok(response) => self.of(response.status(), response.headers()),
             Err(error) => self.of_error(&**error),
@@ -146,7 +146,7 @@ mod tests {
         ];
         for (error, expected) in table {
             let result = Err::<http::Response<()>, _>(error);
-            assert_eq!(HttpOutcomes::new().judge(&result), expected, "{result:?}");
+            assert_eq!(HttpOutcomes::new().classify_response(&result), expected, "{result:?}");
         }
     }
 

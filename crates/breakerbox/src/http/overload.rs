@@ -12,7 +12,7 @@ use crate::throttle::{Classify, Overload, chain, was_never_sent};
 
 /// The default classifier of throttles for HTTP.
 ///
-/// | result | verdict |
+/// | result | signal |
 /// | --- | --- |
 /// | 429, 504; 503 with a `Retry-After` | reject: the destination was overloaded |
 /// | any other status | accept: it took the request, whatever it answered |
@@ -25,9 +25,9 @@ use crate::throttle::{Classify, Overload, chain, was_never_sent};
 /// use http::{HeaderMap, StatusCode};
 ///
 /// let overload = HttpOverload::new().status(StatusCode::INTERNAL_SERVER_ERROR, LoadSignal::Reject);
-/// let verdict = |status| overload.of(status, &HeaderMap::new());
-/// assert_eq!(verdict(StatusCode::INTERNAL_SERVER_ERROR), LoadSignal::Reject);
-/// assert_eq!(verdict(StatusCode::NOT_FOUND), LoadSignal::Accept);
+/// let signal = |status| overload.of(status, &HeaderMap::new());
+/// assert_eq!(signal(StatusCode::INTERNAL_SERVER_ERROR), LoadSignal::Reject);
+/// assert_eq!(signal(StatusCode::NOT_FOUND), LoadSignal::Accept);
 /// ```
 #[derive(Clone, Debug)]
 pub struct HttpOverload {
@@ -44,8 +44,8 @@ impl HttpOverload {
 
     /// Overrides the classification of a status.
     #[must_use]
-    pub fn status(mut self, status: StatusCode, verdict: LoadSignal) -> Self {
-        self.statuses.set(status, verdict);
+    pub fn status(mut self, status: StatusCode, signal: LoadSignal) -> Self {
+        self.statuses.set(status, signal);
         self
     }
 
@@ -71,8 +71,8 @@ impl HttpOverload {
     pub fn of_error(&self, error: &(dyn Error + 'static)) -> LoadSignal {
         let never_sent = || was_never_sent(error).then_some(LoadSignal::Neither);
         let of_http = || chain(error).find_map(signs::capacity);
-        (self.errors.told(error).or_else(never_sent).or_else(of_http))
-            .or_else(|| Overload::known(error))
+        (self.errors.added_checks(error).or_else(never_sent).or_else(of_http))
+            .or_else(|| Overload::built_in_checks(error))
             .unwrap_or(LoadSignal::Neither)
     }
 }
@@ -84,7 +84,7 @@ impl Default for HttpOverload {
 }
 
 impl<B> Classify<http::Response<B>, BoxError> for HttpOverload {
-    fn verdict(&self, result: &Result<http::Response<B>, BoxError>) -> LoadSignal {
+    fn classify(&self, result: &Result<http::Response<B>, BoxError>) -> LoadSignal {
         match result {
             Ok(response) => self.of(response.status(), response.headers()),
             Err(error) => self.of_error(&**error),

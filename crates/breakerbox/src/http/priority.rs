@@ -2,7 +2,7 @@
 
 use breakerbox_core::throttle::Priority;
 
-use crate::questions::ExtractPriority;
+use crate::extract::ExtractPriority;
 
 /// Takes the [`Priority`] from the extensions of the request.
 ///

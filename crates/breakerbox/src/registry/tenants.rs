@@ -13,7 +13,7 @@ const BYTES_EACH: usize = 2_048;
 const COPIES_OF_KEY: usize = 4;
 
 /// How long cells of a tenant are not searched again if hardly any could be evicted.
-pub(super) const FRUITLESS: Duration = Duration::from_millis(20);
+pub(super) const SEARCH_PAUSE: Duration = Duration::from_millis(20);
 
 /// The limit of one tenant in a registry. A tenant is the first word of its keys, up to a slash, as
 /// [`Key::of`](breakerbox_core::Key::of) builds them: `acme https://a.example/` and `acme/reminders` belong to `acme`.
@@ -106,7 +106,7 @@ impl Tenants {
     /// Records that a search found hardly any evictable cell.
     pub(super) fn searched_in_vain(&self, key: &str, now: Timestamp) {
         if let Some(held) = self.lock().get_mut(of(key)) {
-            held.searched_until = now + FRUITLESS;
+            held.searched_until = now + SEARCH_PAUSE;
         }
     }
 

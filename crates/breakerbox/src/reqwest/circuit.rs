@@ -7,8 +7,8 @@ use reqwest_middleware::{Middleware, Next, Result};
 use super::{Error, Outgoing};
 use crate::breakerbox::Breakerbox;
 use crate::call::CallError;
-use crate::http::{HttpOutcomes, judge};
-use crate::questions::{ClassifyResponse, ExtractKey};
+use crate::extract::{ClassifyResponse, ExtractKey};
+use crate::http::{HttpOutcomes, classify_for_circuit};
 
 /// Puts a circuit for each key in front of a client. See the [module](super) for an example.
 #[derive(Clone, Debug)]
@@ -48,7 +48,10 @@ where
         let key = self.key.key(&Outgoing::new(&request, extensions)).map_err(Error::Key)?;
         let circuit = self.breakers.circuit_of(&key);
         let answer = circuit
-            .call_classified(|result| judge(&self.classify, result), next.run(request, extensions))
+            .call_classified(
+                |result| classify_for_circuit(&self.classify, result),
+                next.run(request, extensions),
+            )
             .await;
         answer.map_err(|error| match error {
             CallError::Refused(refusal) => Error::Refused { key, refusal }.into(),

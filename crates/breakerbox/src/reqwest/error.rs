@@ -4,7 +4,7 @@ use breakerbox_core::throttle::Shed;
 use breakerbox_core::{Key, KeyError, Refusal};
 
 use crate::probe_timeout::ProbeTimeout;
-use crate::throttle::NotLetThrough;
+use crate::throttle::NotAdmitted;
 
 /// The reason why a request was not sent, or was aborted. It is wrapped in a
 /// [`reqwest_middleware::Error::Middleware`]; errors of requests that were sent are passed on unchanged.
@@ -62,11 +62,11 @@ impl From<Error> for reqwest_middleware::Error {
     }
 }
 
-impl From<NotLetThrough> for Error {
-    fn from(why: NotLetThrough) -> Self {
+impl From<NotAdmitted> for Error {
+    fn from(why: NotAdmitted) -> Self {
         match why {
-            NotLetThrough::Shed(shed) => Self::Shed(shed),
-            NotLetThrough::Key(error) => Self::Key(error),
+            NotAdmitted::Shed(shed) => Self::Shed(shed),
+            NotAdmitted::Key(error) => Self::Key(error),
         }
     }
 }

@@ -60,8 +60,8 @@ pub use error::Error;
 pub use throttle::ThrottleMiddleware;
 
 use crate::call::Classification;
+use crate::extract::{ClassifyResponse, ExtractKey, ExtractPriority};
 use crate::http::{HttpOutcomes, HttpOverload, KeyFromUrl, PriorityFromExtension};
-use crate::questions::{ClassifyResponse, ExtractKey, ExtractPriority};
 use crate::throttle::Classify;
 
 /// A request that is about to be sent: the input of extractors.
@@ -108,7 +108,7 @@ impl ExtractPriority<Outgoing<'_>> for PriorityFromExtension {
 }
 
 impl ClassifyResponse<reqwest::Response, reqwest_middleware::Error> for HttpOutcomes {
-    fn judge(&self, result: &reqwest_middleware::Result<reqwest::Response>) -> Classification {
+    fn classify_response(&self, result: &reqwest_middleware::Result<reqwest::Response>) -> Classification {
         match result {
             Ok(response) => self.of(response.status(), response.headers()),
             Err(error) => self.of_error(error),
@@ -117,7 +117,7 @@ impl ClassifyResponse<reqwest::Response, reqwest_middleware::Error> for HttpOutc
 }
 
 impl Classify<reqwest::Response, reqwest_middleware::Error> for HttpOverload {
-    fn verdict(&self, result: &reqwest_middleware::Result<reqwest::Response>) -> LoadSignal {
+    fn classify(&self, result: &reqwest_middleware::Result<reqwest::Response>) -> LoadSignal {
         match result {
             Ok(response) => self.of(response.status(), response.headers()),
             Err(error) => self.of_error(error),
@@ -127,7 +127,7 @@ impl Classify<reqwest::Response, reqwest_middleware::Error> for HttpOverload {
 
 /// For calls with a plain client: `Throttle::builder().classify(HttpOverload::new())`.
 impl Classify<reqwest::Response, reqwest::Error> for HttpOverload {
-    fn verdict(&self, result: &reqwest::Result<reqwest::Response>) -> LoadSignal {
+    fn classify(&self, result: &reqwest::Result<reqwest::Response>) -> LoadSignal {
         match result {
             Ok(response) => self.of(response.status(), response.headers()),
             Err(error) => self.of_error(error),

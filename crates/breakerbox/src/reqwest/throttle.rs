@@ -6,8 +6,8 @@ use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware, Next, Result};
 
 use super::{Error, Outgoing};
-use crate::http::{HttpOverload, PriorityFromExtension, verdict};
-use crate::questions::{ExtractKey, ExtractPriority};
+use crate::extract::{ExtractKey, ExtractPriority};
+use crate::http::{HttpOverload, PriorityFromExtension, classify_for_throttle};
 use crate::throttle::{Choice, Classify, DEFAULT_PRIORITY, OneForAll, Overload, Throttle, Throttles};
 
 /// Puts a throttle, or one for each key, in front of a client. See the [module](super) for an example.
@@ -101,7 +101,7 @@ where
         let pass =
             self.choice.try_acquire(&outgoing, priority, self.default_priority).map_err(Error::from)?;
         let result = next.run(request, extensions).await;
-        pass.settle(verdict(&self.classify, &result));
+        pass.settle(classify_for_throttle(&self.classify, &result));
         result
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use breakerbox_core::{KeyError, Policy, PolicyBuilder, PolicyError, format_duration};
 
+use super::election::LeaderElection;
 use super::handle::Sampling;
-use super::office::Office;
-use super::report::News;
+use super::report::SamplingEvent;
 use super::sampler::Sampler;
 use crate::builder::Builder;
 
@@ -27,7 +27,7 @@ pub struct SamplingBuilder {
     observers: Vec<Observer>,
 }
 
-pub(super) type Observer = Box<dyn Fn(&News) + Send + Sync>;
+pub(super) type Observer = Box<dyn Fn(&SamplingEvent) + Send + Sync>;
 
 /// The settings of a process as a leader.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +73,7 @@ impl SamplingBuilder {
     }
 
     /// Adds a function that receives elections, the results of ticks and the errors of polls. It should return quickly.
-    pub fn news(mut self, observer: impl Fn(&News) + Send + Sync + 'static) -> Self {
+    pub fn observer(mut self, observer: impl Fn(&SamplingEvent) + Send + Sync + 'static) -> Self {
         self.observers.push(Box::new(observer));
         self
     }
@@ -111,8 +111,8 @@ impl SamplingBuilder {
                 "is needed: who leads, and what is open, is kept there; for one process MemoryStore will do";
             return Err(SamplingError::Setting { field: "store", reason });
         }
-        let office = Arc::new(Office::new(settings, &policy, self.sampler, self.observers));
-        Ok(Sampling::start(self.builder.policy(policy).build(), office))
+        let election = Arc::new(LeaderElection::new(settings, &policy, self.sampler, self.observers));
+        Ok(Sampling::start(self.builder.policy(policy).build(), election))
     }
 }
 
@@ -149,15 +149,18 @@ pub enum SamplingError {
 }
 
 /// Builds a policy for circuits that this process samples.
-pub(super) fn policy_for(builder: &PolicyBuilder, office: &Office) -> Result<Policy, SamplingError> {
-    let policy = build(builder, office.has_runs())?;
-    if policy.window() != office.window {
-        let (expected, found) = (format_duration(office.window), format_duration(policy.window()));
+pub(super) fn policy_for(
+    builder: &PolicyBuilder,
+    election: &LeaderElection,
+) -> Result<Policy, SamplingError> {
+    let policy = build(builder, election.has_runs())?;
+    if policy.window() != election.window {
+        let (expected, found) = (format_duration(election.window), format_duration(policy.window()));
         return Err(SamplingError::OneForAll { field: "window", expected, found });
     }
     // A key may ignore the recent part of the window, but can't have a different one.
-    if let Some(found) = policy.sample_recent().filter(|_| policy.sample_recent() != office.recent_ticks) {
-        let expected = office.recent_ticks.map_or_else(|| "off".to_owned(), |ticks| ticks.to_string());
+    if let Some(found) = policy.sample_recent().filter(|_| policy.sample_recent() != election.recent_ticks) {
+        let expected = election.recent_ticks.map_or_else(|| "off".to_owned(), |ticks| ticks.to_string());
         return Err(SamplingError::OneForAll { field: "sample_recent", expected, found: found.to_string() });
     }
     Ok(policy)

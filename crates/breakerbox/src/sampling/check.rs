@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use breakerbox_core::fleet::{MemberAnswer, Tell};
+use breakerbox_core::fleet::{MemberAnswer, ReportDue};
 use breakerbox_core::{self as core, Outcome, Refusal, Timestamp};
 use tokio::time::Instant;
 
 use crate::cell::Held;
-use crate::circuit::{ASKED_AGAIN, Circuit};
+use crate::circuit::{Circuit, MAX_ATTEMPTS};
 use crate::clock::Clock;
 use crate::fleet::Lease;
 
@@ -44,15 +44,15 @@ impl Checked {
         let Some(lease) = self.lease else { return };
         let (shared, cell) = (&self.circuit.shared, &self.circuit.cell);
         let reported = cell.settle(Held::Decided(lease), self.circuit.clock(), |_| Outcome::ignored());
-        let tell = match reported.tell {
+        let report = match reported.report {
             // This is no result, so it can't be a late one: the leader may have decided meanwhile.
-            Tell::Swap(proposal) => {
-                Tell::Swap(Box::new(core::fleet::Proposal { result_of: None, ..*proposal }))
+            ReportDue::Swap(proposal) => {
+                ReportDue::Swap(Box::new(core::fleet::Proposal { result_of: None, ..*proposal }))
             }
-            tell => tell,
+            report => report,
         };
-        if tell != Tell::Nothing {
-            shared.tell(cell, tell);
+        if report != ReportDue::Nothing {
+            shared.report(cell, report);
         }
         shared.waiters.wake_one(cell);
     }
@@ -75,29 +75,29 @@ impl Circuit {
             _ => {}
         }
         let asked_at = Instant::now();
-        for _ in 0..=ASKED_AGAIN {
-            let said = match self.said_without_core() {
-                Some(said) => said,
+        for _ in 0..=MAX_ATTEMPTS {
+            let result = match self.result_without_core() {
+                Some(result) => result,
                 None => match cell.try_acquire(self.clock(), true) {
-                    MemberAnswer::Decided(asked) => self.decided(asked),
+                    MemberAnswer::Decided(acquired) => self.decided(acquired),
                     MemberAnswer::Unknown => {
                         self.shared.read_one(cell).await;
                         continue;
                     }
                     // Sampled circuits have no ramp: the outcomes of calls are not reported to them.
-                    MemberAnswer::PlaceDue(_) => Ok(None),
+                    MemberAnswer::SlotDue(_) => Ok(None),
                     MemberAnswer::LeaseDue => {
                         match self.shared.take_lease(cell, asked_at.elapsed()).await {
                             Lease::Permit(permit) => Ok(Some(Box::new(permit))),
                             Lease::Uncounted => Ok(None),
                             Lease::Refused(refusal) => self.refuse(refusal),
                             // A lease that was taken in the background is found by acquiring again.
-                            Lease::AskAgain => continue,
+                            Lease::Retry => continue,
                         }
                     }
                 },
             };
-            return said.map(lease_of).map_err(|refusal| *refusal);
+            return result.map(lease_of).map_err(|refusal| *refusal);
         }
         // Other processes keep winning the lease.
         self.refuse(self.shared.probing()).map(lease_of).map_err(|refusal| *refusal)

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use breakerbox_core::{Attribution, Change, Command, Key, KeyError, PolicyBuilder, Record, Refusal, Status};
+use breakerbox_core::{
+    Attribution, Change, Key, KeyError, OverrideCommand, PolicyBuilder, Record, Refusal, Status,
+};
 
 use super::builder::{SamplingError, policy_for};
 use super::check::Checked;
+use super::election::LeaderElection;
 use super::leader;
-use super::office::Office;
 use super::report::Report;
 use crate::breakerbox::{Breakerbox, Counts};
 use crate::circuit::{Circuit, OverrideError};
@@ -21,13 +23,13 @@ pub struct Sampling(Arc<Inner>);
 
 struct Inner {
     breakers: Breakerbox,
-    office: Arc<Office>,
+    election: Arc<LeaderElection>,
 }
 
 impl Sampling {
-    pub(super) fn start(breakers: Breakerbox, office: Arc<Office>) -> Self {
-        leader::start(&breakers, &office);
-        Self(Arc::new(Inner { breakers, office }))
+    pub(super) fn start(breakers: Breakerbox, election: Arc<LeaderElection>) -> Self {
+        leader::start(&breakers, &election);
+        Self(Arc::new(Inner { breakers, election }))
     }
 
     /// Checks whether a call to this key may be made now. It costs a lookup while the circuit is closed, and a request
@@ -59,7 +61,7 @@ impl Sampling {
     /// # Errors
     /// If the policy is not valid, or has another window than sampling began with.
     pub fn set_policy(&self, policy: &PolicyBuilder) -> Result<(), SamplingError> {
-        self.0.breakers.set_policy(policy_for(policy, &self.0.office)?);
+        self.0.breakers.set_policy(policy_for(policy, &self.0.election)?);
         Ok(())
     }
 
@@ -72,7 +74,7 @@ impl Sampling {
         tenant: &str,
         policy: Option<&PolicyBuilder>,
     ) -> Result<(), SamplingError> {
-        let policy = policy.map(|policy| policy_for(policy, &self.0.office)).transpose()?;
+        let policy = policy.map(|policy| policy_for(policy, &self.0.election)).transpose()?;
         Ok(self.0.breakers.set_tenant_policy(tenant, policy)?)
     }
 
@@ -81,14 +83,14 @@ impl Sampling {
     /// # Errors
     /// As [`set_policy`](Self::set_policy), and if the key is not valid.
     pub fn set_key_policy(&self, key: &str, policy: Option<&PolicyBuilder>) -> Result<(), SamplingError> {
-        let policy = policy.map(|policy| policy_for(policy, &self.0.office)).transpose()?;
+        let policy = policy.map(|policy| policy_for(policy, &self.0.election)).transpose()?;
         Ok(self.0.breakers.set_key_policy(key, policy)?)
     }
 
     /// Returns whether this process leads, and the results of its ticks.
     #[must_use]
     pub fn report(&self) -> Report {
-        self.0.office.report()
+        self.0.election.report()
     }
 
     /// Returns the health of the store.
@@ -111,7 +113,7 @@ impl Sampling {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.office.close();
+        self.election.close();
     }
 }
 
@@ -161,7 +163,7 @@ impl SampledCircuit {
     /// If the command can't be applied, for example while the store is unavailable.
     pub async fn try_override(
         &self,
-        command: Command,
+        command: OverrideCommand,
         by: &Attribution,
     ) -> Result<Option<Change>, OverrideError> {
         self.0.apply_override(command, by).await

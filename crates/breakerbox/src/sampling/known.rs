@@ -12,13 +12,13 @@ use std::task::{Context, Poll, Waker};
 use breakerbox_core::{Record, Status};
 
 use super::leader::Leader;
-use super::tick::Undone;
+use super::tick::TickError;
 use crate::breakerbox::{Breakerbox, Shared};
 use crate::clock::Clock;
-use crate::store::{Answer, Changes, Heard, ListQuery};
+use crate::store::{Answer, Changes, ListQuery, StoreEvent};
 
 /// How many records are read before other tasks run.
-const AT_ONCE: usize = 1_000;
+const YIELD_EVERY: usize = 1_000;
 
 pub(super) struct Known {
     /// Sorted by key, so that runs with seeded random bits are reproducible.
@@ -55,18 +55,18 @@ impl Known {
     }
 
     /// Applies the published changes. If it is called often enough, none is missed: the store queues a thousand.
-    pub(super) fn hear(&mut self, shared: &Shared) {
+    pub(super) fn apply_events(&mut self, shared: &Shared) {
         loop {
-            let heard = pin!(self.changes.next()).poll(&mut Context::from_waker(Waker::noop()));
-            match heard {
-                Poll::Ready(Some(Heard::Changed { key, record })) => {
+            let event = pin!(self.changes.next()).poll(&mut Context::from_waker(Waker::noop()));
+            match event {
+                Poll::Ready(Some(StoreEvent::Changed { key, record })) => {
                     let Some(key) = shared.key_of(&key).map(Arc::from) else { continue };
                     if self.records.get(&key).is_none_or(|known| known.epoch <= record.epoch) {
                         self.records.insert(key, (*record).clone());
                     }
                 }
                 // Outcomes of sampled circuits are not counted here: there is nothing to report.
-                Poll::Ready(Some(Heard::ReportsWanted { .. })) => {}
+                Poll::Ready(Some(StoreEvent::ReportsWanted { .. })) => {}
                 Poll::Ready(Some(_)) => self.is_whole = false,
                 Poll::Ready(None) => {
                     self.is_whole = false;
@@ -78,8 +78,8 @@ impl Known {
     }
 
     /// Updates the copy at the beginning of a tick.
-    pub(super) async fn refresh(&mut self, leader: &Leader<'_>) -> Result<(), Undone> {
-        self.hear(leader.shared);
+    pub(super) async fn refresh(&mut self, leader: &Leader<'_>) -> Result<(), TickError> {
+        self.apply_events(leader.shared);
         if !self.is_whole {
             self.records.clear();
             self.is_whole = true;
@@ -93,7 +93,7 @@ impl Known {
             (was_there && !there.contains(key)).then(|| Arc::clone(key))
         };
         let gone: Vec<_> = self.records.iter().filter_map(gone).collect();
-        for keys in gone.chunks(AT_ONCE) {
+        for keys in gone.chunks(YIELD_EVERY) {
             self.read(leader, keys).await?;
         }
         self.forget(leader);
@@ -103,7 +103,7 @@ impl Known {
     /// Drops closed circuits without history, which the store drops too. If the store still has one, the leader learns
     /// it from the swap that it loses.
     fn forget(&mut self, leader: &Leader<'_>) {
-        let now = leader.shared.times.there(leader.shared.times.now());
+        let now = leader.shared.times.to_store_time(leader.shared.times.now());
         self.records.retain(|key, record| {
             record.status() != Status::Closed || !record.is_forgettable(&leader.shared.policy_of(key), now)
         });
@@ -114,22 +114,22 @@ impl Known {
         &mut self,
         leader: &Leader<'_>,
         status: Option<Status>,
-    ) -> Result<HashSet<Arc<str>>, Undone> {
+    ) -> Result<HashSet<Arc<str>>, TickError> {
         let (shared, fleet) = (leader.shared, leader.fleet);
         let prefix = shared.name_prefix().to_owned();
-        let mut query = ListQuery { prefix, status, limit: AT_ONCE, ..ListQuery::default() };
+        let mut query = ListQuery { prefix, status, limit: YIELD_EVERY, ..ListQuery::default() };
         let mut keys = HashSet::new();
         loop {
             // A page has no time of the store; the local time is good enough.
             let page = async {
-                let now = shared.times.there(shared.times.now());
+                let now = shared.times.to_store_time(shared.times.now());
                 fleet.store.list(&query).await.map(|value| Answer { now, value })
             };
-            let page = shared.read_store(fleet, page).await.map_err(|_| Undone::Interrupted)?.value;
+            let page = shared.read_store(fleet, page).await.map_err(|_| TickError::Interrupted)?.value;
             for (store_key, record) in page.circuits {
                 let Some(key) = shared.key_of(&store_key).map(Arc::from) else { continue };
                 if record.status() != Status::Closed {
-                    tell(shared, &key, &record);
+                    apply_to_process(shared, &key, &record);
                 }
                 if status.is_some() {
                     keys.insert(Arc::clone(&key));
@@ -141,16 +141,16 @@ impl Known {
                 return Ok(keys);
             }
             // Changes that arrive meanwhile must not exceed the queue of the store.
-            self.hear(shared);
+            self.apply_events(shared);
             tokio::task::yield_now().await;
         }
     }
 
-    async fn read(&mut self, leader: &Leader<'_>, keys: &[Arc<str>]) -> Result<(), Undone> {
+    async fn read(&mut self, leader: &Leader<'_>, keys: &[Arc<str>]) -> Result<(), TickError> {
         let (shared, fleet) = (leader.shared, leader.fleet);
         let store_keys: Vec<_> = keys.iter().map(|key| shared.name_of(key)).collect();
         let answer = shared.read_store(fleet, fleet.store.read(&store_keys)).await;
-        for (key, record) in keys.iter().zip(answer.map_err(|_| Undone::Interrupted)?.value) {
+        for (key, record) in keys.iter().zip(answer.map_err(|_| TickError::Interrupted)?.value) {
             // A record that can't be read is treated as missing: a swap can't replace it by mistake.
             self.put(key, record.unwrap_or_default());
         }
@@ -160,18 +160,18 @@ impl Known {
 
 /// Applies a record to this process. So the leader's observers receive changes whose writer died before it reported
 /// them.
-fn tell(shared: &Arc<Shared>, key: &str, record: &Record) {
+fn apply_to_process(shared: &Arc<Shared>, key: &str, record: &Record) {
     let Ok(circuit) = Breakerbox::of(shared).circuit(key) else { return };
     if !circuit.is_controlled() {
         return;
     }
-    let learnt = shared.converse(&circuit.cell, None, |member, at| {
+    let learnt = shared.step_member(&circuit.cell, None, |member, at| {
         // A newer record may have been received since this one was read.
         let is_news = !member.is_known() || member.circuit().epoch() < record.epoch;
         is_news.then(|| member.learn(Some(record.clone()), at))
     });
     if let Some(learnt) = learnt {
-        shared.took(&circuit.cell, learnt);
+        shared.apply_learnt(&circuit.cell, learnt);
         shared.waiters.wake_one(&circuit.cell);
     }
 }

@@ -8,7 +8,7 @@
 //! | [`SampledCircuit`], [`Checked`] | a handle to one circuit, and the result of a check |
 //! | [`Sampler`], [`Poll`], [`Since`] | the source of the totals, and a request to it |
 //! | [`SqlTable`], [`SqlQuery`] | the table of the SQL samplers, or a query of your own: see `SqliteSampler`, and `PostgresSampler` in `breakerbox-postgres` |
-//! | [`News`], [`Report`] | which process leads, the results of ticks, the errors of polls |
+//! | [`SamplingEvent`], [`Report`] | which process leads, the results of ticks, the errors of polls |
 //!
 //! ```
 //! use breakerbox::sampling::{Poll, SampleError, Sampler};
@@ -16,7 +16,7 @@
 //! use breakerbox::{Breakerbox, Policy, Preset, Sample};
 //! use std::collections::HashMap;
 //!
-//! struct Attempts; // Your table of attempts, or any other place where they are counted.
+//! struct Attempts; // Your table of attempts, or any other slot where they are counted.
 //!
 //! #[async_trait::async_trait]
 //! impl Sampler for Attempts {
@@ -50,10 +50,10 @@
 
 mod builder;
 mod check;
+mod election;
 mod handle;
 mod known;
 mod leader;
-mod office;
 mod report;
 mod sampler;
 mod sql;
@@ -64,7 +64,7 @@ mod tick;
 pub use self::builder::{DEFAULT_POLL_TIMEOUT, DEFAULT_SAMPLE_EVERY, SamplingBuilder, SamplingError};
 pub use self::check::Checked;
 pub use self::handle::{SampledCircuit, Sampling};
-pub use self::report::{News, Report, Ticked};
+pub use self::report::{Report, SamplingEvent, Ticked};
 pub use self::sampler::{Poll, SampleError, Sampler, Since};
 pub use self::sql::{Dialect, LatencyUnit, SqlError, SqlQuery, SqlSource, SqlTable, TimeFormat};
 #[cfg(feature = "sqlite")]

@@ -5,11 +5,11 @@ use std::time::Duration;
 /// A message to an observer of sampling, about the process that the observer runs in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum News {
+pub enum SamplingEvent {
     /// This process became the leader.
     Elected,
     /// This process no longer leads.
-    Deposed,
+    LeadershipLost,
     /// A tick is complete.
     Ticked(Ticked),
     /// A poll failed, and changed nothing.

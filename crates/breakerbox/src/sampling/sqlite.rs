@@ -14,7 +14,7 @@ use super::sampler::{Poll, SampleError, Sampler, Since};
 use super::sql::{Dialect, SqlError, SqlSource};
 
 /// How long to wait for a writer that locks the file.
-const BUSY: Duration = Duration::from_secs(2);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The longest age, in microseconds: a hundred years.
 const OLDEST: u128 = 100 * 366 * 24 * 3_600 * 1_000_000;
@@ -47,7 +47,7 @@ struct File {
 
 /// One poll: the handle that interrupts its query, and whether it was interrupted.
 #[derive(Default)]
-struct Asking {
+struct RunningQuery {
     over: AtomicBool,
     query: Mutex<Option<InterruptHandle>>,
 }
@@ -75,10 +75,10 @@ impl SqliteSampler {
 impl Sampler for SqliteSampler {
     async fn sample(&self, poll: &Poll) -> Result<HashMap<String, Sample>, SampleError> {
         let poll = poll.clone();
-        let (file, asking) = (Arc::clone(&self.file), Arc::new(Asking::default()));
+        let (file, query) = (Arc::clone(&self.file), Arc::new(RunningQuery::default()));
         // If this future is dropped at its timeout, the query is interrupted too.
-        let _ended = Ended(Arc::clone(&asking));
-        let answer = tokio::task::spawn_blocking(move || file.query_totals(&asking, &poll));
+        let _interrupt = InterruptOnDrop(Arc::clone(&query));
+        let answer = tokio::task::spawn_blocking(move || file.query_totals(&query, &poll));
         answer.await.map_err(SampleError::failed)?
     }
 
@@ -88,19 +88,23 @@ impl Sampler for SqliteSampler {
 }
 
 impl File {
-    fn query_totals(&self, asking: &Asking, poll: &Poll) -> Result<HashMap<String, Sample>, SampleError> {
+    fn query_totals(
+        &self,
+        query: &RunningQuery,
+        poll: &Poll,
+    ) -> Result<HashMap<String, Sample>, SampleError> {
         let mut held = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let connection = match held.take() {
             Some(connection) => connection,
             None => self.open().map_err(SampleError::failed)?,
         };
-        asking.set(Some(connection.get_interrupt_handle()));
+        query.set(Some(connection.get_interrupt_handle()));
         // From now on an interrupt finds the query.
-        if asking.over.load(Ordering::SeqCst) {
-            return Err(SampleError::failed("nobody waits for the answer any more"));
+        if query.over.load(Ordering::SeqCst) {
+            return Err(SampleError::failed("the caller no longer waits for the result"));
         }
         let samples = self.read(&connection, poll);
-        asking.set(None);
+        query.set(None);
         if samples.is_ok() {
             *held = Some(connection);
         }
@@ -110,7 +114,7 @@ impl File {
     fn open(&self) -> rusqlite::Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.path, flags)?;
-        connection.busy_timeout(BUSY)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
         Ok(connection)
     }
 
@@ -130,8 +134,8 @@ impl File {
         let mut samples = HashMap::new();
         // A query of the user need not use these parameters.
         let ages = [poll.window, poll.recent.unwrap_or_default()];
-        for (place, age) in (1..=statement.parameter_count()).zip(ages) {
-            statement.raw_bind_parameter(place, micros(age)).map_err(SampleError::failed)?;
+        for (index, age) in (1..=statement.parameter_count()).zip(ages) {
+            statement.raw_bind_parameter(index, micros(age)).map_err(SampleError::failed)?;
         }
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next().map_err(SampleError::failed)? {
@@ -169,16 +173,16 @@ impl File {
     }
 }
 
-impl Asking {
+impl RunningQuery {
     fn set(&self, query: Option<InterruptHandle>) {
         *self.query.lock().unwrap_or_else(PoisonError::into_inner) = query;
     }
 }
 
 /// Interrupts a query that no caller waits for any more. It has no effect on a finished one.
-struct Ended(Arc<Asking>);
+struct InterruptOnDrop(Arc<RunningQuery>);
 
-impl Drop for Ended {
+impl Drop for InterruptOnDrop {
     fn drop(&mut self) {
         self.0.over.store(true, Ordering::SeqCst);
         if let Some(query) = &*self.0.query.lock().unwrap_or_else(PoisonError::into_inner) {

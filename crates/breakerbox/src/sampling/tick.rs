@@ -14,9 +14,9 @@ use breakerbox_core::{
 };
 use tokio::time::Instant;
 
+use super::election::Term;
 use super::known::Known;
 use super::leader::Leader;
-use super::office::Term;
 use super::report::Ticked;
 use super::sampler::{Poll, SampleError, Since};
 use crate::breakerbox::{Breakerbox, Shared};
@@ -26,16 +26,16 @@ use crate::registry::check_key;
 use crate::store::{Swap, Swapped};
 
 /// How many keys are evaluated before other tasks run.
-const AT_ONCE: usize = 1_000;
+const YIELD_EVERY: usize = 1_000;
 
 /// How many records are swapped in at once. Fewer than the changes that a store queues for a listener.
-const SWAPPED_AT_ONCE: usize = 250;
+const SWAP_BATCH: usize = 250;
 
 /// How often a change is tried while other processes take and release leases.
-const TRIED: u32 = 5;
+const MAX_TRIES: u32 = 5;
 
 /// The reason why a tick changed nothing.
-pub(super) enum Undone {
+pub(super) enum TickError {
     /// The poll failed.
     NotPolled(SampleError),
     /// The store does not respond, or this process no longer leads.
@@ -66,7 +66,7 @@ impl<'t> Tick<'t> {
         term: Term,
         known: &'t mut Known,
         latest: &'t mut LatestSuccesses,
-    ) -> Result<Ticked, Undone> {
+    ) -> Result<Ticked, TickError> {
         let began_at = Instant::now();
         known.refresh(leader).await?;
         let ticked = Ticked { circuits: known.len(), ..Ticked::default() };
@@ -77,14 +77,14 @@ impl<'t> Tick<'t> {
         // An empty poll decides nothing, but a half-open circuit may admit its next few calls.
         if !samples.is_empty() || used_up {
             // Extend the term again: it must still last, and the store's time is needed.
-            let term = leader.stand().await.ok_or(Undone::Interrupted)?;
+            let term = leader.campaign().await.ok_or(TickError::Interrupted)?;
             if !term.continues(tick.term) {
-                return Err(Undone::Interrupted);
+                return Err(TickError::Interrupted);
             }
             tick.term = term;
             let mut decided =
-                if samples.is_empty() { tick.renew_probes() } else { tick.judge(samples).await? };
-            for _ in 0..TRIED {
+                if samples.is_empty() { tick.renew_probes() } else { tick.evaluate(samples).await? };
+            for _ in 0..MAX_TRIES {
                 decided = tick.swap(decided).await;
             }
             tick.ticked.not_changed += decided.len();
@@ -98,9 +98,9 @@ impl<'t> Tick<'t> {
     }
 
     /// Polls the sampler once, with the timeout.
-    async fn poll(&mut self) -> Result<HashMap<String, Sample>, Undone> {
-        let Leader { shared, office, sampler, .. } = self.leader;
-        let now = shared.times.there(shared.times.now());
+    async fn poll(&mut self) -> Result<HashMap<String, Sample>, TickError> {
+        let Leader { shared, election, sampler, .. } = self.leader;
+        let now = shared.times.to_store_time(shared.times.now());
         let since = |(key, record): (&Arc<str>, &Record)| {
             let (age, started) = match span(shared, key, record, now) {
                 Span::FinishedWithin(age) => (age, false),
@@ -110,9 +110,9 @@ impl<'t> Tick<'t> {
             Some(Since { key: Arc::clone(key), age, started })
         };
         let since = self.known.iter().filter_map(since).collect();
-        let poll = Poll { window: office.window, since, recent: office.recent() };
+        let poll = Poll { window: election.window, since, recent: election.recent() };
         let polled_at = Instant::now();
-        let limit = office.settings.poll_timeout;
+        let limit = election.settings.poll_timeout;
         // In a task of its own, so that a panic affects nothing else.
         let sampler = Arc::clone(sampler);
         let mut polling = tokio::spawn(async move { sampler.sample(&poll).await });
@@ -127,13 +127,13 @@ impl<'t> Tick<'t> {
             }
         };
         self.ticked.polled_for = polled_at.elapsed();
-        let samples = answer.map_err(Undone::NotPolled)?;
+        let samples = answer.map_err(TickError::NotPolled)?;
         self.ticked.keys = samples.len();
         Ok(samples)
     }
 
     /// Lets the core decide for every key that was sampled or is not closed. If one sample is not valid, none is used.
-    async fn judge(&mut self, samples: HashMap<String, Sample>) -> Result<Vec<Decided>, Undone> {
+    async fn evaluate(&mut self, samples: HashMap<String, Sample>) -> Result<Vec<Decided>, TickError> {
         let mut keys: Vec<(Arc<str>, Sample)> = Vec::with_capacity(samples.len());
         for (key, record) in self.known.iter() {
             if record.status() != Status::Closed && !samples.contains_key(&**key) {
@@ -142,17 +142,17 @@ impl<'t> Tick<'t> {
         }
         keys.extend(samples.into_iter().map(|(key, sample)| (Arc::from(key), sample)));
         let mut changing = Vec::new();
-        for keys in keys.chunks(AT_ONCE) {
+        for keys in keys.chunks(YIELD_EVERY) {
             for (key, sample) in keys {
                 if check_key(key).is_err() {
                     self.ticked.unusable_keys += 1;
                     continue;
                 }
-                let judged = self.judge_with(key, *sample, RandomBits(0)).map_err(|missing| {
+                let evaluated = self.evaluate_with(key, *sample, RandomBits(0)).map_err(|missing| {
                     let reason = format!("{missing} for {key}");
-                    Undone::NotPolled(SampleError::Unreadable { field: "latency_sum", reason })
+                    TickError::NotPolled(SampleError::Unreadable { field: "latency_sum", reason })
                 })?;
-                if judged.is_some() {
+                if evaluated.is_some() {
                     changing.push((Arc::clone(key), *sample));
                 }
             }
@@ -161,8 +161,8 @@ impl<'t> Tick<'t> {
         // Only changes need random bits, in the order of keys: samples have no order, and seeded runs must be
         // reproducible.
         changing.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        let judge = |(key, sample): (Arc<str>, Sample)| self.judge_one(&key, sample).ok().flatten();
-        let decided = changing.into_iter().filter_map(judge).collect();
+        let evaluate = |(key, sample): (Arc<str>, Sample)| self.evaluate_one(&key, sample).ok().flatten();
+        let decided = changing.into_iter().filter_map(evaluate).collect();
         self.latest.forget(self.term.now);
         Ok(decided)
     }
@@ -178,12 +178,12 @@ impl<'t> Tick<'t> {
         self.known.iter().filter_map(renewed).collect()
     }
 
-    fn judge_one(&mut self, key: &Arc<str>, sample: Sample) -> Result<Option<Decided>, MissingLatencySum> {
+    fn evaluate_one(&mut self, key: &Arc<str>, sample: Sample) -> Result<Option<Decided>, MissingLatencySum> {
         let draw = self.shared().times.draw();
-        self.judge_with(key, sample, draw)
+        self.evaluate_with(key, sample, draw)
     }
 
-    fn judge_with(
+    fn evaluate_with(
         &mut self,
         key: &Arc<str>,
         sample: Sample,
@@ -191,7 +191,7 @@ impl<'t> Tick<'t> {
     ) -> Result<Option<Decided>, MissingLatencySum> {
         let policy = self.shared().policy_of(key);
         let record = self.known.get(key);
-        let step = self.latest.judge(key, record, &sample, &policy, draw, self.term.now)?;
+        let step = self.latest.evaluate(key, record, &sample, &policy, draw, self.term.now)?;
         Ok(step.map(|step| {
             let expected = record.map(|record| record.version);
             let keep_for = step.record.keep_for(&policy);
@@ -203,10 +203,10 @@ impl<'t> Tick<'t> {
     /// attempts count, the sample is evaluated again, and the new decisions are returned. All other circuits wait for
     /// the next tick.
     async fn swap(&mut self, mut decided: Vec<Decided>) -> Vec<Decided> {
-        let Leader { shared, fleet, office, .. } = self.leader;
+        let Leader { shared, fleet, election, .. } = self.leader;
         let mut again = Vec::new();
         while !decided.is_empty() {
-            let some = decided.split_off(decided.len().saturating_sub(SWAPPED_AT_ONCE));
+            let some = decided.split_off(decided.len().saturating_sub(SWAP_BATCH));
             let swaps: Vec<_> = some.iter().map(|decided| self.swap_of(decided)).collect();
             let Ok(answer) = shared.write_store(fleet, fleet.store.swap_all(&swaps)).await else {
                 self.ticked.not_changed += some.len();
@@ -216,12 +216,12 @@ impl<'t> Tick<'t> {
             for (decided, swapped) in some.into_iter().zip(answer.value) {
                 match swapped {
                     Ok(Swapped::Won) => self.won(decided),
-                    Ok(Swapped::Lost(there)) => match self.lost(&decided, there) {
+                    Ok(Swapped::Lost(record)) => match self.lost(&decided, record) {
                         Some(decided) => again.push(decided),
                         None => self.ticked.not_changed += 1,
                     },
-                    Ok(Swapped::TooLate(there)) => {
-                        self.known.put(&decided.key, there);
+                    Ok(Swapped::TooLate(record)) => {
+                        self.known.put(&decided.key, record);
                         self.ticked.not_changed += 1;
                         refused += 1;
                     }
@@ -230,9 +230,9 @@ impl<'t> Tick<'t> {
                 }
             }
             if refused > 0 {
-                office.count_refused_writes(refused);
+                election.count_refused_writes(refused);
             }
-            self.known.hear(shared);
+            self.known.apply_events(shared);
         }
         again
     }
@@ -256,21 +256,21 @@ impl<'t> Tick<'t> {
         self.known.put(&key, Some(step.record.clone()));
         let not_after = self.term.not_after();
         let proposal = Proposal { expected, step, not_after, keep_for, result_of: None };
-        tell(self.shared(), &key, before, &proposal);
+        apply_to_process(self.shared(), &key, before, &proposal);
     }
 
     /// Handles a swap that lost. If the same attempts count for both records, the sample is valid for the present one
     /// too: the epoch is the same, and another process took or released a lease; or the whole window counts.
-    fn lost(&mut self, decided: &Decided, there: Option<Record>) -> Option<Decided> {
+    fn lost(&mut self, decided: &Decided, record: Option<Record>) -> Option<Decided> {
         let known = self.known.get(&decided.key);
         let whole_window = |record: Option<&Record>| {
             let counts = |record| span(self.shared(), &decided.key, record, self.term.now);
             record.is_none_or(|record| counts(record) == Span::Window)
         };
-        let same_epoch = known.map(|record| record.epoch) == there.as_ref().map(|record| record.epoch);
-        let is_as_good = same_epoch || (whole_window(known) && whole_window(there.as_ref()));
-        self.known.put(&decided.key, there);
-        if is_as_good { self.judge_one(&decided.key, decided.sample).ok().flatten() } else { None }
+        let same_epoch = known.map(|record| record.epoch) == record.as_ref().map(|record| record.epoch);
+        let is_as_good = same_epoch || (whole_window(known) && whole_window(record.as_ref()));
+        self.known.put(&decided.key, record);
+        if is_as_good { self.evaluate_one(&decided.key, decided.sample).ok().flatten() } else { None }
     }
 }
 
@@ -280,10 +280,10 @@ fn span(shared: &Shared, key: &str, record: &Record, now: Timestamp) -> Span {
 }
 
 /// Applies a record that this leader swapped in to this process, and reports it to observers.
-fn tell(shared: &Arc<Shared>, key: &str, before: Option<Record>, proposal: &Proposal) {
+fn apply_to_process(shared: &Arc<Shared>, key: &str, before: Option<Record>, proposal: &Proposal) {
     let Ok(circuit) = Breakerbox::of(shared).circuit(key) else { return };
     let change = if circuit.is_controlled() {
-        shared.converse(&circuit.cell, None, |member, at| {
+        shared.step_member(&circuit.cell, None, |member, at| {
             if !member.is_known() {
                 // The previous record is no change to report.
                 member.learn(before, at);
@@ -295,6 +295,6 @@ fn tell(shared: &Arc<Shared>, key: &str, before: Option<Record>, proposal: &Prop
     };
     shared.waiters.wake_one(&circuit.cell);
     if let Some(change) = change {
-        shared.observers.tell(key, change);
+        shared.observers.notify(key, change);
     }
 }

@@ -1,6 +1,6 @@
 //! How a store publishes records that were swapped in.
 //!
-//! A listener that is too slow misses some, and receives [`Heard::Missed`]: then it reads again. A publisher never
+//! A listener that is too slow misses some, and receives [`StoreEvent::Missed`]: then it reads again. A publisher never
 //! waits.
 
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use breakerbox_core::Record;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 /// How many changes may be queued for a listener.
-const ON_THE_WAY: usize = 1_024;
+const CHANNEL_CAPACITY: usize = 1_024;
 
 /// A message to a listener.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
-pub enum Heard {
+pub enum StoreEvent {
     /// This record was swapped in.
     Changed {
         /// The key of the circuit, as stored.
@@ -34,14 +34,14 @@ pub enum Heard {
 
 /// The receiving end of a subscription to a store.
 #[derive(Debug)]
-pub struct Changes(broadcast::Receiver<Heard>);
+pub struct Changes(broadcast::Receiver<StoreEvent>);
 
 impl Changes {
     /// Returns the next message; none once the store is gone. Dropping the future loses nothing.
-    pub async fn next(&mut self) -> Option<Heard> {
+    pub async fn next(&mut self) -> Option<StoreEvent> {
         match self.0.recv().await {
             Ok(heard) => Some(heard),
-            Err(RecvError::Lagged(_)) => Some(Heard::Missed),
+            Err(RecvError::Lagged(_)) => Some(StoreEvent::Missed),
             Err(RecvError::Closed) => None,
         }
     }
@@ -49,17 +49,17 @@ impl Changes {
 
 /// The publishing end, which a store holds.
 #[derive(Debug)]
-pub struct Announcer(broadcast::Sender<Heard>);
+pub struct Announcer(broadcast::Sender<StoreEvent>);
 
 impl Announcer {
     /// Creates a publisher without listeners.
     #[must_use]
     pub fn new() -> Self {
-        Self(broadcast::Sender::new(ON_THE_WAY))
+        Self(broadcast::Sender::new(CHANNEL_CAPACITY))
     }
 
     /// Sends the message to all listeners.
-    pub fn announce(&self, heard: Heard) {
+    pub fn announce(&self, heard: StoreEvent) {
         // It fails only if there are no listeners, and then no message is missed.
         let _ = self.0.send(heard);
     }

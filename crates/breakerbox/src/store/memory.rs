@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use breakerbox_core::fleet::{SharedRamp, SharedWindow};
 use breakerbox_core::{Epoch, LatestOutcomes, Nonce, Record, Timestamp};
 
-use super::changes::{Announcer, Changes, Heard};
+use super::changes::{Announcer, Changes, StoreEvent};
 use super::{
     Answer, Cursor, Delta, ListQuery, Merged, Page, RampReply, RampRequest, Readable, Store, StoreError,
     Swap, Swapped, Term,
@@ -19,7 +19,7 @@ use crate::clock::{Clock, WallClock};
 use crate::tokio_clock::{TokioClock, is_paused};
 
 /// The maximum number of expired circuits that one operation removes.
-const CLEARED_AT_ONCE: usize = 16;
+const CLEAR_BATCH: usize = 16;
 
 /// The index entry for any state.
 const ANY: &str = "";
@@ -119,7 +119,7 @@ impl MemoryStore {
         let swapped = circuits.swap_if(swap, now);
         if swapped == Swapped::Won {
             let (key, record) = (Arc::clone(&swap.key), Arc::new(swap.record.clone()));
-            self.0.announcer.announce(Heard::Changed { key, record });
+            self.0.announcer.announce(StoreEvent::Changed { key, record });
         }
         swapped
     }
@@ -141,7 +141,7 @@ impl Default for MemoryStore {
 
 impl Circuits {
     fn clear_expired(&mut self, now: Timestamp) {
-        for _ in 0..CLEARED_AT_ONCE {
+        for _ in 0..CLEAR_BATCH {
             if self.expiries.first().is_none_or(|(at, _)| *at > now) {
                 break;
             }
@@ -283,7 +283,7 @@ impl Store for MemoryStore {
 
     async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
         if !keys.is_empty() {
-            self.0.announcer.announce(Heard::ReportsWanted { keys: keys.into() });
+            self.0.announcer.announce(StoreEvent::ReportsWanted { keys: keys.into() });
         }
         Ok(())
     }

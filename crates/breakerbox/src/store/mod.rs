@@ -34,11 +34,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 pub use breakerbox_core::fleet::{
-    BucketDelta, Delta, GivenPlace, Merged, RampReply, RampRequest, RampState, RampStep, RampView,
+    BucketDelta, Delta, Merged, RampReply, RampRequest, RampState, RampStep, RampView, ReleasedSlot,
 };
 use breakerbox_core::{Nonce, Record, Status, Timestamp, Version};
 
-pub use self::changes::{Announcer, Changes, Heard};
+pub use self::changes::{Announcer, Changes, StoreEvent};
 pub use self::memory::{MemorySnapshot, MemoryStore};
 
 /// A place where circuits are shared. The [module](self) lists the guarantees of each operation.
@@ -88,7 +88,7 @@ pub trait Store: Send + Sync + 'static {
     fn changes(&self) -> Changes;
 
     /// Requests every process that listens to [`changes`](Self::changes) to report its counts for these keys, with
-    /// [`Heard::ReportsWanted`]. Stores nothing. A message may be lost: callers repeat it as long as they need reports.
+    /// [`StoreEvent::ReportsWanted`]. Stores nothing. A message may be lost: callers repeat it as long as they need reports.
     ///
     /// # Errors
     /// If the store can't be reached or its response is invalid. Some listeners may have received the message.

@@ -52,12 +52,12 @@ impl<C> Throttle<C> {
     where
         C: Classify<T, E>,
     {
-        self.call_classified(priority, |result| self.classifier().verdict(result), call).await
+        self.call_classified(priority, |result| self.classifier().classify(result), call).await
     }
 
     /// Makes a call and classifies its result with `classify` instead of the throttle's classifier, as
     /// [`Circuit::call_classified`](crate::Circuit::call_classified) does. Pass a ready classifier as
-    /// `|result| ready.verdict(result)`.
+    /// `|result| ready.classify(result)`.
     ///
     /// ```
     /// use breakerbox::throttle::{Priority, Throttle, LoadSignal};
@@ -122,7 +122,7 @@ impl<C> Throttle<C> {
     {
         let pass = self.try_acquire(priority).map_err(CallError::Shed)?;
         let result = call();
-        pass.settle(self.classifier().verdict(&result));
+        pass.settle(self.classifier().classify(&result));
         result.map_err(CallError::Failed)
     }
 

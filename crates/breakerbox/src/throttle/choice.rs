@@ -7,7 +7,7 @@ use super::context::with_priority_blocking;
 use super::handle::Throttle;
 use super::keyed::Throttles;
 use super::pass::Pass;
-use crate::questions::ExtractKey;
+use crate::extract::ExtractKey;
 
 /// The priority of requests without one. It leaves room for more and for less important requests.
 pub(crate) const DEFAULT_PRIORITY: Priority = Priority::MEDIUM;
@@ -38,7 +38,7 @@ impl<K: Clone, C> Clone for Choice<K, C> {
 }
 
 /// The reason why there is no pass.
-pub(crate) enum NotLetThrough {
+pub(crate) enum NotAdmitted {
     Shed(Shed),
     Key(KeyError),
 }
@@ -50,7 +50,7 @@ impl<K, C> Choice<K, C> {
         request: &R,
         own: Option<Priority>,
         default: Priority,
-    ) -> Result<Pass<'static, C>, NotLetThrough>
+    ) -> Result<Pass<'static, C>, NotAdmitted>
     where
         K: ExtractKey<R>,
     {
@@ -58,16 +58,16 @@ impl<K, C> Choice<K, C> {
         let throttle = match self {
             Self::One(throttle) => throttle,
             Self::Keyed(throttles, key) => {
-                let key = key.key(request).map_err(NotLetThrough::Key)?;
-                of_key = throttles.throttle(key.text()).map_err(NotLetThrough::Key)?;
+                let key = key.key(request).map_err(NotAdmitted::Key)?;
+                of_key = throttles.throttle(key.text()).map_err(NotAdmitted::Key)?;
                 &of_key
             }
         };
-        let asked = match own {
+        let acquired = match own {
             // The priority of the task would override an argument.
             Some(priority) => with_priority_blocking(priority, || throttle.try_acquire_owned(priority)),
             None => throttle.try_acquire_owned(default),
         };
-        asked.map_err(NotLetThrough::Shed)
+        acquired.map_err(NotAdmitted::Shed)
     }
 }

@@ -20,18 +20,18 @@ use super::signs::{capacity, chain};
 )]
 pub trait Classify<T, E> {
     /// Returns the classification of this result.
-    fn verdict(&self, result: &Result<T, E>) -> LoadSignal;
+    fn classify(&self, result: &Result<T, E>) -> LoadSignal;
 }
 
 impl<T, E, F: Fn(&Result<T, E>) -> LoadSignal> Classify<T, E> for F {
-    fn verdict(&self, result: &Result<T, E>) -> LoadSignal {
+    fn classify(&self, result: &Result<T, E>) -> LoadSignal {
         self(result)
     }
 }
 
 /// The default classifier: searches an error and its sources for signs of overload.
 ///
-/// | found | verdict |
+/// | found | signal |
 /// | --- | --- |
 /// | [`Rejected`]; a timeout | reject |
 /// | a [`Shed`], a [`Refusal`] or a [`KeyError`]: the call was never sent | neither |
@@ -81,22 +81,22 @@ impl Overload {
     /// Classifies an error. For errors that are held in another type, such as a box.
     #[must_use]
     pub fn of(&self, error: &(dyn Error + 'static)) -> LoadSignal {
-        self.told(error).or_else(|| Self::known(error)).unwrap_or(LoadSignal::Accept)
+        self.added_checks(error).or_else(|| Self::built_in_checks(error)).unwrap_or(LoadSignal::Accept)
     }
 
     /// Returns the result of the checks that the user added.
-    pub(crate) fn told(&self, error: &(dyn Error + 'static)) -> Option<LoadSignal> {
+    pub(crate) fn added_checks(&self, error: &(dyn Error + 'static)) -> Option<LoadSignal> {
         chain(error).find_map(|error| self.signs.iter().find_map(|sign| sign(error)))
     }
 
     /// Returns the result of the built-in checks.
-    pub(crate) fn known(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
+    pub(crate) fn built_in_checks(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
         chain(error).find_map(capacity)
     }
 }
 
 impl<T, E: Error + 'static> Classify<T, E> for Overload {
-    fn verdict(&self, result: &Result<T, E>) -> LoadSignal {
+    fn classify(&self, result: &Result<T, E>) -> LoadSignal {
         result.as_ref().map_or_else(|error| self.of(error), |_| LoadSignal::Accept)
     }
 }

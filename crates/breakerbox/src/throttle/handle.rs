@@ -12,16 +12,16 @@ use breakerbox_core::throttle::{
 use super::classify::Overload;
 use super::context::context_priority;
 use super::keyed::Throttles;
-use super::observe::{Shown, ThrottleChange, ThrottleObservers};
+use super::observe::{LastNotified, ThrottleChange, ThrottleObservers};
 use super::pass::Pass;
 use crate::clock::{AnyClock, Clock};
-use crate::registry::{Kept, TenantLimit};
+use crate::registry::{RegistryEntry, TenantLimit};
 
 /// A throttle in front of one destination. A handle is cheap to clone; all clones are the same throttle.
 pub struct Throttle<C = Overload> {
     /// None if there was no room for the throttle: every call is sent, none is counted and none is retried.
     cell: Option<Arc<Cell>>,
-    means: Arc<Means<C>>,
+    config: Arc<Config<C>>,
 }
 
 /// The throttle of one key, in this process.
@@ -29,19 +29,19 @@ pub(super) struct Cell {
     key: Box<str>,
     throttle: core::Throttle,
     /// The state that was last reported to observers.
-    shown: Shown,
+    last_notified: LastNotified,
 }
 
 /// The parts that the throttles of all keys share.
-pub(super) struct Means<C> {
+pub(super) struct Config<C> {
     pub(super) clock: AnyClock,
     pub(super) classify: C,
     pub(super) observers: ThrottleObservers,
 }
 
 impl<C> Throttle<C> {
-    pub(super) const fn of(cell: Option<Arc<Cell>>, means: Arc<Means<C>>) -> Self {
-        Self { cell, means }
+    pub(super) const fn of(cell: Option<Arc<Cell>>, config: Arc<Config<C>>) -> Self {
+        Self { cell, config }
     }
 
     /// Acquires a pass to make one call now. Never waits. If the task has a [priority](super::with_priority), it
@@ -68,16 +68,16 @@ impl<C> Throttle<C> {
         let priority = context_priority().unwrap_or(priority);
         // The core uses the upper bits.
         let draw = || RandomBits(u128::from(rand::random::<u64>()) << 64);
-        let asked = cell.throttle.try_acquire_with(priority, draw, self.means.clock.now()).map(Some);
+        let acquired = cell.throttle.try_acquire_with(priority, draw, self.config.clock.now()).map(Some);
         // The state changes only during an acquire.
-        self.means.observers.look(&cell.key, &cell.throttle, &cell.shown);
-        asked
+        self.config.observers.notify_if_changed(&cell.key, &cell.throttle, &cell.last_notified);
+        acquired
     }
 
     #[inline]
-    pub(super) fn settle(&self, pass: core::Pass, verdict: LoadSignal) {
+    pub(super) fn settle(&self, pass: core::Pass, signal: LoadSignal) {
         if let Some(cell) = &self.cell {
-            cell.throttle.settle(pass, verdict, self.means.clock.now());
+            cell.throttle.settle(pass, signal, self.config.clock.now());
         }
     }
 
@@ -87,7 +87,7 @@ impl<C> Throttle<C> {
     /// If there was no room for this throttle, accepted calls are not counted, so there is no budget and no retry.
     #[must_use]
     pub fn take_retry(&self) -> bool {
-        self.cell.as_ref().is_some_and(|cell| cell.throttle.retry(self.means.clock.now()))
+        self.cell.as_ref().is_some_and(|cell| cell.throttle.retry(self.config.clock.now()))
     }
 
     /// Returns whether there is a throttle behind this handle. If not, there was no room for one.
@@ -133,7 +133,7 @@ impl<C> Throttle<C> {
     }
 
     pub(super) fn classifier(&self) -> &C {
-        &self.means.classify
+        &self.config.classify
     }
 }
 
@@ -153,7 +153,7 @@ impl Default for Throttle {
 
 impl<C> Clone for Throttle<C> {
     fn clone(&self) -> Self {
-        Self { cell: self.cell.clone(), means: Arc::clone(&self.means) }
+        Self { cell: self.cell.clone(), config: Arc::clone(&self.config) }
     }
 }
 
@@ -165,18 +165,22 @@ impl<C> fmt::Debug for Throttle<C> {
 
 impl Cell {
     pub(super) fn new(key: &str, policy: &ThrottlePolicy) -> Self {
-        Self { key: key.into(), throttle: core::Throttle::new(policy), shown: Shown::default() }
+        Self {
+            key: key.into(),
+            throttle: core::Throttle::new(policy),
+            last_notified: LastNotified::default(),
+        }
     }
 }
 
-impl Kept for Cell {
+impl RegistryEntry for Cell {
     type Times = AnyClock;
 
     fn key(&self) -> &str {
         &self.key
     }
 
-    fn may_go(&self, clock: &AnyClock) -> bool {
+    fn is_evictable(&self, clock: &AnyClock) -> bool {
         self.throttle.is_forgettable(clock.now())
     }
 }
@@ -230,8 +234,8 @@ impl<C> Builder<C> {
         self
     }
 
-    fn means(self) -> Means<C> {
-        Means { clock: self.clock.or_paused(), classify: self.classify, observers: self.observers }
+    fn config(self) -> Config<C> {
+        Config { clock: self.clock.or_paused(), classify: self.classify, observers: self.observers }
     }
 
     /// With one throttle for each key: limits the throttles of each tenant, as for
@@ -245,13 +249,13 @@ impl<C> Builder<C> {
     #[must_use]
     pub fn build(self) -> Throttle<C> {
         let cell = Arc::new(Cell::new("", &self.policy));
-        Throttle::of(Some(cell), Arc::new(self.means()))
+        Throttle::of(Some(cell), Arc::new(self.config()))
     }
 
     /// Builds a registry of throttles by key, with at most `max` throttles at a time.
     #[must_use]
     pub fn build_keyed(self, max: usize) -> Throttles<C> {
         let (policy, of_tenant) = (self.policy.clone(), self.of_tenant);
-        Throttles::new(policy, self.means(), max, of_tenant)
+        Throttles::new(policy, self.config(), max, of_tenant)
     }
 }

@@ -8,7 +8,7 @@ use breakerbox_core::KeyError;
 use breakerbox_core::throttle::ThrottlePolicy;
 
 use super::classify::Overload;
-use super::handle::{Cell, Means, Throttle};
+use super::handle::{Cell, Config, Throttle};
 use crate::registry::{Registry, TenantLimit, check_key};
 
 /// The default maximum number of throttles at a time.
@@ -28,7 +28,7 @@ pub struct Throttles<C = Overload>(Arc<Shared<C>>);
 
 struct Shared<C> {
     policy: ThrottlePolicy,
-    means: Arc<Means<C>>,
+    config: Arc<Config<C>>,
     registry: Registry<Cell>,
     uncontrolled: AtomicU64,
 }
@@ -36,13 +36,13 @@ struct Shared<C> {
 impl<C> Throttles<C> {
     pub(super) fn new(
         policy: ThrottlePolicy,
-        means: Means<C>,
+        config: Config<C>,
         max: usize,
         of_tenant: Option<TenantLimit>,
     ) -> Self {
         Self(Arc::new(Shared {
             policy,
-            means: Arc::new(means),
+            config: Arc::new(config),
             registry: Registry::new(max, of_tenant, false),
             uncontrolled: AtomicU64::new(0),
         }))
@@ -59,20 +59,20 @@ impl<C> Throttles<C> {
     /// If the key is empty or too long.
     pub fn throttle(&self, key: &str) -> Result<Throttle<C>, KeyError> {
         check_key(key)?;
-        let Shared { policy, means, registry, uncontrolled } = &*self.0;
-        let add = || registry.find_or_add(key, || Cell::new(key, policy), &means.clock);
+        let Shared { policy, config, registry, uncontrolled } = &*self.0;
+        let add = || registry.find_or_add(key, || Cell::new(key, policy), &config.clock);
         let cell = registry.find(key).or_else(add);
         if cell.is_none() {
             uncontrolled.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(Throttle::of(cell, Arc::clone(means)))
+        Ok(Throttle::of(cell, Arc::clone(config)))
     }
 
     /// Returns the throttle of this key, if there is one. It creates none.
     #[must_use]
     pub fn find(&self, key: &str) -> Option<Throttle<C>> {
         let cell = self.0.registry.find(key)?;
-        Some(Throttle::of(Some(cell), Arc::clone(&self.0.means)))
+        Some(Throttle::of(Some(cell), Arc::clone(&self.0.config)))
     }
 
     /// Calls `visit` with each throttle, for example to take its [snapshot](Throttle::snapshot). Throttles that are
@@ -90,7 +90,7 @@ impl<C> Throttles<C> {
     /// ```
     pub fn for_each(&self, mut visit: impl FnMut(&Throttle<C>)) {
         for cell in self.0.registry.by_parts().flatten() {
-            visit(&Throttle::of(Some(cell), Arc::clone(&self.0.means)));
+            visit(&Throttle::of(Some(cell), Arc::clone(&self.0.config)));
         }
     }
 

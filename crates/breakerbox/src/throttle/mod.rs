@@ -47,7 +47,7 @@ pub use call::CallError;
 #[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
 pub use choice::OneForAll;
 #[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
-pub(crate) use choice::{Choice, DEFAULT_PRIORITY, NotLetThrough};
+pub(crate) use choice::{Choice, DEFAULT_PRIORITY, NotAdmitted};
 pub use classify::{Classify, Overload, Rejected};
 pub use context::{context_priority, with_priority, with_priority_blocking};
 pub use handle::{Builder, Throttle};

@@ -30,7 +30,7 @@ pub(super) struct ThrottleObservers(Vec<Observer>);
 
 /// The state that was last reported to observers, as an index into [`STATES`].
 #[derive(Default)]
-pub(super) struct Shown(AtomicU8);
+pub(super) struct LastNotified(AtomicU8);
 
 const STATES: [ThrottleState; 3] = [ThrottleState::Calm, ThrottleState::Shedding, ThrottleState::Probing];
 
@@ -41,23 +41,23 @@ impl ThrottleObservers {
 
     /// Reports a change, if there is one.
     #[inline]
-    pub(super) fn look(&self, key: &str, throttle: &Throttle, shown: &Shown) {
+    pub(super) fn notify_if_changed(&self, key: &str, throttle: &Throttle, last: &LastNotified) {
         if !self.0.is_empty() {
-            self.tell(key, throttle, shown);
+            self.notify(key, throttle, last);
         }
     }
 
-    fn tell(&self, key: &str, throttle: &Throttle, shown: &Shown) {
+    fn notify(&self, key: &str, throttle: &Throttle, last: &LastNotified) {
         let now = throttle.state().and_then(|state| STATES.iter().position(|&known| known == state));
-        let Some(now) = now.and_then(|place| u8::try_from(place).ok()) else { return };
-        let before = shown.0.load(Ordering::Relaxed);
+        let Some(now) = now.and_then(|index| u8::try_from(index).ok()) else { return };
+        let before = last.0.load(Ordering::Relaxed);
         if before == now
-            || shown.0.compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed).is_err()
+            || last.0.compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed).is_err()
         {
             return;
         }
         let key = Some(key).filter(|key| !key.is_empty()).map(Arc::from);
-        let [from, to] = [before, now].map(|place| STATES[usize::from(place)]);
+        let [from, to] = [before, now].map(|index| STATES[usize::from(index)]);
         let change = ThrottleChange { key, from, to };
         for observer in &self.0 {
             // An observer that panics affects neither the others nor the caller's call.

@@ -45,9 +45,9 @@ impl<'t, C> Pass<'t, C> {
 
     /// Settles with this result.
     #[inline]
-    pub fn settle(mut self, verdict: LoadSignal) {
+    pub fn settle(mut self, signal: LoadSignal) {
         if let Some(held) = self.held.take() {
-            self.throttle.settle(held, verdict);
+            self.throttle.settle(held, signal);
         }
     }
 }

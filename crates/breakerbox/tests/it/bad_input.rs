@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breakerbox::{
-    Attribution, AttributionTooLong, CircuitBy, Clock, Command, Key, KeyError, Outcome, Policy,
+    Attribution, AttributionTooLong, CircuitBy, Clock, Key, KeyError, Outcome, OverrideCommand, Policy,
     PolicyBuilder, PolicyErrorReason, Refusal, Status, Timestamp,
 };
 
@@ -179,6 +179,6 @@ fn an_attribution_has_bounds() {
     assert_eq!(error("ops", &huge), AttributionTooLong { field: "reason", length: 10_000_000 });
     let by = Attribution::new(&longest, "").unwrap();
     let circuit = Service::new(&simple()).circuit("e1");
-    assert!(circuit.try_override(Command::Disable, &by).unwrap().is_some());
+    assert!(circuit.try_override(OverrideCommand::Disable, &by).unwrap().is_some());
     assert_eq!(circuit.status(), Status::Disabled);
 }

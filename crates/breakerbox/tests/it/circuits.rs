@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breakerbox::{Attribution, Command, Outcome, Policy, Refusal, Settlement, Status, TripRule};
+use breakerbox::{Attribution, Outcome, OverrideCommand, Policy, Refusal, Settlement, Status, TripRule};
 
 use crate::service::{Service, fail, secs, simple, succeed};
 
@@ -121,13 +121,13 @@ fn operators_are_obeyed() {
     let service = Service::new(&simple());
     let circuit = service.circuit("e1");
     let by = Attribution::new("ops", "a drill").unwrap();
-    assert!(circuit.try_override(Command::ForceOpen, &by).unwrap().is_some());
+    assert!(circuit.try_override(OverrideCommand::ForceOpen, &by).unwrap().is_some());
     assert_eq!(circuit.try_acquire().unwrap_err(), Refusal::ForcedOpen);
-    assert!(circuit.try_override(Command::ForceClosed, &by).unwrap().is_some());
+    assert!(circuit.try_override(OverrideCommand::ForceClosed, &by).unwrap().is_some());
     assert_eq!(circuit.try_acquire().unwrap().failure(), Settlement::Uncounted);
     assert_eq!(circuit.try_acquire().unwrap().success(), Settlement::Uncounted);
-    assert!(circuit.try_override(Command::Reset, &by).unwrap().is_some());
-    assert!(circuit.try_override(Command::Release, &by).unwrap().is_none());
+    assert!(circuit.try_override(OverrideCommand::Reset, &by).unwrap().is_some());
+    assert!(circuit.try_override(OverrideCommand::Release, &by).unwrap().is_none());
     assert_eq!(service.changes().len(), 3);
 }
 
@@ -150,9 +150,9 @@ fn traffic_comes_back_by_the_ramp() {
 fn dry_run_reports_and_refuses_nothing() {
     use std::sync::{Arc, Mutex};
     let refused = Arc::new(Mutex::new(Vec::new()));
-    let heard = Arc::clone(&refused);
+    let event = Arc::clone(&refused);
     let service = Service::with(&simple(), |builder| {
-        builder.dry_run(move |key, refusal| heard.lock().unwrap().push((key.to_string(), refusal.name())))
+        builder.dry_run(move |key, refusal| event.lock().unwrap().push((key.to_string(), refusal.name())))
     });
     let circuit = service.tripped("e1");
     assert_eq!(circuit.try_acquire().unwrap().failure(), Settlement::Uncounted);

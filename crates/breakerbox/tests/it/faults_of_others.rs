@@ -1,7 +1,7 @@
 //! Faults that were measured in other breakers, each with a test that is named after it and shows that this one does not have
 //! it.
 //!
-//! The races are small here, to be read. `breakerbox-testkit` runs them ten thousand times for each fate that a probe can
+//! The races are small here, to be read. `breakerbox-testkit` runs them ten thousand times for each end that a probe can
 //! have: `cargo xtask prove recovery`.
 
 use std::sync::Arc;
@@ -226,9 +226,9 @@ fn a_state_that_is_not_read_again_after_the_lease_is_taken() {
     let (half_opened, recovered) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (seen, closed) = (Arc::clone(&half_opened), Arc::clone(&recovered));
     let policy = simple().cool_off(Duration::from_millis(1)).cool_off_factor(1.0).build().unwrap();
-    let breakers = Breakerbox::builder().policy(policy).observer(move |heard| {
-        seen.fetch_add(u64::from(heard.change.to == Status::HalfOpen), Ordering::SeqCst);
-        closed.fetch_add(u64::from(heard.change.to == Status::Closed), Ordering::SeqCst);
+    let breakers = Breakerbox::builder().policy(policy).observer(move |event| {
+        seen.fetch_add(u64::from(event.change.to == Status::HalfOpen), Ordering::SeqCst);
+        closed.fetch_add(u64::from(event.change.to == Status::Closed), Ordering::SeqCst);
     });
     let circuit = breakers.build().circuit("e1").unwrap();
     let probes = AtomicU64::new(0);

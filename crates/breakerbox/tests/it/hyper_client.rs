@@ -39,11 +39,11 @@ async fn what_a_throttle_is_told() {
     for (answer, expected) in table {
         let receiver = Receiver::start(answer).await;
         let result = send(&receiver.url("/"), Full::<Bytes>::default()).await;
-        assert_eq!(HttpOverload::new().verdict(&result), expected, "{answer:?}: {result:?}");
+        assert_eq!(HttpOverload::new().classify(&result), expected, "{answer:?}: {result:?}");
     }
     let (nobody, _taken) = nobodys_url();
     let result = send(&nobody, Full::<Bytes>::default()).await;
-    assert_eq!(HttpOverload::new().verdict(&result), LoadSignal::Neither, "nobody listens: {result:?}");
+    assert_eq!(HttpOverload::new().classify(&result), LoadSignal::Neither, "nobody listens: {result:?}");
 }
 
 /// A body that breaks on our side: whoever sends it to us is gone.
@@ -63,7 +63,7 @@ async fn our_own_broken_body_says_nothing_about_the_destination() {
     let receiver = Receiver::start(Answer::Hang).await;
     let result = send(&receiver.url("/"), Broken).await;
     assert!(result.is_err());
-    assert_eq!(HttpOverload::new().verdict(&result), LoadSignal::Neither, "{result:?}");
+    assert_eq!(HttpOverload::new().classify(&result), LoadSignal::Neither, "{result:?}");
 }
 
 #[tokio::test]

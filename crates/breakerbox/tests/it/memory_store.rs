@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox::store::{
-    BucketDelta, Delta, Heard, ListQuery, MemorySnapshot, MemoryStore, Store, Swap, Swapped,
+    BucketDelta, Delta, ListQuery, MemorySnapshot, MemoryStore, Store, StoreEvent, Swap, Swapped,
 };
 use breakerbox::{Clock, Epoch, ManualClock, Nonce, Record, Timestamp, Version};
 
@@ -123,10 +123,10 @@ async fn a_listener_that_is_too_slow_hears_that_it_missed_something() {
         expected = Some(version);
     }
     let mut next = async || tokio::time::timeout(secs(20), changes.next()).await.expect("a change");
-    assert_eq!(next().await, Some(Heard::Missed));
+    assert_eq!(next().await, Some(StoreEvent::Missed));
     let mut last = 0;
     while last != 2_000 {
-        let Some(Heard::Changed { record, .. }) = next().await else { panic!("missed twice") };
+        let Some(StoreEvent::Changed { record, .. }) = next().await else { panic!("missed twice") };
         assert!(record.version.0 > last, "in their order");
         last = record.version.0;
     }

@@ -99,10 +99,10 @@ pub(crate) fn hanging() -> (
     let calls = Arc::new(());
     let call = Arc::downgrade(&calls);
     let service = tower::service_fn(move |_: Request<()>| {
-        let under_way = call.upgrade();
+        let running_tasks = call.upgrade();
         async move {
             std::future::pending::<()>().await;
-            drop(under_way);
+            drop(running_tasks);
             Ok(status(200))
         }
     });

@@ -11,12 +11,12 @@ use crate::service::{Service, fail, secs, simple};
 fn an_observer_may_use_the_circuit_that_changed() {
     let breakers: Arc<Mutex<Option<Breakerbox>>> = Arc::default();
     let (inside, seen) = (Arc::clone(&breakers), Arc::new(Mutex::new(Vec::new())));
-    let heard = Arc::clone(&seen);
+    let event = Arc::clone(&seen);
     let service = Service::with(&simple(), |builder| {
         builder.observer(move |change| {
             let breakers = inside.lock().unwrap().clone().unwrap();
             let circuit = breakers.circuit(&change.key).unwrap();
-            heard.lock().unwrap().push((circuit.status(), circuit.try_acquire().is_ok()));
+            event.lock().unwrap().push((circuit.status(), circuit.try_acquire().is_ok()));
         })
     });
     *breakers.lock().unwrap() = Some(service.breakers.clone());

@@ -1,6 +1,6 @@
 //! Many keys: bounds, eviction, and what is never forgotten.
 
-use breakerbox::{Attribution, Command, Mode, OverrideError, Refusal, Status, TenantLimit};
+use breakerbox::{Attribution, Mode, OverrideCommand, OverrideError, Refusal, Status, TenantLimit};
 
 use crate::service::{Service, fail, secs, simple, succeed};
 
@@ -59,7 +59,7 @@ fn without_room_calls_are_admitted_and_counted_as_such() {
     assert_eq!(service.breakers.counts().uncontrolled, 11);
     let by = Attribution::new("ops", "stop it").unwrap();
     assert_eq!(
-        circuit.try_override(Command::ForceOpen, &by),
+        circuit.try_override(OverrideCommand::ForceOpen, &by),
         Err(OverrideError::NoRoom),
         "an order is not lost in silence"
     );
@@ -69,7 +69,11 @@ fn without_room_calls_are_admitted_and_counted_as_such() {
 fn overrides_survive_eviction() {
     let service = Service::with(&simple(), |builder| builder.max_circuits(64));
     let by = Attribution::new("ops", "maintenance").unwrap();
-    let orders = [("forced", Command::ForceOpen), ("free", Command::ForceClosed), ("off", Command::Disable)];
+    let orders = [
+        ("forced", OverrideCommand::ForceOpen),
+        ("free", OverrideCommand::ForceClosed),
+        ("off", OverrideCommand::Disable),
+    ];
     for (key, command) in orders {
         service.circuit(key).try_override(command, &by).unwrap();
     }

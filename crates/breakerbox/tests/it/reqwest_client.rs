@@ -167,7 +167,7 @@ async fn what_the_throttle_is_told() {
     ];
     for (answer, expected) in table {
         let receiver = Receiver::start(answer).await;
-        assert_eq!(verdict(&client, &receiver.url("/")).await, expected, "{answer:?}");
+        assert_eq!(signal(&client, &receiver.url("/")).await, expected, "{answer:?}");
     }
     let (nobody, _taken) = nobodys_url();
     for (url, expected) in [
@@ -175,11 +175,11 @@ async fn what_the_throttle_is_told() {
         ("http://a.example/", LoadSignal::Neither),
         ("no URL", LoadSignal::Neither),
     ] {
-        assert_eq!(verdict(&client, url).await, expected, "{url}");
+        assert_eq!(signal(&client, url).await, expected, "{url}");
     }
     let hanging = Receiver::start(Answer::Hang).await;
     let hasty = reqwest::Client::builder().timeout(Duration::from_millis(50)).build().unwrap();
-    assert_eq!(verdict(&hasty, &hanging.url("/")).await, LoadSignal::Reject, "a time limit that ran out");
+    assert_eq!(signal(&hasty, &hanging.url("/")).await, LoadSignal::Reject, "a time limit that ran out");
 }
 
 /// Knows no name, without asking anybody.
@@ -192,11 +192,11 @@ impl reqwest::dns::Resolve for NoNames {
 }
 
 /// What the ready classifier says of a real result, of a plain client and of one with middleware.
-async fn verdict(client: &reqwest::Client, url: &str) -> LoadSignal {
+async fn signal(client: &reqwest::Client, url: &str) -> LoadSignal {
     use breakerbox::throttle::Classify as _;
-    let plain = HttpOverload::new().verdict(&client.get(url).send().await);
+    let plain = HttpOverload::new().classify(&client.get(url).send().await);
     let client = ClientBuilder::new(client.clone()).build();
-    let with_middleware = HttpOverload::new().verdict(&client.get(url).send().await);
+    let with_middleware = HttpOverload::new().classify(&client.get(url).send().await);
     assert_eq!(plain, with_middleware, "{url}");
     plain
 }

@@ -45,8 +45,8 @@ proptest! {
         let circuit = service.circuit("e1");
         let now = || breakerbox::Clock::now(&service.clock);
         let mut model = core::Circuit::new(&rules, now());
-        let mut draws = (1..).map(core::RandomBits);
-        let mut draw = || draws.next().unwrap();
+        let mut random = (1..).map(core::RandomBits);
+        let mut draw = || random.next().unwrap();
         let mut out = Vec::new();
         for action in actions {
             match action {

@@ -28,11 +28,11 @@ impl Service {
     pub(crate) fn with(policy: &PolicyBuilder, configure: impl FnOnce(Builder) -> Builder) -> Self {
         let clock = ManualClock::new();
         let changes = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&changes);
+        let event = Arc::clone(&changes);
         let builder = Breakerbox::builder()
             .policy(policy.build().unwrap())
             .clock(clock.clone())
-            .observer(move |change| heard.lock().unwrap().push(change.clone()));
+            .observer(move |change| event.lock().unwrap().push(change.clone()));
         Self { breakers: configure(builder).build(), clock, changes }
     }
 

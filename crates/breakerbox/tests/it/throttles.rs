@@ -7,15 +7,15 @@ use breakerbox::throttle::{
     CallError, Levels, LoadSignal, Overload, Pass, Priority, Rejected, Strategy, Throttle, ThrottlePolicy,
     ThrottleState, context_priority, with_priority, with_priority_blocking,
 };
-use breakerbox::{Breakerbox, Command, KeyError, ManualClock, ProbeTimeout};
+use breakerbox::{Breakerbox, KeyError, ManualClock, OverrideCommand, ProbeTimeout};
 
 use crate::service::{Service, secs, simple};
 
 type Classifier = fn(&Answer) -> LoadSignal;
-type Answer = Result<&'static str, Trouble>;
+type Answer = Result<&'static str, NetworkFault>;
 
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
-enum Trouble {
+enum NetworkFault {
     #[error("queue full")]
     Full,
     #[error("not found")]
@@ -26,9 +26,9 @@ enum Trouble {
 
 fn classify(answer: &Answer) -> LoadSignal {
     match answer {
-        Err(Trouble::Full) => LoadSignal::Reject,
-        Err(Trouble::Stopped) => LoadSignal::Neither,
-        Ok(_) | Err(Trouble::NotFound) => LoadSignal::Accept,
+        Err(NetworkFault::Full) => LoadSignal::Reject,
+        Err(NetworkFault::Stopped) => LoadSignal::Neither,
+        Ok(_) | Err(NetworkFault::NotFound) => LoadSignal::Accept,
     }
 }
 
@@ -42,7 +42,7 @@ fn throttle() -> (Throttle<Classifier>, ManualClock) {
 /// Makes calls, ten milliseconds apart, that end like this, and counts those that were shed.
 async fn calls<C>(throttle: &Throttle<C>, clock: &ManualClock, count: u32, answer: Answer) -> u32
 where
-    C: breakerbox::throttle::Classify<&'static str, Trouble>,
+    C: breakerbox::throttle::Classify<&'static str, NetworkFault>,
 {
     let mut shed = 0;
     for _ in 0..count {
@@ -57,9 +57,9 @@ where
 async fn what_counts_is_whether_the_destination_had_room() {
     let table = [
         (Ok("fine"), LoadSignal::Accept),
-        (Err(Trouble::NotFound), LoadSignal::Accept),
-        (Err(Trouble::Stopped), LoadSignal::Neither),
-        (Err(Trouble::Full), LoadSignal::Reject),
+        (Err(NetworkFault::NotFound), LoadSignal::Accept),
+        (Err(NetworkFault::Stopped), LoadSignal::Neither),
+        (Err(NetworkFault::Full), LoadSignal::Reject),
     ];
     for (answer, expected) in table {
         let (throttle, clock) = throttle();
@@ -77,7 +77,7 @@ async fn what_counts_is_whether_the_destination_had_room() {
 #[tokio::test]
 async fn a_shed_call_is_not_made_and_says_when_to_come_back() {
     let (throttle, clock) = throttle();
-    calls(&throttle, &clock, 500, Err(Trouble::Full)).await;
+    calls(&throttle, &clock, 500, Err(NetworkFault::Full)).await;
     // Whatever is left of the budget goes first.
     let shed = loop {
         if let Err(shed) = throttle.try_acquire(Priority::LOW) {
@@ -86,7 +86,7 @@ async fn a_shed_call_is_not_made_and_says_when_to_come_back() {
     };
     assert!(shed.retry_in() > Duration::ZERO);
     let never = async { unreachable!("the future must not be polled") };
-    let result: Result<&str, CallError<Trouble>> = throttle.call(Priority::LOW, never).await;
+    let result: Result<&str, CallError<NetworkFault>> = throttle.call(Priority::LOW, never).await;
     let error = result.unwrap_err();
     assert!(error.is_local());
     let why = error.shed().unwrap().to_string();
@@ -96,7 +96,7 @@ async fn a_shed_call_is_not_made_and_says_when_to_come_back() {
 #[tokio::test]
 async fn after_the_trouble_everything_is_let_through_again() {
     let (throttle, clock) = throttle();
-    assert!(calls(&throttle, &clock, 500, Err(Trouble::Full)).await > 300);
+    assert!(calls(&throttle, &clock, 500, Err(NetworkFault::Full)).await > 300);
     calls(&throttle, &clock, 200, Ok("fine")).await;
     assert_eq!(calls(&throttle, &clock, 500, Ok("fine")).await, 0);
 }
@@ -107,9 +107,10 @@ async fn a_fallback_is_told_whether_the_call_was_ever_made() {
     let mut told = [0, 0];
     for _ in 0..500 {
         clock.advance(Duration::from_millis(10));
-        let answer = throttle.call_or_else(Priority::LOW, async { Err(Trouble::Full) }, |why| async move {
-            Answer::Ok(if why.is_local() { "local" } else { "remote" })
-        });
+        let answer =
+            throttle.call_or_else(Priority::LOW, async { Err(NetworkFault::Full) }, |why| async move {
+                Answer::Ok(if why.is_local() { "local" } else { "remote" })
+            });
         told[usize::from(answer.await == Ok("local"))] += 1;
     }
     assert!(told[0] > 10 && told[1] > 300, "{told:?}");
@@ -127,7 +128,7 @@ async fn what_the_task_carries_wins_over_the_argument() {
         let important = n % 2 == 0;
         let carried = if important { Priority::HIGH } else { Priority::LOW };
         let has_room = n % 4 < 2;
-        let answer = if has_room { Ok("fine") } else { Err(Trouble::Full) };
+        let answer = if has_room { Ok("fine") } else { Err(NetworkFault::Full) };
         // The argument says the opposite.
         let argument = if important { Priority::LOW } else { Priority::HIGH };
         let made = with_priority(carried, throttle.call(argument, async { answer })).await;
@@ -180,7 +181,7 @@ async fn whatever_panics_the_throttle_works_on() {
     let throttle = Throttle::builder()
         .clock(clock.clone())
         .classify(|answer: &Answer| match answer {
-            Err(Trouble::Full) => std::panic::resume_unwind(Box::new("the classifier")),
+            Err(NetworkFault::Full) => std::panic::resume_unwind(Box::new("the classifier")),
             _ => LoadSignal::Accept,
         })
         .build();
@@ -190,13 +191,13 @@ async fn whatever_panics_the_throttle_works_on() {
         let task = tokio::spawn(async move {
             let call = async move {
                 match n % 3 {
-                    0 => Err(Trouble::Full),
+                    0 => Err(NetworkFault::Full),
                     1 => std::panic::resume_unwind(Box::new("the call")),
-                    _ => Err(Trouble::NotFound),
+                    _ => Err(NetworkFault::NotFound),
                 }
             };
             let fallback = |_| async { std::panic::resume_unwind(Box::new("the fallback")) };
-            throttle.call_or_else::<_, _, Trouble, _>(Priority::LOW, call, fallback).await
+            throttle.call_or_else::<_, _, NetworkFault, _>(Priority::LOW, call, fallback).await
         });
         assert!(task.await.unwrap_err().is_panic());
     }
@@ -209,7 +210,7 @@ fn threads_can_call_too_without_any_runtime() {
     let mut shed = 0;
     for _ in 0..500 {
         clock.advance(Duration::from_millis(10));
-        let answer = throttle.call_blocking(Priority::LOW, || Answer::Err(Trouble::Full));
+        let answer = throttle.call_blocking(Priority::LOW, || Answer::Err(NetworkFault::Full));
         shed += u32::from(answer.is_err_and(|error| error.is_local()));
     }
     assert!(shed > 300, "{shed}");
@@ -218,15 +219,15 @@ fn threads_can_call_too_without_any_runtime() {
 #[tokio::test]
 async fn retries_are_a_tenth_of_what_was_accepted_and_a_shed_is_never_retried() {
     let (throttle, clock) = throttle();
-    let failed = CallError::Failed(Trouble::NotFound);
+    let failed = CallError::Failed(NetworkFault::NotFound);
     assert!(!throttle.may_retry(&failed), "nothing was accepted yet");
     calls(&throttle, &clock, 100, Ok("fine")).await;
     assert_eq!((0..100).filter(|_| throttle.may_retry(&failed)).count(), 10);
     calls(&throttle, &clock, 500, Ok("fine")).await;
-    calls(&throttle, &clock, 500, Err(Trouble::Full)).await;
+    calls(&throttle, &clock, 500, Err(NetworkFault::Full)).await;
     let shed = loop {
         if let Err(shed) = throttle.try_acquire(Priority::LOW) {
-            break CallError::<Trouble>::Shed(shed);
+            break CallError::<NetworkFault>::Shed(shed);
         }
     };
     assert!(!throttle.may_retry(&shed));
@@ -237,7 +238,7 @@ async fn what_was_never_sent_is_not_retried_and_costs_no_budget() {
     let (throttle, clock) = throttle();
     calls(&throttle, &clock, 100, Ok("fine")).await;
     let open = Service::new(&simple()).tripped("e1");
-    let inside = open.call(async { Err::<(), _>(Trouble::Full) });
+    let inside = open.call(async { Err::<(), _>(NetworkFault::Full) });
     let refused = Throttle::default().call(Priority::LOW, inside).await.unwrap_err();
     assert!(matches!(refused, CallError::Failed(breakerbox::CallError::Refused(_))), "{refused:?}");
     let hidden = CallError::Failed(Sending(io::Error::other(KeyError::NoHost)));
@@ -253,17 +254,17 @@ async fn each_key_has_a_throttle_of_its_own() {
     let throttles = Throttle::builder().clock(clock.clone()).classify(classify as Classifier).build_keyed(2);
     let drowning = throttles.throttle("drowning").unwrap();
     let well = throttles.throttle("well").unwrap();
-    assert!(calls(&drowning, &clock, 500, Err(Trouble::Full)).await > 300);
+    assert!(calls(&drowning, &clock, 500, Err(NetworkFault::Full)).await > 300);
     assert_eq!(calls(&well, &clock, 500, Ok("fine")).await, 0);
     let again = throttles.throttle("drowning").unwrap();
-    assert!(calls(&again, &clock, 100, Err(Trouble::Full)).await > 50, "the same throttle");
+    assert!(calls(&again, &clock, 100, Err(NetworkFault::Full)).await > 50, "the same throttle");
     assert_eq!((drowning.key(), throttles.len()), (Some("drowning"), 2));
 
     let no_room = throttles.throttle("third").unwrap();
-    assert_eq!(calls(&no_room, &clock, 500, Err(Trouble::Full)).await, 0, "sent without a throttle");
+    assert_eq!(calls(&no_room, &clock, 500, Err(NetworkFault::Full)).await, 0, "sent without a throttle");
     assert_eq!((no_room.key(), throttles.uncontrolled()), (None, 1));
     calls(&no_room, &clock, 500, Ok("fine")).await;
-    let failed = CallError::Failed(Trouble::NotFound);
+    let failed = CallError::Failed(NetworkFault::NotFound);
     assert!(!no_room.take_retry() && !no_room.may_retry(&failed), "nobody counts, so there is no budget");
     drop((drowning, again, well));
     clock.advance(secs(60));
@@ -315,7 +316,7 @@ struct Sending(#[source] io::Error);
 async fn the_ready_classifier_looks_through_the_whole_chain() {
     let overload = Overload::default();
     let io = |kind: io::ErrorKind| io::Error::from(kind);
-    for (kind, verdict) in [
+    for (kind, signal) in [
         (io::ErrorKind::TimedOut, LoadSignal::Reject),
         (io::ErrorKind::WouldBlock, LoadSignal::Reject),
         (io::ErrorKind::ConnectionRefused, LoadSignal::Neither),
@@ -330,11 +331,11 @@ async fn the_ready_classifier_looks_through_the_whole_chain() {
         (io::ErrorKind::AddrNotAvailable, LoadSignal::Neither),
         (io::ErrorKind::PermissionDenied, LoadSignal::Accept),
     ] {
-        assert_eq!(overload.of(&io(kind)), verdict, "{kind}");
-        assert_eq!(overload.of(&Sending(io(kind))), verdict, "{kind} behind another");
-        assert_eq!(overload.of(&CallError::Failed(Sending(io(kind)))), verdict, "{kind} behind a call's");
+        assert_eq!(overload.of(&io(kind)), signal, "{kind}");
+        assert_eq!(overload.of(&Sending(io(kind))), signal, "{kind} behind another");
+        assert_eq!(overload.of(&CallError::Failed(Sending(io(kind)))), signal, "{kind} behind a call's");
     }
-    assert_eq!(overload.of(&Rejected::because(Trouble::NotFound)), LoadSignal::Reject);
+    assert_eq!(overload.of(&Rejected::because(NetworkFault::NotFound)), LoadSignal::Reject);
     let elapsed = tokio::time::timeout(Duration::ZERO, std::future::pending::<()>()).await.unwrap_err();
     assert_eq!(overload.of(&elapsed), LoadSignal::Reject);
     let cancelled = tokio::spawn(std::future::pending::<()>());
@@ -356,7 +357,7 @@ async fn the_ready_classifier_looks_through_the_whole_chain() {
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_was_given_up_is_a_reject_to_a_throttle_around_its_circuit() {
     let circuit = Service::new(&simple()).tripped_and_cooled("e1");
-    let hanging = std::future::pending::<Result<(), Trouble>>();
+    let hanging = std::future::pending::<Result<(), NetworkFault>>();
     let error = Throttle::default().call(Priority::HIGH, circuit.call(hanging)).await.unwrap_err();
     assert_eq!(error, CallError::Failed(breakerbox::CallError::ProbeTimedOut(ProbeTimeout)));
     assert_eq!(Overload::default().of(&error), LoadSignal::Reject);
@@ -368,13 +369,16 @@ async fn what_was_never_sent_says_nothing_about_the_destination() {
     let breakers = Breakerbox::builder().build();
     let circuit = breakers.circuit("e1").unwrap();
     circuit
-        .try_override(Command::ForceOpen, &breakerbox::Attribution::new("ops", "maintenance").unwrap())
+        .try_override(
+            OverrideCommand::ForceOpen,
+            &breakerbox::Attribution::new("ops", "maintenance").unwrap(),
+        )
         .unwrap();
-    let refused = circuit.call(async { Ok::<(), Trouble>(()) }).await.unwrap_err();
+    let refused = circuit.call(async { Ok::<(), NetworkFault>(()) }).await.unwrap_err();
     assert_eq!(overload.of(&refused), LoadSignal::Neither);
 
     let (inner, clock) = throttle();
-    calls(&inner, &clock, 500, Err(Trouble::Full)).await;
+    calls(&inner, &clock, 500, Err(NetworkFault::Full)).await;
     let shed = loop {
         if let Err(error @ CallError::Shed(_)) = inner.call(Priority::LOW, async { Ok("fine") }).await {
             break error;
@@ -387,8 +391,8 @@ async fn what_was_never_sent_says_nothing_about_the_destination() {
 #[tokio::test]
 async fn a_snapshot_shows_what_was_shed_and_an_observer_hears_when_it_begins_and_ends() {
     use std::sync::{Arc, Mutex};
-    let (clock, heard) = (ManualClock::new(), Arc::new(Mutex::new(Vec::new())));
-    let news = Arc::clone(&heard);
+    let (clock, event) = (ManualClock::new(), Arc::new(Mutex::new(Vec::new())));
+    let news = Arc::clone(&event);
     let throttles = Throttle::builder()
         .clock(clock.clone())
         .classify(classify as Classifier)
@@ -400,9 +404,9 @@ async fn a_snapshot_shows_what_was_shed_and_an_observer_hears_when_it_begins_and
     let calm = throttle.snapshot().unwrap();
     assert_eq!((calm.state, calm.rate), (Some(ThrottleState::Calm), None));
     assert_eq!((calm.admitted, calm.accepted, calm.rejected), (100, 100, Some(0)));
-    assert!(heard.lock().unwrap().is_empty());
+    assert!(event.lock().unwrap().is_empty());
 
-    let shed = calls(&throttle, &clock, 200, Err(Trouble::Full)).await;
+    let shed = calls(&throttle, &clock, 200, Err(NetworkFault::Full)).await;
     let busy = throttle.snapshot().unwrap();
     assert_ne!(busy.state, Some(ThrottleState::Calm));
     assert!(busy.rate.is_some_and(|rate| rate > 0.0), "{busy:?}");
@@ -414,16 +418,16 @@ async fn a_snapshot_shows_what_was_shed_and_an_observer_hears_when_it_begins_and
         "all calls were of the lowest"
     );
     assert_eq!(higher.iter().sum::<u64>(), 0);
-    let first = heard.lock().unwrap()[0].clone();
+    let first = event.lock().unwrap()[0].clone();
     assert_eq!((first.key.as_deref(), first.from), (Some("e1"), ThrottleState::Calm));
 
     for _ in 0..50 {
         calls(&throttle, &clock, 100, Ok("fine")).await;
     }
     assert_eq!(throttle.snapshot().unwrap().state, Some(ThrottleState::Calm));
-    let heard = heard.lock().unwrap();
-    assert_eq!(heard.last().unwrap().to, ThrottleState::Calm);
-    assert!(heard.windows(2).all(|pair| pair[0].to == pair[1].from), "{heard:?}");
+    let event = event.lock().unwrap();
+    assert_eq!(event.last().unwrap().to, ThrottleState::Calm);
+    assert!(event.windows(2).all(|pair| pair[0].to == pair[1].from), "{event:?}");
     let (mut seen, mut keys) = (0, Vec::new());
     throttles.for_each(|throttle| {
         seen += throttle.snapshot().unwrap().admitted;
@@ -442,7 +446,7 @@ async fn the_published_formula_counts_sheds_and_has_no_state() {
     let policy = ThrottlePolicy::builder().strategy(Strategy::Sre).build().unwrap();
     let builder = Throttle::builder().policy(policy).clock(clock.clone()).classify(classify as Classifier);
     let throttle = builder.observer(|change| panic!("{change:?}")).build();
-    let shed = calls(&throttle, &clock, 500, Err(Trouble::Full)).await;
+    let shed = calls(&throttle, &clock, 500, Err(NetworkFault::Full)).await;
     let snapshot = throttle.snapshot().unwrap();
     assert_eq!((snapshot.state, snapshot.rate, snapshot.rejected), (None, None, None));
     assert!(shed > 0);
@@ -455,7 +459,7 @@ async fn in_paused_time_a_throttle_needs_no_clock() {
     let mut shed = 0;
     for n in 0..300 {
         tokio::time::sleep(Duration::from_millis(10)).await;
-        let answer = if n < 100 { Ok("fine") } else { Err(Trouble::Full) };
+        let answer = if n < 100 { Ok("fine") } else { Err(NetworkFault::Full) };
         let result = throttle.call(Priority::LOW, async { answer }).await;
         shed += u32::from(result.is_err_and(|error| error.is_local()));
     }

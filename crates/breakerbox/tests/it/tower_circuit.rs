@@ -195,14 +195,14 @@ async fn one_probe_at_a_time_and_its_success_closes() {
 async fn a_hanging_probe_is_given_up_at_its_deadline() {
     let service = Service::new(&simple());
     let circuit = service.tripped_and_cooled(KEY);
-    let (hanging, under_way) = crate::mock::hanging();
+    let (hanging, running_tasks) = crate::mock::hanging();
     let mut client = layer(&service).layer(hanging);
     let start = tokio::time::Instant::now();
     let mut probe = Box::pin(client.call_to(URL));
-    assert_eq!(under_way(), 1);
+    assert_eq!(running_tasks(), 1);
     let given_up = tokio::time::timeout(secs(60), &mut probe).await.expect("it is given up");
     assert!(matches!(given_up, Err(Error::ProbeTimedOut { key, .. }) if key.text() == KEY));
-    assert_eq!(under_way(), 0, "at once, not only with the future");
+    assert_eq!(running_tasks(), 0, "at once, not only with the future");
     assert_eq!(start.elapsed(), secs(10), "probe_timeout");
     assert_eq!(circuit.status(), Status::Open);
 }
@@ -253,14 +253,14 @@ fn a_probe_needs_neither_a_timer_nor_tokio() {
 #[tokio::test]
 async fn a_dropped_response_is_cancelled_or_a_failure() {
     let service = Service::new(&simple());
-    let (hanging, under_way) = crate::mock::hanging();
+    let (hanging, running_tasks) = crate::mock::hanging();
     let mut client = layer(&service).layer(hanging);
     for (waits, failures) in [(0, 0), (1, 1)] {
         let call = client.call_to(URL);
-        assert_eq!(under_way(), 1);
+        assert_eq!(running_tasks(), 1);
         service.clock.advance(secs(waits));
         drop(call);
-        assert_eq!(under_way(), 0);
+        assert_eq!(running_tasks(), 0);
         assert_eq!(service.circuit(KEY).totals().failures, failures);
     }
 }

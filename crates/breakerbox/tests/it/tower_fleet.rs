@@ -29,7 +29,7 @@ async fn strictly_what_one_process_counted_stops_the_next_one_and_one_probe_clos
     assert!(matches!(refused, Error::Refused { refusal: Refusal::Open { .. }, .. }), "{refused:?}");
     // The store's clock is the real one; an operator does not wait for it.
     let by = breakerbox::Attribution::new("ops", "tried by hand").unwrap();
-    other.circuit(KEY).apply_override(breakerbox::Command::Reset, &by).await.unwrap();
+    other.circuit(KEY).apply_override(breakerbox::OverrideCommand::Reset, &by).await.unwrap();
     destination.answers(status(200), client_of_other.call_to(URL)).await.unwrap();
     assert_eq!(one.circuit(KEY).status(), Status::Closed);
 }

@@ -206,13 +206,13 @@ async fn another_classifier() {
 #[test]
 fn a_dropped_response_is_neither() {
     let (throttle, clock) = throttle();
-    let (hanging, under_way) = crate::mock::hanging();
+    let (hanging, running_tasks) = crate::mock::hanging();
     let mut client = ThrottleLayer::new(throttle.clone()).layer(hanging);
     let dropped = || {
         let call = client.call_to(URL);
-        assert_eq!(under_way(), 1);
+        assert_eq!(running_tasks(), 1);
         drop(call);
-        assert_eq!(under_way(), 0);
+        assert_eq!(running_tasks(), 0);
         Ok(())
     };
     assert_eq!(told(&throttle, &clock, dropped), LoadSignal::Neither);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Wake};
 use std::time::Duration;
 
-use breakerbox::{Attribution, Breakerbox, Circuit, Clock, Command, Refusal, Status, Timestamp};
+use breakerbox::{Attribution, Breakerbox, Circuit, Clock, OverrideCommand, Refusal, Status, Timestamp};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -87,7 +87,7 @@ async fn whoever_stops_waiting_keeps_nobody_waiting() {
 async fn nobody_waits_beyond_the_limit() {
     let service = Service::new(&simple());
     let circuit = service.circuit("e1");
-    circuit.try_override(Command::ForceOpen, &operator()).unwrap();
+    circuit.try_override(OverrideCommand::ForceOpen, &operator()).unwrap();
     let start = Instant::now();
     assert_eq!(circuit.acquire_within(secs(5)).await.err(), Some(Refusal::ForcedOpen));
     assert_eq!(start.elapsed(), secs(5));
@@ -100,13 +100,13 @@ async fn an_operator_lets_everybody_go() {
     let service = Service::new(&simple());
     let (circuit, other) = (service.circuit("e1"), service.circuit("e2"));
     for circuit in [&circuit, &other] {
-        circuit.try_override(Command::ForceOpen, &operator()).unwrap();
+        circuit.try_override(OverrideCommand::ForceOpen, &operator()).unwrap();
     }
     let start = Instant::now();
     let waiters: Vec<_> = (0..100).map(|_| waiter(&circuit, secs(3_600))).collect();
     let elsewhere = waiter(&other, secs(3_600));
     let_them_wait().await;
-    circuit.try_override(Command::ForceClosed, &operator()).unwrap();
+    circuit.try_override(OverrideCommand::ForceClosed, &operator()).unwrap();
     for waiter in waiters {
         assert_eq!(waiter.await.unwrap(), Ok(false));
     }

@@ -25,14 +25,14 @@ use anyhow::{Context, Result, ensure};
 use breakerbox_model::objects::{ReminderRules, TenantId};
 use breakerbox_testkit::gateway::{Event, Settings};
 use breakerbox_testkit::load::{Load, Pace};
-use breakerbox_testkit::receiver::{Hostile, Manner, Receiver, Recording, RefusingPort};
+use breakerbox_testkit::receiver::{Behaviour, Hostile, Receiver, Recording, RefusingPort};
 use serde_json::json;
 
 use self::trace::{Named, Trace};
 use super::findings::{Findings, Millis};
 use super::reminders::folder::{Folder, New};
 use super::reminders::times;
-use super::site::{PATIENCE, Site, create_all};
+use super::site::{Site, WAIT_LIMIT, create_all};
 
 /// The fault of a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,13 +65,13 @@ impl Fault {
         self != Self::Status(429)
     }
 
-    fn manner(self) -> Manner {
+    fn behaviour(self) -> Behaviour {
         match self {
             // The URL points to another port.
-            Self::Refused => Manner::HEALTHY,
-            Self::Reset => Manner::Hostile(Hostile::Reset),
-            Self::Hanging => Manner::Hang,
-            Self::Status(status) => Manner::status(status),
+            Self::Refused => Behaviour::HEALTHY,
+            Self::Reset => Behaviour::Hostile(Hostile::Reset),
+            Self::Hanging => Behaviour::Hang,
+            Self::Status(status) => Behaviour::status(status),
         }
     }
 }
@@ -176,9 +176,13 @@ pub fn events(program: &Path, size: Size) -> Result<Findings> {
     })?;
     let groups: Vec<_> = groups.into_iter().map(|(group, ..)| group).collect();
     let opening = opening(&groups);
-    site.until("circuits open", PATIENCE, |site| Ok(trace::trips_and_probes(site)?.0 >= opening))?;
+    site.until("circuits open", WAIT_LIMIT, |site| Ok(trace::trips_and_probes(site)?.0 >= opening))?;
     if size.retries {
-        site.until("circuits are probed", PATIENCE, |site| Ok(trace::trips_and_probes(site)?.1 >= opening))?;
+        site.until(
+            "circuits are probed",
+            WAIT_LIMIT,
+            |site| Ok(trace::trips_and_probes(site)?.1 >= opening),
+        )?;
     }
     let traces = stop_and_read(&mut site, &EVENT_WAITS)?;
     judge(&groups, &traces, &Named { rule: "consecutive_failures", failures: 5 }, size, &mut findings)?;
@@ -231,7 +235,7 @@ pub fn reminders(program: &Path, size: Size) -> Result<Findings> {
 
     times::sleep_until(last_at);
     let opening = opening(&groups);
-    site.until("circuits open", 2 * PATIENCE, |site| Ok(trace::trips_and_probes(site)?.0 >= opening))?;
+    site.until("circuits open", 2 * WAIT_LIMIT, |site| Ok(trace::trips_and_probes(site)?.0 >= opening))?;
     if size.retries {
         // Waits for the first retry of the last reminder that is retried.
         times::sleep_until(last_at + REMINDER_WAITS[0] + LONGEST_HOLD);
@@ -279,7 +283,7 @@ fn url(receiver: &Receiver, refusing: &RefusingPort, fault: Fault, tenant: &str,
     if fault == Fault::Refused {
         return refusing.url(&path);
     }
-    receiver.set(&path, fault.manner());
+    receiver.set(&path, fault.behaviour());
     receiver.url(&path)
 }
 
@@ -291,7 +295,7 @@ fn opening(groups: &[Group]) -> i64 {
 
 fn stop_and_read(site: &mut Site, waits: &[Duration]) -> Result<HashMap<String, Trace>> {
     site.gateway.ask_to_stop()?;
-    site.gateway.wait_for_end(PATIENCE)?;
+    site.gateway.wait_for_end(WAIT_LIMIT)?;
     trace::read(site, waits)
 }
 

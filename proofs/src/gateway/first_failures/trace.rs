@@ -10,7 +10,7 @@ use breakerbox_model::objects::Id;
 use rusqlite::Row;
 use serde_json::Value;
 
-use crate::gateway::reminders::glance;
+use crate::gateway::reminders::database_probe;
 use crate::gateway::site::Site;
 
 /// The number of requests in flight of a lane without a success.
@@ -121,12 +121,12 @@ fn ready(before: &[Attempt], attempt: &Attempt) -> Timestamp {
 pub(super) fn trips_and_probes(site: &Site) -> Result<(i64, i64)> {
     let sql = "SELECT (SELECT count(DISTINCT key) FROM circuit_changes WHERE change ->> '$.to' = 'open'),
                       (SELECT count(DISTINCT d.lane) FROM attempts a JOIN deliveries d ON d.id = a.delivery WHERE a.probe)";
-    Ok(glance::connect(site)?.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?)
+    Ok(database_probe::connect(site)?.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?)
 }
 
 /// Reads all circuits by their key. `waits` are the longest delays of retries.
 pub(super) fn read(site: &Site, waits: &[Duration]) -> Result<HashMap<String, Trace>> {
-    let connection = glance::connect(site)?;
+    let connection = database_probe::connect(site)?;
     let mut traces = HashMap::<String, Trace>::new();
     let sql = "SELECT coalesce(l.key, t.id || ' ' || (p.settings ->> '$.url')), d.id, e.id, a.started_at, a.latency, a.probe,
                       a.status, e.scheduled_at

@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use breakerbox_testkit::receiver::Manner;
+use breakerbox_testkit::receiver::Behaviour;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use super::{Size, Way};
+use super::{AttackKind, Size};
 use crate::gateway::site::{Site, create_all};
 
 /// The number of items in one batch.
@@ -35,7 +35,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 
 /// A prepared attack.
 pub(super) struct Attack {
-    ways: Vec<Way>,
+    attack_kinds: Vec<AttackKind>,
     size: Size,
     hostile: Hostile,
 }
@@ -77,52 +77,52 @@ struct Hostile {
 
 impl Attack {
     /// Creates a tenant `hostile` with its own API key, and the endpoints that it needs.
-    pub(super) fn prepare(site: &Site, ways: &[Way], size: Size) -> Result<Self> {
+    pub(super) fn prepare(site: &Site, attack_kinds: &[AttackKind], size: Size) -> Result<Self> {
         let api = site.api();
         api.create_tenant("hostile", &json!({}))?;
         let key = json!({"name": "hostile", "tenant": "hostile", "scopes": ["manage", "send", "read"]});
         let key = api.post("/v1/keys", &key)?["key"].as_str().context("a key")?.to_owned();
-        if ways.contains(&Way::FanOut) {
+        if attack_kinds.contains(&AttackKind::FanOut) {
             let paths: Vec<String> = (0..size.endpoints).map(|n| format!("/hostile/{n}")).collect();
-            paths.iter().for_each(|path| site.receiver.set(path, Manner::after(200, TAKES)));
+            paths.iter().for_each(|path| site.receiver.set(path, Behaviour::after(200, TAKES)));
             let urls = paths.iter().map(|path| (site.receiver.url(path), vec!["fan".to_owned()]));
             create_all(api, "hostile", &urls.collect::<Vec<_>>(), &json!({}))?;
         }
         let mut hanging = Vec::new();
-        if ways.contains(&Way::TestSends) {
-            site.receiver.set("/hostile/hang", Manner::Hang);
+        if attack_kinds.contains(&AttackKind::TestSends) {
+            site.receiver.set("/hostile/hang", Behaviour::Hang);
             let url = (site.receiver.url("/hostile/hang"), vec!["never".to_owned()]);
             hanging = create_all(api, "hostile", &vec![url; TESTS], &json!({}))?;
         }
         let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(60)).build()?;
         let (gateway, tally) = (site.gateway.address(), Arc::default());
         let hostile = Hostile { gateway, key, client, tally, hanging };
-        Ok(Self { ways: ways.to_vec(), size, hostile })
+        Ok(Self { attack_kinds: attack_kinds.to_vec(), size, hostile })
     }
 
     /// Starts the attack.
     pub(super) fn begin(self) -> Result<Running> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let tally = Arc::clone(&self.hostile.tally);
-        for way in self.ways {
+        for attack_kind in self.attack_kinds {
             let (hostile, size) = (self.hostile.clone(), self.size);
             let _entered = runtime.enter();
-            match way {
-                Way::FanOut => drop(tokio::spawn(hostile.fan_out())),
-                Way::SlowBodies => {
+            match attack_kind {
+                AttackKind::FanOut => drop(tokio::spawn(hostile.fan_out())),
+                AttackKind::SlowBodies => {
                     for number in 0..size.slow_bodies {
                         tokio::spawn(hostile.clone().send_slowly(number % 2 == 0));
                     }
                 }
-                Way::Keys => drop(tokio::spawn(hostile.ask_for_keys(size.keys_per_second))),
-                Way::Permits => drop(tokio::spawn(hostile.hoard())),
-                Way::Names => drop(tokio::spawn(hostile.call_names(size.names_per_second))),
-                Way::Connections => {
+                AttackKind::Keys => drop(tokio::spawn(hostile.ask_for_keys(size.keys_per_second))),
+                AttackKind::Permits => drop(tokio::spawn(hostile.hoard())),
+                AttackKind::Names => drop(tokio::spawn(hostile.call_names(size.names_per_second))),
+                AttackKind::Connections => {
                     for number in 0..size.connections {
                         tokio::spawn(hostile.clone().hold_connection(number));
                     }
                 }
-                Way::TestSends => {
+                AttackKind::TestSends => {
                     for endpoint in &self.hostile.hanging {
                         tokio::spawn(hostile.clone().test(endpoint.clone()));
                     }

@@ -3,15 +3,15 @@
 //!
 //! | part | content |
 //! | --- | --- |
-//! | [`Way`] | the kinds of attacks |
+//! | [`AttackKind`] | the kinds of attacks |
 //! | `attack` | runs them, until it is dropped |
 //! | `customer` | the well-behaved tenant: events, permits and test sends at a steady rate |
 //! | [`names`] | a gateway for which some host names never resolve |
 
 mod attack;
+mod attack_kind;
 mod customer;
 pub mod names;
-mod way;
 
 use std::path::Path;
 use std::thread;
@@ -21,8 +21,8 @@ use anyhow::Result;
 use breakerbox_testkit::gateway::Settings;
 
 use self::attack::Attack;
+pub use self::attack_kind::AttackKind;
 use self::customer::Customer;
-pub use self::way::Way;
 use super::findings::Findings;
 use super::site::Site;
 
@@ -90,17 +90,18 @@ const OR_LONGER_BY: Duration = Duration::from_millis(20);
 
 /// Returns the attacks of the full proof: each alone, then all at once.
 #[must_use]
-pub fn rows() -> Vec<Vec<Way>> {
-    Way::ALL.iter().map(|way| vec![*way]).chain([Way::ALL.to_vec()]).collect()
+pub fn rows() -> Vec<Vec<AttackKind>> {
+    AttackKind::ALL.iter().map(|attack_kind| vec![*attack_kind]).chain([AttackKind::ALL.to_vec()]).collect()
 }
 
 /// Returns whether this row has an attack with this text in its name; `all` is the row with all of them.
 #[must_use]
-pub fn is_named(ways: &[Way], text: &str) -> bool {
+pub fn is_named(attack_kinds: &[AttackKind], text: &str) -> bool {
     if text == "all" {
-        ways.len() > 1
+        attack_kinds.len() > 1
     } else {
-        ways.iter().any(|way| way.name().contains(text)) && (text.is_empty() || ways.len() == 1)
+        attack_kinds.iter().any(|attack_kind| attack_kind.name().contains(text))
+            && (text.is_empty() || attack_kinds.len() == 1)
     }
 }
 
@@ -108,12 +109,12 @@ pub fn is_named(ways: &[Way], text: &str) -> bool {
 ///
 /// # Errors
 /// Fails if the proof cannot run. Broken promises are in the findings.
-pub fn prove(program: &Path, ways: &[Way], size: Size) -> Result<Findings> {
+pub fn prove(program: &Path, attack_kinds: &[AttackKind], size: Size) -> Result<Findings> {
     let settings = Settings::new(program).command("named");
     let settings = settings.flag("--connections", size.most_connections.to_string());
     let site = Site::start(settings, &["customer"])?;
     let customer = Customer::new(&site)?;
-    let attack = Attack::prepare(&site, ways, size)?;
+    let attack = Attack::prepare(&site, attack_kinds, size)?;
     customer.measure(&site, size.per_second, size.time / 10)?;
     let (alone, calm) = customer.measure(&site, size.per_second, size.time)?;
     let attack = attack.begin()?;
@@ -122,8 +123,9 @@ pub fn prove(program: &Path, ways: &[Way], size: Size) -> Result<Findings> {
     let memory = site.gateway.usage()?.peak;
     let tally = attack.end();
 
-    let names: Vec<&str> = ways.iter().map(|way| way.name()).collect();
-    let trouble = if names.len() == Way::ALL.len() { "all at once".to_owned() } else { names.join(", ") };
+    let names: Vec<&str> = attack_kinds.iter().map(|attack_kind| attack_kind.name()).collect();
+    let trouble =
+        if names.len() == AttackKind::ALL.len() { "all at once".to_owned() } else { names.join(", ") };
     let mut findings = Findings::new(format!("neighbours: a hostile tenant: {trouble}"));
     findings.note("what it was answered", tally);
     alone.compare(&beside, "it", OR_LONGER_BY, size.judged, &mut findings);

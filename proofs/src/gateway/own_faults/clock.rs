@@ -17,7 +17,7 @@ use serde_json::json;
 use super::{Size, blame, degraded};
 use crate::gateway::clock_file::{ClockFile, VARIABLE};
 use crate::gateway::findings::{Findings, Millis};
-use crate::gateway::site::PATIENCE;
+use crate::gateway::site::WAIT_LIMIT;
 
 /// The corrections of the clock, in seconds.
 const CORRECTIONS: [i64; 4] = [900, -900, 21_600, -21_600];
@@ -98,7 +98,7 @@ fn correct(program: &Path, by: i64, restarts: bool, size: Size) -> Result<Correc
     if restarts {
         blamed = blame(gateway.api())?;
         gateway.ask_to_stop()?;
-        gateway.wait_for_end(PATIENCE)?;
+        gateway.wait_for_end(WAIT_LIMIT)?;
         clock.set(0)?;
         gateway.start_again()?;
     } else {
@@ -147,7 +147,7 @@ fn send(gateway: &Gateway) -> Result<()> {
 /// Waits for a condition, or until a timeout: the checks afterwards find what is missing.
 fn until(mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     let began = Instant::now();
-    while !holds()? && began.elapsed() < PATIENCE {
+    while !holds()? && began.elapsed() < WAIT_LIMIT {
         thread::sleep(Duration::from_millis(10));
     }
     Ok(())

@@ -15,12 +15,12 @@ use serde_json::json;
 
 use super::{Size, degraded, judge_blame, judge_recovery};
 use crate::gateway::findings::{Findings, Millis};
-use crate::gateway::site::PATIENCE;
+use crate::gateway::site::WAIT_LIMIT;
 
 /// The number of endpoints, each on its own port, so that each needs its own connection.
 const ENDPOINTS: usize = 20;
 /// The number of descriptors that are left for idle clients.
-const SPARE: u64 = 8;
+const SPARE_DESCRIPTORS: u64 = 8;
 /// The number of idle clients.
 const CLIENTS: usize = 64;
 
@@ -37,11 +37,11 @@ pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
     findings.exactly("its soft limit is its hard limit", before.current == before.maximum, true);
 
     // From here on only existing connections work; this API client's is one of them.
-    let tight = Rlimit { current: Some(used(&gateway)? + SPARE), maximum: before.maximum };
+    let tight = Rlimit { current: Some(used(&gateway)? + SPARE_DESCRIPTORS), maximum: before.maximum };
     set_limit(&gateway, tight)?;
     let clients: Vec<_> = (0..CLIENTS).map(|_| TcpStream::connect(gateway.address())).collect();
     let (began, mut events, mut said) = (Instant::now(), 0_u64, None);
-    while began.elapsed() < size.without_descriptors || (said.is_none() && began.elapsed() < PATIENCE) {
+    while began.elapsed() < size.without_descriptors || (said.is_none() && began.elapsed() < WAIT_LIMIT) {
         api.post(
             "/v1/events",
             &json!({"tenant": "shop", "type": "order.paid", "payload": {"number": events}}),
@@ -56,7 +56,7 @@ pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
     drop(clients);
     let freed = Instant::now();
     let wanted = events * ENDPOINTS as u64;
-    while arrived() < wanted && freed.elapsed() < PATIENCE {
+    while arrived() < wanted && freed.elapsed() < WAIT_LIMIT {
         thread::sleep(std::time::Duration::from_millis(5));
     }
     findings.note("events accepted meanwhile", events);

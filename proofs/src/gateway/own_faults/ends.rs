@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use breakerbox_testkit::gateway::{Event, Settings};
 use breakerbox_testkit::load::{Load, Pace};
-use breakerbox_testkit::receiver::{Http2End, Http2Receiver, Manner, Receiver};
+use breakerbox_testkit::receiver::{Behaviour, Http2End, Http2Receiver, Receiver};
 use serde_json::json;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -17,12 +17,12 @@ use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::{Size, judge_blame};
 use crate::gateway::findings::Findings;
-use crate::gateway::site::PATIENCE;
+use crate::gateway::site::WAIT_LIMIT;
 
 /// The interval between two events at the slow rate, and the idle time after which a receiver closes a connection.
-const SELDOM: Duration = Duration::from_millis(50);
+const SLOW_INTERVAL: Duration = Duration::from_millis(50);
 /// The number of events a second at the fast rate.
-const OFTEN: f64 = 60.0;
+const FAST_RATE: f64 = 60.0;
 /// The time after an answer at which a receiver closes the connection.
 const SOON: Duration = Duration::from_millis(5);
 /// The number of requests that an HTTP/2 connection answers.
@@ -36,8 +36,8 @@ pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
     let acceptor = acceptor(&authority)?;
     let gateway = Settings::new(program).flag("--egress-ca-files", &authority).start()?;
     let (soon, idle) = (Receiver::start()?, Receiver::start()?);
-    soon.set("/in", Manner::Closes { after: SOON });
-    idle.set("/in", Manner::Closes { after: SELDOM });
+    soon.set("/in", Behaviour::Closes { after: SOON });
+    idle.set("/in", Behaviour::Closes { after: SLOW_INTERVAL });
     let go_away = Http2Receiver::start(acceptor.clone(), ANSWERS, Http2End::GoAway)?;
     let refuses = Http2Receiver::start(acceptor, ANSWERS, Http2End::RefuseStreams)?;
     let api = gateway.api();
@@ -56,7 +56,7 @@ pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
         let event = Event::new("shop", kind);
         Load { pace: Pace::Open { per_second }, requests: size.events, ..api.load(&event) }.start()
     };
-    let loads = [load("often", OFTEN)?, load("seldom", 1.0 / SELDOM.as_secs_f64())?];
+    let loads = [load("often", FAST_RATE)?, load("seldom", 1.0 / SLOW_INTERVAL.as_secs_f64())?];
     let accepted: Vec<u64> = loads.into_iter().map(|load| load.finish().successes()).collect();
     let answered = || {
         [
@@ -69,7 +69,7 @@ pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
     let wanted = [accepted[0], accepted[1], accepted[0], accepted[0]];
     let began = Instant::now();
     let all_arrived = || answered().iter().zip(wanted).all(|((_, answered), wanted)| *answered >= wanted);
-    while !all_arrived() && began.elapsed() < PATIENCE {
+    while !all_arrived() && began.elapsed() < WAIT_LIMIT {
         thread::sleep(Duration::from_millis(5));
     }
     for ((name, answered), wanted) in answered().into_iter().zip(wanted) {

@@ -22,7 +22,7 @@ use breakerbox_testkit::gateway::Api;
 use serde_json::Value;
 
 use super::findings::{Findings, Millis};
-use super::site::PATIENCE;
+use super::site::WAIT_LIMIT;
 
 /// The size of the proof.
 #[derive(Clone, Copy, Debug)]
@@ -131,7 +131,7 @@ fn degraded(api: &Api) -> Result<Vec<String>> {
 fn judge_recovery(api: &Api, cause: &str, findings: &mut Findings) -> Result<()> {
     let began = Instant::now();
     let is_over = || Ok::<_, anyhow::Error>(!degraded(api)?.iter().any(|reason| reason.starts_with(cause)));
-    while !is_over()? && began.elapsed() < PATIENCE {
+    while !is_over()? && began.elapsed() < WAIT_LIMIT {
         thread::sleep(Duration::from_millis(100));
     }
     let over = if is_over()? { "yes" } else { "no" };

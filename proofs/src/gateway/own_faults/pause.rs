@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use breakerbox_testkit::gateway::{Event, Settings};
 use breakerbox_testkit::load::{Load, Pace};
-use breakerbox_testkit::receiver::Manner;
+use breakerbox_testkit::receiver::Behaviour;
 use serde_json::json;
 
 use super::{Size, degraded, judge_blame, judge_recovery};
 use crate::gateway::findings::{Findings, Millis};
-use crate::gateway::site::{PATIENCE, Site, create_all};
+use crate::gateway::site::{Site, WAIT_LIMIT, create_all};
 
 /// The number of endpoints, each with its own circuit.
 const ENDPOINTS: usize = 40;
@@ -31,7 +31,7 @@ pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
     let mut site = Site::start(Settings::new(program), &["shop"])?;
     let paths: Vec<String> = (0..ENDPOINTS).map(|number| format!("/in/{number}")).collect();
     for path in &paths {
-        site.receiver.set(path, Manner::after(200, TAKES));
+        site.receiver.set(path, Behaviour::after(200, TAKES));
     }
     let endpoints: Vec<_> = paths.iter().map(|path| (site.receiver.url(path), vec![])).collect();
     create_all(site.api(), "shop", &endpoints, &json!({"timeout": LIMIT}))?;
@@ -42,7 +42,7 @@ pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
     for _ in 0..size.pauses {
         // With as many in flight as there are on average.
         let enough = u32::try_from(ENDPOINTS)?;
-        site.until("requests are under way", PATIENCE, |site| {
+        site.until("requests are under way", WAIT_LIMIT, |site| {
             Ok(site.receiver.seen_in_all().in_flight >= enough)
         })?;
         site.gateway.pause()?;
@@ -50,7 +50,7 @@ pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
         thread::sleep(size.pause);
         site.gateway.resume()?;
         let resumed = Instant::now();
-        while said.is_none() && resumed.elapsed() < PATIENCE {
+        while said.is_none() && resumed.elapsed() < WAIT_LIMIT {
             said = degraded(site.api())?.into_iter().find(|reason| reason.starts_with("pause: "));
             thread::sleep(Duration::from_millis(50));
         }
@@ -58,7 +58,7 @@ pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
     let report = load.stop();
     let wanted = report.successes() * ENDPOINTS as u64;
     let stopped = Instant::now();
-    while site.delivered(&paths) < wanted && stopped.elapsed() < PATIENCE {
+    while site.delivered(&paths) < wanted && stopped.elapsed() < WAIT_LIMIT {
         thread::sleep(Duration::from_millis(5));
     }
     findings.note("events accepted", report.successes());

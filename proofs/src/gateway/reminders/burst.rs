@@ -9,16 +9,16 @@ use breakerbox::Timestamp;
 use breakerbox_model::objects::{ReminderId, ReminderRules, TenantId};
 use breakerbox_testkit::gateway::{Event, Settings};
 use breakerbox_testkit::load::Load;
-use breakerbox_testkit::receiver::{Manner, Receiver, Recording};
+use breakerbox_testkit::receiver::{Behaviour, Receiver, Recording};
 use serde_json::json;
 
+use super::database_probe::waiting;
 use super::folder::{Folder, New};
-use super::glance::waiting;
 use super::runs::Runs;
 use super::times;
 use crate::gateway::findings::{Findings, Millis};
 use crate::gateway::ledger::duplicates;
-use crate::gateway::site::{PATIENCE, Site};
+use crate::gateway::site::{Site, WAIT_LIMIT};
 
 /// The size of the proof.
 #[derive(Clone, Copy, Debug)]
@@ -95,8 +95,8 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let folder = Folder::open(site.gateway.data())?;
     let tenants = TENANTS
         .map(|(name, at_once)| {
-            crowd.set(&path(name), Manner::after(200, TAKES));
-            crowd.set(&plain(name), Manner::after(200, TAKES));
+            crowd.set(&path(name), Behaviour::after(200, TAKES));
+            crowd.set(&plain(name), Behaviour::after(200, TAKES));
             let rules = ReminderRules { max_in_flight: Some(at_once), ..ReminderRules::default() };
             folder.add_tenant(name, rules)
         })
@@ -112,19 +112,19 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let plain_rate = plain_deliveries(&site, &crowd, size)?;
 
     site.gateway.ask_to_stop()?;
-    site.gateway.wait_for_end(PATIENCE)?;
+    site.gateway.wait_for_end(WAIT_LIMIT)?;
     let (moment, reminders) = fill(&site, &crowd, &tenants, size)?;
     site.gateway.start_again()?;
     site.measure(&event, size.per_second, size.time / 10, &healthy)?;
     let is_early = times::now() < moment;
     ensure!(is_early || !size.judged, "the machine is too slow: the gateway was not ready at the moment");
 
-    let limit = moment.since(times::now()) + PATIENCE;
+    let limit = moment.since(times::now()) + WAIT_LIMIT;
     site.until("the first callback", limit, |_| Ok(seen(&crowd).0 > 0))?;
     let beside = site.measure(&event, size.per_second, size.time, &healthy)?;
     let done_meanwhile = seen(&crowd).0;
-    site.until("all callbacks", 10 * PATIENCE, |_| Ok(seen(&crowd).1 >= reminders.len() as u64))?;
-    site.until("nothing waits", PATIENCE, |site| Ok(waiting(site)? == 0))?;
+    site.until("all callbacks", 10 * WAIT_LIMIT, |_| Ok(seen(&crowd).1 >= reminders.len() as u64))?;
+    site.until("nothing waits", WAIT_LIMIT, |site| Ok(waiting(site)? == 0))?;
 
     let (runs, start) = (Runs::of(&reminders, 1), times::start_of(&crowd));
     let paths = TENANTS.map(|(name, _)| path(name));
@@ -194,7 +194,7 @@ fn plain_deliveries(site: &Site, crowd: &Receiver, size: Size) -> Result<f64> {
         wanted += report.successes() * BATCH as u64;
     }
     let delivered = || TENANTS.iter().map(|(name, _)| crowd.seen(&plain(name)).delivered).sum::<u64>();
-    site.until("plain deliveries", 5 * PATIENCE, |_| Ok(delivered() >= wanted))?;
+    site.until("plain deliveries", 5 * WAIT_LIMIT, |_| Ok(delivered() >= wanted))?;
     let rate = rate(wanted, began.elapsed());
     crowd.forget();
     Ok(rate)

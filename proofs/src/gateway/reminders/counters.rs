@@ -8,15 +8,15 @@ use anyhow::{Context, Result};
 use breakerbox_model::delivery::RetrySchedule;
 use breakerbox_model::objects::{ReminderRules, TenantId};
 use breakerbox_testkit::gateway::Settings;
-use breakerbox_testkit::receiver::{Manner, Receiver, Recording};
+use breakerbox_testkit::receiver::{Behaviour, Receiver, Recording};
 use serde_json::{Value, json};
 
 use super::circuits::{circuit, history, state, word};
+use super::database_probe::{latencies, waiting};
 use super::folder::{Folder, New, rules};
-use super::glance::{latencies, waiting};
 use super::times;
 use crate::gateway::findings::Findings;
-use crate::gateway::site::{PATIENCE, Site};
+use crate::gateway::site::{Site, WAIT_LIMIT};
 
 /// The size of the proof.
 #[derive(Clone, Copy, Debug)]
@@ -66,15 +66,15 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
         size.bad + 1
     ));
     let receiver = Receiver::builder().recording(Recording::Off).start()?;
-    receiver.set(GOOD, Manner::after(200, TAKES));
-    receiver.set(BAD, Manner::after(500, TAKES));
-    receiver.set(LAST, Manner::Hang);
+    receiver.set(GOOD, Behaviour::after(200, TAKES));
+    receiver.set(BAD, Behaviour::after(500, TAKES));
+    receiver.set(LAST, Behaviour::Hang);
     let mut site = Site { gateway: Settings::new(program).prepare()?, receiver };
     let folder = Folder::open(site.gateway.data())?;
     // No outcome leaves the window during the proof, and no other rule can be fulfilled.
     let policy = json!({"window": "1h", "failures": size.bad + 1, "mean_latency": "1h", "cool_off": "1h",
         "cool_off_max": "1h", "jitter": 0});
-    let (retry, timeout) = (Some(RetrySchedule::new(Vec::new())?), Some(20 * PATIENCE));
+    let (retry, timeout) = (Some(RetrySchedule::new(Vec::new())?), Some(20 * WAIT_LIMIT));
     let tenant = folder.add_tenant(TENANT, ReminderRules { retry, timeout, ..rules(policy, AT_ONCE) })?;
     folder.add([new(&site, &tenant, LAST, 0)])?;
     let all = (0..size.good + size.bad).map(|number| {
@@ -88,14 +88,14 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     site.gateway.start_again()?;
 
     let requests = |site: &Site| site.receiver.seen(GOOD).requests + site.receiver.seen(BAD).requests;
-    site.until("the first callback", PATIENCE, |site| Ok(requests(site) > 0))?;
+    site.until("the first callback", WAIT_LIMIT, |site| Ok(requests(site) > 0))?;
     let began = Instant::now();
     let wanted = size.good + size.bad;
-    let limit = 10 * PATIENCE;
+    let limit = 10 * WAIT_LIMIT;
     site.until("all callbacks", limit, |site| Ok(requests(site) >= wanted))?;
     let took = began.elapsed();
     // All but the one that hangs.
-    site.until("all are settled", PATIENCE, |site| Ok(waiting(site)? <= 1))?;
+    site.until("all are settled", WAIT_LIMIT, |site| Ok(waiting(site)? <= 1))?;
     findings.exactly("callbacks that hang meanwhile", site.receiver.seen(LAST).in_flight, 1);
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     let rate = wanted as f64 / took.as_secs_f64().max(1e-3);
@@ -121,12 +121,12 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     findings.exactly("with one failure less than its limit it is", state(&shown), "closed".into());
     findings.exactly("changes of its circuit until then", history(&site, TENANT)?.len(), 0);
 
-    site.receiver.set(LAST, Manner::status(500));
-    site.until("the last one is settled", PATIENCE, |site| Ok(waiting(site)? == 0))?;
+    site.receiver.set(LAST, Behaviour::status(500));
+    site.until("the last one is settled", WAIT_LIMIT, |site| Ok(waiting(site)? == 0))?;
     findings.exactly("with one failure more it is", state(&circuit(&site, TENANT)?), "open".into());
     // The history is written after deliveries, so the change may not be there yet.
     let is_written = |site: &Site| Ok(!history(site, TENANT)?.is_empty());
-    let cause = match site.until("it is written down", PATIENCE, is_written) {
+    let cause = match site.until("it is written down", WAIT_LIMIT, is_written) {
         Ok(()) => history(&site, TENANT)?.first().map(|change| word(change, "cause")).unwrap_or_default(),
         Err(_) => "nothing".into(),
     };

@@ -14,12 +14,12 @@ use breakerbox_storage_sqlite::SqliteQueue;
 use breakerbox_testkit::gateway::Settings;
 use breakerbox_testkit::receiver::{Receiver, Recording};
 
+use super::database_probe::waiting;
 use super::folder::{Folder, New};
-use super::glance::waiting;
 use super::times;
 use crate::gateway::backlog::{cost, median};
 use crate::gateway::findings::Findings;
-use crate::gateway::site::{PATIENCE, Site};
+use crate::gateway::site::{Site, WAIT_LIMIT};
 
 /// The size of the proof.
 #[derive(Clone, Copy, Debug)]
@@ -67,9 +67,9 @@ const LEASE: Duration = Duration::from_secs(60);
 const SAYS: ReminderDefaults = ReminderDefaults { catch_up: CatchUp::All, when_failed: WhenFailed::Stop };
 
 /// A dispatcher that takes nothing: every fired run must be claimed.
-struct Nobody;
+struct NoDispatch;
 
-impl Reservations for Nobody {
+impl Reservations for NoDispatch {
     fn reserve(&self, _: LaneId, _: &TenantId, _: Option<&Arc<str>>) -> Option<Duration> {
         None
     }
@@ -149,7 +149,7 @@ struct Cost {
 /// Runs the steps of the scheduler and the dispatcher one by one.
 fn look_fire_claim(site: &Site, folder: &Folder, tenant: &TenantId) -> Result<Cost> {
     let database = folder.database.clone();
-    let queue = SqliteQueue::new(database, folder.records.directory().clone(), Arc::new(Nobody));
+    let queue = SqliteQueue::new(database, folder.records.directory().clone(), Arc::new(NoDispatch));
     folder
         .runtime
         .block_on(async {
@@ -213,7 +213,7 @@ fn ratio(what: &str, empty: f64, full: f64, judged: bool, findings: &mut Finding
 fn deliveries(empty: &Site, full: &Site, size: Size, findings: &mut Findings) -> Result<()> {
     // Sends the fired runs first.
     for site in [empty, full] {
-        site.until("nothing is due any more", 2 * PATIENCE, |site| Ok(waiting(site)? == 0))?;
+        site.until("nothing is due any more", 2 * WAIT_LIMIT, |site| Ok(waiting(site)? == 0))?;
     }
     let before = [empty, full].map(|site| site.gateway.usage());
     thread::sleep(if size.judged { QUIET } else { QUIET / 5 });

@@ -10,7 +10,7 @@ use anyhow::{Result, ensure};
 use breakerbox::Timestamp;
 use breakerbox_model::objects::{Id, ReminderId, ReminderRules, RunId};
 use breakerbox_testkit::gateway::{Gateway, Settings};
-use breakerbox_testkit::receiver::{IdHash, Manner, Receiver};
+use breakerbox_testkit::receiver::{Behaviour, IdHash, Receiver};
 use rusqlite::{Connection, OpenFlags};
 
 use super::folder::{Folder, New};
@@ -61,7 +61,7 @@ const SETTLED_AFTER: Duration = Duration::from_millis(500);
 const AGAIN_WITHIN: Duration = Duration::from_secs(2);
 
 /// The timeout of steps without a promised duration, so that a proof cannot hang.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// The delay of an aimed kill after the moment at which many reminders fire.
 const AIM: std::ops::Range<Duration> = Duration::ZERO..Duration::from_millis(80);
@@ -77,7 +77,7 @@ const PATH: &str = "/reminders";
 /// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(program: &Path, size: Size, seed: u64) -> Result<Findings> {
     let (mut choices, receiver) = (Seed::new(seed), Receiver::start()?);
-    receiver.set(PATH, Manner::after(200, TAKES));
+    receiver.set(PATH, Behaviour::after(200, TAKES));
     let mut gateway = Settings::new(program).prepare()?;
     let (first_at, reminders) = fill(&gateway, &receiver, size)?;
     gateway.start_again()?;
@@ -99,14 +99,14 @@ pub fn prove(program: &Path, size: Size, seed: u64) -> Result<Findings> {
         let (before, launched) = (receiver.seen(PATH).requests, Instant::now());
         gateway.start_again()?;
         while receiver.seen(PATH).requests == before {
-            ensure!(launched.elapsed() < PATIENCE, "nothing is called any more:\n{}", gateway.log());
+            ensure!(launched.elapsed() < WAIT_LIMIT, "nothing is called any more:\n{}", gateway.log());
             thread::sleep(Duration::from_millis(1));
         }
         slowest = slowest.max(launched.elapsed());
     }
     let lasts = first_at + SECOND * size.runs;
     let runs = Runs::of(&reminders, size.runs);
-    let end = Instant::now() + lasts.since(times::now()) + PATIENCE;
+    let end = Instant::now() + lasts.since(times::now()) + WAIT_LIMIT;
     while runs.missing(&runs.came(&receiver, &[PATH])) > 0 && Instant::now() < end {
         thread::sleep(Duration::from_millis(100));
     }

@@ -11,20 +11,20 @@ use breakerbox_model::delivery::RetrySchedule;
 use breakerbox_model::objects::{ReminderId, ReminderRules, ReminderState, TenantId};
 use breakerbox_model::reminder::CatchUp;
 use breakerbox_testkit::gateway::{Event, Settings};
-use breakerbox_testkit::receiver::{Manner, Receiver, Recording};
+use breakerbox_testkit::receiver::{Behaviour, Receiver, Recording};
 use serde_json::{Value, json};
 
 use super::circuits::{circuit, history, state, time_of, word};
+use super::database_probe::active;
 use super::folder::{Folder, New, rules};
-use super::glance::active;
 use super::runs::{Expected, Runs};
 use super::times;
 use crate::gateway::findings::{Findings, Millis};
-use crate::gateway::site::{PATIENCE, Site};
+use crate::gateway::site::{Site, WAIT_LIMIT};
 
 /// The fault of the callbacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Trouble {
+pub enum CallbackFault {
     /// The callbacks take longer than the allowed mean.
     Slow,
     /// The callbacks fail more often than allowed.
@@ -35,7 +35,7 @@ pub enum Trouble {
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The fault.
-    pub trouble: Trouble,
+    pub fault: CallbackFault,
     /// The number of reminders of the affected tenant, half with each catch-up rule, each due every second.
     pub reminders: usize,
     /// The number of occurrences of each reminder.
@@ -52,22 +52,22 @@ pub struct Size {
 
 impl Size {
     /// The full size, at which the promise is made.
-    pub const FULL: [Self; 2] = [Self::full(Trouble::Slow), Self::full(Trouble::Failing)];
+    pub const FULL: [Self; 2] = [Self::full(CallbackFault::Slow), Self::full(CallbackFault::Failing)];
     /// A part of the full size, for the tests.
-    pub const SMALL: [Self; 2] = [Self::small(Trouble::Slow), Self::small(Trouble::Failing)];
+    pub const SMALL: [Self; 2] = [Self::small(CallbackFault::Slow), Self::small(CallbackFault::Failing)];
 
-    const fn full(trouble: Trouble) -> Self {
+    const fn full(fault: CallbackFault) -> Self {
         let (time, per_second) = (Duration::from_secs(20), 100.0);
-        Self { trouble, reminders: 40, occurrences: 20, probes: 8, time, per_second, judged: true }
+        Self { fault, reminders: 40, occurrences: 20, probes: 8, time, per_second, judged: true }
     }
 
-    const fn small(trouble: Trouble) -> Self {
+    const fn small(fault: CallbackFault) -> Self {
         let (time, per_second) = (Duration::from_secs(1), 20.0);
-        Self { trouble, reminders: 12, occurrences: 4, probes: 2, time, per_second, judged: false }
+        Self { fault, reminders: 12, occurrences: 4, probes: 2, time, per_second, judged: false }
     }
 }
 
-impl Trouble {
+impl CallbackFault {
     /// Returns the tenant's limits, with a short time until the first probe.
     fn policy(self) -> Value {
         let cool_off = format!("{}s", COOL_OFF.as_secs());
@@ -100,10 +100,10 @@ impl Trouble {
         }
     }
 
-    fn manner(self) -> Manner {
+    fn behaviour(self) -> Behaviour {
         match self {
-            Self::Slow => Manner::after(200, Duration::from_millis(400)),
-            Self::Failing => Manner::after(500, Duration::from_millis(50)),
+            Self::Slow => Behaviour::after(200, Duration::from_millis(400)),
+            Self::Failing => Behaviour::after(500, Duration::from_millis(50)),
         }
     }
 }
@@ -152,13 +152,13 @@ struct Others {
 /// # Errors
 /// Fails if the proof cannot run. Broken promises are in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
-    let trouble = size.trouble;
+    let fault = size.fault;
     let mut findings =
-        Findings::new(format!("limits of a tenant: {} reminders every second, {trouble:?}", size.reminders));
+        Findings::new(format!("limits of a tenant: {} reminders every second, {fault:?}", size.reminders));
     let callbacks = Receiver::builder().recording(Recording::Visits { at_most: 2_000_000 }).start()?;
     let receiver = Receiver::builder().recording(Recording::Off).start()?;
     let mut site = Site { gateway: Settings::new(program).prepare()?, receiver };
-    callbacks.set(CALLBACKS, trouble.manner());
+    callbacks.set(CALLBACKS, fault.behaviour());
     let filled = fill(&site, &callbacks, size)?;
     site.gateway.start_again()?;
     let healthy = site.add_healthy(OTHER, 1, &[])?;
@@ -166,34 +166,34 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     site.measure(&event, size.per_second, size.time / 10, &healthy)?;
     let alone = site.measure(&event, size.per_second, size.time, &healthy)?;
 
-    let limit = filled.first_at.since(times::now()) + PATIENCE;
+    let limit = filled.first_at.since(times::now()) + WAIT_LIMIT;
     site.until("its circuit opens", limit, |site| Ok(state(&circuit(site, TROUBLED)?) == "open"))?;
-    site.until("what was in flight has ended", PATIENCE, |_| Ok(callbacks.seen(CALLBACKS).in_flight == 0))?;
+    site.until("what was in flight has ended", WAIT_LIMIT, |_| Ok(callbacks.seen(CALLBACKS).in_flight == 0))?;
     callbacks.forget_most();
-    site.until("that is written down", PATIENCE, |site| Ok(!history(site, TROUBLED)?.is_empty()))?;
+    site.until("that is written down", WAIT_LIMIT, |site| Ok(!history(site, TROUBLED)?.is_empty()))?;
     let trip = history(&site, TROUBLED)?.pop().context("there was a trip")?;
-    findings.exactly("opened by", word(&trip, "cause"), trouble.rule().into());
+    findings.exactly("opened by", word(&trip, "cause"), fault.rule().into());
     // Callbacks that were in flight arrive soon, and the first probe much later.
     let opened = count_until(&callbacks, time_of(&trip)? + COOL_OFF / 2);
-    findings.at_least("callbacks until it opened", opened, trouble.limit());
-    let most = trouble.limit() + u64::from(AT_ONCE) - 1;
+    findings.at_least("callbacks until it opened", opened, fault.limit());
+    let most = fault.limit() + u64::from(AT_ONCE) - 1;
     findings.at_most("callbacks until it opened, those in flight too", opened, most);
 
     let beside = site.measure(&event, size.per_second, size.time, &healthy)?;
     times::sleep_until(filled.first_at + SECOND * size.occurrences);
-    site.until("so many probes", 2 * PATIENCE, |_| {
+    site.until("so many probes", 2 * WAIT_LIMIT, |_| {
         Ok(callbacks.seen(CALLBACKS).requests >= opened + size.probes)
     })?;
     let (outage, recovered) = (callbacks.seen(CALLBACKS), callbacks.start_time().elapsed());
-    callbacks.set(CALLBACKS, Manner::HEALTHY);
+    callbacks.set(CALLBACKS, Behaviour::HEALTHY);
     findings.note("probes while it was open", outage.requests - opened);
     findings.exactly("the most of them at once", outage.most_in_flight, 1);
-    site.until("all have fired", 2 * PATIENCE, |site| Ok(active(site, TROUBLED)? == 0))?;
+    site.until("all have fired", 2 * WAIT_LIMIT, |site| Ok(active(site, TROUBLED)? == 0))?;
     let returned = callbacks.start_time().elapsed();
     findings.note("from its recovery until all have fired", Millis(returned - recovered));
     findings.exactly("reminders that stopped", site.metric("breakerbox_reminders_stopped_total")?, 0.0);
     site.gateway.ask_to_stop()?;
-    site.gateway.wait_for_end(PATIENCE)?;
+    site.gateway.wait_for_end(WAIT_LIMIT)?;
     judge_return(&site, &callbacks, &filled, size, recovered, &mut findings)?;
 
     findings.note("p50 of another tenant's deliveries, before", Millis(alone.deliveries.p50));
@@ -224,7 +224,7 @@ fn notice(what: &str, before: Duration, meanwhile: Duration, judged: bool, findi
 fn fill(site: &Site, callbacks: &Receiver, size: Size) -> Result<Filled> {
     let folder = Folder::open(site.gateway.data())?;
     let retry = Some(RetrySchedule::new(vec![SECOND; 50])?);
-    let limits = ReminderRules { retry, ..rules(size.trouble.policy(), AT_ONCE) };
+    let limits = ReminderRules { retry, ..rules(size.fault.policy(), AT_ONCE) };
     let troubled = folder.add_tenant(TROUBLED, limits)?;
     let other = folder.add_tenant(OTHER, ReminderRules::default())?;
     let others_first = times::now() + TO_START;

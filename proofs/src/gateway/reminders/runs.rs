@@ -25,7 +25,7 @@ pub(super) struct Runs {
 
 /// The runs that arrived.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Came {
+pub(super) struct ArrivedRuns {
     /// By run: when it first arrived, and when it was first answered with success.
     first: HashMap<Expected, (Duration, Option<Duration>)>,
     /// The number of requests.
@@ -53,9 +53,9 @@ impl Runs {
     }
 
     /// Returns the runs that arrived at these paths.
-    pub(super) fn came(&self, receiver: &Receiver, paths: &[&str]) -> Came {
+    pub(super) fn came(&self, receiver: &Receiver, paths: &[&str]) -> ArrivedRuns {
         let paths: Vec<u32> = paths.iter().map(|path| receiver.number(path)).collect();
-        let mut came = Came::default();
+        let mut came = ArrivedRuns::default();
         receiver.with_visits(|visits| {
             for visit in visits.iter().filter(|visit| paths.contains(&visit.endpoint)) {
                 came.requests += 1;
@@ -73,12 +73,12 @@ impl Runs {
     }
 
     /// Returns the number of missing runs: those that were never answered with success.
-    pub(super) fn missing(&self, came: &Came) -> usize {
+    pub(super) fn missing(&self, came: &ArrivedRuns) -> usize {
         self.count() - came.first.values().filter(|(_, delivered)| delivered.is_some()).count()
     }
 
     /// Returns the number of runs that arrived before the previous one was answered with success.
-    pub(super) fn out_of_order(&self, came: &Came) -> usize {
+    pub(super) fn out_of_order(&self, came: &ArrivedRuns) -> usize {
         let place = |reminder, run| came.first.get(&Expected { reminder, run });
         let is_early = |reminder, run| match (place(reminder, run), place(reminder, run + 1)) {
             (Some((_, Some(before))), Some((after, _))) => after < before,
@@ -90,7 +90,7 @@ impl Runs {
     }
 }
 
-impl Came {
+impl ArrivedRuns {
     /// Returns when each run first arrived.
     pub(super) fn first(&self) -> impl Iterator<Item = (Expected, Duration)> {
         self.first.iter().map(|(expected, (at, _))| (*expected, *at))

@@ -97,29 +97,33 @@ fn suspicion_lasts_until_the_store_says_otherwise_and_calls_are_not_repeated_at_
     assert!(suspicion.holds(NOW + policy.window()));
     assert!(!suspicion.learn(&well, &policy, NOW + ms(1_100)) && !suspicion.holds(NOW + ms(1_100)));
     let mut called = Suspicion::default();
-    called.hear_call(&policy, NOW);
+    called.handle_report_call(&policy, NOW);
     assert!(!called.learn(&bad, &policy, NOW + ms(1)), "whoever was called does not call the caller");
     assert!(called.holds(NOW + ms(1)) && !called.holds(NOW + policy.window() + ms(1)));
 }
 
 #[test]
 fn a_judge_gives_the_others_their_time_from_its_call_on() {
-    let mut judging = Judging::begin(NOW);
+    let mut pending_trip = PendingTrip::begin(NOW);
     let confirm = ms(600);
     let called_at = NOW + ms(300);
     let mut suspicion = Suspicion { called_at: Some(NOW.back_by(ms(1))), ..Suspicion::default() };
-    let mut look = |after: u64| judging.go_on(confirm, &mut suspicion, called_at + ms(after));
-    let wait = |wait: u64, call: bool| JudgingStep::Wait { wait: ms(wait), call };
+    let mut look = |after: u64| pending_trip.go_on(confirm, &mut suspicion, called_at + ms(after));
+    let wait = |wait: u64, call: bool| PendingTripStep::Wait { wait: ms(wait), call };
     assert_eq!(look(0), wait(200, true), "what was called for before the rule held may be too old");
     assert_eq!(look(150), wait(200, false));
     assert_eq!(look(450), wait(150, true), "a call may be lost");
-    assert_eq!(look(600), JudgingStep::Decide);
-    assert_eq!(judging.since, NOW, "the cool-off counts from when calls were first refused");
+    assert_eq!(look(600), PendingTripStep::Decide);
+    assert_eq!(pending_trip.since, NOW, "the cool-off counts from when calls were first refused");
     let mut none = Suspicion::default();
-    assert_eq!(Judging::begin(NOW).go_on(Duration::ZERO, &mut none, NOW), JudgingStep::Decide, "no others");
+    assert_eq!(
+        PendingTrip::begin(NOW).go_on(Duration::ZERO, &mut none, NOW),
+        PendingTripStep::Decide,
+        "no others"
+    );
     let mut heard = Suspicion { called_at: Some(NOW), ..Suspicion::default() };
     assert_eq!(
-        Judging::begin(NOW).go_on(confirm, &mut heard, NOW + ms(1)),
+        PendingTrip::begin(NOW).go_on(confirm, &mut heard, NOW + ms(1)),
         wait(200, false),
         "another called"
     );

@@ -88,11 +88,11 @@ fn identify(headers: &HeaderMap, peer: IpAddr, api: &Api) -> ApiResult<Caller> {
         None => {
             let now = Instant::now();
             if let Some(wait) = api.failures.wait(peer, now) {
-                let detail = "too many requests without a valid API key came from this address";
+                let detail = "too many requests without a valid API key from this address";
                 return Err(Problem::new(Code::TooManyFailures, detail).retry_after(wait));
             }
             api.failures.count(peer, now);
-            let detail = "the API key is not known, was revoked, or has expired";
+            let detail = "the API key is unknown, revoked or expired";
             Err(Problem::new(Code::Unauthenticated, detail))
         }
     }
@@ -156,6 +156,6 @@ impl Caller {
 
 /// The problem of a key for another tenant. It is the same whether the named tenant exists or not.
 fn mismatch(named: &TenantId) -> Problem {
-    let detail = format!("tenant: this API key is not for the tenant {:?}", named.as_str());
+    let detail = format!("tenant: this API key is not valid for the tenant {:?}", named.as_str());
     Problem::new(Code::TenantMismatch, detail).of_field("tenant")
 }

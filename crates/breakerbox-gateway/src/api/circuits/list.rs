@@ -31,28 +31,28 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(list))
 }
 
-/// Which circuits.
+/// A filter for circuits.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct CircuitsQuery {
-    /// Only this tenant's, for deliveries and for reminders.
+    /// Only circuits of this tenant, for deliveries and for reminders.
     #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
-    /// Only those in this state.
+    /// Only circuits in this state.
     #[param(inline)]
     state: Option<StateView>,
-    /// At most so many; 50 if nothing is said.
+    /// Maximum number of items. Default: 50.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<Text<Limit>>,
-    /// The `next` of the page before; empty or absent: the first page.
+    /// The `next` of the previous page. Omit it, or leave it empty, for the first page.
     cursor: Option<String>,
 }
 
 /// List circuits
 ///
-/// Those to which something has happened; all others are closed. In no particular order. A page may be short, or empty, and
-/// not the last.
+/// Lists circuits that have changed at least once; all others are closed. The order is not specified. A page may have fewer
+/// items than `limit`, or none, and not be the last; follow `next`.
 #[utoipa::path(
     get,
     path = "/v1/circuits",

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use breakerbox::store::StoreError;
 use breakerbox::{Attribution, Circuit, OverrideError};
-use breakerbox_core::{Command, Record, Status, Totals};
+use breakerbox_core::{OverrideCommand, Record, Status, Totals};
 use breakerbox_model::objects::{CircuitId, Endpoint, TenantId};
 use breakerbox_storage::records::ChangeFilter;
 use utoipa_axum::router::OpenApiRouter;
@@ -40,12 +40,12 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 
 /// Show a circuit
 ///
-/// With what its window holds and the policy that governs it. One to which nothing has happened is closed.
+/// Returns the circuit with the counts of its window and its policy. A circuit that never changed is closed.
 #[utoipa::path(
     get,
     path = "/v1/circuits/{circuit}",
     tag = "circuits",
-    params(("circuit" = String, Path, description = "The circuit's id", pattern = "^cir_[A-Za-z0-9_-]{2,1366}$")),
+    params(("circuit" = String, Path, description = "Circuit ID", pattern = "^cir_[A-Za-z0-9_-]{2,1366}$")),
     responses((status = 200, description = "The circuit", body = CircuitShown)),
     security(("api_key" = ["read"])),
 )]
@@ -58,15 +58,15 @@ async fn show(
     shown(&api, &caller, key).await.map(axum::Json)
 }
 
-/// Show what happened to a circuit
+/// List the history of a circuit
 ///
-/// The newest first.
+/// Newest first.
 #[utoipa::path(
     get,
     path = "/v1/circuits/{circuit}/history",
     tag = "circuits",
-    params(("circuit" = String, Path, description = "The circuit's id", pattern = "^cir_[A-Za-z0-9_-]{2,1366}$"), Paging),
-    responses((status = 200, description = "Its changes, the newest first", body = Listed<ChangeView>)),
+    params(("circuit" = String, Path, description = "Circuit ID", pattern = "^cir_[A-Za-z0-9_-]{2,1366}$"), Paging),
+    responses((status = 200, description = "Changes of the circuit; newest first", body = Listed<ChangeView>)),
     security(("api_key" = ["read"])),
 )]
 async fn history(
@@ -146,7 +146,7 @@ pub(super) async fn apply_override(
     api: &Api,
     caller: &Caller,
     key: &str,
-    command: Command,
+    command: OverrideCommand,
     reason: &str,
 ) -> ApiResult<Circuit> {
     let by = Attribution::new(&caller.0.id.to_string(), reason)
@@ -155,23 +155,20 @@ pub(super) async fn apply_override(
     let circuit = circuit.map_err(|_| Problem::not_found("circuit", key))?;
     circuit.apply_override(command, &by).await.map_err(|error| match error {
         OverrideError::Contended => {
-            Problem::new(Code::Overloaded, "others keep changing the circuit; try again")
+            Problem::new(Code::Overloaded, "other clients keep changing the circuit; retry")
         }
         OverrideError::NoRoom => Problem::new(
             Code::Overloaded,
-            "there is no room for one more circuit; raise the maximum, or try again",
+            "the maximum number of circuits is reached; raise circuits.max, or retry later",
         ),
-        other => Problem::new(
-            Code::Unavailable,
-            "the store of circuits does not answer; try again when it is back",
-        )
-        .caused_by(other.to_string()),
+        other => Problem::new(Code::Unavailable, "the circuit store does not respond; retry later")
+            .caused_by(other.to_string()),
     })?;
     Ok(circuit)
 }
 
 /// Maps an error of a store. A store does not report whether the request was wrong, such as an invalid cursor.
 fn store_problem(error: &StoreError) -> Problem {
-    Problem::new(Code::Unavailable, "the store of circuits does not answer; try again")
+    Problem::new(Code::Unavailable, "the circuit store does not respond; retry later")
         .caused_by(error.to_string())
 }

@@ -2,7 +2,7 @@
 //! the API key.
 
 use axum::extract::State;
-use breakerbox_core::{Command, MAX_ATTRIBUTION_LENGTH};
+use breakerbox_core::{MAX_ATTRIBUTION_LENGTH, OverrideCommand};
 use breakerbox_model::objects::CircuitId;
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -26,11 +26,11 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(reset))
 }
 
-/// Why.
+/// The reason for an override.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Order {
-    /// For people. It is shown with the circuit and in its history.
+    /// The reason, for people. It is shown with the circuit and in its history.
     #[schema(min_length = 1, max_length = 1024, example = "maintenance of the receiver until noon")]
     reason: String,
 }
@@ -39,7 +39,7 @@ async fn follow(
     api: &Api,
     caller: &Caller,
     id: &CircuitId,
-    command: Command,
+    command: OverrideCommand,
     order: &Order,
 ) -> ApiResult<CircuitShown> {
     let key = seen(api, caller, id)?;
@@ -60,8 +60,8 @@ macro_rules! overrides {
             path = $path,
             tag = "circuits",
             request_body = Order,
-            params(("circuit" = String, Path, description = "The circuit's id", pattern = "^cir_[A-Za-z0-9_-]{2,1366}$")),
-            responses((status = 200, description = "The circuit after it", body = CircuitShown)),
+            params(("circuit" = String, Path, description = "Circuit ID", pattern = "^cir_[A-Za-z0-9_-]{2,1366}$")),
+            responses((status = 200, description = "The circuit after the override", body = CircuitShown)),
             security(("api_key" = ["manage"])),
         )]
         async fn $name(
@@ -70,7 +70,7 @@ macro_rules! overrides {
             Named(id): Named<CircuitId>,
             Json(order): Json<Order>,
         ) -> ApiResult<axum::Json<CircuitShown>> {
-            follow(&api, &caller, &id, Command::$command, &order).await.map(axum::Json)
+            follow(&api, &caller, &id, OverrideCommand::$command, &order).await.map(axum::Json)
         }
     )*};
 }
@@ -78,26 +78,26 @@ macro_rules! overrides {
 overrides! {
     /// Force a circuit open
     ///
-    /// Nothing is sent until somebody releases, enables or resets it.
+    /// All calls are refused until the circuit is released, enabled or reset.
     force_open "/v1/circuits/{circuit}/force_open" ForceOpen,
     /// Force a circuit closed
     ///
-    /// Everything is sent, whatever comes of it, until somebody releases, enables or resets it.
+    /// All calls are admitted, whatever their outcomes, until the circuit is released, enabled or reset.
     force_closed "/v1/circuits/{circuit}/force_closed" ForceClosed,
     /// Disable a circuit
     ///
-    /// Nothing is sent until somebody enables it.
+    /// All calls are refused until the circuit is enabled.
     disable "/v1/circuits/{circuit}/disable" Disable,
     /// Enable a circuit
     ///
-    /// Ends an override or being disabled. The next delivery probes; trips are forgotten.
+    /// Ends an override, or enables a disabled circuit. The next call probes, and the trip count is set to 0.
     enable "/v1/circuits/{circuit}/enable" Enable,
     /// Release a circuit
     ///
-    /// Ends an override. The next delivery probes; trips are remembered.
+    /// Ends an override. The next call probes; the trip count stays.
     release "/v1/circuits/{circuit}/release" Release,
     /// Reset a circuit
     ///
-    /// Closed, without trips, as if nothing had happened.
+    /// Closes the circuit, and sets its trip count to 0.
     reset "/v1/circuits/{circuit}/reset" Reset,
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use breakerbox::store::ListQuery;
-use breakerbox_core::{Cause, Command, Record};
+use breakerbox_core::{Cause, OverrideCommand, Record};
 use breakerbox_model::objects::{CircuitOwner, TenantId};
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
 
@@ -27,8 +27,9 @@ const REASON: &str = "a tenant that was deleted had the name before";
 
 /// Returns whether a deleted tenant left this circuit to another tenant of the same name, which must not see it.
 pub(super) fn is_left_behind(record: &Record) -> bool {
-    let is_ours = |command: Command, reason: &str| command == Command::Reset && reason == REASON;
-    matches!(&record.cause, Some(Cause::Command { command, by }) if is_ours(*command, by.reason()))
+    let is_ours =
+        |command: OverrideCommand, reason: &str| command == OverrideCommand::Reset && reason == REASON;
+    matches!(&record.cause, Some(Cause::Override { command, by }) if is_ours(*command, by.reason()))
 }
 
 /// Resets all circuits under this name. Permits that were given before become late.
@@ -65,7 +66,7 @@ pub(in crate::api) async fn reset_circuits_of(
         }
     });
     let reset = |key: Arc<str>| async move {
-        apply_override(api, caller, &key, Command::Reset, REASON).await.map(drop)
+        apply_override(api, caller, &key, OverrideCommand::Reset, REASON).await.map(drop)
     };
     iter(keys).map(reset).buffer_unordered(AT_ONCE).try_collect().await
 }

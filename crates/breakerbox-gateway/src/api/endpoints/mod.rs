@@ -7,7 +7,7 @@ mod view;
 use std::sync::Arc;
 
 use axum::extract::State;
-use breakerbox_core::{Command, Status};
+use breakerbox_core::{OverrideCommand, Status};
 use breakerbox_model::objects::{DisabledBecause, Endpoint, EndpointId, Purpose, Scope};
 use breakerbox_storage::records::NewEndpoint;
 use serde::Serialize;
@@ -39,13 +39,13 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 
 /// List endpoints
 ///
-/// The newest first.
+/// Newest first.
 #[utoipa::path(
     get,
     path = "/v1/endpoints",
     tag = "endpoints",
     params(PagingOfTenant),
-    responses((status = 200, description = "Endpoints, the newest first", body = Listed<EndpointView>)),
+    responses((status = 200, description = "Endpoints; newest first", body = Listed<EndpointView>)),
     security(("api_key" = ["read"])),
 )]
 async fn list(
@@ -66,14 +66,14 @@ async fn list(
 
 /// Create an endpoint
 ///
-/// Events that are accepted from now on go there. The response shows its secret, once.
+/// The endpoint receives the events that are accepted from now on. The response contains its signing secret.
 #[utoipa::path(
     post,
     path = "/v1/endpoints",
     tag = "endpoints",
     request_body = EndpointBody,
     params(KeyHeader),
-    responses((status = 201, description = "The endpoint, and its secret", body = CreatedView, headers(("etag" = String)))),
+    responses((status = 201, description = "The endpoint and its secret", body = CreatedView, headers(("etag" = String)))),
     security(("api_key" = ["manage"])),
 )]
 async fn create(
@@ -104,12 +104,12 @@ async fn create(
     Ok(api.services.records.create_endpoint_for(request, new).await?.into())
 }
 
-/// An endpoint that was created, and its secret.
+/// A new endpoint and its secret.
 #[derive(Serialize, ToSchema)]
 struct CreatedView {
     #[serde(flatten)]
     endpoint: EndpointView,
-    /// With which its requests are signed.
+    /// The signing secret.
     secret: String,
 }
 
@@ -118,7 +118,7 @@ struct CreatedView {
     get,
     path = "/v1/endpoints/{endpoint}",
     tag = "endpoints",
-    params(("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    params(("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The endpoint", body = EndpointView, headers(("etag" = String)))),
     security(("api_key" = ["read"])),
 )]
@@ -133,15 +133,16 @@ async fn show(
 
 /// Change an endpoint
 ///
-/// What is left out stays; `null` means the default again. Another URL: what waits goes there. `policy` needs an admin key.
+/// Omitted fields stay unchanged; `null` restores the default. With a new URL, waiting deliveries go to the new URL. `policy` needs
+/// an admin key.
 #[utoipa::path(
     patch,
     path = "/v1/endpoints/{endpoint}",
     tag = "endpoints",
     request_body = EndpointChange,
     params(
-        ("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$"),
-        ("if-match" = Option<String>, Header, description = "Change it only if this is still its `etag`", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
+        ("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$"),
+        ("if-match" = Option<String>, Header, description = "Change the resource only if its `etag` still has this value", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
     ),
     responses((status = 200, description = "The endpoint", body = EndpointView, headers(("etag" = String)))),
     security(("api_key" = ["manage"])),
@@ -163,25 +164,25 @@ async fn change(
     Ok(Revised(endpoint.revision, shown(&api, endpoint).await?))
 }
 
-/// What became of a deleted endpoint's work.
+/// The result of deleting an endpoint.
 #[derive(Serialize, ToSchema)]
 struct DeletedView {
-    /// How many deliveries waited, and are cancelled.
+    /// The number of waiting deliveries that were cancelled.
     cancelled: u64,
 }
 
 /// Delete an endpoint
 ///
-/// What waits for it is cancelled; the answer says how much.
+/// Cancels the waiting deliveries of the endpoint. The response states how many.
 #[utoipa::path(
     delete,
     path = "/v1/endpoints/{endpoint}",
     tag = "endpoints",
     params(
-        ("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$"),
-        ("if-match" = Option<String>, Header, description = "Delete it only if this is still its `etag`", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
+        ("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$"),
+        ("if-match" = Option<String>, Header, description = "Delete the resource only if its `etag` still has this value", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
     ),
-    responses((status = 200, description = "It is gone", body = DeletedView)),
+    responses((status = 200, description = "Deleted", body = DeletedView)),
     security(("api_key" = ["manage"])),
 )]
 async fn delete(
@@ -197,13 +198,12 @@ async fn delete(
 
 /// Enable an endpoint
 ///
-/// Whatever it was disabled for: by its owner, because it answered 410, or because its circuit is disabled. What is parked
-/// drains.
+/// Enables the endpoint, whatever disabled it: its owner, a 410 response, or its circuit. Parked deliveries are sent.
 #[utoipa::path(
     post,
     path = "/v1/endpoints/{endpoint}/enable",
     tag = "endpoints",
-    params(("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    params(("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The endpoint", body = EndpointView, headers(("etag" = String)))),
     security(("api_key" = ["manage"])),
 )]
@@ -224,7 +224,7 @@ async fn enable(
                 &api,
                 &caller,
                 &key,
-                Command::Enable,
+                OverrideCommand::Enable,
                 &format!("the endpoint {id} was enabled"),
             )
             .await?;
@@ -235,12 +235,12 @@ async fn enable(
 
 /// Disable an endpoint
 ///
-/// Nothing is sent until it is enabled. What comes meanwhile is parked, and not lost.
+/// Deliveries to the endpoint are parked until it is enabled; none is lost.
 #[utoipa::path(
     post,
     path = "/v1/endpoints/{endpoint}/disable",
     tag = "endpoints",
-    params(("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    params(("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The endpoint", body = EndpointView, headers(("etag" = String)))),
     security(("api_key" = ["manage"])),
 )]

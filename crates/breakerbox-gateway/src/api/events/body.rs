@@ -113,7 +113,7 @@ impl<'a> BatchBody<'a> {
             return Err(wrong_count(LIST, most, Some(count)));
         }
         if let Some(at) = batch.events.iter().position(|event| event.0.tenant.is_some()) {
-            let why = "goes beside `events`: all events of a batch are of one tenant";
+            let why = "must be beside `events`: all events of a batch belong to one tenant";
             return Err(Problem::invalid("tenant", why).within(&format!("events[{at}]")));
         }
         Ok(batch)
@@ -141,35 +141,35 @@ impl<'a> BatchBody<'a> {
 #[schema(example = json!({"type": "invoice.paid", "payload": {"invoice": 7}}))]
 #[allow(dead_code)]
 pub(super) struct EventSchema {
-    /// Whose; needed only with a key for all tenants, and then `default` if nothing is said.
+    /// Tenant ID. Keys bound to one tenant may omit it; other keys default to `default`.
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<String>,
-    /// What kind: words of letters, digits, `_` and `-`, parted by dots.
+    /// Event type: words of letters, digits, `_` and `-`, separated by dots.
     #[schema(min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*$")]
     r#type: String,
-    /// Any JSON; sent byte for byte. Either this or `payload_base64`.
+    /// The payload, any JSON, which is sent byte for byte. Use either this or `payload_base64`.
     payload: Option<Value>,
-    /// Raw bytes, as base64. Either this or `payload`.
+    /// The payload as base64, for raw bytes. Use either this or `payload`.
     #[schema(content_encoding = "base64")]
     payload_base64: Option<String>,
-    /// What the raw bytes are; `application/octet-stream` if nothing is said. Only with `payload_base64`.
+    /// The content type of the raw bytes. Default: `application/octet-stream`. Only with `payload_base64`.
     #[schema(max_length = 255)]
     content_type: Option<String>,
-    /// How important; medium if nothing is said.
+    /// Priority. Default: `medium`.
     #[schema(inline)]
     priority: Option<PrioritySchema>,
-    /// Send it there, and not to the tenant's endpoints.
+    /// Deliver the event to this URL only, not to the tenant's endpoints.
     #[schema(format = "uri", max_length = 8192)]
     url: Option<String>,
-    /// Not sent before.
+    /// The earliest time of delivery.
     #[schema(format = "date-time")]
     not_before: Option<String>,
-    /// Given up after so long, such as `1h`.
+    /// The maximum time that deliveries wait before they expire, such as `1h`.
     #[schema(pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "1h")]
     expires_after: Option<String>,
 }
 
-/// How important.
+/// The priority of an event, a call or a reminder's run.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[allow(dead_code)]
@@ -180,16 +180,16 @@ pub(in crate::api) enum PrioritySchema {
     Low,
 }
 
-/// Events to submit together.
+/// A batch of events.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"events": [{"type": "invoice.paid", "payload": {"invoice": 7}}]}))]
 #[allow(dead_code)]
 pub(super) struct BatchSchema {
-    /// Whose; needed only with a key for all tenants, and then `default` if nothing is said.
+    /// Tenant ID. Keys bound to one tenant may omit it; other keys default to `default`.
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<String>,
-    /// The events, as for a single one, without `tenant`.
+    /// The events, without `tenant`.
     #[schema(min_items = 1, max_items = 1000)]
     events: Vec<EventSchema>,
 }

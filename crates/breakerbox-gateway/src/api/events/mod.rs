@@ -34,14 +34,14 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(submit)).routes(routes!(submit_batch)).routes(routes!(show))
 }
 
-/// An event that was accepted.
+/// An accepted event.
 #[derive(Serialize, ToSchema)]
 struct AcceptedView {
-    /// Its name, and the `webhook-id` of all its requests.
+    /// Event ID, and the `webhook-id` of all its requests.
     #[schema(example = "evt_01h5k2m8w4c7e")]
     id: String,
-    /// How many deliveries it has: to how many endpoints it goes. If those are more than 1,000, the rest is written after this
-    /// answer; the event shows how many are to come.
+    /// The number of deliveries. Beyond 1,000, the gateway creates the rest after this response; the event shows how many are
+    /// still to be created.
     deliveries: u32,
 }
 
@@ -51,23 +51,23 @@ impl From<SubmittedEvent> for AcceptedView {
     }
 }
 
-/// Events that were accepted, in the order of the batch.
+/// Accepted events, in the order of the batch.
 #[derive(Serialize, ToSchema)]
 struct AcceptedBatchView {
     events: Vec<AcceptedView>,
 }
 
-/// Submit an event.
+/// Submit an event
 ///
-/// It goes to each of the tenant's endpoints whose `types` admit it, or to `url` alone. The answer comes when the event is
-/// durable, and not before. The payload is kept and sent byte for byte.
+/// The event is delivered to each of the tenant's endpoints with a matching `types`, or only to `url`. The response is sent after
+/// the event is durable. The payload is stored and sent byte for byte.
 #[utoipa::path(
     post,
     path = "/v1/events",
     tag = "events",
     request_body(content = inline(body::EventSchema), content_type = "application/json"),
     params(KeyHeader),
-    responses((status = 202, description = "Accepted, and durable", body = AcceptedView)),
+    responses((status = 202, description = "Accepted and durable", body = AcceptedView)),
     security(("api_key" = ["send"])),
 )]
 async fn submit(
@@ -95,16 +95,16 @@ async fn take_in(api: &Api, caller: &Caller, request: Request) -> ApiResult<Resp
     Ok(answer(&first, accepted.repeated))
 }
 
-/// Submit events together.
+/// Submit a batch of events
 ///
-/// At most 1,000 events and 4 MiB, which are accepted together or not at all. The answer is in the order of the batch.
+/// Accepts at most 1,000 events and 4 MiB by default, all of them or none. The response is in the order of the batch.
 #[utoipa::path(
     post,
     path = "/v1/events/batch",
     tag = "events",
     request_body(content = inline(body::BatchSchema), content_type = "application/json"),
     params(KeyHeader),
-    responses((status = 202, description = "Accepted, and durable", body = AcceptedBatchView)),
+    responses((status = 202, description = "Accepted and durable", body = AcceptedBatchView)),
     security(("api_key" = ["send"])),
 )]
 async fn submit_batch(
@@ -132,13 +132,13 @@ async fn take_batch_in(api: &Api, caller: &Caller, request: Request) -> ApiResul
     Ok(answer(&AcceptedBatchView { events }, accepted.repeated))
 }
 
-/// Show an event.
+/// Show an event
 #[utoipa::path(
     get,
     path = "/v1/events/{event}",
     tag = "events",
-    params(("event" = String, Path, description = "The event's id", pattern = "^evt_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
-    responses((status = 200, description = "The event, with its payload", body = EventView)),
+    params(("event" = String, Path, description = "Event ID", pattern = "^evt_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "The event with its payload", body = EventView)),
     security(("api_key" = ["read"])),
 )]
 async fn show(

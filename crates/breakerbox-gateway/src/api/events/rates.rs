@@ -31,7 +31,7 @@ impl IngestRates {
         }
         bucket.take_many(u32::try_from(events).unwrap_or(u32::MAX), now).map_err(|due| {
             let detail = format!(
-                "the tenant may submit {} events in a second, {} at once; nothing was accepted",
+                "the tenant may submit {} events per second, in bursts of {}; nothing was accepted",
                 limit.per_second, limit.burst
             );
             Problem::new(Code::RateLimited, detail).retry_after(due.since(now))

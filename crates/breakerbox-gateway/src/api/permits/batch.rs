@@ -24,18 +24,18 @@ const AT_A_STRETCH: usize = 16;
 /// The number of items up to which they are kept. No batch may have more, so the rest is not even counted.
 const COUNTED: usize = 100_000;
 
-/// What was answered, in the order of the batch.
+/// The results, in the order of the batch.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Answers)]
 pub(super) struct Answers<T: ToSchema> {
-    /// One for each item, at its place.
+    /// One result for each item, in the order of the batch.
     items: Vec<T>,
 }
 
-/// An item that was not done.
+/// An item that failed.
 #[derive(Serialize, ToSchema)]
 pub(super) struct NotDone {
-    /// Why.
+    /// The problem with this item.
     #[schema(value_type = Written<'static>)]
     problem: Box<RawValue>,
 }

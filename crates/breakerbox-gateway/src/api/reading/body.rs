@@ -61,7 +61,7 @@ pub(in crate::api) async fn read_body(
         return Err(too_large(limit));
     }
     let Some(caller) = parts.extensions.get::<Caller>() else {
-        return Err(Problem::new(Code::Internal, "something went wrong in the gateway")
+        return Err(Problem::new(Code::Internal, "internal error")
             .caused_by("a body is read before its caller is known".to_owned()));
     };
     let mut body_memory = budget.body_memory.held_by(caller);
@@ -69,7 +69,7 @@ pub(in crate::api) async fn read_body(
         Ok(whole) => Ok((whole?, body_memory)),
         Err(_) => {
             let seconds = budget.timeout.as_secs();
-            Err(Problem::new(Code::BodyTimeout, format!("the body must be there within {seconds} seconds")))
+            Err(Problem::new(Code::BodyTimeout, format!("the body must arrive within {seconds} seconds")))
         }
     }
 }
@@ -80,8 +80,7 @@ async fn collect(mut body: Body, body_memory: &mut HeldMemory, limit: usize) -> 
     grow(body_memory, LEAST)?;
     let mut whole = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|_| Problem::new(Code::BodyIncomplete, "the body ended before it was whole"))?;
+        let frame = frame.map_err(|_| Problem::new(Code::BodyIncomplete, "the body is incomplete"))?;
         let Ok(piece) = frame.into_data() else { continue };
         let length = whole.len() + piece.len();
         if length > limit {
@@ -105,9 +104,9 @@ fn grow(body_memory: &mut HeldMemory, bytes: usize) -> ApiResult<()> {
     body_memory.grow_to(bytes as u64).map_err(|why| match why {
         NoShare::OwnerOver => Problem::new(
             Code::TenantBusy,
-            "the bodies that this API key and its tenant send at once use up their share; send fewer at once",
+            "the concurrent requests of this API key and its tenant use their whole share of memory; send fewer at once",
         ),
-        NoShare::AllUsed => Problem::new(Code::Overloaded, "too many requests at once; try again"),
+        NoShare::AllUsed => Problem::new(Code::Overloaded, "too many concurrent requests; retry later"),
     })
 }
 

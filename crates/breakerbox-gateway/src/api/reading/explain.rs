@@ -106,9 +106,9 @@ impl de::Error for Fault {
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
         let why = match nearest(field, expected.iter().copied()) {
-            Some(near) => format!("there is no such field; did you mean `{near}`?"),
-            None if expected.is_empty() => "there is no such field, nor any other here".to_owned(),
-            None => format!("there is no such field; there are {}", listed(expected, "and")),
+            Some(near) => format!("is not a field; did you mean `{near}`?"),
+            None if expected.is_empty() => "is not a field; no fields are allowed here".to_owned(),
+            None => format!("is not a field; the fields are {}", listed(expected, "and")),
         };
         Self::new(Code::UnknownField, why).within(Step::Field(field.to_owned()))
     }
@@ -340,8 +340,8 @@ mod tests {
                 "inner[1].count",
                 "must be a whole number from 0 to 4294967295, but is a text",
             ),
-            (json!({"nam": "a"}), "nam", "there is no such field; did you mean `name`?"),
-            (json!({"name": "a", "zzz": 1}), "zzz", "there is no such field; there are `name` and `inner`"),
+            (json!({"nam": "a"}), "nam", "is not a field; did you mean `name`?"),
+            (json!({"name": "a", "zzz": 1}), "zzz", "is not a field; the fields are `name` and `inner`"),
             (json!({"inner": []}), "name", "is missing"),
             (json!({"name": "a", "inner": [{}]}), "inner[0].count", "is missing"),
             (

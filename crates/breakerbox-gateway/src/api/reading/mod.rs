@@ -158,7 +158,7 @@ impl<T: DeserializeOwned> FromRequestParts<Api> for Query<T> {
         let query = parts.uri.query().unwrap_or_default();
         for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
             if fields.insert(name.to_string(), Value::String(value.into_owned())).is_some() {
-                let detail = format!("{name}: must be there only once");
+                let detail = format!("{name}: must be given only once");
                 return Err(Problem::new(Code::InvalidQuery, detail).of_field(&name));
             }
         }
@@ -185,6 +185,6 @@ impl<T: FromStr<Err: Display>> FromRequestParts<Api> for Named<T> {
             .await
             .map_err(|_| not_found("the path is not valid UTF-8".to_owned()))?;
         let (what, text) = params.iter().next().unwrap_or_default();
-        text.parse().map(Self).map_err(|why| not_found(format!("there is no {what} {text:?}: an id {why}")))
+        text.parse().map(Self).map_err(|why| not_found(format!("there is no {what} {text:?}: the id {why}")))
     }
 }

@@ -77,10 +77,10 @@ impl Carried<'_> {
 
     fn content(&self, body: &Bytes) -> ApiResult<(Bytes, Arc<str>)> {
         match (self.payload, self.payload_base64) {
-            (Some(_), Some(_)) => Err(Problem::invalid("payload_base64", "can't go together with payload")),
+            (Some(_), Some(_)) => Err(Problem::invalid("payload_base64", "can't be combined with payload")),
             (Some(payload), None) => {
                 if self.content_type.is_some() {
-                    let why = "goes with payload_base64; payload is always application/json";
+                    let why = "is allowed with payload_base64 only; payload is always application/json";
                     return Err(Problem::invalid("content_type", why));
                 }
                 Ok((shared(body, payload.get().as_bytes()), json()))

@@ -77,7 +77,7 @@ impl<'a> ReminderBody<'a> {
     /// Builds a new reminder.
     pub(super) fn into_new(self, body: &Bytes, with: Circumstances<'_>) -> ApiResult<NewReminder> {
         let Some(url) = &self.url else {
-            let detail = "url: is missing; say who is called";
+            let detail = "url: is missing; send the URL to call";
             return Err(Problem::new(Code::MissingField, detail).of_field("url"));
         };
         let url = destination(url, with.tenant, Purpose::Reminders, with.addresses)?;
@@ -99,7 +99,7 @@ impl<'a> ReminderBody<'a> {
     /// Builds a change of a reminder.
     pub(super) fn into_patch(self, body: &Bytes, with: Circumstances<'_>) -> ApiResult<Patch> {
         if self.tenant.is_some() {
-            return Err(Problem::invalid("tenant", "can't be changed; leave it out"));
+            return Err(Problem::invalid("tenant", "can't be changed; omit it"));
         }
         let destination = |url| destination(url, with.tenant, Purpose::Reminders, with.addresses);
         let url = self.url.as_deref().map(destination).transpose()?;
@@ -201,7 +201,7 @@ impl<'a> BatchBody<'a> {
             return Err(wrong_count(LIST, most, Some(count)));
         }
         if let Some(at) = batch.reminders.iter().position(|reminder| reminder.0.tenant.is_some()) {
-            let why = "goes beside `reminders`: all reminders of a batch are of one tenant";
+            let why = "must be beside `reminders`: all reminders of a batch belong to one tenant";
             return Err(Problem::invalid("tenant", why).within(&format!("{LIST}[{at}]")));
         }
         Ok(batch)

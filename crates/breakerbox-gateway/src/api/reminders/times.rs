@@ -51,11 +51,11 @@ impl Times {
             (None, None) => Repeat::Once,
         };
         if self.time_zone.is_some() && self.cron.is_none() {
-            let why = "goes with cron; a time in `at` has its own offset, and `every` is the same everywhere";
+            let why = "is allowed with cron only; a time in `at` has its own offset, and `every` needs no time zone";
             return Err(Problem::invalid("time_zone", why));
         }
         if repeat == Repeat::Once && self.at.is_some() {
-            let why = "goes with every or cron: without one of them it runs once; leave it out";
+            let why = "is allowed with every or cron only; without them the reminder runs once";
             for (field, is_said) in
                 [("ends_at", self.ends_at.is_some()), ("max_runs", self.max_runs.is_some())]
             {

@@ -120,7 +120,7 @@ impl Server {
         let mut response = match answered {
             Ok(Ok(response)) => response,
             Ok(Err(never)) => match never {},
-            Err(_) => Problem::new(Code::Internal, "something went wrong in the gateway; its log has more")
+            Err(_) => Problem::new(Code::Internal, "internal error; the gateway's log has details")
                 .caused_by("a handler panicked".to_owned())
                 .into_response(),
         };

@@ -56,12 +56,7 @@ pub(super) fn finalize_response(response: &mut Response, id: HeaderValue) {
         let cause = response.extensions_mut().remove::<Logged>();
         let cause = cause.as_ref().map_or("", |logged| &logged.0);
         let id = id.to_str().unwrap_or_default();
-        tracing::error!(
-            request_id = id,
-            status = response.status().as_u16(),
-            cause,
-            "could not do what was asked"
-        );
+        tracing::error!(request_id = id, status = response.status().as_u16(), cause, "request failed");
     }
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);

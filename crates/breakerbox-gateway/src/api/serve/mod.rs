@@ -112,7 +112,9 @@ pub(super) async fn serve(
                     Some(fault) => {
                         metrics.local_faults.note(fault, &format!("can't accept a connection: {error}"));
                     }
-                    None => tracing::warn!(%error, closed_an_idle_one = closed, "can't accept a connection"),
+                    None => {
+                        tracing::warn!(%error, closed_idle_connection = closed, "can't accept a connection")
+                    }
                 }
                 tokio::time::sleep(Duration::from_millis(if closed { 10 } else { 100 })).await;
             }
@@ -123,7 +125,7 @@ pub(super) async fn serve(
     stopping.send_replace(true);
     let all_ended = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(limits.grace, all_ended).await.is_err() {
-        tracing::warn!("some requests did not end in time, and are cut off");
+        tracing::warn!("some requests did not finish in time; their connections are closed");
     }
     connections.shutdown().await;
 }
@@ -146,7 +148,7 @@ impl RefusedConnections {
             tracing::warn!(
                 closed_idle = self.replaced,
                 refused = self.refused,
-                "too many connections, or too many of one address: see limits.connections and limits.address_share"
+                "connection refused: limits.connections or limits.address_share is reached"
             );
             *self = Self { logged_at: Some(Instant::now()), ..Self::default() };
         }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakerbox_core::{Attribution, Cause, Change, Command, Epoch, Mode, Status, Timestamp, TripRule};
+use breakerbox_core::{
+    Attribution, Cause, Change, Epoch, Mode, OverrideCommand, Status, Timestamp, TripRule,
+};
 use breakerbox_model::objects::{PastChange, Scope};
 use breakerbox_storage::records::{ChangeFilter, Endpoints, History, ObservedChange, PageOf};
 use http::Method;
@@ -110,7 +112,7 @@ async fn written(site: &Site) -> Vec<PastChange> {
         changes.push(change(key, at(100 + place), Status::Closed, Cause::ProbesSucceeded));
     }
     let by = Attribution::new("key_7", "maintenance").unwrap();
-    let order = Cause::Command { command: Command::ForceOpen, by };
+    let order = Cause::Override { command: OverrideCommand::ForceOpen, by };
     changes.push(change("acme", at(300), Status::Open, order));
     site.records.append_history(changes.iter().cloned().map(ObservedChange::from).collect()).await.unwrap();
     changes.sort_by_key(|past| std::cmp::Reverse(past.change.at));

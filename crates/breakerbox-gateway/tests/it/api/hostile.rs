@@ -331,9 +331,9 @@ async fn fields_that_will_not_do() {
         ),
         (
             "/v1/tenants",
-            tenant(json!({ "rulings": { "404": { "circuit": "open" } } })),
+            tenant(json!({ "response_rules": { "404": { "circuit": "open" } } })),
             "invalid_field",
-            "rulings.404.circuit",
+            "response_rules.404.circuit",
             "ignored",
         ),
         ("/v1/tenants", tenant(json!({ "name": long })), "invalid_field", "name", "at most 200"),
@@ -452,7 +452,7 @@ async fn who_guesses_keys_has_to_wait_and_others_do_not() {
         match said.status.as_u16() {
             401 => assert_eq!(waits, 0),
             _ => {
-                assert_eq!(said.expect(429).code(), "too_many_failures");
+                assert_eq!(said.expect(429).code(), "too_many_auth_failures");
                 waits += 1;
             }
         }

@@ -226,10 +226,10 @@ async fn rules_of_a_tenant_that_will_not_do() {
         (json!({ "retry": ["1ms"] }), "invalid_field", "reminders.retry[0]", "from 10ms"),
         (json!({ "retry": vec!["1s"; 51] }), "invalid_field", "reminders.retry", "at most 50"),
         (
-            json!({ "rulings": { "404": { "delivery": "lost" } } }),
+            json!({ "response_rules": { "404": { "action": "lost" } } }),
             "invalid_field",
-            "reminders.rulings.404.delivery",
-            "retried",
+            "reminders.response_rules.404.action",
+            "retry",
         ),
         (json!({ "when_failed": "panic" }), "invalid_field", "reminders.when_failed", "stop or next_run"),
         (json!({ "catch_up": "none" }), "invalid_field", "reminders.catch_up", "all or latest"),

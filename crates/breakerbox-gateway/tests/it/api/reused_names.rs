@@ -61,7 +61,7 @@ async fn what_a_deleted_tenant_left_is_not_there_for_another_of_its_name() {
         tried += 1;
     }
     assert!(tried > 20, "{tried}");
-    for path in ["endpoints", "deliveries", "resends", "reminders", "circuits", "changes", "notices"] {
+    for path in ["endpoints", "deliveries", "resends", "reminders", "circuits", "changes", "notifications"] {
         let listed = site.get(&format!("/v1/{path}"), &new).await.expect(200).json();
         assert_eq!(listed["items"], json!([]), "{path}");
     }

@@ -13,7 +13,7 @@ use breakerbox::{Breakerbox, WallClock};
 use breakerbox_core::Timestamp;
 use breakerbox_egress::{AddressPolicy, Incoming};
 use breakerbox_gateway::api::{
-    self, Health, HealthReport, Limits, NoticeTest, Services, TestEvent, TestSend, TestedTarget,
+    self, Health, HealthReport, Limits, NotificationTest, Services, TestEvent, TestSend, TestedTarget,
 };
 use breakerbox_gateway::dispatch::{DirectDispatch, EventSubmitter, LaneHolds};
 use breakerbox_gateway::notifications::Delivered;
@@ -98,12 +98,12 @@ impl TestSend for Plain {
 }
 
 /// Every target takes a test.
-struct TestNotices(Arc<Directory>);
+struct TestNotifications(Arc<Directory>);
 
 #[async_trait]
-impl NoticeTest for TestNotices {
+impl NotificationTest for TestNotifications {
     async fn test(&self, tenant: &TenantId) -> Result<Vec<TestedTarget>, Timestamp> {
-        let targets = self.0.tenant(tenant).unwrap().source.settings.notices.clone().into_iter();
+        let targets = self.0.tenant(tenant).unwrap().source.settings.notification_targets.clone().into_iter();
         let delivered = Delivered::new(true, "200");
         Ok(targets.map(|target| TestedTarget { target, delivered: delivered.clone() }).collect())
     }
@@ -191,7 +191,7 @@ impl Site {
             circuits: circuits.clone(),
             circuit_store: store as Arc<dyn Store>,
             tests: Arc::new(Plain(Arc::clone(&stand_in))),
-            notice_tests: Arc::new(TestNotices(Arc::clone(records.directory()))),
+            notification_tests: Arc::new(TestNotifications(Arc::clone(records.directory()))),
             health: Arc::new(Plain(Arc::clone(&stand_in))),
             metrics,
             permits,

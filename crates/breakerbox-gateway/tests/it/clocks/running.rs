@@ -57,10 +57,10 @@ fn a_clock_that_is_set_back_stops_nothing() {
     site.until_delivered(&[event, behind]);
     site.until_degraded("clock: the wall clock went back by");
     // What waits by the store clock is due in six hours by the clock of the next start.
-    site.receiver.set("/in", breakerbox_testkit::receiver::Manner::status(500));
+    site.receiver.set("/in", breakerbox_testkit::receiver::Behaviour::status(500));
     let parked: Vec<String> = (0..3).map(|_| site.send()).collect();
     site.until("it failed", || site.delivery(&parked[0])["attempts"] != 0);
-    site.receiver.set("/in", breakerbox_testkit::receiver::Manner::status(200));
+    site.receiver.set("/in", breakerbox_testkit::receiver::Behaviour::status(200));
     site.restart(-6 * HOUR);
     site.until_degraded("clock: at the start");
     site.until_delivered(&parked);
@@ -102,15 +102,15 @@ fn the_overlap_of_secrets_ends_by_the_clock_of_the_moment() {
 #[test]
 fn notifications_are_signed_by_the_clock_of_the_moment() {
     let site = Site::start(-900);
-    let target = json!({ "notices": [{ "kind": "webhook", "url": site.receiver.url("/notices") }] });
+    let target = json!({ "notification_targets": [{ "kind": "webhook", "url": site.receiver.url("/notifications") }] });
     site.api().patch("/v1/tenants/default", &target).unwrap();
-    let secrets = site.api().get("/v1/tenants/default/notices/secrets").unwrap();
+    let secrets = site.api().get("/v1/tenants/default/notifications/secrets").unwrap();
     let text = secrets.to_string();
     let start = text.find("whsec_").unwrap_or_else(|| panic!("{text}"));
     let secret = text[start..].split('"').next().unwrap();
     site.set(0);
-    site.api().post("/v1/tenants/default/notices/test", &json!({})).unwrap();
-    assert!(site.arrived_at("/notices")[0].is_signed_with(secret));
+    site.api().post("/v1/tenants/default/notifications/test", &json!({})).unwrap();
+    assert!(site.arrived_at("/notifications")[0].is_signed_with(secret));
 }
 
 #[test]

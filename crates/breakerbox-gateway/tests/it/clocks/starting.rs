@@ -9,7 +9,7 @@ use breakerbox_gateway::dispatch::DirectDispatch;
 use breakerbox_gateway::gateway::StartError;
 use breakerbox_storage::{Defaults, Directory, Queue, QueueError, Retention};
 use breakerbox_storage_sqlite::{Database, JobError, OpenError, Options, SqliteQueue};
-use breakerbox_testkit::receiver::Manner;
+use breakerbox_testkit::receiver::Behaviour;
 use serde_json::json;
 
 use super::site::{HOUR, Site, right_time, seconds_ahead};
@@ -55,14 +55,14 @@ fn after_a_clock_that_was_ahead_everything_goes_on() {
     let endpoint = site.endpoint("/in");
     let finished = site.send();
     site.until_delivered(std::slice::from_ref(&finished));
-    site.receiver.set("/in", Manner::status(500));
+    site.receiver.set("/in", Behaviour::status(500));
     let waiting: Vec<String> = (0..3).map(|_| site.send()).collect();
     let later = site.send_with(
         json!({ "not_before": super::site::text_of(10 * HOUR), "url": site.receiver.url("/later") }),
     );
     let circuit = || site.api().get("/v1/circuits?limit=10").unwrap()["items"][0].clone();
     site.until("the circuit opens", || circuit()["state"] == "open" || circuit()["state"] == "half_open");
-    site.receiver.set("/in", Manner::status(200));
+    site.receiver.set("/in", Behaviour::status(200));
     site.restart(0);
 
     site.until_degraded("clock: at the start the newest stored time was");

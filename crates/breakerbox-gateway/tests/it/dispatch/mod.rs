@@ -8,7 +8,7 @@ mod throttle;
 
 use std::time::Duration;
 
-use breakerbox::{Attribution, Command, Policy, Status};
+use breakerbox::{Attribution, OverrideCommand, Policy, Status};
 use breakerbox_gateway::dispatch::Settings;
 use breakerbox_model::delivery::{Fault, NextStep, Reply};
 use breakerbox_model::objects::{DisabledBecause, FailReason, Priority, RateLimit};
@@ -253,11 +253,11 @@ async fn operators_are_obeyed_at_once() {
     site.submit(&acme, "well", 1, Priority::Medium).await;
     site.until(SECOND, |site| site.queue.waiting() == 0).await;
     let by = Attribution::new("somebody", "maintenance").unwrap();
-    site.circuit("well").apply_override(Command::ForceOpen, &by).await.unwrap();
+    site.circuit("well").apply_override(OverrideCommand::ForceOpen, &by).await.unwrap();
     site.submit(&acme, "well", 10, Priority::Medium).await;
     tokio::time::sleep(3_600 * SECOND).await;
     assert_eq!(site.requests("well"), 1);
-    site.circuit("well").apply_override(Command::Reset, &by).await.unwrap();
+    site.circuit("well").apply_override(OverrideCommand::Reset, &by).await.unwrap();
     site.until(SECOND, |site| site.queue.waiting() == 0).await;
 }
 

@@ -276,7 +276,7 @@ async fn a_reminder_that_stops_is_a_warning_once_it_is_written() {
     tokio::time::sleep(MINUTE).await;
     assert_eq!(rig.diary.page.lock().unwrap().look_at, None, "it has stopped");
     let lines = logged.lines();
-    let stopped: Vec<_> = lines.iter().filter(|line| line.contains("a reminder has stopped")).collect();
+    let stopped: Vec<_> = lines.iter().filter(|line| line.contains("reminder stopped")).collect();
     assert_eq!(stopped.len(), 1, "{lines:#?}");
     assert!(stopped[0].contains(" WARN ") && stopped[0].contains("rem_"), "{}", stopped[0]);
     assert!(!lines.iter().any(|line| line.contains(" ERROR ")), "{lines:#?}");

@@ -25,7 +25,7 @@ impl ResponseRules {
     /// use breakerbox_model::delivery::{Disposition, Reply, ResponseRules};
     /// use std::time::Duration;
     ///
-    /// let own: ResponseRules = serde_json::from_str(r#"{"4xx": {"delivery": "failed"}}"#)?;
+    /// let own: ResponseRules = serde_json::from_str(r#"{"4xx": {"action": "fail"}}"#)?;
     /// let rules = own.applied_over(&ResponseRules::for_reminders());
     /// let conflict = Reply::Answered { status: 409, retry_after: None };
     /// assert_eq!(ResponseRules::for_reminders().of(conflict, false, Duration::ZERO).disposition, Disposition::Retry);
@@ -160,11 +160,11 @@ mod tests {
     fn what_lies_above_comes_first() {
         let read = |text| serde_json::from_str::<ResponseRules>(text).unwrap();
         let base = read(
-            r#"{"422": {"delivery": "retried", "throttle": "neither"}, "5xx": {"circuit": "ignored"},
-                "404": {"delivery": "gone"}, "timeout": {"circuit": "success", "throttle": "accept"}}"#,
+            r#"{"422": {"action": "retry", "throttle": "neither"}, "5xx": {"circuit": "ignored"},
+                "404": {"action": "disable"}, "timeout": {"circuit": "success", "throttle": "accept"}}"#,
         );
         let own = read(
-            r#"{"4xx": {"delivery": "failed"}, "404": {"circuit": "ignored"}, "503": {"delivery": "delivered"},
+            r#"{"4xx": {"action": "fail"}, "404": {"circuit": "ignored"}, "503": {"action": "succeed"},
                 "5xx": {"throttle": "neither"}, "timeout": {"circuit": "failure"}}"#,
         );
         let laid = own.applied_over(&base);

@@ -18,34 +18,34 @@ use crate::delivery::{Fault, Reply};
 /// The maximum number of rules.
 pub const MAX_RESPONSE_RULES: usize = 100;
 
-const DISPOSITIONS: [(&str, Disposition); 4] = [
-    ("delivered", Disposition::Delivered),
-    ("retried", Disposition::Retry),
-    ("failed", Disposition::Rejected),
-    ("gone", Disposition::Gone),
+const ACTIONS: [(&str, Disposition); 4] = [
+    ("succeed", Disposition::Delivered),
+    ("retry", Disposition::Retry),
+    ("fail", Disposition::Rejected),
+    ("disable", Disposition::Gone),
 ];
 const OUTCOMES: [(&str, OutcomeKind); 3] =
     [("success", OutcomeKind::Success), ("failure", OutcomeKind::Failure), ("ignored", OutcomeKind::Ignored)];
 const LOAD_SIGNALS: [(&str, LoadSignal); 3] =
     [("accept", LoadSignal::Accept), ("reject", LoadSignal::Reject), ("neither", LoadSignal::Neither)];
-const COLUMNS: [&str; 3] = ["delivery", "circuit", "throttle"];
+const COLUMNS: [&str; 3] = ["action", "circuit", "throttle"];
 
 /// Response rules: the cases that differ from the default table.
 ///
 /// Serialized, it is a map from a status (`"404"`), a class of statuses (`"4xx"`) or a fault (`"timeout"`) to the
-/// effect on the `delivery` (delivered, retried, failed, gone), the `circuit` (success, failure, ignored) and the
-/// `throttle` (accept, reject, neither). Columns that are left out keep their default.
+/// `action` on the delivery (succeed, retry, fail, disable), the outcome for the `circuit` (success, failure, ignored)
+/// and the signal for the `throttle` (accept, reject, neither). Omitted columns keep their default.
 ///
 /// ```
 /// use breakerbox_model::delivery::{Disposition, Reply, ResponseRules};
 /// use std::time::Duration;
 ///
-/// let rules: ResponseRules = serde_json::from_str(r#"{"404": {"delivery": "failed", "circuit": "ignored"}}"#)?;
+/// let rules: ResponseRules = serde_json::from_str(r#"{"404": {"action": "fail", "circuit": "ignored"}}"#)?;
 /// let not_found = Reply::Answered { status: 404, retry_after: None };
 /// assert_eq!(rules.of(not_found, false, Duration::ZERO).disposition, Disposition::Rejected);
 ///
 /// let wrong = serde_json::from_str::<ResponseRules>(r#"{"404": {"circuit": "open"}}"#).unwrap_err();
-/// assert!(wrong.to_string().starts_with("rulings.404.circuit: must be success, failure or ignored"));
+/// assert!(wrong.to_string().starts_with("response_rules.404.circuit: must be success, failure or ignored"));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -78,14 +78,14 @@ pub(super) struct ResponseRule {
 #[non_exhaustive]
 pub enum ResponseRulesError {
     /// There are too many rules.
-    #[error("rulings: must be at most {MAX_RESPONSE_RULES}, but are {found}")]
+    #[error("response_rules: must be at most {MAX_RESPONSE_RULES}, but are {found}")]
     TooMany {
         /// The number of rules.
         found: usize,
     },
     /// The case is neither a status, a class nor a fault.
     #[error(
-        "rulings.{case}: must be about a status such as \"404\", a class such as \"4xx\" or a fault: {}",
+        "response_rules.{case}: must be a status such as \"404\", a class such as \"4xx\" or a fault: {}",
         fault_names()
     )]
     UnknownCase {
@@ -93,13 +93,13 @@ pub enum ResponseRulesError {
         case: String,
     },
     /// The rule is not a map of columns.
-    #[error("rulings.{case}: must be an object with delivery, circuit or throttle")]
+    #[error("response_rules.{case}: must be an object with action, circuit or throttle")]
     NoColumns {
         /// The case of the rule.
         case: String,
     },
     /// The column is unknown.
-    #[error("rulings.{case}.{column}: is unknown{}; there are delivery, circuit and throttle", did_you_mean(.column))]
+    #[error("response_rules.{case}.{column}: is unknown{}; use action, circuit or throttle", did_you_mean(.column))]
     UnknownColumn {
         /// The case of the rule.
         case: String,
@@ -107,7 +107,7 @@ pub enum ResponseRulesError {
         column: String,
     },
     /// The column does not accept this value.
-    #[error("rulings.{case}.{column}: must be {allowed}")]
+    #[error("response_rules.{case}.{column}: must be {allowed}")]
     UnknownValue {
         /// The case of the rule.
         case: String,
@@ -117,7 +117,7 @@ pub enum ResponseRulesError {
         allowed: &'static str,
     },
     /// A fault means that there was no response, so nothing can have been delivered.
-    #[error("rulings.{fault}.delivery: must be retried or failed, since nothing was answered")]
+    #[error("response_rules.{fault}.action: must be retry or fail, because there was no response")]
     NotAnswered {
         /// The name of the fault.
         fault: &'static str,
@@ -170,14 +170,9 @@ impl ResponseRule {
         let mut rule = Self::default();
         for (column, value) in columns {
             match column.as_str() {
-                "delivery" => {
-                    rule.disposition = Some(read(
-                        case,
-                        "delivery",
-                        "delivered, retried, failed or gone",
-                        &DISPOSITIONS,
-                        value,
-                    )?);
+                "action" => {
+                    rule.disposition =
+                        Some(read(case, "action", "succeed, retry, fail or disable", &ACTIONS, value)?);
                 }
                 "circuit" => {
                     rule.circuit =
@@ -205,7 +200,7 @@ impl ResponseRule {
 
     fn written(self) -> BTreeMap<&'static str, &'static str> {
         let texts = [
-            self.disposition.map(|disposition| written(&DISPOSITIONS, disposition)),
+            self.disposition.map(|disposition| written(&ACTIONS, disposition)),
             self.circuit.map(|outcome| written(&OUTCOMES, outcome)),
             self.throttle.map(|signal| written(&LOAD_SIGNALS, signal)),
         ];
@@ -319,8 +314,8 @@ mod tests {
     #[test]
     fn a_status_comes_before_its_class_and_the_rest_is_as_it_was() {
         let rules = rules(
-            r#"{"404": {"circuit": "ignored"}, "4xx": {"delivery": "failed", "circuit": "success"},
-                "timeout": {"throttle": "neither"}, "500": {"delivery": "gone"}}"#,
+            r#"{"404": {"circuit": "ignored"}, "4xx": {"action": "fail", "circuit": "success"},
+                "timeout": {"throttle": "neither"}, "500": {"action": "disable"}}"#,
         );
         let table = [
             (answered(404), (Disposition::Rejected, OutcomeKind::Ignored, LoadSignal::Accept)),
@@ -355,7 +350,7 @@ mod tests {
         let ignored = rules(r#"{"404": {"circuit": "ignored"}}"#);
         assert_eq!(ignored.of(answered(404), true, COOL_OFF).sleep, Some(COOL_OFF));
         assert_eq!(ignored.of(answered(404), false, COOL_OFF).sleep, None);
-        let failed = rules(r#"{"404": {"circuit": "ignored", "delivery": "failed"}}"#);
+        let failed = rules(r#"{"404": {"circuit": "ignored", "action": "fail"}}"#);
         assert_eq!(
             failed.of(answered(404), true, COOL_OFF).sleep,
             None,
@@ -367,8 +362,8 @@ mod tests {
     fn what_is_written_is_read_back() {
         for text in [
             "{}",
-            r#"{"200":{"delivery":"retried"},"4xx":{"circuit":"ignored","delivery":"gone","throttle":"neither"}}"#,
-            r#"{"address_denied":{"delivery":"failed"},"dns":{"throttle":"accept"},"tls":{"circuit":"success"}}"#,
+            r#"{"200":{"action":"retry"},"4xx":{"action":"disable","circuit":"ignored","throttle":"neither"}}"#,
+            r#"{"address_denied":{"action":"fail"},"dns":{"throttle":"accept"},"tls":{"circuit":"success"}}"#,
         ] {
             assert_eq!(serde_json::to_string(&rules(text)).unwrap(), text);
         }
@@ -378,25 +373,28 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let table = [
-            (r#"{"099": {"circuit": "success"}}"#, "rulings.099: must be about"),
-            (r#"{"1000": {"circuit": "success"}}"#, "rulings.1000: must be about"),
-            (r#"{"+44": {"circuit": "success"}}"#, "rulings.+44: must be about"),
-            (r#"{"0xx": {"circuit": "success"}}"#, "rulings.0xx: must be about"),
-            (r#"{"+4xx": {"circuit": "success"}}"#, "rulings.+4xx: must be about"),
-            (r#"{"xx": {"circuit": "success"}}"#, "rulings.xx: must be about"),
-            (r#"{"Timeout": {"circuit": "success"}}"#, "rulings.Timeout: must be about"),
-            (r#"{"404": {}}"#, "rulings.404: must be an object"),
-            (r#"{"404": "failed"}"#, "rulings.404: must be an object"),
-            (r#"{"404": null}"#, "rulings.404: must be an object"),
+            (r#"{"099": {"circuit": "success"}}"#, "response_rules.099: must be a status"),
+            (r#"{"1000": {"circuit": "success"}}"#, "response_rules.1000: must be a status"),
+            (r#"{"+44": {"circuit": "success"}}"#, "response_rules.+44: must be a status"),
+            (r#"{"0xx": {"circuit": "success"}}"#, "response_rules.0xx: must be a status"),
+            (r#"{"+4xx": {"circuit": "success"}}"#, "response_rules.+4xx: must be a status"),
+            (r#"{"xx": {"circuit": "success"}}"#, "response_rules.xx: must be a status"),
+            (r#"{"Timeout": {"circuit": "success"}}"#, "response_rules.Timeout: must be a status"),
+            (r#"{"404": {}}"#, "response_rules.404: must be an object"),
+            (r#"{"404": "failed"}"#, "response_rules.404: must be an object"),
+            (r#"{"404": null}"#, "response_rules.404: must be an object"),
             (
                 r#"{"404": {"circut": "success"}}"#,
-                "rulings.404.circut: is unknown (did you mean circuit?); there are",
+                "response_rules.404.circut: is unknown (did you mean circuit?); use action",
             ),
-            (r#"{"404": {"delivery": "lost"}}"#, "rulings.404.delivery: must be delivered, retried"),
-            (r#"{"404": {"circuit": 7}}"#, "rulings.404.circuit: must be success, failure or ignored"),
-            (r#"{"4xx": {"throttle": null}}"#, "rulings.4xx.throttle: must be accept, reject or neither"),
-            (r#"{"timeout": {"delivery": "delivered"}}"#, "rulings.timeout.delivery: must be retried or"),
-            (r#"{"reset": {"delivery": "gone"}}"#, "rulings.reset.delivery: must be retried or failed"),
+            (r#"{"404": {"action": "lost"}}"#, "response_rules.404.action: must be succeed, retry"),
+            (r#"{"404": {"circuit": 7}}"#, "response_rules.404.circuit: must be success, failure or ignored"),
+            (
+                r#"{"4xx": {"throttle": null}}"#,
+                "response_rules.4xx.throttle: must be accept, reject or neither",
+            ),
+            (r#"{"timeout": {"action": "succeed"}}"#, "response_rules.timeout.action: must be retry or"),
+            (r#"{"reset": {"action": "disable"}}"#, "response_rules.reset.action: must be retry or fail"),
         ];
         for (text, start) in table {
             let error = serde_json::from_str::<ResponseRules>(text).unwrap_err().to_string();
@@ -406,6 +404,6 @@ mod tests {
             .map(|status| (status.to_string(), serde_json::json!({"circuit": "ignored"})))
             .collect();
         let error = serde_json::from_value::<ResponseRules>(Value::Object(many)).unwrap_err();
-        assert!(error.to_string().starts_with("rulings: must be at most 100, but are 101"), "{error}");
+        assert!(error.to_string().starts_with("response_rules: must be at most 100, but are 101"), "{error}");
     }
 }

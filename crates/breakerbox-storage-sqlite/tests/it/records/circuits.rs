@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use breakerbox::store::{ListQuery, Store, Swap, Swapped};
 use breakerbox::{Breakerbox, Classification, Clock, Consistency, ManualClock, Refusal, Settlement, Status};
-use breakerbox_core::{Attribution, Command, Mode, PolicyBuilder, Record, State, Timestamp, Version};
+use breakerbox_core::{Attribution, Mode, OverrideCommand, PolicyBuilder, Record, State, Timestamp, Version};
 use breakerbox_storage::QueueError;
 use breakerbox_storage_sqlite::{Database, JobError, Options, SqliteCircuits};
-use breakerbox_testkit::Held;
+use breakerbox_testkit::StoreWithServer;
 use tempfile::TempDir;
 
 const KEY: &str = "acme https://a.example/in";
@@ -16,10 +16,10 @@ const KEY: &str = "acme https://a.example/in";
 mod conformance {
     use super::*;
 
-    async fn on_a_file() -> Held<SqliteCircuits, TempDir> {
+    async fn on_a_file() -> StoreWithServer<SqliteCircuits, TempDir> {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteCircuits::open(database(&folder, Options::default())).await.unwrap();
-        Held { store, server: folder }
+        StoreWithServer { store, server: folder }
     }
 
     breakerbox_testkit::store_conformance!(on_a_file());
@@ -126,9 +126,9 @@ async fn orders_of_operators_survive() {
     let mut site = Site::new().await;
     let by = Attribution::new("ops", "maintenance").unwrap();
     let orders = [
-        ("a", Command::ForceOpen, Mode::ForcedOpen(by.clone())),
-        ("b", Command::ForceClosed, Mode::ForcedClosed(by.clone())),
-        ("c", Command::Disable, Mode::Disabled(by.clone())),
+        ("a", OverrideCommand::ForceOpen, Mode::ForcedOpen(by.clone())),
+        ("b", OverrideCommand::ForceClosed, Mode::ForcedClosed(by.clone())),
+        ("c", OverrideCommand::Disable, Mode::Disabled(by.clone())),
     ];
     for (key, command, _) in &orders {
         site.circuit(key).apply_override(*command, &by).await.unwrap();

@@ -3,7 +3,7 @@
 use breakerbox_model::notifications::Kind;
 use breakerbox_model::objects::{DeliveryFilter, DeliveryState, FailReason, ResendState};
 use breakerbox_storage::conformance::records::reminders::{MINUTE, every_minute, new, once};
-use breakerbox_storage::records::{NewResend, NoticeFilter, PageOf, ReminderFilter};
+use breakerbox_storage::records::{NewResend, NotificationFilter, PageOf, ReminderFilter};
 use breakerbox_storage::{Claim, QueueError, RecordsError};
 use breakerbox_storage_sqlite::JobError;
 
@@ -48,10 +48,10 @@ async fn unreadable_reminders_stop_and_keep_no_other_waiting() {
     assert_eq!(all.items.iter().map(|shown| shown.id).collect::<Vec<_>>(), [good.id]);
     let shown = world.records.reminder(first.id).await;
     assert!(matches!(shown, Err(RecordsError::Unreadable { what: "reminder", .. })), "{shown:?}");
-    let filter = NoticeFilter { kind: Some(Kind::ReminderStopped), ..NoticeFilter::default() };
-    let told = world.records.notices(&filter, &PageOf::first(100)).await.unwrap().items;
+    let filter = NotificationFilter { kind: Some(Kind::ReminderStopped), ..NotificationFilter::default() };
+    let told = world.records.notifications(&filter, &PageOf::first(100)).await.unwrap().items;
     assert_eq!(told.len(), PIECE + 13, "its owner is notified of each, once");
-    assert!(told[0].notice.text().body.contains("can't be read"), "{:?}", told[0].notice.text());
+    assert!(told[0].notification.text().body.contains("can't be read"), "{:?}", told[0].notification.text());
 
     let mut again = new(every_minute(now + MINUTE));
     again.settings.reference = Some("invoice 17".into());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::records::{ChangeFilter, ObservedChange, Page, PageOf};
-use breakerbox_core::{Attribution, Cause, Change, Command, Epoch, Mode, Status, Timestamp, Totals};
+use breakerbox_core::{Attribution, Cause, Change, Epoch, Mode, OverrideCommand, Status, Timestamp, Totals};
 use breakerbox_model::objects::PastChange;
 
 use super::world::World;
@@ -14,7 +14,7 @@ pub fn change(key: &str, epoch: u64, at: Timestamp) -> PastChange {
     let cause = match epoch % 3 {
         0 => Cause::ProbeFailed,
         1 => Cause::CoolOffOver,
-        _ => Cause::Command { command: Command::ForceOpen, by: by.clone() },
+        _ => Cause::Override { command: OverrideCommand::ForceOpen, by: by.clone() },
     };
     let change = Change {
         from: Status::Closed,

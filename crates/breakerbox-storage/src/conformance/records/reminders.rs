@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::records::{NewReminder, NoticeFilter, PageOf, ReminderChange, ReminderFilter};
+use crate::records::{NewReminder, NotificationFilter, PageOf, ReminderChange, ReminderFilter};
 use crate::{AppliedDecisions, Leased, RecordsError};
 use breakerbox_core::Timestamp;
 use breakerbox_model::delivery::NextStep;
@@ -214,14 +214,15 @@ pub async fn what_a_run_ends_with_decides(world: &mut World) {
         assert_eq!(shown.state, state, "{next:?} {when_failed:?}");
         assert_eq!(applied.stopped, u64::from(state != ReminderState::Active), "{next:?} {when_failed:?}");
         assert_eq!((shown.open_run, shown.next_at.is_some()), (None, state == ReminderState::Active));
-        let filter = NoticeFilter { kind: Some(Kind::ReminderStopped), ..NoticeFilter::default() };
-        let notices = world.records.notices(&filter, &PageOf::first(10)).await.unwrap().items;
+        let filter =
+            NotificationFilter { kind: Some(Kind::ReminderStopped), ..NotificationFilter::default() };
+        let notifications = world.records.notifications(&filter, &PageOf::first(10)).await.unwrap().items;
         told += applied.stopped;
-        assert_eq!(notices.len() as u64, told, "its owner is told, once");
+        assert_eq!(notifications.len() as u64, told, "its owner is told, once");
         if state == ReminderState::Active {
             world.records.cancel_reminder(reminder.id).await.unwrap();
         } else {
-            assert_eq!(*notices[0].notice.subject, *reminder.id.to_string());
+            assert_eq!(*notifications[0].notification.subject, *reminder.id.to_string());
             let resumed = world.records.resume_reminder(reminder.id).await.unwrap();
             assert_eq!(resumed.state, ReminderState::Active, "a stopped one can go on");
             world.run_scheduler().await;

@@ -24,7 +24,7 @@ pub async fn a_tenant_is_as_it_was_created_and_after_a_restart_too(world: &mut W
     settings.policy = Some(json!({ "window": "5m" }));
     settings.circuit_by = CircuitBy::Host;
     settings.retry = Some("1s,2s".parse().unwrap());
-    settings.rulings = serde_json::from_str(r#"{"404": {"delivery": "failed"}}"#).unwrap();
+    settings.response_rules = serde_json::from_str(r#"{"404": {"action": "fail"}}"#).unwrap();
     settings.backlog = Some(Backlog { count: 7, bytes: 77 });
     settings.ingest_rate = Some(RateLimit { per_second: 0.5, burst: 3 });
     settings.expires_after = Some(Duration::from_micros(1_500_001));

@@ -12,9 +12,9 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use tokio::time::sleep;
 
-use crate::sim::arbiter::{index, name};
-use crate::sim::books::{Counts, Who};
+use crate::sim::checked_store::{index, name};
 use crate::sim::gate::Gate;
+use crate::sim::history::{Counts, WorkerLife};
 use crate::sim::network::Network;
 use crate::sim::sabotage::Sabotage;
 use crate::sim::world::World;
@@ -23,11 +23,11 @@ use crate::sim::world::World;
 pub(in crate::sim) struct Attempts {
     world: Arc<World>,
     sabotage: Sabotage,
-    inside: Mutex<Inside>,
+    inner: Mutex<Inner>,
 }
 
 #[derive(Default)]
-struct Inside {
+struct Inner {
     /// The attempts, in the order in which they finished.
     rows: Vec<Row>,
     /// For each worker, whether it can't reach the table.
@@ -46,7 +46,7 @@ struct Row {
 }
 
 /// What happens to a poll.
-enum Fate {
+enum PollFate {
     Answers,
     /// It takes this long, and returns the totals of its beginning.
     Slow(Duration),
@@ -55,8 +55,8 @@ enum Fate {
 
 impl Attempts {
     pub(in crate::sim) fn new(world: &Arc<World>, sabotage: Sabotage) -> Self {
-        let inside = Inside { cut: vec![false; world.scenario.workers.len()], ..Inside::default() };
-        Self { world: Arc::clone(world), sabotage, inside: Mutex::new(inside) }
+        let inner = Inner { cut: vec![false; world.scenario.workers.len()], ..Inner::default() };
+        Self { world: Arc::clone(world), sabotage, inner: Mutex::new(inner) }
     }
 
     /// Records an attempt that has finished.
@@ -68,14 +68,14 @@ impl Attempts {
     /// Cuts a worker off from the table, or connects it again.
     pub(super) fn cut(&self, worker: usize, is_cut: bool) {
         self.lock().cut[worker] = is_cut;
-        self.world.write(|books| books.sampled.disturbed(self.world.at()));
+        self.world.write(|history| history.sampled.disturbed(self.world.at()));
     }
 
     /// Returns the counts of attempts that finished since then.
     pub(super) fn finished_since(&self, key: usize, since: Duration) -> Counts {
         let mut counts = Counts::default();
-        let inside = self.lock();
-        for row in inside.rows.iter().rev().take_while(|row| row.finished_at >= since) {
+        let inner = self.lock();
+        for row in inner.rows.iter().rev().take_while(|row| row.finished_at >= since) {
             if row.key == key {
                 counts.add(row.counts());
             }
@@ -115,18 +115,18 @@ impl Attempts {
         totals.into_iter().map(|(key, sample)| (name(key).to_string(), sample)).collect()
     }
 
-    fn fate(&self, worker: usize, chance: &mut SmallRng) -> Fate {
+    fn fate(&self, worker: usize, chance: &mut SmallRng) -> PollFate {
         let plan = self.world.scenario.sampled.as_ref().filter(|_| !self.world.has_healed());
-        let Some(plan) = plan else { return Fate::Answers };
-        let mut inside = self.lock();
+        let Some(plan) = plan else { return PollFate::Answers };
+        let mut inner = self.lock();
         let (draw, share) = (chance.random_range(0..1_000), chance.random_range(0.1..0.9));
-        let fails_by_chance = draw < plan.failing_polls && !inside.just_failed;
-        inside.just_failed = fails_by_chance;
-        if fails_by_chance || inside.cut[worker] {
-            return Fate::Fails;
+        let fails_by_chance = draw < plan.failing_polls && !inner.just_failed;
+        inner.just_failed = fails_by_chance;
+        if fails_by_chance || inner.cut[worker] {
+            return PollFate::Fails;
         }
         let is_slow = draw >= 1_000 - plan.slow_polls;
-        if is_slow { Fate::Slow(plan.poll_timeout.mul_f64(share)) } else { Fate::Answers }
+        if is_slow { PollFate::Slow(plan.poll_timeout.mul_f64(share)) } else { PollFate::Answers }
     }
 
     /// Returns for how long the polling worker is to be paused, if it has something to decide.
@@ -136,17 +136,17 @@ impl Attempts {
         };
         let decides = poll.since.iter().any(|since| since.started) || totals.values().any(is_dead);
         let plan = self.world.scenario.sampled.as_ref().filter(|_| decides)?;
-        let mut inside = self.lock();
-        let (from, lasts) = *plan.paused_in_tick.get(inside.paused)?;
+        let mut inner = self.lock();
+        let (from, lasts) = *plan.paused_in_tick.get(inner.paused)?;
         let (at, healed_at) = (self.world.at(), self.world.scenario.healed_at);
         (from <= at && at + lasts < healed_at).then(|| {
-            inside.paused += 1;
+            inner.paused += 1;
             lasts
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -159,13 +159,13 @@ impl Row {
 /// The sampler of one life of a worker.
 pub(super) struct Polls {
     network: Arc<Network>,
-    who: Who,
+    who: WorkerLife,
     gate: Arc<Gate>,
     chance: Mutex<SmallRng>,
 }
 
 impl Polls {
-    pub(super) fn new(network: &Arc<Network>, who: Who, gate: &Arc<Gate>, seed: u64) -> Self {
+    pub(super) fn new(network: &Arc<Network>, who: WorkerLife, gate: &Arc<Gate>, seed: u64) -> Self {
         let chance = Mutex::new(SmallRng::seed_from_u64(seed ^ 0x9011));
         Self { network: Arc::clone(network), who, gate: Arc::clone(gate), chance }
     }
@@ -187,15 +187,15 @@ impl Polls {
             }
             let paused_at = world.at();
             world.note(|| format!("{who:?} PAUSED in its tick"));
-            world.write(|books| books.sampled.disturbed(paused_at));
+            world.write(|history| history.sampled.disturbed(paused_at));
             gate.pause();
             sleep(lasts).await;
             world.note(|| format!("{who:?} goes on with its tick"));
-            world.write(|books| {
-                if books.workers[who.worker].life == who.life {
-                    books.resumed(who, paused_at, world.at());
+            world.write(|history| {
+                if history.workers[who.worker].life == who.life {
+                    history.resumed(who, paused_at, world.at());
                 }
-                books.sampled.disturbed(world.at());
+                history.sampled.disturbed(world.at());
             });
             gate.resume();
         });
@@ -214,10 +214,10 @@ impl Sampler for Polls {
         let fate = attempts.fate(self.who.worker, &mut self.chance());
         let totals = attempts.count(poll);
         match fate {
-            Fate::Answers => {}
-            Fate::Slow(time) => sleep(time).await,
-            Fate::Fails => {
-                attempts.world.write(|books| books.sampled.poll_failed(attempts.world.at()));
+            PollFate::Answers => {}
+            PollFate::Slow(time) => sleep(time).await,
+            PollFate::Fails => {
+                attempts.world.write(|history| history.sampled.poll_failed(attempts.world.at()));
                 return Err(SampleError::failed("the table can't be reached"));
             }
         }

@@ -10,14 +10,14 @@ use rand::RngExt;
 use rand::rngs::SmallRng;
 use tokio::time::sleep;
 
-use crate::sim::books::Who;
-use crate::sim::caller::{Course, PATIENCE};
+use crate::sim::caller::{CALL_TIMEOUT, CallPlan};
+use crate::sim::history::WorkerLife;
 use crate::sim::network::Network;
 
 /// A caller that calls one endpoint again and again.
 pub(in crate::sim) struct Caller {
     pub(in crate::sim) network: Arc<Network>,
-    pub(in crate::sim) who: Who,
+    pub(in crate::sim) who: WorkerLife,
     pub(in crate::sim) key: usize,
     pub(in crate::sim) circuit: SampledCircuit,
     pub(in crate::sim) chance: SmallRng,
@@ -34,12 +34,12 @@ impl Caller {
             }
             let (who, key, asked_at) = (self.who, self.key, world.at());
             let answer = self.circuit.check().await;
-            world.write(|books| books.answered(who, key, asked_at, answer.is_ok()));
+            world.write(|history| history.answered(who, key, asked_at, answer.is_ok()));
             match answer {
                 Ok(checked) if checked.is_probe() => self.probe(checked).await,
                 Ok(_) => {
-                    world.write(|books| books.checked_without_lease(who, key, world.at()));
-                    self.call(PATIENCE).await;
+                    world.write(|history| history.checked_without_lease(who, key, world.at()));
+                    self.call(CALL_TIMEOUT).await;
                 }
                 Err(refusal) => world.note(|| format!("{who:?} e{key}: {}", refusal.name())),
             }
@@ -49,13 +49,14 @@ impl Caller {
     async fn probe(&mut self, checked: Checked) {
         let (world, who, key) = (Arc::clone(&self.network.world), self.who, self.key);
         let left = checked.time_left().unwrap_or_default();
-        let number = world.write(|books| books.began_probe(who, key, world.at(), world.store_time(), left));
+        let number =
+            world.write(|history| history.began_probe(who, key, world.at(), world.store_time(), left));
         world.note(|| format!("{who:?} e{key}: probes"));
         self.call(left).await;
         // Settling is optional: a caller that forgets it keeps the lease until it expires.
         let forgets = self.chance.random_range(0..8) == 0 && !world.has_healed();
         if !forgets {
-            world.write(|books| books.settled_probe(key, number, world.at(), OutcomeKind::Ignored));
+            world.write(|history| history.settled_probe(key, number, world.at(), OutcomeKind::Ignored));
             checked.settle();
         }
     }
@@ -63,10 +64,10 @@ impl Caller {
     /// Calls, up to the limit, and records the result.
     async fn call(&mut self, limit: Duration) {
         let (world, who, key) = (Arc::clone(&self.network.world), self.who, self.key);
-        let course = Course::of_call(&world, who, key, &mut self.chance).within(limit);
+        let plan = CallPlan::of_call(&world, who, key, &mut self.chance).within(limit);
         let started_at = world.at();
-        sleep(course.takes).await;
-        world.note(|| format!("{who:?} e{key}: {:?}", course.kind));
-        self.network.attempts.add(key, started_at, course.kind == OutcomeKind::Success);
+        sleep(plan.takes).await;
+        world.note(|| format!("{who:?} e{key}: {:?}", plan.kind));
+        self.network.attempts.add(key, started_at, plan.kind == OutcomeKind::Success);
     }
 }

@@ -7,7 +7,7 @@ use super::plan::LeaderFault;
 
 impl Run {
     /// Begins a fault of this worker, which leads.
-    pub(in crate::sim) fn strike(&mut self, worker: usize, fault: LeaderFault) {
+    pub(in crate::sim) fn inject(&mut self, worker: usize, fault: LeaderFault) {
         self.world.note(|| format!("w{worker}, the leader, is {fault:?}"));
         match fault {
             LeaderFault::Paused(_) => self.pause(worker),
@@ -18,7 +18,7 @@ impl Run {
     }
 
     /// Ends a fault of this worker.
-    pub(in crate::sim) fn relieve(&mut self, worker: usize, fault: LeaderFault) {
+    pub(in crate::sim) fn heal_leader(&mut self, worker: usize, fault: LeaderFault) {
         match fault {
             LeaderFault::Paused(_) => self.resume(worker),
             LeaderFault::Killed(_) => self.start(worker),

@@ -8,8 +8,8 @@ use std::time::Duration;
 use breakerbox::{OnStoreLoss, Policy, PolicyBuilder};
 use rand::RngExt;
 
-use crate::sim::draws::Chance;
 use crate::sim::plans::plan;
+use crate::sim::random::ScenarioRng;
 use crate::sim::scenario::{Behaviour, Cut, Event, Flavour, Losses, Phase, Scenario};
 
 /// The shortest term of a leader.
@@ -65,7 +65,7 @@ impl LeaderFault {
         }
     }
 
-    fn any(chance: &mut Chance) -> Self {
+    fn any(chance: &mut ScenarioRng) -> Self {
         // Some are shorter than a term, most are longer.
         let lasts = if chance.one_in(4) { chance.ms(500, 4_000) } else { chance.ms(5_500, 14_000) };
         match chance.0.random_range(0..8) {
@@ -78,7 +78,7 @@ impl LeaderFault {
 }
 
 impl SampledPlan {
-    fn new(policy: PolicyBuilder, chance: &mut Chance) -> Self {
+    fn new(policy: PolicyBuilder, chance: &mut ScenarioRng) -> Self {
         Self {
             policy,
             sample_every: chance.ms(600, 1_500),
@@ -130,7 +130,7 @@ impl SampledPlan {
 
 impl Scenario {
     /// Returns a scenario of a sampled fleet: endpoints die and recover, and leaders come and go.
-    pub(in crate::sim) fn sampled(seed: u64, chance: &mut Chance) -> Self {
+    pub(in crate::sim) fn sampled(seed: u64, chance: &mut ScenarioRng) -> Self {
         let (window, cool_off) = (chance.ms(30_000, 60_000), chance.ms(300, 1_500));
         let builder = Policy::builder()
             .window(window)
@@ -197,7 +197,7 @@ impl Scenario {
 
 /// Returns the phases: well for about a window, dead for long enough for any leader to see it, perhaps flaky, and
 /// well.
-fn dies_and_recovers(window: Duration, chance: &mut Chance) -> Vec<Phase> {
+fn dies_and_recovers(window: Duration, chance: &mut ScenarioRng) -> Vec<Phase> {
     let phase = |from, behaviour| Phase { from, behaviour };
     let dead_at = window.mul_f64(chance.0.random_range(0.7..1.1));
     let mut phases = vec![phase(Duration::ZERO, Behaviour::Well), phase(dead_at, Behaviour::Dead)];

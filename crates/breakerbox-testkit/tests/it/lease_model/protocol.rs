@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use breakerbox_core::fleet::{Consistency, LeaseAnswer, Member, MemberAnswer, Moment, Proposal, Tell, Waits};
+use breakerbox_core::fleet::{
+    Consistency, LeaseAnswer, Member, MemberAnswer, Proposal, ReportDue, StepContext, Waits,
+};
 use breakerbox_core::{
     Cause, Outcome, OutcomeKind, Policy, RandomBits, Record, Settlement, State as Of, Timestamp,
 };
@@ -62,15 +64,15 @@ impl Protocol {
         Self { policy, store }
     }
 
-    fn moment(&self, state: &State, now: Timestamp) -> Moment<'_> {
-        Moment { policy: &self.policy, draw: RandomBits(state.token()), now, waits: WAITS }
+    fn moment(&self, state: &State, now: Timestamp) -> StepContext<'_> {
+        StepContext { policy: &self.policy, draw: RandomBits(state.token()), now, waits: WAITS }
     }
 
     /// A circuit that was opened, and whose cool-off is over.
     fn open(&self) -> Record {
         let record = Record::new(None, RandomBits(1), BEGIN);
         let totals = breakerbox_core::Totals { failures: 1, failure_run: 1, ..Default::default() };
-        let step = record.judge(&totals, None, &self.policy, RandomBits(2), BEGIN);
+        let step = record.evaluate(&totals, None, &self.policy, RandomBits(2), BEGIN);
         step.expect("one failure is enough").record
     }
 
@@ -132,7 +134,7 @@ impl Protocol {
         }
         let version = state.record.as_ref().map(|record| record.version);
         let hopeless = |proposal: &Proposal| proposal.expected != version || state.now > proposal.not_after;
-        let awaited = |worker: usize, sent: &Proposal| matches!(&state.workers[worker].asks, Asks::Swapping { proposal, .. } if **proposal == *sent);
+        let awaited = |worker: usize, sent: &Proposal| matches!(&state.workers[worker].asks, Asks::SwapParameters { proposal, .. } if **proposal == *sent);
         state.messages.retain(|message| match &message.what {
             What::Swap(proposal) => awaited(message.worker, proposal) || !hopeless(proposal),
             What::Result(proposal, _) => !hopeless(proposal),
@@ -163,15 +165,15 @@ impl Protocol {
                     let _ = state.workers[n].member.learn(record, at);
                     return;
                 }
-                let (_, said) = state.workers[n].member.lease(record, at);
-                if let LeaseAnswer::Swap(proposal) = said {
+                let (_, decision) = state.workers[n].member.lease(record, at);
+                if let LeaseAnswer::Swap(proposal) = decision {
                     let life = state.workers[n].life;
                     state.workers[n].asks =
-                        Asks::Swapping { since, proposal: proposal.clone(), read_at: now };
+                        Asks::SwapParameters { since, proposal: proposal.clone(), read_at: now };
                     send(state, Message { worker: n, life, what: What::Swap(proposal) });
                 }
             }
-            (Asks::Swapping { since, proposal, read_at }, What::Swapped { won, record }) => {
+            (Asks::SwapParameters { since, proposal, read_at }, What::Swapped { won, record }) => {
                 self.ended(state, n, (since, proposal, read_at), won, record);
             }
             (Asks::LookingUp { since, proposal, read_at }, What::Record { record, now }) => {
@@ -215,7 +217,8 @@ impl Protocol {
         let now = state.now;
         let reported = state.workers[n].member.settle(permit, &outcome, &self.policy, draw, now);
         state.seen.refused_as_late |= reported.settled.settlement == Settlement::Late;
-        if let (Tell::Swap(proposal), Some(lease)) = (reported.tell, probe.proposal.step.record.lease) {
+        if let (ReportDue::Swap(proposal), Some(lease)) = (reported.report, probe.proposal.step.record.lease)
+        {
             let life = state.workers[n].life;
             send(state, Message { worker: n, life, what: What::Result(proposal, lease.nonce) });
         }
@@ -303,7 +306,7 @@ impl Model for Protocol {
             Step::GiveUp(n) => {
                 forget_answers(&mut state, n);
                 let asks = std::mem::replace(&mut state.workers[n].asks, Asks::Nothing);
-                if let Asks::Swapping { since, proposal, read_at } = asks {
+                if let Asks::SwapParameters { since, proposal, read_at } = asks {
                     let life = state.workers[n].life;
                     state.workers[n].asks = Asks::LookingUp { since, proposal, read_at };
                     read(&mut state, n, life);
@@ -336,9 +339,9 @@ impl Model for Protocol {
             Property::always("no stale result", |_, state: &State| !state.seen.stale_result),
             Property::always("no late swap", |_, state: &State| !state.seen.late_swap),
             Property::always("at most one probe under way", |_, state: &State| {
-                let under_way =
+                let running_tasks =
                     |worker: &&Worker| worker.probe.as_ref().is_some_and(|probe| state.now < probe.deadline);
-                state.workers.iter().filter(under_way).count() <= 1
+                state.workers.iter().filter(running_tasks).count() <= 1
             }),
             Property::sometimes("a probe closes the circuit", |_, state: &State| state.seen.closed),
             Property::sometimes("a probe opens it again", |_, state: &State| state.seen.reopened),

@@ -57,7 +57,7 @@ pub(crate) enum Asks {
     Reading {
         since: Timestamp,
     },
-    Swapping {
+    SwapParameters {
         since: Timestamp,
         proposal: Box<Proposal>,
         read_at: Timestamp,

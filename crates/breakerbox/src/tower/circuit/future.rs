@@ -14,11 +14,11 @@ use tower::Service;
 use super::error::Error;
 use crate::call;
 use crate::circuit::Circuit;
+use crate::extract::ClassifyResponse;
 use crate::fleet::Settling;
-use crate::http::{BoxError, judge};
+use crate::http::{BoxError, classify_for_circuit};
 use crate::permit::OwnedPermit;
 use crate::probe_timeout::ProbeTimeout;
-use crate::questions::ClassifyResponse;
 
 pin_project! {
     /// The future response. If it is dropped, it drops its permit: within the policy's `cancel_grace` the call was
@@ -42,7 +42,7 @@ pin_project! {
         S: Service<R>,
     {
         // Waits for a permit from the store.
-        Asking { asking: Asking, key: Key, inner: S, request: R },
+        Acquiring { acquiring: Acquiring, key: Key, inner: S, request: R },
         Running {
             #[pin]
             call: S::Future,
@@ -57,7 +57,7 @@ pin_project! {
     }
 }
 
-type Asking = Pin<Box<dyn Future<Output = Result<OwnedPermit, Refusal>> + Send>>;
+type Acquiring = Pin<Box<dyn Future<Output = Result<OwnedPermit, Refusal>> + Send>>;
 
 impl<S: Service<R>, R, C> ResponseFuture<S, R, C> {
     pub(super) fn of_error(error: Error, classify: Arc<C>) -> Self {
@@ -79,12 +79,12 @@ impl<S: Service<R>, R, C> ResponseFuture<S, R, C> {
     }
 
     /// Creates a future that first acquires a permit from the store.
-    pub(super) fn of_ask(circuit: Circuit, key: Key, classify: Arc<C>, inner: S, request: R) -> Self {
-        let asking = Box::pin(async move {
+    pub(super) fn acquire_first(circuit: Circuit, key: Key, classify: Arc<C>, inner: S, request: R) -> Self {
+        let acquiring = Box::pin(async move {
             let permit = circuit.acquire().await?;
             Ok(OwnedPermit::new(circuit.clone(), permit))
         });
-        Self { state: State::Asking { asking, key, inner, request }, classify }
+        Self { state: State::Acquiring { acquiring, key, inner, request }, classify }
     }
 }
 
@@ -100,8 +100,8 @@ impl<S: Service<R>, R> State<S, R> {
     fn settled(settling: Settling, result: Result<S::Response, Error>) -> Self {
         match settling {
             Settling::Known(_) => Self::Ended { result },
-            asked @ Settling::Asked(_) => {
-                let settling = Box::pin(async move { _ = asked.settled().await });
+            in_flight @ Settling::InFlight(_) => {
+                let settling = Box::pin(async move { _ = in_flight.settled().await });
                 Self::Settling { settling, result }
             }
         }
@@ -121,9 +121,9 @@ where
         let mut state = this.state;
         loop {
             let next = match state.as_mut().project() {
-                StateProjection::Asking { asking, .. } => {
-                    let asked = ready!(asking.as_mut().poll(context));
-                    let StateTaken::Asking { key, mut inner, request, .. } =
+                StateProjection::Acquiring { acquiring, .. } => {
+                    let asked = ready!(acquiring.as_mut().poll(context));
+                    let StateTaken::Acquiring { key, mut inner, request, .. } =
                         state.as_mut().project_replace(State::Over)
                     else {
                         unreachable!("nobody else touches it");
@@ -136,8 +136,8 @@ where
                 StateProjection::Running { call, permit, key, deadline } => match call.poll(context) {
                     Poll::Ready(result) => {
                         let result = result.map_err(Into::into);
-                        let judgement = judge(&**this.classify, &result);
-                        let settling = call::settle(permit.lend(), judgement);
+                        let classification = classify_for_circuit(&**this.classify, &result);
+                        let settling = call::settle(permit.lend(), classification);
                         State::settled(settling, result.map_err(Error::Inner))
                     }
                     Poll::Pending => {

@@ -8,9 +8,9 @@ use tower::Service;
 use super::error::Error;
 use super::future::ResponseFuture;
 use crate::breakerbox::Breakerbox;
+use crate::extract::{ClassifyResponse, ExtractKey};
 use crate::http::BoxError;
 use crate::permit::OwnedPermit;
-use crate::questions::{ClassifyResponse, ExtractKey};
 
 /// A service behind circuits. Created by a [`CircuitLayer`](super::CircuitLayer).
 #[derive(Debug)]
@@ -41,7 +41,7 @@ where
         let key = match self.key.key(&request) {
             Ok(key) => key,
             Err(error) => {
-                self.let_go();
+                self.take_ready();
                 return ResponseFuture::of_error(Error::Key(error), classify);
             }
         };
@@ -53,15 +53,15 @@ where
             Ok(Ok(permit)) => {
                 let future = ResponseFuture::of_permit(permit, key, classify, || self.inner.call(request));
                 if !future.is_running() {
-                    self.let_go();
+                    self.take_ready();
                 }
                 future
             }
             Ok(Err(refusal)) => {
-                self.let_go();
+                self.take_ready();
                 ResponseFuture::of_error(Error::Refused { key, refusal }, classify)
             }
-            Err(_) => ResponseFuture::of_ask(circuit, key, classify, self.let_go(), request),
+            Err(_) => ResponseFuture::acquire_first(circuit, key, classify, self.take_ready(), request),
         }
     }
 }
@@ -69,7 +69,7 @@ where
 impl<S: Clone, K, C> CircuitService<S, K, C> {
     /// Takes the ready service out, and leaves a fresh clone. The ready one may hold a slot that other callers wait
     /// for, and it is not known when the next call comes.
-    fn let_go(&mut self) -> S {
+    fn take_ready(&mut self) -> S {
         let next = self.inner.clone();
         std::mem::replace(&mut self.inner, next)
     }

@@ -4,7 +4,7 @@ use breakerbox_core::KeyError;
 use breakerbox_core::throttle::Shed;
 
 use crate::http::BoxError;
-use crate::throttle::NotLetThrough;
+use crate::throttle::NotAdmitted;
 
 /// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
@@ -32,11 +32,11 @@ impl Error {
     }
 }
 
-impl From<NotLetThrough> for Error {
-    fn from(why: NotLetThrough) -> Self {
+impl From<NotAdmitted> for Error {
+    fn from(why: NotAdmitted) -> Self {
         match why {
-            NotLetThrough::Shed(shed) => Self::Shed(shed),
-            NotLetThrough::Key(error) => Self::Key(error),
+            NotAdmitted::Shed(shed) => Self::Shed(shed),
+            NotAdmitted::Key(error) => Self::Key(error),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 
 use super::error::Error;
-use crate::http::{BoxError, verdict};
+use crate::http::{BoxError, classify_for_throttle};
 use crate::throttle::{Classify, Pass};
 
 pin_project! {
@@ -57,9 +57,9 @@ where
         let result = match state.as_mut().project() {
             StateProjection::Running { call, pass, classify } => {
                 let result = ready!(call.poll(context)).map_err(Into::into);
-                let verdict = verdict(&**classify, &result);
+                let signal = classify_for_throttle(&**classify, &result);
                 if let Some(pass) = pass.take() {
-                    pass.settle(verdict);
+                    pass.settle(signal);
                 }
                 result.map_err(Error::Inner)
             }

@@ -8,8 +8,8 @@ use tower::Service;
 
 use super::error::Error;
 use super::future::ResponseFuture;
+use crate::extract::{ExtractKey, ExtractPriority};
 use crate::http::BoxError;
-use crate::questions::{ExtractKey, ExtractPriority};
 use crate::throttle::{Choice, Classify};
 
 /// A service behind a throttle, or behind one for each key. Created by a [`ThrottleLayer`](super::ThrottleLayer).

@@ -1,0 +1,218 @@
+//! The arguments and results of a member of a fleet.
+
+use alloc::boxed::Box;
+use core::time::Duration;
+
+use crate::change::{Cause, Change, Step};
+use crate::circuit::{AcquireResult, Settled};
+use crate::outcome::Outcome;
+use crate::policy::Policy;
+use crate::record::Record;
+use crate::time::Timestamp;
+use crate::token::{Epoch, Nonce, RandomBits, Version};
+
+/// The times that the processes of a fleet wait for each other and for the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Waits {
+    /// The time after a decision in which its record may still be swapped in.
+    pub swap: Duration,
+    /// The time that the other processes have to report once a rule holds over the counts that a process knows,
+    /// before it opens the circuit. Zero if there are no others, or every outcome is in the store already.
+    pub confirm: Duration,
+}
+
+/// The consistency of the circuits of a fleet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Consistency {
+    /// A process decides by what it knows, and reports its counts to the store in the background. A trip by another
+    /// process is known after the time that a message takes.
+    #[default]
+    LocalFirst,
+    /// Every acquire reads the store, and every outcome is counted there before the caller goes on.
+    Strict,
+}
+
+/// The arguments of every decision about a shared circuit.
+#[derive(Clone, Copy, Debug)]
+pub struct StepContext<'p> {
+    /// The policy of the circuit.
+    pub policy: &'p Policy,
+    /// Random bits, fresh for every step.
+    pub draw: RandomBits,
+    /// The store's time.
+    pub now: Timestamp,
+    /// The times to wait.
+    pub waits: Waits,
+}
+
+impl StepContext<'_> {
+    /// Returns the time until which a decision of now may be swapped in.
+    pub(super) fn swap_by(&self) -> Timestamp {
+        self.now + self.waits.swap
+    }
+}
+
+/// The result of an acquire.
+#[derive(PartialEq, Debug)]
+#[must_use = "a permit must be settled"]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most answers are decided here, and must not cost an allocation"
+)]
+pub enum MemberAnswer {
+    /// The process has decided.
+    Decided(AcquireResult),
+    /// The process does not know the circuit. Read its record, then acquire again.
+    Unknown,
+    /// A probe is due, or every acquire needs the store. Read the record, then take the
+    /// [lease](super::Member::lease).
+    LeaseDue,
+    /// The circuit ramps up in this epoch: take a [slot](super::Member::ramp_request) from the store.
+    SlotDue(Epoch),
+}
+
+/// A record to write to the store by compare-and-swap.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Proposal {
+    /// The version that it replaces; `None` if there must be no record yet.
+    pub expected: Option<Version>,
+    /// The record, and the change to publish if the swap succeeds.
+    pub step: Step,
+    /// The store's time after which the record must not be swapped in.
+    pub not_after: Timestamp,
+    /// The time without a merge or a swap after which the store may drop the record; `None`: never.
+    pub keep_for: Option<Duration>,
+    /// The epoch and the lease of the probe whose result this is; `None` for other records. If the swap fails, the
+    /// result is late.
+    pub result_of: Option<(Epoch, Nonce)>,
+}
+
+/// The result of settling a permit.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MemberSettled {
+    /// Whether the outcome counted, and what changed.
+    pub settled: Settled,
+    /// The report to the store.
+    pub report: ReportDue,
+}
+
+/// A report to the store, and how soon it is due.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ReportDue {
+    /// No report is due.
+    Nothing,
+    /// Report the counts within a second: successes of a circuit under suspicion.
+    Later,
+    /// Report the counts with the next batch.
+    Soon,
+    /// Report the counts at once: calls are refused until the store has responded, or another process called for
+    /// reports.
+    Now,
+    /// Report the counts after this time, with other reports that are due at about that time, unless no report is
+    /// needed any more by then.
+    After(Duration),
+    /// Report after this time, even if there are no counts: a trip waits for confirmation.
+    In(Duration),
+    /// Report [this one outcome](super::Delta::of_one) before the caller goes on, and pass each response to
+    /// [`one_reported`](super::Member::one_reported).
+    One {
+        /// The epoch of the permit.
+        epoch: Epoch,
+        /// The outcome of the call.
+        outcome: Outcome,
+    },
+    /// Swap in this record.
+    Swap(Box<Proposal>),
+}
+
+/// The work that a flush has left to do for a circuit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pending {
+    /// Nothing: the store has all counts.
+    Nothing,
+    /// Report the counts that the store does not have.
+    Report {
+        /// Whether a trip waits for confirmation: report again, even if there are no more outcomes.
+        pending_trip: bool,
+    },
+    /// Wait for the response to a report in flight.
+    Answer {
+        /// As for [`Report`](Self::Report).
+        pending_trip: bool,
+    },
+    /// Read the record first: the process decided without the store, or its epoch is not in the store yet.
+    Rejoin,
+}
+
+/// The result of reading the store's record.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Learnt {
+    /// The change to publish to observers; `None` if there is none.
+    pub change: Option<Change>,
+    /// The record to swap in again, because the store has lost what this process knows.
+    pub publish: Option<Box<Proposal>>,
+    /// Whether another process probed, though this process is still probing, and its lease is live.
+    pub overlapped: bool,
+    /// Whether this process opened its process-local circuit.
+    pub opened_locally: bool,
+    /// Whether the store gave this response before this process saw a newer record. The response then has no effect.
+    pub overtaken: bool,
+}
+
+/// The result of a report to the store.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ReportResult {
+    /// The result of the record in the response.
+    pub learnt: Learnt,
+    /// The next report to the store.
+    pub report: ReportDue,
+    /// Whether to call all processes to report their counts for this circuit.
+    pub call_for_reports: bool,
+}
+
+impl ReportResult {
+    /// Returns a result without a further report.
+    pub(super) const fn nothing(learnt: Learnt) -> Self {
+        Self { learnt, report: ReportDue::Nothing, call_for_reports: false }
+    }
+}
+
+/// The decision about a probe, by the store's current record and time.
+#[derive(PartialEq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is looked at once, and never kept")]
+pub enum LeaseAnswer {
+    /// Swap this record in; [then](super::Member::leased) the caller has the probe.
+    Swap(Box<Proposal>),
+    /// There is no probe to take: this is the decision by the current record.
+    Decided(AcquireResult),
+    /// The circuit has closed, and ramps up in this epoch: take a [slot](super::Member::ramp_request).
+    SlotDue(Epoch),
+}
+
+impl Proposal {
+    pub(super) fn new(expected: Option<Version>, step: Step, not_after: Timestamp, policy: &Policy) -> Self {
+        let keep_for = step.record.keep_for(policy);
+        Self { expected, step, not_after, keep_for, result_of: None }
+    }
+
+    /// Whether another process was given a probe while the lease of this one was live. `there` is the record because
+    /// of which the store refused the probe's result. This happens only if a store loses writes, or its clock steps.
+    #[must_use]
+    pub fn was_overlapped(&self, there: Option<&Record>, now: Timestamp) -> bool {
+        let (Some(own), Some(there)) = (self.result_of, there) else { return false };
+        now <= self.not_after && is_of_another_probe(there, own)
+    }
+}
+
+impl MemberSettled {
+    pub(super) const fn quietly(settled: Settled) -> Self {
+        Self { settled, report: ReportDue::Nothing }
+    }
+}
+
+/// Whether a record shows that another probe was given after this one.
+pub(super) fn is_of_another_probe(there: &Record, (epoch, nonce): (Epoch, Nonce)) -> bool {
+    let probed = matches!(there.cause, Some(Cause::ProbeFailed | Cause::ProbesSucceeded));
+    there.lease.is_some_and(|lease| lease.nonce != nonce) || there.epoch > epoch && probed
+}

@@ -1,0 +1,58 @@
+//! Rows 12 and 13: the overrides by operators, which apply in any state.
+
+use crate::change::{Cause, OverrideCommand, Step};
+use crate::record::{Attribution, Mode, Record, State};
+use crate::time::Timestamp;
+use crate::token::RandomBits;
+
+impl Record {
+    /// Applies an operator's command. Release and enable end any override, including disabled. Returns `None` if
+    /// there is nothing to do: an automatic circuit has no override to end, and must not change.
+    #[must_use]
+    pub fn apply_override(
+        &self,
+        command: OverrideCommand,
+        by: &Attribution,
+        draw: RandomBits,
+        now: Timestamp,
+    ) -> Option<Step> {
+        let mut next = Self { retry_at: None, lease: None, ..self.clone() };
+        match command {
+            OverrideCommand::ForceOpen | OverrideCommand::Disable => {
+                next.state = State::Open;
+                next.opened_at = Some(now);
+                next.mode = match command {
+                    OverrideCommand::Disable => Mode::Disabled(by.clone()),
+                    _ => Mode::ForcedOpen(by.clone()),
+                };
+            }
+            OverrideCommand::ForceClosed => {
+                next.state = State::Closed;
+                next.evidence = None;
+                next.mode = Mode::ForcedClosed(by.clone());
+            }
+            OverrideCommand::Release | OverrideCommand::Enable => {
+                if self.is_automatic() {
+                    return None;
+                }
+                next.state = State::Open;
+                next.opened_at = Some(now);
+                next.retry_at = Some(now);
+                next.mode = Mode::Automatic;
+                if command == OverrideCommand::Enable {
+                    next.trips = 0;
+                    next.failing_since = None;
+                }
+            }
+            OverrideCommand::Reset => {
+                next.state = State::Closed;
+                next.opened_at = None;
+                next.evidence = None;
+                next.trips = 0;
+                next.failing_since = None;
+                next.mode = Mode::Automatic;
+            }
+        }
+        Some(Step::transition(self, next, Cause::Override { command, by: by.clone() }, draw, now))
+    }
+}

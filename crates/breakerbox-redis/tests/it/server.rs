@@ -1,0 +1,164 @@
+//! Stores that keep their server running, and what most tests need.
+
+use std::error::Error;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use breakerbox::store::{
+    Answer, BucketDelta, Changes, Delta, ListQuery, Merged, Page, RampReply, RampRequest, Readable, Store,
+    StoreError, Swap, Swapped, Term,
+};
+use breakerbox::{Cause, Epoch, Mode, Nonce, Record, State, Timestamp, Version};
+use breakerbox_redis::RedisStore;
+use breakerbox_testkit::StoreWithServer;
+use breakerbox_testkit::servers::{RedisCluster, RedisServer};
+
+/// How long a test waits for what must happen.
+pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(60);
+
+/// An error and all of its sources, as they are printed.
+pub(crate) fn message(error: &dyn Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", message(source)),
+        None => error.to_string(),
+    }
+}
+
+/// A limit that a busy machine keeps.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Connects with that limit.
+pub(crate) async fn connect(url: &str) -> RedisStore {
+    RedisStore::builder(url).time_limit(LIMIT).connect().await.unwrap()
+}
+
+/// A store on a new server of its own.
+pub(crate) async fn on_one() -> StoreWithServer<RedisStore, RedisServer> {
+    let server = RedisServer::start().unwrap();
+    let store = connect(&server.url()).await;
+    StoreWithServer { store, server }
+}
+
+/// A store on a cluster that all tests of the moment share: it takes seconds to start one.
+pub(crate) async fn on_cluster() -> StoreWithServer<RedisStore, Arc<RedisCluster>> {
+    static SHARED: Mutex<Weak<RedisCluster>> = Mutex::new(Weak::new());
+    let server = {
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let new = Arc::new(RedisCluster::start().unwrap());
+            *shared = Arc::downgrade(&new);
+            new
+        })
+    };
+    let store = connect(&server.url()).await;
+    StoreWithServer { store, server }
+}
+
+/// Several stores on one server: each call goes to the next of them, as calls of several processes would.
+pub(crate) struct Fleet {
+    stores: Vec<RedisStore>,
+    calls: AtomicUsize,
+    _server: RedisServer,
+}
+
+pub(crate) async fn as_fleet() -> Fleet {
+    let server = RedisServer::start().unwrap();
+    let mut stores = Vec::new();
+    for _ in 0..3 {
+        stores.push(connect(&server.url()).await);
+    }
+    Fleet { stores, calls: AtomicUsize::new(0), _server: server }
+}
+
+impl Fleet {
+    fn next(&self) -> &RedisStore {
+        &self.stores[self.calls.fetch_add(1, Ordering::Relaxed) % self.stores.len()]
+    }
+}
+
+#[async_trait]
+impl Store for Fleet {
+    async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
+        self.next().merge(deltas).await
+    }
+    async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError> {
+        self.next().read(keys).await
+    }
+    async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
+        self.next().swap_if(swap).await
+    }
+    async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
+        self.next().swap_all(swaps).await
+    }
+    async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
+        self.next().call_for_reports(keys).await
+    }
+
+    fn changes(&self) -> Changes {
+        self.next().changes()
+    }
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        self.next().list(query).await
+    }
+    async fn ramp(&self, request: &RampRequest) -> Result<Answer<RampReply>, StoreError> {
+        self.next().ramp(request).await
+    }
+
+    async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
+        self.next().lead(name, candidate, ttl).await
+    }
+    async fn check_write(&self) -> Result<Answer<()>, StoreError> {
+        self.next().check_write().await
+    }
+}
+
+/// One failure and three successes, just now, for a circuit without a record.
+pub(crate) fn delta(key: &str) -> Delta {
+    let latency_sum = Duration::from_millis(123);
+    let bucket = BucketDelta { successes: 3, failures: 1, latency_sum, run: 1, ..BucketDelta::default() };
+    Delta {
+        key: key.into(),
+        epoch: Epoch::default(),
+        window: Duration::from_secs(60),
+        buckets: vec![bucket],
+        last_success: Some(Duration::from_millis(1)),
+        run_began: Some(Duration::ZERO),
+        keep_for: Duration::from_secs(600),
+    }
+}
+
+/// A record of an open circuit, about as long as they are.
+pub(crate) fn record(version: u128) -> Record {
+    let at = |seconds: u64| Some(Timestamp::from_micros(1_700_000_000_123_456 + seconds * 1_000_000));
+    Record {
+        state: State::Open,
+        epoch: Epoch(1_700_000_000_123_456),
+        version: Version(version),
+        opened_at: at(0),
+        retry_at: at(30),
+        trips: 2,
+        last_success: at(1),
+        failing_since: None,
+        lease: None,
+        probe_successes: 0,
+        mode: Mode::Automatic,
+        changed_at: Timestamp::from_micros(1_700_000_000_123_456),
+        cause: Some(Cause::ProbeFailed),
+        evidence: None,
+        tenant: Some("acme".into()),
+    }
+}
+
+/// A swap that is in time and whose record stays.
+pub(crate) fn swap(key: &str, expected: Option<u128>, record: Record) -> Swap {
+    let not_after = Timestamp::from_micros(u64::MAX);
+    Swap { key: key.into(), expected: expected.map(Version), record, not_after, keep_for: None }
+}
+
+/// Swaps in the first record of a circuit.
+pub(crate) async fn put(store: &RedisStore, key: &str, record: Record) {
+    let answer = store.swap_if(&swap(key, None, record)).await.unwrap();
+    assert_eq!(answer.value, Swapped::Won);
+}

@@ -1,0 +1,254 @@
+//! One of the hundred: acquires, and if it may probe, ends the probe as planned.
+//!
+//! A task makes calls; a thread acquires permits and settles them by hand. Where the circuit may admit more than a
+//! probe, because it has closed, tasks acquire permits too, because a permit states whether it is a probe.
+
+use std::future::{Future, pending, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::thread;
+
+use breakerbox::{CallError, Circuit, Permit, ProbeTimeout, Refusal, Settlement};
+use tokio::sync::watch;
+use tokio::task::yield_now;
+
+use super::probe_end::{Late, ProbeEnd, When};
+use super::receiver::Visit;
+use super::wave::Wave;
+
+/// The kind of a caller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Task,
+    Thread,
+}
+
+/// Takes part in one wave after the other, until there are no more.
+pub(super) async fn serve(kind: Kind, circuit: Circuit, mut waves: watch::Receiver<Option<Arc<Wave>>>) {
+    let mut caller = Caller { kind, circuit: &circuit, kept: None };
+    while waves.changed().await.is_ok() {
+        let Some(wave) = waves.borrow_and_update().clone() else { return };
+        caller.take_part(&wave).await;
+        wave.finished.arrive();
+    }
+}
+
+struct Caller<'c> {
+    kind: Kind,
+    circuit: &'c Circuit,
+    /// A probe whose result is to arrive late.
+    kept: Option<Permit<'c>>,
+}
+
+/// The result of a call. None: it panicked.
+type CallResult = Option<Result<(), CallError<&'static str>>>;
+type Call<'c> = Pin<Box<dyn Future<Output = Result<(), CallError<&'static str>>> + Send + 'c>>;
+
+/// The result of an admitted acquire.
+enum Admitted<'c> {
+    Permit(Permit<'c>),
+    /// A call in flight.
+    Call(Call<'c>),
+    /// A call that has ended already: the thread was delayed for longer than the probe may take.
+    CallResult(CallResult),
+}
+
+impl<'c> Caller<'c> {
+    async fn take_part(&mut self, wave: &Arc<Wave>) {
+        if let Some(late) = wave.plan.late
+            && let Some(permit) = self.kept.take()
+        {
+            if late.when == When::WhileAnotherProbes {
+                wave.given.wait().await;
+            }
+            self.come_late(permit, late, wave);
+        }
+        wave.meet();
+        match self.admitted(wave) {
+            None => wave.answered.arrive(),
+            Some(Admitted::Permit(permit)) if !permit.is_probe() => {
+                permit.success();
+                wave.answered.arrive();
+            }
+            Some(Admitted::Permit(permit)) => {
+                let visit = wave.probe();
+                wave.answered.arrive();
+                self.hold(wave).await;
+                self.settle(permit, visit, wave);
+            }
+            Some(Admitted::Call(call)) => {
+                wave.answered.arrive();
+                self.finish(call, wave).await;
+            }
+            Some(Admitted::CallResult(ended)) => {
+                wave.answered.arrive();
+                check(ended, wave);
+            }
+        }
+    }
+
+    /// Yields to other callers.
+    async fn yield_to_others(&self) {
+        match self.kind {
+            Kind::Task => yield_now().await,
+            Kind::Thread => thread::yield_now(),
+        }
+    }
+
+    /// Holds a probe until all callers have an answer, or, if the wave is hasty, only for a moment.
+    async fn hold(&self, wave: &Wave) {
+        if wave.hasty { self.yield_to_others().await } else { wave.answered.wait().await }
+    }
+
+    /// Settles the probe of an earlier wave. This must change nothing.
+    fn come_late(&self, permit: Permit<'c>, late: Late, wave: &Wave) {
+        // Every write has a new version. While another caller probes, no other one writes: that probe waits for this
+        // caller, which has not acquired yet.
+        let version = || match late.when {
+            When::WhileAnotherProbes => Some(self.circuit.record().version),
+            When::AtOnce => None,
+        };
+        let before = version();
+        let settlement = if late.is_success { permit.success() } else { permit.failure() };
+        if settlement != Settlement::Late || version() != before {
+            wave.late_applied(late);
+        }
+    }
+
+    /// Acquires until the answer is final.
+    fn admitted(&self, wave: &Arc<Wave>) -> Option<Admitted<'c>> {
+        loop {
+            match self.try_acquire(wave) {
+                Ok(admitted) => return Some(admitted),
+                Err(refusal) if wave.is_too_early(&refusal) => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    fn try_acquire(&self, wave: &Arc<Wave>) -> Result<Admitted<'c>, Refusal> {
+        match wave.plan.probe {
+            Some(probe_end)
+                if self.kind == Kind::Task
+                    && wave.admits_only_probes()
+                    && probe_end != ProbeEnd::ComesLate =>
+            {
+                let mut call: Call<'c> =
+                    Box::pin(self.circuit.call(destination(probe_end, Arc::clone(wave))));
+                // A call acquires when it is first polled.
+                let mut polled = Poll::Pending;
+                wave.try_acquire(|| {
+                    polled = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                    match polled {
+                        Poll::Ready(Err(CallError::Refused(refusal))) => Err(refusal),
+                        _ => Ok(()),
+                    }
+                })?;
+                Ok(match polled {
+                    Poll::Pending => Admitted::Call(call),
+                    Poll::Ready(result) => Admitted::CallResult(Some(result)),
+                })
+            }
+            _ => wave.try_acquire(|| self.circuit.try_acquire()).map(Admitted::Permit),
+        }
+    }
+
+    /// Ends a permit as planned.
+    fn settle(&mut self, permit: Permit<'c>, visit: Visit, wave: &Wave) {
+        let settlement = match wave.plan.probe {
+            Some(ProbeEnd::Succeeds) => {
+                drop(visit);
+                permit.success()
+            }
+            Some(ProbeEnd::Fails) => {
+                drop(visit);
+                permit.failure()
+            }
+            Some(ProbeEnd::TimesOut) => {
+                wave.clock.advance(permit.time_left().unwrap_or_default());
+                drop(visit);
+                permit.failure()
+            }
+            Some(ProbeEnd::IsDroppedLate) => {
+                wave.clock.advance(wave.grace);
+                return drop((visit, permit));
+            }
+            Some(ProbeEnd::Panics) => {
+                let call = AssertUnwindSafe(|| {
+                    let _dropped_after_the_visit = permit;
+                    let _visit = visit;
+                    resume_unwind(Box::new("the caller's code"))
+                });
+                return drop(catch_unwind::<_, ()>(call));
+            }
+            Some(ProbeEnd::IsLost) => return std::mem::forget((visit, permit)),
+            Some(ProbeEnd::ComesLate) => {
+                std::mem::forget(visit);
+                self.kept = Some(permit);
+                return;
+            }
+            // Without a planned end no caller should have probed: the count of probes shows it.
+            Some(ProbeEnd::IsCancelled) | None => return drop((visit, permit)),
+        };
+        if settlement != Settlement::Counted {
+            wave.note(format!("the probe's outcome was taken as {settlement:?}"));
+        }
+    }
+
+    /// Ends a call as planned.
+    async fn finish(&self, mut call: Call<'c>, wave: &Wave) {
+        match wave.plan.probe {
+            Some(ProbeEnd::IsCancelled) => {
+                self.hold(wave).await;
+                drop(call);
+            }
+            Some(ProbeEnd::IsDroppedLate) => {
+                self.hold(wave).await;
+                wave.clock.advance(wave.grace);
+                drop(call);
+            }
+            Some(ProbeEnd::IsLost) => {
+                self.hold(wave).await;
+                std::mem::forget(call);
+            }
+            _ => {
+                let ended =
+                    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(context))) {
+                        Ok(polled) => polled.map(Some),
+                        Err(_) => Poll::Ready(None),
+                    });
+                check(ended.await, wave);
+            }
+        }
+    }
+}
+
+/// The destination of a probe's call.
+async fn destination(probe_end: ProbeEnd, wave: Arc<Wave>) -> Result<(), &'static str> {
+    let _visit = wave.probe();
+    yield_now().await;
+    if !wave.hasty {
+        wave.answered.wait().await;
+    }
+    match probe_end {
+        ProbeEnd::Succeeds => Ok(()),
+        ProbeEnd::Fails => Err("down"),
+        ProbeEnd::Panics => resume_unwind(Box::new("the caller's code")),
+        _ => pending().await,
+    }
+}
+
+/// Checks that a probe's call ended as planned.
+fn check(ended: CallResult, wave: &Wave) {
+    let expected = match wave.plan.probe {
+        Some(ProbeEnd::Succeeds) => Some(Ok(())),
+        Some(ProbeEnd::Fails) => Some(Err(CallError::Failed("down"))),
+        Some(ProbeEnd::TimesOut) => Some(Err(CallError::ProbeTimedOut(ProbeTimeout))),
+        _ => None,
+    };
+    if ended != expected {
+        wave.note(format!("the probe's call came to {ended:?}"));
+    }
+}

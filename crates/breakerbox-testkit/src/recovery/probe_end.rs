@@ -1,0 +1,152 @@
+//! How a probe can end, and the waves of a round with such a probe.
+
+use std::fmt;
+
+use breakerbox::Status;
+use rand::RngExt;
+use rand::rngs::SmallRng;
+
+/// How a probe ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProbeEnd {
+    /// It succeeds: the destination has recovered.
+    Succeeds,
+    /// It fails: the destination has not recovered.
+    Fails,
+    /// The caller cancels it within `cancel_grace`.
+    IsCancelled,
+    /// The caller drops it after `cancel_grace`.
+    IsDroppedLate,
+    /// The caller's code panics.
+    Panics,
+    /// It is never settled.
+    IsLost,
+    /// It hangs until `probe_timeout`.
+    TimesOut,
+    /// Its result arrives after its lease has ended and another caller's has begun.
+    ComesLate,
+}
+
+impl ProbeEnd {
+    /// All fates.
+    pub const ALL: [Self; 8] = [
+        Self::Succeeds,
+        Self::Fails,
+        Self::IsCancelled,
+        Self::IsDroppedLate,
+        Self::Panics,
+        Self::IsLost,
+        Self::TimesOut,
+        Self::ComesLate,
+    ];
+
+    /// Returns whether a probe with this end releases its lease at once, so that the next caller probes.
+    pub(super) const fn frees_the_lease(self) -> bool {
+        matches!(self, Self::IsCancelled | Self::Panics)
+    }
+
+    /// Returns whether a probe with this end keeps its lease until it expires.
+    pub(super) const fn keeps_the_lease(self) -> bool {
+        matches!(self, Self::IsLost | Self::ComesLate)
+    }
+
+    /// Returns the waves of a round, from an open circuit to one that is open or closed. For a late result, its
+    /// outcome and the state of the circuit by then are random.
+    pub(super) fn waves(self, chance: &mut SmallRng) -> Vec<Plan> {
+        use Moment::{CoolOffEnds, LeaseEnds, LeaseNearlyEnds, Now};
+        use Status::{Closed, HalfOpen, Open};
+        let probing = Plan::probes(CoolOffEnds, self, HalfOpen);
+        match self {
+            Self::Succeeds => vec![Plan::probes(CoolOffEnds, self, Closed), Plan::none(Now, Closed)],
+            Self::Fails | Self::IsDroppedLate | Self::TimesOut => {
+                vec![Plan::probes(CoolOffEnds, self, Open), Plan::none(Now, Open)]
+            }
+            Self::IsCancelled => vec![probing, Plan::probes(Now, Self::Fails, Open)],
+            Self::Panics => vec![probing, Plan::probes(Now, Self::Succeeds, Closed)],
+            Self::IsLost => vec![
+                probing,
+                Plan::none(LeaseNearlyEnds, HalfOpen),
+                Plan::probes(LeaseEnds, Self::Succeeds, Closed),
+            ],
+            Self::ComesLate => {
+                let (next, then) =
+                    if chance.random::<bool>() { (Self::Fails, Open) } else { (Self::Succeeds, Closed) };
+                let mut waves = vec![probing, Plan::probes(LeaseEnds, next, then), Plan::none(Now, then)];
+                let (wave, when) = match chance.random_range(0..3_u8) {
+                    0 => (1, When::AtOnce),
+                    1 => (1, When::WhileAnotherProbes),
+                    _ => (2, When::AtOnce),
+                };
+                waves[wave].late = Some(Late { is_success: chance.random::<bool>(), when });
+                waves
+            }
+        }
+    }
+}
+
+impl fmt::Display for ProbeEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Succeeds => "succeeds",
+            Self::Fails => "fails",
+            Self::IsCancelled => "is dropped within the grace",
+            Self::IsDroppedLate => "is dropped after the grace",
+            Self::Panics => "panics",
+            Self::IsLost => "is never heard of again",
+            Self::TimesOut => "times out",
+            Self::ComesLate => "comes late",
+        })
+    }
+}
+
+/// One wave of acquires, and its expected result.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    /// When all callers acquire.
+    pub(super) at: Moment,
+    /// The end of the one probe; None: no caller may probe.
+    pub(super) probe: Option<ProbeEnd>,
+    /// The result of an earlier wave's probe that arrives now, too late.
+    pub(super) late: Option<Late>,
+    /// The state of the circuit after the wave.
+    pub(super) then: Status,
+}
+
+impl Plan {
+    const fn probes(at: Moment, probe_end: ProbeEnd, then: Status) -> Self {
+        Self { at, probe: Some(probe_end), late: None, then }
+    }
+
+    const fn none(at: Moment, then: Status) -> Self {
+        Self { at, probe: None, late: None, then }
+    }
+}
+
+/// When all callers acquire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Moment {
+    /// At the same time as the last wave.
+    Now,
+    /// At the first microsecond after the cool-off.
+    CoolOffEnds,
+    /// At the last microsecond of the lease.
+    LeaseNearlyEnds,
+    /// At the first microsecond after the lease.
+    LeaseEnds,
+}
+
+/// A late result, and when in the wave it arrives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Late {
+    pub(super) is_success: bool,
+    pub(super) when: When,
+}
+
+/// When in a wave a late result arrives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum When {
+    /// Together with the acquires: the lease has expired, and possibly no caller has the next one yet.
+    AtOnce,
+    /// As soon as another caller has the next lease, while that one probes.
+    WhileAnotherProbes,
+}

@@ -1,0 +1,83 @@
+//! The extractors and classifiers that a middleware calls: the key of a request, its priority, and the outcome of a
+//! result. (A throttle classifies results with [`throttle::Classify`](crate::throttle::Classify).)
+//!
+//! Any function can implement them. Implementations for HTTP are in [`http`](crate::http).
+
+use breakerbox_core::throttle::Priority;
+use breakerbox_core::{Key, KeyError};
+
+use crate::call::Classification;
+
+/// Extracts the key of a request, which selects its circuit or throttle. Any function of a request implements it, and a
+/// [`Key`] is its own extractor, for all requests.
+///
+/// ```
+/// use breakerbox::{ExtractKey, Key, KeyError};
+///
+/// struct Order {
+///     shop: String,
+/// }
+///
+/// fn key_for<R>(extract: &impl ExtractKey<R>, request: &R) -> Result<Key, KeyError> {
+///     extract.key(request)
+/// }
+///
+/// let order = Order { shop: "north".into() };
+/// let by_shop = |order: &Order| Key::new(&order.shop);
+/// assert_eq!(key_for(&by_shop, &order)?.text(), "north");
+/// assert_eq!(key_for(&Key::new("warehouse")?, &order)?.text(), "warehouse");
+/// # Ok::<(), KeyError>(())
+/// ```
+pub trait ExtractKey<R> {
+    /// Returns the key of this request.
+    ///
+    /// # Errors
+    /// If the request has no valid key. It is then not sent.
+    fn key(&self, request: &R) -> Result<Key, KeyError>;
+}
+
+impl<R, F: Fn(&R) -> Result<Key, KeyError>> ExtractKey<R> for F {
+    fn key(&self, request: &R) -> Result<Key, KeyError> {
+        self(request)
+    }
+}
+
+impl<R> ExtractKey<R> for Key {
+    fn key(&self, _request: &R) -> Result<Key, KeyError> {
+        Ok(self.clone())
+    }
+}
+
+/// Extracts the priority of a request. Any function of a request implements it.
+pub trait ExtractPriority<R> {
+    /// Returns the priority that this request carries; none if it carries none.
+    fn priority(&self, request: &R) -> Option<Priority>;
+}
+
+impl<R, F: Fn(&R) -> Option<Priority>> ExtractPriority<R> for F {
+    fn priority(&self, request: &R) -> Option<Priority> {
+        self(request)
+    }
+}
+
+/// Classifies a result for the circuit. Any function of a result implements it, such as
+/// [`by_result`](crate::by_result).
+///
+/// It is not called for calls that were never sent, because a throttle shed them or another circuit refused them inside
+/// this one. Those are not counted.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say what a `Result<{T}, {E}>` means for a circuit",
+    label = "this is no classifier of such results",
+    note = "give the layer or middleware a function `Fn(&Result<{T}, {E}>) -> Classification` with `.classify_by(..)`, such as `by_result`",
+    note = "`HttpOutcomes` needs HTTP responses"
+)]
+pub trait ClassifyResponse<T, E> {
+    /// Returns the classification of this result.
+    fn classify_response(&self, result: &Result<T, E>) -> Classification;
+}
+
+impl<T, E, F: Fn(&Result<T, E>) -> Classification> ClassifyResponse<T, E> for F {
+    fn classify_response(&self, result: &Result<T, E>) -> Classification {
+        self(result)
+    }
+}

@@ -1,0 +1,115 @@
+//! The background tasks that are running: which to wait for, and how many references to the registry they hold.
+//!
+//! A task holds the registry by a [`TaskRef`], a user by a [`Handle`](crate::handle::Handle). So the last user is known
+//! while tasks are still running, and a flush can wait for what was begun before it.
+
+use std::collections::BTreeSet;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::Notify;
+
+use crate::breakerbox::Shared;
+
+#[derive(Default)]
+pub(crate) struct RunningTasks {
+    tasks: Mutex<Tasks>,
+    /// The number of tasks, readable without the lock; it may lag a little.
+    count: AtomicUsize,
+    ended: Notify,
+}
+
+#[derive(Default)]
+struct Tasks {
+    next: u64,
+    running: BTreeSet<u64>,
+}
+
+/// A background task's reference to the registry.
+pub(crate) struct TaskRef {
+    shared: Arc<Shared>,
+    id: u64,
+}
+
+impl RunningTasks {
+    /// Returns an upper bound of the number of running tasks.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether all references to the registry but one belong to tasks. A reference that is just being created
+    /// or dropped counts as a user's, so this may return false although it is true, but never the other way round.
+    pub(crate) fn only_one_other(&self, shared: &Arc<Shared>) -> bool {
+        let tasks = self.lock();
+        Arc::strong_count(shared) <= 1 + tasks.running.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().running.is_empty()
+    }
+
+    /// Waits until all tasks have ended that are running now, except those that began before `since`, and this one.
+    pub(super) async fn ended(&self, since: u64, except: u64) {
+        let until = self.lock().next;
+        loop {
+            let ended = self.ended.notified();
+            if !self.lock().running.range(since..until).any(|&id| id != except) {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    /// Creates a reference for a background task.
+    pub(crate) fn for_task(self: &Arc<Self>) -> TaskRef {
+        // The reference first: a task that is not yet counted looks like a user; the reverse would hide a user.
+        let shared = Arc::clone(self);
+        let mut id = 0;
+        if let Some(fleet) = &self.fleet {
+            let mut tasks = fleet.running_tasks.lock();
+            id = tasks.next;
+            tasks.next += 1;
+            tasks.running.insert(id);
+            fleet.running_tasks.count.store(tasks.running.len(), Ordering::Relaxed);
+        }
+        TaskRef { shared, id }
+    }
+}
+
+impl TaskRef {
+    /// Returns a reference if the registry still exists.
+    pub(super) fn of(shared: &Weak<Shared>) -> Option<Self> {
+        shared.upgrade().map(|shared| shared.for_task())
+    }
+
+    pub(super) const fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+impl Deref for TaskRef {
+    type Target = Arc<Shared>;
+
+    fn deref(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+}
+
+impl Drop for TaskRef {
+    fn drop(&mut self) {
+        if let Some(fleet) = &self.shared.fleet {
+            let mut tasks = fleet.running_tasks.lock();
+            tasks.running.remove(&self.id);
+            fleet.running_tasks.count.store(tasks.running.len(), Ordering::Relaxed);
+            drop(tasks);
+            fleet.running_tasks.ended.notify_waiters();
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The attacks of a hostile tenant.
+
+/// An attack on other tenants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AttackKind {
+    /// Events that go to thousands of endpoints.
+    FanOut,
+    /// Bodies that arrive byte by byte.
+    SlowBodies,
+    /// Permits for ever new keys.
+    Keys,
+    /// Permits for an hour that are never settled.
+    Permits,
+    /// Events to names that never resolve.
+    Names,
+    /// Thousands of connections that send almost nothing, without an API key.
+    Connections,
+    /// Test sends to an endpoint that hangs.
+    TestSends,
+}
+
+impl AttackKind {
+    /// Every value.
+    pub const ALL: [Self; 7] = [
+        Self::FanOut,
+        Self::SlowBodies,
+        Self::Keys,
+        Self::Permits,
+        Self::Names,
+        Self::Connections,
+        Self::TestSends,
+    ];
+
+    /// Returns a short description.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FanOut => "fan-out",
+            Self::SlowBodies => "slow bodies",
+            Self::Keys => "keys",
+            Self::Permits => "hoarded permits",
+            Self::Names => "hanging names",
+            Self::Connections => "connections",
+            Self::TestSends => "test sends",
+        }
+    }
+}
