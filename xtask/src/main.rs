@@ -1,8 +1,9 @@
-//! The project's development commands: `cargo xtask test`, `prove`, `sim`, `bench`, `fuzz`. CI calls only these.
+//! The project's development commands: `cargo xtask test`, `prove`, `sim`, `bench`, `fuzz`, `graph`. CI calls only these.
 
 mod bench;
 mod fuzz;
 mod fuzz_api;
+mod graph;
 mod language;
 mod packages;
 mod prove;
@@ -47,6 +48,8 @@ enum Command {
     Fuzz(fuzz::Arguments),
     /// Test the gateway's API with requests made from its OpenAPI document (needs Python)
     FuzzApi(fuzz_api::Arguments),
+    /// Write the graph of crates and modules into ARCHITECTURE.md; fail on a cycle
+    Graph(graph::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -69,5 +72,6 @@ fn run() -> anyhow::Result<()> {
         Command::Bench { what } => bench::run(&what),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::FuzzApi(arguments) => fuzz_api::run(&arguments),
+        Command::Graph(arguments) => graph::run(&arguments),
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Result, bail};
 
 use crate::steps::{cargo, output, step, succeed};
-use crate::{language, packages};
+use crate::{graph, language, packages};
 
 /// The allowed dependencies of the core: none of them reads a clock, does IO, runs async code or draws random numbers.
 const CORE_DEPENDENCIES: [&str; 4] = ["serde", "sha2", "thiserror", "url"];
@@ -34,6 +34,7 @@ pub(crate) fn run() -> Result<()> {
     step("boundaries between crates", || {
         BOUNDARIES.iter().try_for_each(|(package, forbidden)| boundary_holds(package, forbidden))
     })?;
+    step("graph of crates and modules", graph::check)?;
     step("lints", || {
         let everything = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked"];
         succeed(cargo(&everything).args(["--", "-D", "warnings"]))?;

@@ -7,7 +7,7 @@
 //! Both write the copy beside its final path, check it, sync it, and then rename it: a file with the final name is
 //! always complete. A restore holds the locks of the data folder, so it fails while a gateway runs.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,6 @@ use std::thread;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
-use rustix::fs::{FlockOperation, flock};
 
 use super::database::{file_of, folder_of};
 use super::error::OpenError;
@@ -179,10 +178,10 @@ impl Partial {
         let mut options = OpenOptions::new();
         let file =
             options.write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(failed)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        match file.try_lock() {
             Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(CopyError::Busy(path)),
-            Err(error) => return Err(failed(error.into())),
+            Err(TryLockError::WouldBlock) => return Err(CopyError::Busy(path)),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         file.set_len(0).map_err(failed)?;
         Ok(Self { path, file: Some(file) })

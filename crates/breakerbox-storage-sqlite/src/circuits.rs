@@ -14,7 +14,9 @@
 //! **Time** is the database's: the wall clock at the start, and monotonic since.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -26,7 +28,6 @@ use breakerbox::store::{
 use breakerbox_core::{Nonce, RandomBits, Record, Timestamp, Version};
 use breakerbox_model::objects::ShownKey;
 use breakerbox_storage::QueueError;
-use futures_util::FutureExt;
 use rusqlite::params;
 
 use super::columns::{micros, time};
@@ -104,7 +105,7 @@ impl SqliteCircuits {
             let not_after = Timestamp::from_micros(u64::MAX);
             let swap = Swap { key, expected: None, record: stored.record, not_after, keep_for };
             // The memory store is empty and never waits: each swap succeeds.
-            let _ = memory.swap_if(&swap).now_or_never();
+            let _ = at_once(memory.swap_if(&swap));
         }
         let circuits = Self(Arc::new(Inner { memory, database, unwritten: Mutex::new(unwritten) }));
         // Records that can't be written now stay in memory, as always.
@@ -133,7 +134,7 @@ impl SqliteCircuits {
     /// Swaps in memory, and records what is to be written.
     fn swap(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
         let mut unwritten = self.unwritten();
-        let answer = now(self.0.memory.swap_all(swaps))?;
+        let answer = at_once(self.0.memory.swap_all(swaps))?;
         for (swap, swapped) in swaps.iter().zip(&answer.value) {
             if *swapped == Ok(Swapped::Won) {
                 let forget_at = swap.keep_for.map(|keep_for| answer.now + keep_for);
@@ -243,8 +244,11 @@ async fn load(database: &Database) -> Result<Vec<(Arc<str>, StoredCircuit)>, Que
 }
 
 /// Returns the result of the memory store, which never waits.
-fn now<T>(answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    answer.now_or_never().unwrap_or_else(|| Err(StoreError::TimedOut { limit: Duration::ZERO }))
+fn at_once<T>(answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => Err(StoreError::TimedOut { limit: Duration::ZERO }),
+    }
 }
 
 #[async_trait]

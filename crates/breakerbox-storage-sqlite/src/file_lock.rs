@@ -8,12 +8,9 @@
 //! Neither is a lock on the database file: closing any descriptor of that file would release the locks that SQLite has
 //! on it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 
 use super::error::OpenError;
 
@@ -31,10 +28,10 @@ impl FileLock {
         let in_use = || OpenError::InUse { path: database.to_owned(), holder: holder(&path) };
         let opened = |path: &Path, error| OpenError::File { path: path.to_owned(), error };
         let folder_file = File::open(folder).map_err(|error| opened(folder, error))?;
-        let folder_file = match flock(&folder_file, FlockOperation::NonBlockingLockExclusive) {
+        let folder_file = match folder_file.try_lock() {
             Ok(()) => Some(folder_file),
-            Err(Errno::WOULDBLOCK) => return Err(in_use()),
-            Err(error) => {
+            Err(TryLockError::WouldBlock) => return Err(in_use()),
+            Err(TryLockError::Error(error)) => {
                 tracing::warn!(folder = %folder.display(), %error, "can't lock the data folder; only the lock file excludes other processes");
                 None
             }
@@ -46,10 +43,10 @@ impl FileLock {
             .truncate(false)
             .open(&path)
             .map_err(|error| opened(&path, error))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        match file.try_lock() {
             Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(in_use()),
-            Err(error) => return Err(opened(&path, error.into())),
+            Err(TryLockError::WouldBlock) => return Err(in_use()),
+            Err(TryLockError::Error(error)) => return Err(opened(&path, error)),
         }
         // Only for people: the lock is valid even without the id of its holder.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));

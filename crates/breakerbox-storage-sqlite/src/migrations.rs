@@ -12,7 +12,7 @@ use super::error::OpenError;
 const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_reminders.sql"),
-    include_str!("migrations/0003_notices.sql"),
+    include_str!("migrations/0003_notifications.sql"),
     include_str!("migrations/0004_permits.sql"),
     include_str!("migrations/0005_changes.sql"),
     include_str!("migrations/0006_tombstones.sql"),

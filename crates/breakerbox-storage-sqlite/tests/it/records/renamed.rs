@@ -20,7 +20,7 @@ use serde_json::json;
 const SCHEMA_9: [&str; 9] = [
     include_str!("../../../src/migrations/0001_first.sql"),
     include_str!("../../../src/migrations/0002_reminders.sql"),
-    include_str!("../../../src/migrations/0003_notices.sql"),
+    include_str!("../../../src/migrations/0003_notifications.sql"),
     include_str!("../../../src/migrations/0004_permits.sql"),
     include_str!("../../../src/migrations/0005_changes.sql"),
     include_str!("../../../src/migrations/0006_tombstones.sql"),

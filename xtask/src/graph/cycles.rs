@@ -1,0 +1,102 @@
+//! A graph of names: an order in which each comes after all that it uses, and the cycles that prevent one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Which name uses which.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Graph {
+    uses: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Graph {
+    pub(crate) fn add(&mut self, name: &str) {
+        self.uses.entry(name.to_owned()).or_default();
+    }
+
+    pub(crate) fn connect(&mut self, from: &str, to: &str) {
+        self.add(to);
+        self.uses.entry(from.to_owned()).or_default().insert(to.to_owned());
+    }
+
+    /// Returns what a name uses, in the order of the alphabet.
+    pub(crate) fn uses(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.uses.get(name).into_iter().flatten().map(String::as_str)
+    }
+
+    /// Returns everything that a name uses directly, and not also through something else that it uses.
+    pub(crate) fn closest(&self, name: &str) -> impl Iterator<Item = &str> {
+        let is_indirect =
+            move |to: &str| self.uses(name).any(|other| other != to && self.reachable(other).contains(to));
+        self.uses(name).filter(move |to| !is_indirect(to))
+    }
+
+    /// Returns everything that a name uses, directly or not.
+    fn reachable(&self, name: &str) -> BTreeSet<&str> {
+        let mut found = BTreeSet::new();
+        let mut waiting: Vec<&str> = self.uses(name).collect();
+        while let Some(next) = waiting.pop() {
+            if found.insert(next) {
+                waiting.extend(self.uses(next));
+            }
+        }
+        found
+    }
+
+    /// Returns the groups of names that use each other, directly or not.
+    pub(crate) fn cycles(&self) -> Vec<Vec<&str>> {
+        let reachable: BTreeMap<&str, _> =
+            self.uses.keys().map(|name| (name.as_str(), self.reachable(name))).collect();
+        let mut cycles: Vec<Vec<&str>> = Vec::new();
+        for (name, found) in &reachable {
+            if found.contains(name) && !cycles.iter().flatten().any(|known| known == name) {
+                let mutual = found.iter().copied().filter(|other| reachable[other].contains(name));
+                cycles.push(mutual.collect());
+            }
+        }
+        cycles
+    }
+
+    /// Returns all names, each after those that it uses, as far as there is no cycle; otherwise in the order of the
+    /// alphabet.
+    pub(crate) fn order(&self) -> Vec<&str> {
+        let depths: BTreeMap<&str, usize> =
+            self.uses.keys().map(|name| (name.as_str(), self.reachable(name).len())).collect();
+        let mut names: Vec<&str> = self.uses.keys().map(String::as_str).collect();
+        // What uses another reaches more than it: all that the other reaches, and the other itself.
+        names.sort_by_key(|name| depths[name]);
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph(edges: &[(&str, &str)]) -> Graph {
+        let mut graph = Graph::default();
+        for (from, to) in edges {
+            graph.connect(from, to);
+        }
+        graph
+    }
+
+    #[test]
+    fn names_that_use_each_other_are_a_cycle() {
+        let found =
+            graph(&[("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("d", "e"), ("e", "d"), ("f", "a")]);
+        assert_eq!(found.cycles(), [vec!["a", "b", "c"], vec!["d", "e"]]);
+        assert_eq!(graph(&[("a", "b"), ("a", "c"), ("b", "c")]).cycles(), Vec::<Vec<&str>>::new());
+    }
+
+    #[test]
+    fn a_name_comes_after_those_that_it_uses() {
+        let found = graph(&[("a", "z"), ("b", "a"), ("c", "b"), ("c", "z"), ("d", "z")]);
+        assert_eq!(found.order(), ["z", "a", "d", "b", "c"]);
+    }
+
+    #[test]
+    fn the_closest_uses_are_those_that_nothing_else_brings() {
+        let found = graph(&[("a", "b"), ("b", "c"), ("a", "c"), ("a", "d")]);
+        assert_eq!(found.closest("a").collect::<Vec<_>>(), ["b", "d"]);
+    }
+}
