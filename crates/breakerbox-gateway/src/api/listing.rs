@@ -110,7 +110,7 @@ impl From<RecordsError> for Problem {
             RecordsError::EndpointsFull { .. } => Self::new(Code::EndpointsFull, error.to_string()),
             RecordsError::RemindersFull { .. } => Self::new(Code::RemindersFull, error.to_string()),
             RecordsError::DiskReserve { .. } => Self::new(Code::DiskReserve, error.to_string()),
-            RecordsError::OneOf { place, error } => Self::from(*error).within(&format!("reminders[{place}]")),
+            RecordsError::OneOf { index, error } => Self::from(*error).within(&format!("reminders[{index}]")),
             RecordsError::Cursor => {
                 Self::new(Code::InvalidQuery, "cursor: must be the `next` of an earlier page of this listing")
                     .of_field("cursor")

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use breakerbox::{Clock, ManualClock};
 use breakerbox_core::{Cause, Change, Epoch, Mode, Policy, Status, Timestamp, TripRule};
 use breakerbox_egress::{HttpSender, Incoming, Outgoing};
-use breakerbox_gateway::notifications::{Mailer, Notifier, NotifierSettings, Post};
+use breakerbox_gateway::notifications::{Mailer, MessageSender, Notifier, NotifierSettings};
 use breakerbox_gateway::telemetry::Metrics;
 use breakerbox_model::delivery::{Fault, Reply};
 use breakerbox_model::notifications::{Kinds, Known, Notification, NotificationTarget, Way, notifications};
@@ -211,7 +211,7 @@ fn notifier(
     Notifier::new(
         Arc::new(records.clone()),
         Arc::clone(records.directory()),
-        Post::new(Arc::new(http_sender), no_mail),
+        MessageSender::new(Arc::new(http_sender), no_mail),
         Arc::new(move || clock.now()),
         Arc::new(move || wall.now()),
         Arc::clone(metrics),
