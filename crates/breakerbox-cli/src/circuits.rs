@@ -137,7 +137,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
     output.show(&gateway.request(ask)?)
 }
 
-/// Returns the circuit's id. Users know endpoints, so for an endpoint's id the gateway is asked which circuit it has.
+/// Returns the circuit's id. For an endpoint's id, it requests the endpoint's circuit from the gateway.
 fn circuit_of(gateway: &Gateway, id: &str) -> Result<String, Failure> {
     if !id.starts_with(EndpointId::PREFIX) {
         return Ok(id.into());

@@ -44,7 +44,7 @@ fn listings_go_through_all_pages_and_stop_where_they_are_told() {
         let ended = against(&api, &[command, "list", "--limit", "3"]);
         assert_eq!(ended.stdout.lines().count(), 4, "a heading and three");
         assert!(ended.stdout.starts_with("ID "), "{}", ended.stdout);
-        assert!(ended.stderr.contains("there are more"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("more results available"), "{}", ended.stderr);
         assert!(!ended.stdout.contains('\u{1b}'), "no colours without a terminal");
 
         let ended = against(&api, &[command, "list", "--limit", "2", "--json"]);

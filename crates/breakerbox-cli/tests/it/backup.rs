@@ -102,14 +102,14 @@ fn a_backup_under_load_has_all_that_was_accepted_and_is_restored_after_a_kill() 
         );
         assert_eq!(made["master_key"], data.join("keys/master.key").to_str().unwrap());
     }
-    refused(&run(&["backup", name], &data), 2, "say --overwrite");
+    refused(&run(&["backup", name], &data), 2, "use --overwrite");
     refused(&run(&["restore", name, "--overwrite"], &data), 1, "in use");
     let after = load.until_more(20).pop().unwrap();
     gateway.kill().unwrap();
     load.stop();
     assert!(data.join("breakerbox.db-wal").exists(), "a killed gateway leaves its log");
 
-    refused(&run(&["restore", name], &data), 2, "say --overwrite");
+    refused(&run(&["restore", name], &data), 2, "use --overwrite");
     let restored = run(&["restore", name, "--overwrite"], &data);
     assert_eq!(restored.code, 0, "{restored:?}");
     assert!(!data.join("breakerbox.db-wal").exists() && !data.join("breakerbox.db-shm").exists());
@@ -174,7 +174,7 @@ fn what_can_not_be_copied_or_put_back_is_refused_and_nothing_changes() {
 
     refused(&run(&["backup", target], &folder.path().join("nowhere")), 2, "the file does not exist");
     refused(&run(&["backup", database.to_str().unwrap(), "--overwrite"], &data), 2, "the database itself");
-    refused(&run(&["backup", data.to_str().unwrap(), "--overwrite"], &data), 2, "is there already");
+    refused(&run(&["backup", data.to_str().unwrap(), "--overwrite"], &data), 2, "already exists");
     refused(&run(&["backup", "/nowhere/at/all.db"], &data), 1, "/nowhere/at/all.db");
     refused(&run(&["restore", target], &data), 2, "the file does not exist");
     refused(&run(&["restore", database.to_str().unwrap(), "--overwrite"], &data), 2, "the database itself");

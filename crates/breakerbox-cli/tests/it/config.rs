@@ -100,7 +100,7 @@ fn needed_by(key: &str) -> &'static [(&'static str, &'static str)] {
 fn targets_of_notifications_must_be_whole() {
     let variable = |name: &str| format!("BREAKERBOX_NOTIFY_{name}");
     let table = [
-        ("WEBHOOK_URL", "https://a.example/", "needs a secret to sign with"),
+        ("WEBHOOK_URL", "https://a.example/", "needs a signing secret"),
         ("WEBHOOK_URL", "https://user:hunter2@a.example/", "is not a URL that begins with http"),
         ("WEBHOOK_SECRET", "hunter2", "must be `whsec_`"),
         ("SLACK_URL", "ftp://a.example/hunter2", "must begin with http"),
@@ -108,7 +108,7 @@ fn targets_of_notifications_must_be_whole() {
         ("EMAIL", "nobody", "is not an address"),
         ("SMTP_URL", "smtp://mail.example.com", "needs a sender"),
         ("SMTP_URL", "http://mail.example.com", "is not the URL of a mail server"),
-        ("KINDS", "trips", "is not a kind of notification"),
+        ("KINDS", "trips", "is not a notification type"),
     ];
     for (name, value, why) in table {
         let errors = Sources::default().variables([(variable(name), value)]).load().unwrap_err().to_string();
@@ -203,7 +203,7 @@ fn what_is_wrong_in_a_file_is_said_with_its_line_and_what_would_be_right() {
         ("[delivery]\nslots = 0", "breakerbox.toml: line 2: delivery.slots: must be 1 to 100000, but is 0"),
         (
             "[delivery]\nslots = '5'",
-            "breakerbox.toml: line 2: delivery.slots: must be a whole number, 1 to 100000, but is the text \"5\"",
+            "breakerbox.toml: line 2: delivery.slots: must be a whole number, 1 to 100000, but is the string \"5\"",
         ),
         (
             "[delivery]\nslots = 1.5",
@@ -211,11 +211,11 @@ fn what_is_wrong_in_a_file_is_said_with_its_line_and_what_would_be_right() {
         ),
         (
             "[delivery]\nthrottle = 'on'",
-            "breakerbox.toml: line 2: delivery.throttle: must be true or false, but is the text \"on\"",
+            "breakerbox.toml: line 2: delivery.throttle: must be true or false, but is the string \"on\"",
         ),
         (
             "[delivery]\nretry = '5s'",
-            "breakerbox.toml: line 2: delivery.retry: must be a list, each item a duration such as \"30s\", 10ms to 30d, but is the text \"5s\"",
+            "breakerbox.toml: line 2: delivery.retry: must be a list, each item a duration such as \"30s\", 10ms to 30d, but is the string \"5s\"",
         ),
         (
             "[delivery]\nretry = ['5s', '0s']",

@@ -181,7 +181,7 @@ fn what_it_can_not_do_is_said() {
     let address = taken.local_addr().unwrap().to_string();
     let ended = Program::new(&["listen", "--listen", &address]).run();
     assert_eq!(ended.code, 1);
-    assert!(ended.stderr.contains("--listen names another address"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("use --listen for another address"), "{}", ended.stderr);
     let by_flag = Program::new(&["listen", "--secret", "hunter2"]);
     for program in [by_flag, Program::new(&["listen"]).env("BREAKERBOX_WEBHOOK_SECRET", "hunter2")] {
         let ended = program.run();

@@ -52,7 +52,7 @@ fn a_bad_line_is_named_with_field_and_reason() {
         ),
         (
             r#"{"at_ms":6,"key":7,"outcome":"success"}"#.into(),
-            "key: invalid type: integer `7`, expected a text",
+            "key: invalid type: integer `7`, expected a string",
         ),
         (r#"{"at_ms":6,"key":"","outcome":"success"}"#.into(), "key: must not be empty"),
         (
@@ -270,7 +270,7 @@ fn bad_arguments_are_refused() {
     let ran = Replay::new().policy("preset = \"convoy\"").args(&["--preset", "stoplight"]).run("");
     assert_eq!(ran.code, 2);
     assert!(
-        ran.stderr.contains("the policy file already sets preset = \"convoy\"; drop one"),
+        ran.stderr.contains("the policy file already sets preset = \"convoy\"; remove one"),
         "{}",
         ran.stderr
     );
@@ -323,7 +323,7 @@ fn hostile_text_reaches_no_terminal_and_no_message_is_megabytes_long() {
 fn compressed_traffic_is_named_as_such() {
     let ran = Replay::new().run([0x1f, 0x8b, 8, 0, 0, 0]);
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("line 1: is compressed; unpack it first"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("line 1: is compressed; decompress it first"), "{}", ran.stderr);
 }
 
 #[test]

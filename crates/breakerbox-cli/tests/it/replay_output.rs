@@ -70,9 +70,9 @@ fn the_table_on_standard_error_is_for_people() {
 2 keys over 40s5ms
 
 key    calls  admitted  refused  failed calls admitted  failed calls refused  successful calls refused  trips  time open  disabled
-e1         9         5        4                         3                   2                   1      1        30s        0s
-e2         1         1        0                         0                   0                   0      0         0s        0s
-total     10         6        4                         3                   2                   1      1        30s        0s
+e1         9         5        4                      3                     2                         1      1        30s        0s
+e2         1         1        0                      0                     0                         0      0         0s        0s
+total     10         6        4                      3                     2                         1      1        30s        0s
 ";
     assert_eq!(ran.stderr, expected);
 }
@@ -125,7 +125,7 @@ fn the_page_is_bounded_however_many_keys_there_are() {
     let ran = Replay::new().args(&["--html", "page.html"]).run(traffic);
     let page = ran.read("page.html");
     assert_eq!(page.matches("<section>").count(), 2_000);
-    assert!(page.contains("Not drawn: 100 more keys."));
+    assert!(page.contains("Not shown: 100 more keys."));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn the_page_is_bounded_however_much_keys_flap() {
     let ran = Replay::new().policy(&policy).args(&["--html", "page.html"]).run(traffic);
     let page = ran.read("page.html");
     let drawn = page.matches("<section>").count();
-    assert!((50..500).contains(&drawn) && page.contains("Not drawn: "), "{drawn}");
+    assert!((50..500).contains(&drawn) && page.contains("Not shown: "), "{drawn}");
     assert!(page.len() < 15_000_000, "{} bytes", page.len());
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Report(Mutex<HealthState>);
 #[derive(Default)]
 struct HealthState {
     degraded: Vec<String>,
-    /// Why the database takes no writes. `None` if it takes them.
+    /// Why the database accepts no writes. `None` if it accepts them.
     unwritable: Option<String>,
     /// Whether this process can never write again; only a restart helps.
     is_dead: bool,
@@ -53,7 +53,7 @@ impl Report {
         }
     }
 
-    /// Sets why the database takes no writes (`None` if it takes them), and whether only a restart helps.
+    /// Sets why the database accepts no writes (`None` if it accepts them), and whether only a restart helps.
     pub(super) fn writes_fail(&self, reason: Option<String>, is_dead: bool) {
         let mut known = self.known();
         (known.unwritable, known.is_dead) = (reason, is_dead);

@@ -53,7 +53,7 @@ pub enum StartError {
     NotAnApiKey {
         /// The setting or the file that holds it.
         place: String,
-        /// What is wrong with the key.
+        /// The error of the key.
         error: ApiKeyTextError,
     },
     /// The policy can't be used.

@@ -30,7 +30,7 @@ const NOTIFY_AFTER: Duration = Duration::from_secs(10);
 /// The minimum time between two notifications.
 const NOTIFY_EVERY: Duration = Duration::from_secs(300);
 
-/// Judges the outcomes of writes. Pure: time is an argument.
+/// Evaluates the outcomes of writes. Pure: time is an argument.
 #[derive(Debug, Default)]
 pub(super) struct WriteHealth {
     /// The time since which writes fail, and whether the operator was notified of it.
@@ -43,7 +43,7 @@ pub(super) struct WriteHealth {
 pub(super) enum FollowUp {
     /// No action.
     Nothing,
-    /// The database takes no writes: send this notification now, from memory.
+    /// The database accepts no writes: send this notification now, from memory.
     SendUnwritten(Notification),
     /// The database takes writes again: write this notification, so that it is sent.
     Write(Notification),

@@ -28,7 +28,7 @@ pub struct Report {
 /// The result of a call, as the worker reports it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum CallResult {
-    /// The worker has judged the call itself.
+    /// The worker classified the call itself.
     Outcome {
         /// The outcome for the circuit.
         kind: OutcomeKind,

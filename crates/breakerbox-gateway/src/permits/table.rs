@@ -12,7 +12,7 @@ use breakerbox_model::shares::{NoShare, SharePermit, SharePool};
 /// Room for one permit in the table, taken from its tenant's share.
 pub(super) type PermitSlot = SharePermit<TenantId>;
 
-/// What is held for one permit. The caller that takes it from the table settles or releases it.
+/// The resources of one permit. The caller that takes them from the table settles or releases them.
 pub(super) struct Held {
     pub(super) permit: OwnedPermit,
     pub(super) throttle: Option<Pass<'static, Overload>>,

@@ -241,7 +241,7 @@ fn report(body: &SettleBody) -> ApiResult<Report> {
     Ok(Report { result, latency: body.latency_ms.map(Duration::from_millis) })
 }
 
-/// Builds the report of a worker that judges the outcome itself.
+/// Builds the report of a worker that classifies the outcome itself.
 fn judged(
     outcome: OutcomeWord,
     retry_after: Option<Duration>,

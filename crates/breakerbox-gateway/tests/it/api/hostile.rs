@@ -100,7 +100,7 @@ async fn a_body_that_is_no_object_is_called_what_it_is() {
     for path in paths {
         for (body, kind) in [
             (" [1]", "a list"),
-            ("\"x\"", "a text"),
+            ("\"x\"", "a string"),
             ("-7", "a number"),
             ("true", "true or false"),
             ("null", "null"),
@@ -147,7 +147,7 @@ async fn fields_that_will_not_do() {
         ("/v1/events", json!({ "payload": 1 }), "missing_field", "type", "is missing"),
         ("/v1/events", json!({ "type": "a" }), "missing_field", "payload", "payload_base64"),
         ("/v1/events", event(json!({ "type": "a b" })), "invalid_field", "type", "words"),
-        ("/v1/events", event(json!({ "type": 7 })), "invalid_field", "type", "must be a text"),
+        ("/v1/events", event(json!({ "type": 7 })), "invalid_field", "type", "must be a string"),
         ("/v1/events", event(json!({ "type": long })), "invalid_field", "type", "128"),
         (
             "/v1/events",
@@ -159,7 +159,7 @@ async fn fields_that_will_not_do() {
         ("/v1/events", event(json!({ "priority": ["high"] })), "invalid_field", "priority", "but is a list"),
         ("/v1/events", event(json!({ "prioritty": "high" })), "unknown_field", "prioritty", "`priority`"),
         ("/v1/events", event(json!({ "Payload": 1 })), "unknown_field", "Payload", "`payload`"),
-        ("/v1/events", event(json!({ "id": 1 })), "unknown_field", "id", "there are"),
+        ("/v1/events", event(json!({ "id": 1 })), "unknown_field", "id", "the fields are"),
         ("/v1/events", event(json!({ "tenant": "a/b" })), "invalid_field", "tenant", "characters"),
         (
             "/v1/events",
@@ -184,7 +184,7 @@ async fn fields_that_will_not_do() {
             "not_before",
             "2026-01-31",
         ),
-        ("/v1/events", event(json!({ "not_before": 5 })), "invalid_field", "not_before", "must be a text"),
+        ("/v1/events", event(json!({ "not_before": 5 })), "invalid_field", "not_before", "must be a string"),
         (
             "/v1/events",
             event(json!({ "expires_after": "5 minutes" })),
@@ -204,7 +204,7 @@ async fn fields_that_will_not_do() {
             event(json!({ "payload_base64": "AA==" })),
             "invalid_field",
             "payload_base64",
-            "together",
+            "combined",
         ),
         (
             "/v1/events",
@@ -239,7 +239,7 @@ async fn fields_that_will_not_do() {
             "at most 100",
         ),
         ("/v1/endpoints", endpoint(json!({ "timeout": "6m" })), "invalid_field", "timeout", "100ms to 5m"),
-        ("/v1/endpoints", endpoint(json!({ "timeout": 3 })), "invalid_field", "timeout", "must be a text"),
+        ("/v1/endpoints", endpoint(json!({ "timeout": 3 })), "invalid_field", "timeout", "must be a string"),
         ("/v1/endpoints", endpoint(json!({ "max_in_flight": 0 })), "invalid_field", "max_in_flight", "1 to"),
         (
             "/v1/endpoints",
@@ -253,7 +253,7 @@ async fn fields_that_will_not_do() {
             endpoint(json!({ "headers": { "Host": "x" } })),
             "invalid_field",
             "headers.host",
-            "belongs",
+            "uses it",
         ),
         (
             "/v1/endpoints",
@@ -281,7 +281,7 @@ async fn fields_that_will_not_do() {
             endpoint(json!({ "rate": { "per_second": 1, "burst": 1, "x": 1 } })),
             "unknown_field",
             "rate.x",
-            "there are",
+            "the fields are",
         ),
         (
             "/v1/endpoints",
@@ -420,16 +420,16 @@ async fn callers_without_a_good_key() {
     let cut = &good[..good.len() - 1];
     for (header, detail) in [
         (None, "send an API key"),
-        (Some(String::new()), "not known"),
-        (Some("Bearer".to_owned()), "not known"),
-        (Some("Bearer ".to_owned()), "not known"),
-        (Some(format!("Basic {good}")), "not known"),
-        (Some(good.clone()), "not known"),
-        (Some(format!("Bearer {other_case}")), "not known"),
-        (Some(format!("Bearer {cut}")), "not known"),
-        (Some(format!("Bearer {good}x")), "not known"),
-        (Some(format!("Bearer bbx_{}", "A".repeat(43))), "not known"),
-        (Some(format!("Bearer {}", "x".repeat(5_000))), "not known"),
+        (Some(String::new()), "is unknown, revoked or expired"),
+        (Some("Bearer".to_owned()), "is unknown, revoked or expired"),
+        (Some("Bearer ".to_owned()), "is unknown, revoked or expired"),
+        (Some(format!("Basic {good}")), "is unknown, revoked or expired"),
+        (Some(good.clone()), "is unknown, revoked or expired"),
+        (Some(format!("Bearer {other_case}")), "is unknown, revoked or expired"),
+        (Some(format!("Bearer {cut}")), "is unknown, revoked or expired"),
+        (Some(format!("Bearer {good}x")), "is unknown, revoked or expired"),
+        (Some(format!("Bearer bbx_{}", "A".repeat(43))), "is unknown, revoked or expired"),
+        (Some(format!("Bearer {}", "x".repeat(5_000))), "is unknown, revoked or expired"),
     ] {
         let mut request = Request::builder().method(Method::GET);
         if let Some(header) = &header {
