@@ -137,7 +137,7 @@ pub trait Queue: Send + Sync + 'static {
 /// own lock: it must not block.
 pub trait Reservations: Send + Sync + 'static {
     /// Returns the lease time if this process takes a fresh delivery of this lane, or `None`. If it does, a slot is
-    /// reserved until the delivery arrives or [`lost`](Self::lost) is called.
+    /// reserved until the delivery arrives or [`release`](Self::release) is called.
     ///
     /// `key` is the circuit's, for a lane of a dynamic URL.
     fn reserve(&self, lane: LaneId, tenant: &TenantId, key: Option<&Arc<str>>) -> Option<Duration>;

@@ -237,10 +237,10 @@ impl Dispatch {
         let Some(endpoint) = &destination.endpoint else { return };
         match self.maintenance_records.endpoint_is_gone(endpoint.id).await {
             Ok(()) => {
-                warn!(endpoint = %endpoint.id, tenant = %endpoint.tenant.id, "endpoint responded with 410; disabled")
+                warn!(endpoint = %endpoint.id, tenant = %endpoint.tenant.id, "endpoint responded with 410; disabled");
             }
             Err(error) => {
-                error!(endpoint = %endpoint.id, %error, "endpoint responded with 410, but can't be disabled")
+                error!(endpoint = %endpoint.id, %error, "endpoint responded with 410, but can't be disabled");
             }
         }
     }

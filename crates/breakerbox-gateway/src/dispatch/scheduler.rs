@@ -137,7 +137,7 @@ impl Scheduler {
                 }
                 // The reminder's owner has to act, not the operator, so it is not an error of the gateway.
                 Action::Step(Step::Stop(why)) => {
-                    warn!(reminder = %decision.id, %why, "reminder stopped")
+                    warn!(reminder = %decision.id, %why, "reminder stopped");
                 }
                 _ => {}
             }

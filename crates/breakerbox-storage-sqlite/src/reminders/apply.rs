@@ -113,7 +113,7 @@ impl Command for ApplyDecisions {
                         u64::from(self.fire(transaction, &mut found, &decision, new, &mut applied)?);
                 }
                 Action::Step(Step::Wait(until)) => {
-                    set_next_check(transaction, &found, &decision, Some(until))?
+                    set_next_check(transaction, &found, &decision, Some(until))?;
                 }
                 Action::Step(Step::Stop(why)) => {
                     let notification = stopped(transaction, &found, &decision, why)?;

@@ -113,7 +113,7 @@ pub(super) async fn serve(
                         metrics.local_faults.note(fault, &format!("can't accept a connection: {error}"));
                     }
                     None => {
-                        tracing::warn!(%error, closed_idle_connection = closed, "can't accept a connection")
+                        tracing::warn!(%error, closed_idle_connection = closed, "can't accept a connection");
                     }
                 }
                 tokio::time::sleep(Duration::from_millis(if closed { 10 } else { 100 })).await;
