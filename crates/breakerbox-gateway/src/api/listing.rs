@@ -65,6 +65,7 @@ impl From<Paging> for PageOf {
 
 /// A page of a listing.
 #[derive(Serialize, ToSchema)]
+#[schema(as = Page)]
 pub(super) struct Listed<T> {
     /// The items. A page may have fewer than `limit`, or none, and not be the last.
     pub(super) items: Vec<T>,

@@ -147,6 +147,7 @@ async fn create(
 
 /// New reminders, in the order of the batch.
 #[derive(Serialize, ToSchema)]
+#[schema(as = CreatedReminders)]
 struct CreatedBatchView {
     reminders: Vec<ReminderView>,
 }
