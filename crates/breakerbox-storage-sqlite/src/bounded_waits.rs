@@ -75,10 +75,10 @@ impl SqliteQueue {
 
 async fn piece(database: &Database, after: i64) -> Result<Vec<LaterDelivery>, QueueError> {
     let now = database.now();
-    database.read(move |connection| Ok::<_, JobError<QueueError>>(look(connection, after, now)?)).await
+    database.read(move |connection| Ok::<_, JobError<QueueError>>(find_later(connection, after, now)?)).await
 }
 
-fn look(connection: &Connection, after: i64, now: Timestamp) -> rusqlite::Result<Vec<LaterDelivery>> {
+fn find_later(connection: &Connection, after: i64, now: Timestamp) -> rusqlite::Result<Vec<LaterDelivery>> {
     connection
         .prepare_cached(
             "SELECT d.id, d.lane, t.id, d.attempts, d.due_at, e.not_before, e.reminder

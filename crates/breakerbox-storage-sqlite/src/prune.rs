@@ -83,11 +83,11 @@ impl Sweep {
         let end = Id::first_at(wall.before(keep.finished.min(keep.failed))).number();
         let (after, after_ahead) = (self.position, self.ahead);
         let found = database.read(move |connection| {
-            let mut found = look(connection, after, end, until, limit)?;
+            let mut found = find_old(connection, after, end, until, limit)?;
             let mut position = after_ahead;
             if let Some(ahead) = IdsAhead::load(connection)?.filter(|_| found.is_all) {
                 let after = after_ahead.max(ahead.first - 1);
-                let more = look(connection, after, ahead.last.saturating_add(1), until, limit)?;
+                let more = find_old(connection, after, ahead.last.saturating_add(1), until, limit)?;
                 found.rows.extend(more.rows);
                 (found.is_all, position) = (more.is_all, more.position);
             }
@@ -121,7 +121,7 @@ struct Found {
     is_all: bool,
 }
 
-fn look(
+fn find_old(
     connection: &Connection,
     after: i64,
     end: i64,

@@ -62,6 +62,7 @@ impl From<ScopeView> for Scope {
 /// An API key to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = NewApiKey)]
 struct KeyBody {
     /// Description for people.
     #[schema(max_length = 200, example = "billing")]
@@ -120,6 +121,7 @@ impl From<&ApiKey> for KeyView {
 
 /// A new API key, with the key itself.
 #[derive(Serialize, ToSchema)]
+#[schema(as = CreatedApiKey)]
 struct CreatedKeyView {
     #[serde(flatten)]
     shown: KeyView,

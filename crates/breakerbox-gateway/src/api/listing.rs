@@ -65,6 +65,7 @@ impl From<Paging> for PageOf {
 
 /// A page of a listing.
 #[derive(Serialize, ToSchema)]
+#[schema(as = Page)]
 pub(super) struct Listed<T> {
     /// The items. A page may have fewer than `limit`, or none, and not be the last.
     pub(super) items: Vec<T>,
@@ -110,7 +111,7 @@ impl From<RecordsError> for Problem {
             RecordsError::EndpointsFull { .. } => Self::new(Code::EndpointsFull, error.to_string()),
             RecordsError::RemindersFull { .. } => Self::new(Code::RemindersFull, error.to_string()),
             RecordsError::DiskReserve { .. } => Self::new(Code::DiskReserve, error.to_string()),
-            RecordsError::OneOf { place, error } => Self::from(*error).within(&format!("reminders[{place}]")),
+            RecordsError::OneOf { index, error } => Self::from(*error).within(&format!("reminders[{index}]")),
             RecordsError::Cursor => {
                 Self::new(Code::InvalidQuery, "cursor: must be the `next` of an earlier page of this listing")
                     .of_field("cursor")

@@ -26,6 +26,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 /// A filter for the deliveries to resend. A delivery must match all of it.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = NewResend)]
 struct ResendBody {
     /// Tenant ID. Keys bound to one tenant may omit it. Other keys must send `tenant`, `endpoint` or `event`: a resend never
     /// concerns more than one tenant.

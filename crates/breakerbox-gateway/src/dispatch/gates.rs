@@ -91,9 +91,9 @@ pub(super) async fn acquire_waiting(
         return Err(Refused::Sleep(Sleep::Disabled));
     }
     take_token(destination, now)?;
-    let asked = destination.circuit.acquire_owned_within(Duration::ZERO).await;
+    let acquired = destination.circuit.acquire_owned_within(Duration::ZERO).await;
     destination.meet();
-    let decision = asked.map_err(|refusal| sleep(destination, &refusal, now)).and_then(|permit| {
+    let decision = acquired.map_err(|refusal| sleep(destination, &refusal, now)).and_then(|permit| {
         let throttle = if permit.is_probe() { None } else { acquire_throttle(destination, priority, now)? };
         Ok(Pass { permit, throttle })
     });

@@ -55,12 +55,12 @@ impl Dispatch {
                 dispatch.lanes().release_slot(leased.lane, None, now);
                 return dispatch.hand_back(leased).await;
             };
-            let asked = match gates::try_acquire(&destination, leased.priority, now) {
+            let acquired = match gates::try_acquire(&destination, leased.priority, now) {
                 gates::GateDecision::Pass(pass) => Ok(pass),
                 gates::GateDecision::Refused(refused) => Err(refused),
                 gates::GateDecision::Wait => gates::acquire_waiting(&destination, leased.priority, now).await,
             };
-            match asked {
+            match acquired {
                 Ok(pass) => {
                     let outage = pass.permit.is_probe().then(|| dispatch.outage(&destination));
                     dispatch.attempt(destination, leased, pass, outage).await;

@@ -13,13 +13,13 @@ use tracing::{info, warn};
 use super::start_error::StartError;
 use crate::api::{NotificationTest, TestedTarget};
 use crate::config::Config;
-use crate::notifications::{LIMIT, Mailer, Notifier, NotifierSettings, Post};
+use crate::notifications::{LIMIT, Mailer, MessageSender, Notifier, NotifierSettings};
 
 /// Builds the sender of messages to targets.
-pub(super) fn post(config: &Config, http_sender: Arc<dyn HttpSender>) -> Result<Post, StartError> {
+pub(super) fn post(config: &Config, http_sender: Arc<dyn HttpSender>) -> Result<MessageSender, StartError> {
     let server = config.notify.mail_server(&config.egress.ca_files);
     let mailer = server.map(|server| Mailer::new(&server, LIMIT)).transpose();
-    Ok(Post::new(http_sender, mailer?))
+    Ok(MessageSender::new(http_sender, mailer?))
 }
 
 pub(super) fn settings(config: &Config) -> NotifierSettings {

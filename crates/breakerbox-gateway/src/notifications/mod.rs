@@ -31,4 +31,4 @@ mod post;
 pub use self::mail::{MailError, MailServer, Mailer, check_mail_url};
 pub use self::notification_builder::{ChangeToReport, NotificationBuilder};
 pub use self::notifier::{Notifier, NotifierSettings};
-pub use self::post::{Delivered, LIMIT, Post};
+pub use self::post::{Delivered, LIMIT, MessageSender};

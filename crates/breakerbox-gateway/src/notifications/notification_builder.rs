@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use breakerbox::Breakerbox;
-use breakerbox_model::notifications::{Known, notifications};
+use breakerbox_model::notifications::{CircuitContext, notifications};
 use breakerbox_model::objects::{CircuitOwner, EndpointId, PastChange, TenantId};
 use breakerbox_storage::Directory;
 use breakerbox_storage::records::ObservedChange;
@@ -44,7 +44,7 @@ impl NotificationBuilder {
         let observed = changes.into_iter().map(|ChangeToReport { change, is_unreported_outage }| {
             let policy = self.breakers.policy_of(&change.key);
             let endpoints = sharing.get(&change.key).map(Vec::as_slice).unwrap_or_default();
-            let known = Known { policy: &policy, endpoints, is_unreported_outage };
+            let known = CircuitContext { policy: &policy, endpoints, is_unreported_outage };
             let notifications = notifications(&change.key, &change.change, &known);
             ObservedChange { change, notifications }
         });

@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{debug, warn};
 
-use super::post::{Delivered, Post};
+use super::post::{Delivered, MessageSender};
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::NotificationResult;
 
@@ -95,7 +95,7 @@ impl Drop for SendSlot {
 pub struct Notifier {
     records: Arc<dyn Records>,
     directory: Arc<Directory>,
-    post: Post,
+    post: MessageSender,
     clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     wall: WallClock,
     metrics: Arc<Metrics>,
@@ -110,7 +110,7 @@ impl Notifier {
     pub fn new(
         records: Arc<dyn Records>,
         directory: Arc<Directory>,
-        post: Post,
+        post: MessageSender,
         clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
         wall: WallClock,
         metrics: Arc<Metrics>,

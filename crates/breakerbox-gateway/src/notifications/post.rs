@@ -44,12 +44,12 @@ impl Delivered {
 
 /// Sends messages to targets.
 #[derive(Clone)]
-pub struct Post {
+pub struct MessageSender {
     http_sender: Arc<dyn HttpSender>,
     mailer: Option<Mailer>,
 }
 
-impl Post {
+impl MessageSender {
     /// Sends through this HTTP client, and through this mailer if there is one.
     #[must_use]
     pub fn new(http_sender: Arc<dyn HttpSender>, mailer: Option<Mailer>) -> Self {

@@ -20,7 +20,7 @@ use super::token::Token;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Report {
     /// The result of the call.
-    pub said: CallResult,
+    pub result: CallResult,
     /// The latency of the call. `None`: the time since the permit was given out.
     pub latency: Option<Duration>,
 }
@@ -85,7 +85,7 @@ impl Permits {
         report: Report,
         response_rules: &ResponseRules,
     ) -> Interpretation {
-        match report.said {
+        match report.result {
             CallResult::Outcome { kind, retry_after, throttle } => {
                 Interpretation { kind, retry_after, throttle, wait: None }
             }

@@ -28,7 +28,7 @@ const NAMED_ENDPOINTS: usize = 5;
 
 /// Facts about a circuit besides its change.
 #[derive(Clone, Copy, Debug)]
-pub struct Known<'k> {
+pub struct CircuitContext<'k> {
     /// The policy that governs it.
     pub policy: &'k Policy,
     /// The endpoints that share it.
@@ -40,26 +40,26 @@ pub struct Known<'k> {
 
 /// Returns the notifications for a change.
 #[must_use]
-pub fn notifications(key: &str, change: &Change, known: &Known<'_>) -> Vec<Notification> {
-    let mut told = Vec::new();
-    let mut tell = |epoch: u64, news: News| {
+pub fn notifications(key: &str, change: &Change, known: &CircuitContext<'_>) -> Vec<Notification> {
+    let mut notifications = Vec::new();
+    let mut add = |epoch: u64, news: News| {
         let tenant = CircuitOwner::of_key(key).map(|owner| owner.tenant);
-        told.push(Notification { tenant, subject: key.into(), epoch, at: change.at, news });
+        notifications.push(Notification { tenant, subject: key.into(), epoch, at: change.at, news });
     };
     let circuit = || circuit(key, known.endpoints);
     let epoch = change.epoch.0;
     let is_failure = matches!(change.cause, Cause::Rule(_) | Cause::ProbeFailed | Cause::RecoveryRateMissed);
     let is_success = matches!(change.cause, Cause::ProbesSucceeded | Cause::RecoveryRateMet);
     match change.to {
-        Status::Disabled if is_failure => tell(epoch, News::Disabled(given_up(circuit(), change))),
+        Status::Disabled if is_failure => add(epoch, News::Disabled(given_up(circuit(), change))),
         Status::Closed if is_success => {
             let trips = change.trips;
-            tell(epoch, News::Recovery(Recovered { circuit: circuit(), since: None, trips }));
+            add(epoch, News::Recovery(Recovered { circuit: circuit(), since: None, trips }));
         }
         Status::Open | Status::HalfOpen
             if matches!(change.cause, Cause::Rule(_)) || known.is_unreported_outage =>
         {
-            tell(epoch, News::Trip(tripped(circuit(), change, known.policy)));
+            add(epoch, News::Trip(tripped(circuit(), change, known.policy)));
         }
         _ => {}
     }
@@ -69,9 +69,9 @@ pub fn notifications(key: &str, change: &Change, known: &Known<'_>) -> Vec<Notif
         && let Some(warned) = warned(circuit, change, since, known.policy)
     {
         // One for each period of failures: the next success ends it, and only then can another begin.
-        tell(since.as_micros(), News::DisableWarning(warned));
+        add(since.as_micros(), News::DisableWarning(warned));
     }
-    told
+    notifications
 }
 
 /// Returns the warning that is due at a trip or a failed probe, if any.

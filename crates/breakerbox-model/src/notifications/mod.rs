@@ -24,7 +24,7 @@ mod test_pace;
 mod tests;
 mod text;
 
-pub use self::decide::{Known, is_old, notifications};
+pub use self::decide::{CircuitContext, is_old, notifications};
 pub use self::digest::Headline;
 pub use self::growth::{Grown, Growth};
 pub use self::kind::{Kind, KindError, Kinds};

@@ -9,7 +9,7 @@ use breakerbox_storage::records::{ApiKeys, Cursor, NewApiKey, Page, PageOf};
 use rusqlite::params;
 
 use super::SqliteRecords;
-use super::cursors::{CursorPosition, place};
+use super::cursors::{CursorPosition, position};
 use crate::WriteTransaction;
 use crate::columns::micros;
 use crate::error::JobError;
@@ -83,7 +83,7 @@ impl ApiKeys for SqliteRecords {
     }
 
     async fn api_keys(&self, tenant: Option<&TenantId>, of: &PageOf) -> Result<Page<ApiKey>, RecordsError> {
-        let before = place::<Id>(of)?.map(ApiKeyId);
+        let before = position::<Id>(of)?.map(ApiKeyId);
         let (found, last) = self.directory.api_keys_before(tenant, before, of.size(), LOOKS);
         let items = found.iter().map(|key| (**key).clone()).collect();
         Ok(Page { items, next: last.map(|last| Cursor(last.0.write())) })

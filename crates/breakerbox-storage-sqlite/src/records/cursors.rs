@@ -63,7 +63,7 @@ fn number<T: FromStr>(text: &str) -> Option<T> {
 }
 
 /// Returns where the previous page ended.
-pub(super) fn place<P: CursorPosition>(page: &PageOf) -> Result<Option<P>, RecordsError> {
+pub(super) fn position<P: CursorPosition>(page: &PageOf) -> Result<Option<P>, RecordsError> {
     match &page.after {
         None => Ok(None),
         Some(Cursor(text)) => P::read(text).map(Some).ok_or(RecordsError::Cursor),
@@ -71,10 +71,14 @@ pub(super) fn place<P: CursorPosition>(page: &PageOf) -> Result<Option<P>, Recor
 }
 
 /// Returns a page of at most `size` items, made from one more if there is more.
-pub(super) fn page<T, P: CursorPosition>(mut items: Vec<T>, size: usize, place: impl Fn(&T) -> P) -> Page<T> {
+pub(super) fn page<T, P: CursorPosition>(
+    mut items: Vec<T>,
+    size: usize,
+    position: impl Fn(&T) -> P,
+) -> Page<T> {
     let is_last = items.len() <= size;
     items.truncate(size);
-    let next = items.last().filter(|_| !is_last).map(|last| Cursor(place(last).write()));
+    let next = items.last().filter(|_| !is_last).map(|last| Cursor(position(last).write()));
     Page { items, next }
 }
 

@@ -14,7 +14,7 @@ use breakerbox_storage::records::{Cursor, Deliveries, Page, PageOf, UnfinishedWo
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::cursors::{CursorPosition, page, place};
+use super::cursors::{CursorPosition, page, position};
 use super::scan::{Order, Scan};
 use super::{SqliteRecords, listed, readable};
 use crate::columns::{content_type_of, id, number, parsed, priority, state, time, whole};
@@ -128,7 +128,7 @@ impl Deliveries for SqliteRecords {
     }
 
     async fn deliveries(&self, filter: &DeliveryFilter, of: &PageOf) -> Result<Page<Delivery>, RecordsError> {
-        let after = place::<Id>(of)?.map(Id::number);
+        let after = position::<Id>(of)?.map(Id::number);
         let (filter, size) = (filter.clone(), of.size());
         self.database
             .read(move |connection| {
@@ -154,7 +154,7 @@ impl Deliveries for SqliteRecords {
     }
 
     async fn attempts(&self, wanted: DeliveryId, of: &PageOf) -> Result<Page<Attempt>, RecordsError> {
-        let before = place::<u64>(of)?;
+        let before = position::<u64>(of)?;
         let size = of.size();
         let found = self
             .database

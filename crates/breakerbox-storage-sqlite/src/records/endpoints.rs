@@ -13,7 +13,7 @@ use breakerbox_storage::records::{Deleted, Edit, Endpoints, NewEndpoint, Page, P
 use breakerbox_storage::{BatchResult, EndpointEntry, QueueError, RecordsError};
 use rusqlite::params;
 
-use super::cursors::{page, place};
+use super::cursors::{page, position};
 use super::stored::{self, ENDPOINT};
 use super::{SqliteRecords, unchanged};
 use crate::WriteTransaction;
@@ -148,7 +148,7 @@ impl Endpoints for SqliteRecords {
         tenant: Option<&TenantId>,
         of: &PageOf,
     ) -> Result<Page<Endpoint>, RecordsError> {
-        let before = place::<Id>(of)?.map(EndpointId);
+        let before = position::<Id>(of)?.map(EndpointId);
         let found = self.directory.endpoints_before(tenant, before, of.size() + 1);
         let found = found.iter().map(|entry| entry.source.clone()).collect();
         Ok(page(found, of.size(), |endpoint: &Endpoint| endpoint.id.0))

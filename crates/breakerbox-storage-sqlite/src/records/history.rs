@@ -10,7 +10,7 @@ use breakerbox_storage::{Directory, QueueError, RecordsError};
 use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
 
-use super::cursors::{CursorPosition, page, place};
+use super::cursors::{CursorPosition, page, position};
 use super::{SqliteRecords, listed};
 use crate::columns::{micros, number, time, whole};
 
@@ -165,7 +165,7 @@ impl History for SqliteRecords {
     }
 
     async fn circuit_history(&self, key: &str, of: &PageOf) -> Result<Page<PastChange>, RecordsError> {
-        let before = place::<u64>(of)?;
+        let before = position::<u64>(of)?;
         let (key, size) = (key.to_owned(), of.size());
         self.database
             .read(move |connection| {
@@ -181,7 +181,7 @@ impl History for SqliteRecords {
     }
 
     async fn history(&self, filter: &ChangeFilter, of: &PageOf) -> Result<Page<PastChange>, RecordsError> {
-        let before: Option<(u64, u64, String)> = place(of)?;
+        let before: Option<(u64, u64, String)> = position(of)?;
         let (filter, size) = (filter.clone(), of.size());
         let owner = match &filter.tenant {
             None => None,

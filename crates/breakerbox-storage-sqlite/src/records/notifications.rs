@@ -13,7 +13,7 @@ use breakerbox_storage::records::{
 use breakerbox_storage::{QueueError, RecordsError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::cursors::place;
+use super::cursors::position;
 use super::{SqliteRecords, listed, readable};
 use crate::columns::{id, micros, number, parsed, time, whole};
 use crate::error::JobError;
@@ -137,7 +137,7 @@ impl Notifications for SqliteRecords {
         filter: &NotificationFilter,
         of: &PageOf,
     ) -> Result<Page<PastNotification>, RecordsError> {
-        let before = place::<Id>(of)?.map_or(i64::MAX, Id::number);
+        let before = position::<Id>(of)?.map_or(i64::MAX, Id::number);
         let (filter, size) = (filter.clone(), of.size());
         let own: Option<Vec<Arc<str>>> = filter.tenant.as_ref().map(|tenant| {
             let entry = self.directory.tenant(tenant);

@@ -32,8 +32,8 @@ impl SettledPermits for SqliteRecords {
                 let mut insert = transaction.connection().prepare_cached(
                     "INSERT INTO settled_permits (expires_at, id, settled, outcome) VALUES (?1, ?2, ?3, ?4)",
                 )?;
-                let settled = place(&SettledAs::ALL, SettledAs::Counted);
-                let outcome = place(&OUTCOMES, outcome);
+                let settled = position(&SettledAs::ALL, SettledAs::Counted);
+                let outcome = position(&OUTCOMES, outcome);
                 insert.execute(params![micros(permit.expires_at), permit.id.0, settled, outcome])?;
                 Ok(PermitClaim::Yours)
             })
@@ -46,7 +46,7 @@ impl SettledPermits for SqliteRecords {
                 let mut update = transaction.connection().prepare_cached(
                     "UPDATE settled_permits SET settled = ?3 WHERE expires_at = ?1 AND id = ?2",
                 )?;
-                let settled = place(&SettledAs::ALL, settled);
+                let settled = position(&SettledAs::ALL, settled);
                 update.execute(params![micros(permit.expires_at), permit.id.0, settled])?;
                 Ok(())
             })
@@ -96,6 +96,6 @@ fn find(transaction: &WriteTransaction<'_>, permit: PermitTerm) -> rusqlite::Res
 }
 
 /// Returns the stored number of a value: its index.
-fn place<T: PartialEq>(words: &[T], word: T) -> i64 {
+fn position<T: PartialEq>(words: &[T], word: T) -> i64 {
     number(words.iter().position(|other| *other == word).unwrap_or_default() as u64)
 }

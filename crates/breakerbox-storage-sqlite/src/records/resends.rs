@@ -17,7 +17,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 
 use super::cancel_and_resend::{Resent, resend};
-use super::cursors::{page, place};
+use super::cursors::{page, position};
 use super::scan::{Found, Order, Scan};
 use super::{SqliteRecords, listed, readable};
 use crate::WriteTransaction;
@@ -282,7 +282,7 @@ impl Resends for SqliteRecords {
     }
 
     async fn resends(&self, tenant: Option<&TenantId>, of: &PageOf) -> Result<Page<Resend>, RecordsError> {
-        let before = place::<Id>(of)?.map_or(i64::MAX, Id::number);
+        let before = position::<Id>(of)?.map_or(i64::MAX, Id::number);
         let tenant = match tenant {
             Some(tenant) => match self.directory.tenant(tenant) {
                 Some(entry) => Some(entry.row),

@@ -11,7 +11,7 @@ use breakerbox_storage::records::{Cursor, Edit, NewTenant, Page, PageOf, TenantB
 use breakerbox_storage::{RecordsError, TenantEntry};
 use rusqlite::params;
 
-use super::cursors::{CursorPosition, page, place};
+use super::cursors::{CursorPosition, page, position};
 use super::stored::{self, TENANT};
 use super::{SqliteRecords, unchanged};
 use crate::WriteTransaction;
@@ -126,7 +126,7 @@ impl Tenants for SqliteRecords {
     }
 
     async fn tenants(&self, of: &PageOf) -> Result<Page<Tenant>, RecordsError> {
-        let after = place(of)?;
+        let after = position(of)?;
         let found = self.directory.tenants_after(after.as_ref(), of.size() + 1);
         let found = found.iter().map(|entry| entry.source.clone()).collect();
         Ok(page(found, of.size(), |tenant: &Tenant| tenant.id.clone()))
@@ -196,7 +196,7 @@ impl Tenants for SqliteRecords {
     }
 
     async fn backlogs(&self, of: &PageOf) -> Result<Page<TenantBacklog>, RecordsError> {
-        let after: Option<TenantId> = place(of)?;
+        let after: Option<TenantId> = position(of)?;
         let size = of.size();
         let tenants = self.directory.tenants_after(after.as_ref(), LOOKS + 1);
         // The writer has them in memory; a transaction that writes nothing costs next to nothing.

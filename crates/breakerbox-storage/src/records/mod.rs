@@ -165,10 +165,10 @@ pub enum RecordsError {
         bytes: u64,
     },
     /// One of several items was refused, and so none of them was accepted.
-    #[error("number {place}: {error}")]
+    #[error("number {index}: {error}")]
     OneOf {
         /// The index of the item, from 0 on.
-        place: usize,
+        index: usize,
         /// The error of the item.
         error: Box<RecordsError>,
     },

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use breakerbox_core::{Cause, Change, Epoch, Mode, Policy, Status, Totals, TripRule};
 use breakerbox_gateway::api::Limits;
-use breakerbox_model::notifications::{Kind, Known, notifications};
+use breakerbox_model::notifications::{CircuitContext, Kind, notifications};
 use breakerbox_model::objects::PastChange;
 use breakerbox_storage::records::{History, ObservedChange};
 use serde_json::Value;
@@ -35,7 +35,7 @@ fn tripped(now: breakerbox_core::Timestamp) -> ObservedChange {
         evidence: Some(Arc::new(Totals { successes: 5, failures: 7, ..Totals::default() })),
         mode: Mode::Automatic,
     };
-    let known = Known { policy: &Policy::default(), endpoints: &[], is_unreported_outage: false };
+    let known = CircuitContext { policy: &Policy::default(), endpoints: &[], is_unreported_outage: false };
     let notifications = notifications(key, &change, &known);
     ObservedChange { change: PastChange { key: key.into(), change }, notifications }
 }

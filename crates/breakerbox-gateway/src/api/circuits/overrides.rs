@@ -29,6 +29,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 /// The reason for an override.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = Override)]
 struct Order {
     /// The reason, for people. It is shown with the circuit and in its history.
     #[schema(min_length = 1, max_length = 1024, example = "maintenance of the receiver until noon")]

@@ -201,6 +201,7 @@ fn owner(key: &str) -> (String, PurposeView) {
 
 /// A circuit with the counts of its window and its policy.
 #[derive(Serialize, ToSchema)]
+#[schema(as = CircuitDetails)]
 pub(super) struct CircuitShown {
     #[serde(flatten)]
     circuit: CircuitView,

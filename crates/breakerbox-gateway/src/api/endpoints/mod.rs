@@ -106,6 +106,7 @@ async fn create(
 
 /// A new endpoint and its secret.
 #[derive(Serialize, ToSchema)]
+#[schema(as = CreatedEndpoint)]
 struct CreatedView {
     #[serde(flatten)]
     endpoint: EndpointView,
@@ -166,6 +167,7 @@ async fn change(
 
 /// The result of deleting an endpoint.
 #[derive(Serialize, ToSchema)]
+#[schema(as = DeletedEndpoint)]
 struct DeletedView {
     /// The number of waiting deliveries that were cancelled.
     cancelled: u64,

@@ -29,6 +29,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 /// The test event to send.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = TestEvent)]
 struct TestBody {
     /// Event type. Default: `breakerbox.test`.
     #[serde(default)]
@@ -42,6 +43,7 @@ struct TestBody {
 
 /// The result of a test request.
 #[derive(Serialize, ToSchema)]
+#[schema(as = TestResult)]
 struct TestView {
     /// Whether the response was 2xx.
     ok: bool,

@@ -117,6 +117,7 @@ impl EndpointView {
 
 bodies! {
     /// An endpoint to create.
+    #[schema(as = NewEndpoint)]
     create EndpointBody {
         /// The URL that receives the events, http or https.
         #[schema(format = "uri", max_length = 8192, example = "https://hooks.example.com/in")]

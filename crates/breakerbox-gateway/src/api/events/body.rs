@@ -138,7 +138,7 @@ impl<'a> BatchBody<'a> {
 /// An event to submit.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"type": "invoice.paid", "payload": {"invoice": 7}}))]
+#[schema(as = NewEvent, example = json!({"type": "invoice.paid", "payload": {"invoice": 7}}))]
 #[allow(dead_code)]
 pub(super) struct EventSchema {
     /// Tenant ID. Keys bound to one tenant may omit it; other keys default to `default`.
@@ -183,7 +183,7 @@ pub(in crate::api) enum PrioritySchema {
 /// A batch of events.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"events": [{"type": "invoice.paid", "payload": {"invoice": 7}}]}))]
+#[schema(as = NewEvents, example = json!({"events": [{"type": "invoice.paid", "payload": {"invoice": 7}}]}))]
 #[allow(dead_code)]
 pub(super) struct BatchSchema {
     /// Tenant ID. Keys bound to one tenant may omit it; other keys default to `default`.

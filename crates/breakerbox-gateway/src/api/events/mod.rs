@@ -36,6 +36,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 
 /// An accepted event.
 #[derive(Serialize, ToSchema)]
+#[schema(as = AcceptedEvent)]
 struct AcceptedView {
     /// Event ID, and the `webhook-id` of all its requests.
     #[schema(example = "evt_01h5k2m8w4c7e")]
@@ -53,6 +54,7 @@ impl From<SubmittedEvent> for AcceptedView {
 
 /// Accepted events, in the order of the batch.
 #[derive(Serialize, ToSchema)]
+#[schema(as = AcceptedEvents)]
 struct AcceptedBatchView {
     events: Vec<AcceptedView>,
 }

@@ -87,6 +87,7 @@ fn known(api: &Api, tenant: Option<&TenantId>) -> Vec<NotificationTarget> {
 
 /// The results of a test.
 #[derive(Serialize, ToSchema)]
+#[schema(as = NotificationTest)]
 struct TestedView {
     /// The result of each target.
     #[schema(inline)]
@@ -146,6 +147,7 @@ async fn test(
 
 /// The signing secrets of a tenant's webhook targets.
 #[derive(Serialize, ToSchema)]
+#[schema(as = NotificationTargetSecrets)]
 struct TargetSecrets {
     /// One for each webhook target.
     #[schema(inline)]

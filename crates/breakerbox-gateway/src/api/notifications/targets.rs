@@ -101,7 +101,7 @@ impl TargetSecret {
 /// A notification target to create; or, with `id`, an existing target to keep, with the given fields changed.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = NotificationTargetBody)]
+#[schema(as = NewNotificationTarget)]
 pub(in crate::api) struct TargetBody {
     /// The ID of an existing target to keep.
     #[serde(default)]

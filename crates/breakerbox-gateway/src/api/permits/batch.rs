@@ -26,7 +26,7 @@ const COUNTED: usize = 100_000;
 
 /// The results, in the order of the batch.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Answers)]
+#[schema(as = BatchResults)]
 pub(super) struct Answers<T: ToSchema> {
     /// One result for each item, in the order of the batch.
     items: Vec<T>,
@@ -34,6 +34,7 @@ pub(super) struct Answers<T: ToSchema> {
 
 /// An item that failed.
 #[derive(Serialize, ToSchema)]
+#[schema(as = FailedItem)]
 pub(super) struct NotDone {
     /// The problem with this item.
     #[schema(value_type = Written<'static>)]

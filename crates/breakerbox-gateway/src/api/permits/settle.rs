@@ -218,7 +218,7 @@ fn report(body: &SettleBody) -> ApiResult<Report> {
         }
     }
     let retry_after = body.retry_after_ms.map(Duration::from_millis);
-    let said = match (body.outcome, body.status, body.fault) {
+    let result = match (body.outcome, body.status, body.fault) {
         (Some(outcome), None, None) => judged(outcome, retry_after, body.overloaded)?,
         (None, status, fault) if status.is_some() != fault.is_some() => {
             if body.overloaded.is_some() {
@@ -238,7 +238,7 @@ fn report(body: &SettleBody) -> ApiResult<Report> {
             return Err(Problem::invalid(second, "send one of outcome, status and fault"));
         }
     };
-    Ok(Report { said, latency: body.latency_ms.map(Duration::from_millis) })
+    Ok(Report { result, latency: body.latency_ms.map(Duration::from_millis) })
 }
 
 /// Builds the report of a worker that classifies the outcome itself.

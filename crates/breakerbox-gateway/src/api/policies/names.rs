@@ -37,6 +37,7 @@ macro_rules! names {
 
         /// All values of a policy.
         #[derive(Default, Serialize, ToSchema)]
+        #[schema(as = PolicyValues)]
         pub(in crate::api) struct NamesView {$(
             $(#[doc = $doc])*
             #[schema(inline)]

@@ -11,16 +11,16 @@ macro_rules! bodies {
         change $Change:ident { $($(#[$later_meta:meta])* $later:ident: [$($later_type:tt)*],)* }
         both { $($(#[$meta:meta])* $field:ident: [$($type:tt)*],)* }
     ) => {
-        $(#[$create_meta])*
         #[derive(serde::Deserialize, utoipa::ToSchema)]
+        $(#[$create_meta])*
         #[serde(deny_unknown_fields)]
         pub(in crate::api) struct $Create {
             $($(#[$first_meta])* pub(in crate::api) $first: $($first_type)*,)*
             $(#[serde(default)] $(#[$meta])* $field: $($type)*,)*
         }
 
-        $(#[$change_meta])*
         #[derive(Default, serde::Deserialize, utoipa::ToSchema)]
+        $(#[$change_meta])*
         #[serde(deny_unknown_fields)]
         pub(in crate::api) struct $Change {
             $(#[serde(default)] $(#[$later_meta])* $later: $($later_type)*,)*

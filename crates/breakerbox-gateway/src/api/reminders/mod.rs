@@ -38,7 +38,7 @@ use utoipa_axum::routes;
 use self::body::{BatchBody, ReminderBody};
 use self::reference::Reference;
 pub(super) use self::view::CatchUpName;
-use self::view::{Around, ReminderStateView, ReminderView, RunView};
+use self::view::{ReminderContext, ReminderStateView, ReminderView, RunView};
 use super::Api;
 use super::caller::{Allowed, Caller, Manage, Read, SendOrManage};
 use super::circuits::{self, CircuitOf};
@@ -147,6 +147,7 @@ async fn create(
 
 /// New reminders, in the order of the batch.
 #[derive(Serialize, ToSchema)]
+#[schema(as = CreatedReminders)]
 struct CreatedBatchView {
     reminders: Vec<ReminderView>,
 }
@@ -329,7 +330,8 @@ async fn shown(api: &Api, reminder: Reminder, resumes: Resumes) -> ApiResult<Rem
     let circuit = circuit_of(api, &reminder);
     let status = circuits::statuses(api, std::slice::from_ref(&circuit)).await?;
     let status = status.first().copied().unwrap_or(Status::Closed);
-    let around = Around { resumes: resumes == Resumes::Yes, ..around(api, &reminder, circuit, status) };
+    let around =
+        ReminderContext { resumes: resumes == Resumes::Yes, ..around(api, &reminder, circuit, status) };
     Ok(ReminderView::new(reminder, around))
 }
 
@@ -373,9 +375,9 @@ fn circuit_of(api: &Api, reminder: &Reminder) -> Option<Arc<str>> {
     tenant.key_of(Purpose::Reminders, reminder.settings.url.as_str()).ok()
 }
 
-fn around(api: &Api, reminder: &Reminder, key: Option<Arc<str>>, status: Status) -> Around {
+fn around(api: &Api, reminder: &Reminder, key: Option<Arc<str>>, status: Status) -> ReminderContext {
     let tenant = api.services.directory.tenant(&reminder.tenant);
-    Around {
+    ReminderContext {
         catch_up: tenant.map_or_else(CatchUp::default, |tenant| tenant.reminders.catch_up),
         circuit: key.map(|key| CircuitOf::new(&key, status)),
         now: api.wall(),

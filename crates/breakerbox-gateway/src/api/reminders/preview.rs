@@ -26,7 +26,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 /// A schedule to preview, with the fields of a reminder.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"cron": "30 2 * * *", "time_zone": "Europe/Berlin", "from": "2030-03-29T00:00:00Z", "count": 3}))]
+#[schema(as = SchedulePreview, example = json!({"cron": "30 2 * * *", "time_zone": "Europe/Berlin", "from": "2030-03-29T00:00:00Z", "count": 3}))]
 struct PreviewBody {
     /// The time of the run; with `every`, of the first run; with `cron`, the earliest time.
     #[schema(value_type = Option<String>, format = "date-time")]
@@ -64,6 +64,7 @@ struct PreviewBody {
 
 /// The next times of a schedule.
 #[derive(Serialize, ToSchema)]
+#[schema(as = ScheduleTimes)]
 struct PreviewView {
     /// The times, earliest first.
     times: Vec<TimeView>,
@@ -73,6 +74,7 @@ struct PreviewView {
 
 /// A time at which a reminder would fire.
 #[derive(Serialize, ToSchema)]
+#[schema(as = ScheduleTime)]
 struct TimeView {
     /// The time in UTC.
     #[schema(value_type = String, format = "date-time")]

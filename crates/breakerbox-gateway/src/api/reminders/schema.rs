@@ -39,7 +39,7 @@ macro_rules! schemas {
 
 schemas! {
     /// A reminder to create. With `at` alone it runs once; with `every` or `cron` it repeats.
-    #[schema(example = json!({"url": "https://hooks.example.com/remind", "payload": {"invoice": 7}, "cron": "0 9 * * MON-FRI", "time_zone": "Europe/Berlin"}))]
+    #[schema(as = NewReminder, example = json!({"url": "https://hooks.example.com/remind", "payload": {"invoice": 7}, "cron": "0 9 * * MON-FRI", "time_zone": "Europe/Berlin"}))]
     create ReminderSchema {
         /// Tenant ID. Keys bound to one tenant may omit it; other keys default to `default`.
         #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
@@ -100,7 +100,7 @@ schemas! {
 /// A batch of reminders.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"reminders": [{"url": "https://hooks.example.com/remind", "payload": {"invoice": 7}, "at": "2030-01-31T09:00:00Z"}]}))]
+#[schema(as = NewReminders, example = json!({"reminders": [{"url": "https://hooks.example.com/remind", "payload": {"invoice": 7}, "at": "2030-01-31T09:00:00Z"}]}))]
 #[allow(dead_code)]
 pub(super) struct BatchSchema {
     /// Tenant ID. Keys bound to one tenant may omit it; other keys default to `default`.

@@ -120,7 +120,7 @@ enum StopReasonView {
 }
 
 /// The context that the view of a reminder needs.
-pub(super) struct Around {
+pub(super) struct ReminderContext {
     /// The tenant's catch-up rule, unless the reminder has its own.
     pub(super) catch_up: CatchUp,
     pub(super) circuit: Option<CircuitOf>,
@@ -131,7 +131,7 @@ pub(super) struct Around {
 }
 
 impl ReminderView {
-    pub(super) fn new(reminder: Reminder, around: Around) -> Self {
+    pub(super) fn new(reminder: Reminder, around: ReminderContext) -> Self {
         let upcoming: Vec<_> = upcoming(&reminder, &around).into_iter().map(Moment).collect();
         let Reminder { settings, state, .. } = reminder;
         let schedule = settings.schedule;
@@ -176,7 +176,7 @@ impl ReminderView {
 }
 
 /// Returns the next times at which it fires by its schedule. Empty if it does not.
-fn upcoming(reminder: &Reminder, around: &Around) -> Vec<Timestamp> {
+fn upcoming(reminder: &Reminder, around: &ReminderContext) -> Vec<Timestamp> {
     if reminder.state != ReminderState::Active {
         return Vec::new();
     }

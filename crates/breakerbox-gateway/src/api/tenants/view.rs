@@ -183,6 +183,7 @@ impl TenantView {
 
 bodies! {
     /// A tenant to create.
+    #[schema(as = NewTenant)]
     create TenantBody {
         /// Tenant ID: letters, digits, `.`, `_` and `-`, but not only dots. It can't be changed.
         #[schema(value_type = String, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*$", example = "acme")]

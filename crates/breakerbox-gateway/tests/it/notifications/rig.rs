@@ -8,10 +8,12 @@ use async_trait::async_trait;
 use breakerbox::{Clock, ManualClock};
 use breakerbox_core::{Cause, Change, Epoch, Mode, Policy, Status, Timestamp, TripRule};
 use breakerbox_egress::{HttpSender, Incoming, Outgoing};
-use breakerbox_gateway::notifications::{Mailer, Notifier, NotifierSettings, Post};
+use breakerbox_gateway::notifications::{Mailer, MessageSender, Notifier, NotifierSettings};
 use breakerbox_gateway::telemetry::Metrics;
 use breakerbox_model::delivery::{Fault, Reply};
-use breakerbox_model::notifications::{Kinds, Known, Notification, NotificationTarget, Way, notifications};
+use breakerbox_model::notifications::{
+    CircuitContext, Kinds, Notification, NotificationTarget, Way, notifications,
+};
 use breakerbox_model::objects::{PastChange, Secret, TenantId, TenantSettings};
 use breakerbox_storage::Defaults;
 use breakerbox_storage::records::{
@@ -181,7 +183,7 @@ pub(super) fn heard(endpoint: u32, epoch: u64, cause: Cause, to: Status, at: Tim
         evidence: None,
         mode: Mode::Automatic,
     };
-    let known = Known { policy: &Policy::default(), endpoints: &[], is_unreported_outage: false };
+    let known = CircuitContext { policy: &Policy::default(), endpoints: &[], is_unreported_outage: false };
     let notifications: Vec<Notification> = notifications(&key, &change, &known);
     ObservedChange { change: PastChange { key: key.into(), change }, notifications }
 }
@@ -211,7 +213,7 @@ fn notifier(
     Notifier::new(
         Arc::new(records.clone()),
         Arc::clone(records.directory()),
-        Post::new(Arc::new(http_sender), no_mail),
+        MessageSender::new(Arc::new(http_sender), no_mail),
         Arc::new(move || clock.now()),
         Arc::new(move || wall.now()),
         Arc::clone(metrics),

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use breakerbox_core::Timestamp;
 use breakerbox_egress::{AddressPolicy, SendSettings, Sender};
-use breakerbox_gateway::notifications::{Delivered, MailServer as Server, Mailer, Post};
+use breakerbox_gateway::notifications::{Delivered, MailServer as Server, Mailer, MessageSender};
 use breakerbox_model::delivery::Signer;
 use breakerbox_model::notifications::{Message, Notification, Way};
 use breakerbox_model::objects::{Id, NotificationId, Secret};
@@ -30,9 +30,9 @@ fn message() -> Message {
     Message::of(NotificationId(Id::first_at(now())), &notification)
 }
 
-fn post(addresses: AddressPolicy, mailer: Option<Mailer>) -> Post {
+fn post(addresses: AddressPolicy, mailer: Option<Mailer>) -> MessageSender {
     let sender = Sender::new(&SendSettings { addresses, ..SendSettings::default() }).unwrap();
-    Post::new(Arc::new(sender), mailer)
+    MessageSender::new(Arc::new(sender), mailer)
 }
 
 fn loopback() -> AddressPolicy {

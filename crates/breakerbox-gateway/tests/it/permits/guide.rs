@@ -28,14 +28,17 @@ async fn every_command_works_one_after_the_other() {
     shell.arg("-c").arg(&script).env("no_proxy", "*");
     shell.env("URL", rig.url()).env("KEY", &rig.key).env("DESTINATION", receiver.url("/in"));
     let ran = tokio::task::spawn_blocking(move || shell.output()).await.unwrap().unwrap();
-    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
-    assert!(ran.status.success(), "{said} {}", String::from_utf8_lossy(&ran.stderr));
-    let answers: Vec<Value> = said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let result = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert!(ran.status.success(), "{result} {}", String::from_utf8_lossy(&ran.stderr));
+    let answers: Vec<Value> = result.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     assert_eq!(receiver.seen("/in").delivered, 1);
     assert_eq!(answers[0], json!({ "settled": "counted", "repeated": false, "wait_ms": null }));
-    assert!(answers[1]["items"].as_array().unwrap().iter().all(|item| item["permit"].is_object()), "{said}");
-    assert!(answers[2]["items"].as_array().unwrap().iter().all(|item| item["repeated"] == true), "{said}");
-    assert_eq!(answers.len(), 3, "{said}");
+    assert!(
+        answers[1]["items"].as_array().unwrap().iter().all(|item| item["permit"].is_object()),
+        "{result}"
+    );
+    assert!(answers[2]["items"].as_array().unwrap().iter().all(|item| item["repeated"] == true), "{result}");
+    assert_eq!(answers.len(), 3, "{result}");
 }
 
 #[tokio::test]

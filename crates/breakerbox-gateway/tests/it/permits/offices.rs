@@ -94,9 +94,9 @@ impl World {
 
     async fn settled_by(&self, office: usize, given: &GrantedPermit, kind: OutcomeKind) -> SettleResponse {
         let permits = &self.offices[office].permits;
-        let said = CallResult::Outcome { kind, retry_after: None, throttle: LoadSignal::Neither };
+        let result = CallResult::Outcome { kind, retry_after: None, throttle: LoadSignal::Neither };
         let token = permits.open(&given.token).unwrap();
-        permits.settle(token, Report { said, latency: None }, &ResponseRules::default()).await.unwrap()
+        permits.settle(token, Report { result, latency: None }, &ResponseRules::default()).await.unwrap()
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use breakerbox_core::{Attribution, Cause, Change, Mode, OverrideCommand, Policy, Status, TripRule};
 
 use super::{at, change};
-use crate::notifications::{Known, Notification, notifications};
+use crate::notifications::{CircuitContext, Notification, notifications};
 
 const KEY: &str = "acme https://hooks.example.com/in";
 const RULE: Cause = Cause::Rule(TripRule::FailureRate);
@@ -22,8 +22,8 @@ fn policy() -> Policy {
     Policy::builder().disable_after(10).disable_min(Duration::from_secs(72 * 3_600)).build().unwrap()
 }
 
-fn told(change: &Change, policy: &Policy) -> Vec<Notification> {
-    notifications(KEY, change, &Known { policy, endpoints: &[], is_unreported_outage: false })
+fn notifications_of(change: &Change, policy: &Policy) -> Vec<Notification> {
+    notifications(KEY, change, &CircuitContext { policy, endpoints: &[], is_unreported_outage: false })
 }
 
 fn kinds(notifications: &[Notification]) -> Vec<&'static str> {
@@ -55,9 +55,9 @@ fn which_change_gives_which_notification() {
         for from in [Closed, Open, HalfOpen, Disabled] {
             let mode = if to == Disabled { Mode::Disabled(by()) } else { Mode::Automatic };
             let change = Change { from, mode, ..change(cause.clone(), to) };
-            let told = told(&change, &policy());
-            assert_eq!(kinds(&told), expected, "{cause:?} to {to}");
-            for notification in told {
+            let notifications_of = notifications_of(&change, &policy());
+            assert_eq!(kinds(&notifications_of), expected, "{cause:?} to {to}");
+            for notification in notifications_of {
                 assert_eq!((&*notification.subject, notification.epoch, notification.at), (KEY, 7, at(0)));
                 assert_eq!(notification.tenant.unwrap().as_str(), "acme");
             }
@@ -84,9 +84,9 @@ fn there_is_a_warning_once_for_each_time_it_fails() {
         (silent(half, Cause::ProbeFailed), Policy::builder().disable_after(10).build().unwrap(), &[]),
     ];
     for (change, policy, expected) in table {
-        assert_eq!(kinds(&told(&change, &policy)), expected, "{:?}", change.cause);
+        assert_eq!(kinds(&notifications_of(&change, &policy)), expected, "{:?}", change.cause);
     }
-    let epoch = |change: &Change| told(change, &policy()).pop().unwrap().epoch;
+    let epoch = |change: &Change| notifications_of(change, &policy()).pop().unwrap().epoch;
     let first = silent(half, Cause::ProbeFailed);
     let later = Change { at: at(600), epoch: breakerbox_core::Epoch(9), ..first.clone() };
     assert_eq!(epoch(&first), epoch(&later), "it is the same");
@@ -101,15 +101,15 @@ fn an_outage_that_nobody_was_told_of_is_told_by_what_is_left_of_it() {
         (Cause::CoolOffOver, Status::HalfOpen, vec!["trip"]),
         (Cause::ProbesSucceeded, Status::Closed, vec!["recovery"]),
     ] {
-        let known = Known { policy: &policy(), endpoints: &[], is_unreported_outage: true };
+        let known = CircuitContext { policy: &policy(), endpoints: &[], is_unreported_outage: true };
         assert_eq!(kinds(&notifications(KEY, &change(cause, to), &known)), expected);
     }
 }
 
 #[test]
 fn a_circuit_that_is_nobodys_is_the_operators() {
-    let known = Known { policy: &policy(), endpoints: &[], is_unreported_outage: false };
-    let told = notifications("no tenant/has this", &change(RULE, Status::Open), &known);
-    assert_eq!(told.len(), 1);
+    let known = CircuitContext { policy: &policy(), endpoints: &[], is_unreported_outage: false };
+    let notifications_of = notifications("no tenant/has this", &change(RULE, Status::Open), &known);
+    assert_eq!(notifications_of.len(), 1);
     assert_eq!(notifications("a/b c", &change(RULE, Status::Open), &known)[0].tenant, None);
 }

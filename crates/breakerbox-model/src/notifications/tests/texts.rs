@@ -5,7 +5,7 @@ use std::time::Duration;
 use breakerbox_core::{Attribution, Cause, Change, Mode, Policy, PolicyBuilder, Status, TripRule};
 
 use super::{at, change};
-use crate::notifications::{Known, Message, News, Notification, Why, notifications};
+use crate::notifications::{CircuitContext, Message, News, Notification, Why, notifications};
 use crate::objects::{EndpointId, Id, Moment, NotificationId, ShownKey, TenantId};
 
 fn gateway_policy() -> PolicyBuilder {
@@ -16,9 +16,9 @@ fn endpoints(count: u64) -> Vec<EndpointId> {
     (0..count).map(|n| EndpointId(Id::from_number(i64::try_from(n).unwrap()).unwrap())).collect()
 }
 
-fn told(key: &str, change: &Change, policy: PolicyBuilder, ids: u64) -> Notification {
+fn notifications_of(key: &str, change: &Change, policy: PolicyBuilder, ids: u64) -> Notification {
     let (policy, endpoints) = (policy.build().unwrap(), endpoints(ids));
-    let known = Known { policy: &policy, endpoints: &endpoints, is_unreported_outage: false };
+    let known = CircuitContext { policy: &policy, endpoints: &endpoints, is_unreported_outage: false };
     notifications(key, change, &known).pop().unwrap()
 }
 
@@ -45,7 +45,7 @@ fn says(notification: &Notification, title: &str, body: &[&str]) {
 
 #[test]
 fn a_trip() {
-    let notification = told(
+    let notification = notifications_of(
         "acme https://hooks.example.com/T0/s3cret",
         &change(Cause::Rule(TripRule::FailureRate), Status::Open),
         gateway_policy(),
@@ -69,7 +69,7 @@ fn a_trip_of_reminders_of_a_host_and_without_giving_up() {
     let tripped = change(Cause::Rule(TripRule::MeanLatency), Status::Open);
     let policy = || Policy::builder().mean_latency(Duration::from_secs(5)).probes(1);
     let title = |key: &str, ids: u64| {
-        let text = told(key, &tripped, policy(), ids).text();
+        let text = notifications_of(key, &tripped, policy(), ids).text();
         (text.title, text.body.lines().next().unwrap().to_owned(), text.body)
     };
     let (reminders, which, body) = title("acme/reminders", 0);
@@ -93,7 +93,7 @@ fn a_trip_of_reminders_of_a_host_and_without_giving_up() {
 fn why_it_tripped() {
     let counted = || {
         let change = change(Cause::Rule(TripRule::FailureRate), Status::Open);
-        match told("acme", &change, gateway_policy(), 0).news {
+        match notifications_of("acme", &change, gateway_policy(), 0).news {
             News::Trip(news) => news.cause.unwrap().counts,
             other => panic!("{other:?}"),
         }
@@ -129,7 +129,7 @@ fn why_it_tripped() {
 
 #[test]
 fn a_recovery() {
-    let mut notification = told(
+    let mut notification = notifications_of(
         "acme https://hooks.example.com/T0/s3cret",
         &change(Cause::ProbesSucceeded, Status::Closed),
         gateway_policy(),
@@ -156,7 +156,7 @@ fn what_was_given_up() {
     let by = Attribution::new("breakerbox", "10 trips, and no success for 72h").unwrap();
     let given_up = Change { mode: Mode::Disabled(by), ..change(Cause::ProbeFailed, Status::Disabled) };
     says(
-        &told("acme hooks.example.com", &given_up, gateway_policy(), 0),
+        &notifications_of("acme hooks.example.com", &given_up, gateway_policy(), 0),
         "acme: hooks.example.com keeps failing; its circuit is disabled",
         &[
             "Affected: all endpoints on hooks.example.com.",
@@ -188,10 +188,10 @@ fn a_warning() {
         ..change(Cause::ProbeFailed, Status::Open)
     };
     let never = Change { last_success: None, ..silent.clone() };
-    let text = told("acme hooks.example.com", &never, gateway_policy(), 0).text().body;
+    let text = notifications_of("acme hooks.example.com", &never, gateway_policy(), 0).text().body;
     assert!(text.contains("Since: 2026-01-29T20:00:00.000Z; there was no success yet."), "{text}");
     says(
-        &told("acme hooks.example.com", &silent, gateway_policy(), 0),
+        &notifications_of("acme hooks.example.com", &silent, gateway_policy(), 0),
         "acme: hooks.example.com will be disabled at 2026-02-01T20:00:00.000Z",
         &[
             "Affected: all endpoints on hooks.example.com.",

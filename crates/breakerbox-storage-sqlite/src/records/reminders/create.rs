@@ -34,7 +34,7 @@ pub(super) fn create(
 }
 
 /// Wakes the scheduler after the commit.
-pub(super) fn ring(records: &SqliteRecords, transaction: &mut WriteTransaction<'_>) {
+pub(super) fn wake_scheduler(records: &SqliteRecords, transaction: &mut WriteTransaction<'_>) {
     let directory = Arc::clone(&records.directory);
     transaction.report_after_commit(move || directory.reminders_changed());
 }

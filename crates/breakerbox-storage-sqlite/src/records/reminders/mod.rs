@@ -23,7 +23,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use self::change::{carry_on, hurry, withdraw, write};
 use self::create::admit;
 use super::SqliteRecords;
-use super::cursors::place;
+use super::cursors::position;
 use super::stored::TENANT;
 use super::{readable, unchanged};
 use crate::WriteTransaction;
@@ -58,7 +58,7 @@ fn act_on(
 ) -> Result<Reminder, JobError<RecordsError>> {
     let found = found(transaction.connection(), wanted)?;
     act(records, transaction, found)?;
-    create::ring(records, transaction);
+    create::wake_scheduler(records, transaction);
     self::found(transaction.connection(), wanted)
 }
 
@@ -68,7 +68,7 @@ pub(super) fn create_one(
     transaction: &mut WriteTransaction<'_>,
     new: &NewReminder,
 ) -> Result<Reminder, JobError<RecordsError>> {
-    create::ring(records, transaction);
+    create::wake_scheduler(records, transaction);
     create::create(records, transaction, new)
 }
 
@@ -78,11 +78,11 @@ pub(super) fn create_all(
     transaction: &mut WriteTransaction<'_>,
     new: &[NewReminder],
 ) -> Result<Vec<Reminder>, JobError<RecordsError>> {
-    create::ring(records, transaction);
-    let create = |(place, new)| match create::create(records, transaction, new) {
+    create::wake_scheduler(records, transaction);
+    let create = |(index, new)| match create::create(records, transaction, new) {
         // The error is not about one of the reminders.
         Err(JobError(error @ RecordsError::Queue(_))) => Err(error.into()),
-        Err(JobError(error)) => Err(RecordsError::OneOf { place, error: Box::new(error) }.into()),
+        Err(JobError(error)) => Err(RecordsError::OneOf { index, error: Box::new(error) }.into()),
         Ok(created) => Ok(created),
     };
     new.iter().enumerate().map(create).collect()
@@ -139,7 +139,7 @@ impl Reminders for SqliteRecords {
     }
 
     async fn reminders(&self, filter: &ReminderFilter, of: &PageOf) -> Result<Page<Reminder>, RecordsError> {
-        let before = place::<Id>(of)?.map_or(i64::MAX, Id::number);
+        let before = position::<Id>(of)?.map_or(i64::MAX, Id::number);
         let (filter, size) = (filter.clone(), of.size());
         self.database.read(move |connection| Ok(list::list(connection, &filter, before, size)?)).await
     }
@@ -221,7 +221,7 @@ impl Reminders for SqliteRecords {
     }
 
     async fn runs(&self, wanted: ReminderId, of: &PageOf) -> Result<Page<Run>, RecordsError> {
-        let before = place::<Id>(of)?.map_or(i64::MAX, Id::number);
+        let before = position::<Id>(of)?.map_or(i64::MAX, Id::number);
         let size = of.size();
         self.database
             .read(move |connection| {

@@ -22,7 +22,7 @@ pub async fn several_are_created_or_none(world: &mut World) {
         reminder.settings.reference = Some("the same".into());
     }
     let refused = world.records.create_reminders(taken).await.unwrap_err();
-    assert!(matches!(&refused, RecordsError::OneOf { place: 2, error }
+    assert!(matches!(&refused, RecordsError::OneOf { index: 2, error }
         if matches!(**error, RecordsError::Exists { .. })));
     let all = world.records.reminders(&ReminderFilter::default(), &PageOf::first(10)).await.unwrap();
     assert_eq!(all.items.len(), 3, "nothing of the second batch is there");
