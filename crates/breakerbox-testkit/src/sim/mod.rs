@@ -69,6 +69,7 @@ mod gate;
 mod history;
 mod many;
 mod network;
+mod outcomes;
 mod plans;
 mod random;
 mod run;
