@@ -4,6 +4,7 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | [`conformance`] | checks for every store, operation by operation |
+//! | [`fleet_checks`] | checks of a fleet over a real server, for the tests of every shared store |
 //! | [`faults`] | a store wrapper that injects faults: delay, lost requests or answers, refused writes, no notifications |
 //! | [`proxy`] | a TCP proxy that delays, loses, cuts or resets connections on command |
 //! | [`receiver`] | a real HTTP receiver with configurable answers, which records the requests |
@@ -19,6 +20,7 @@
 
 pub mod conformance;
 pub mod faults;
+pub mod fleet_checks;
 pub mod gateway;
 pub mod load;
 pub mod mail;

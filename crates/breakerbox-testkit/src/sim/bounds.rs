@@ -65,6 +65,13 @@ impl Settings {
         Duration::from_secs(1) + self.flush_every + 5 * self.store_timeout
     }
 
+    /// Returns after how long at most a process opens a circuit, from when a rule was broken last: it reports, gives the
+    /// others time to report, looks again, and writes.
+    #[must_use]
+    pub fn tripped_within(&self) -> Duration {
+        2 * (self.flush_every + self.store_timeout) + 3 * self.store_timeout
+    }
+
     /// Returns after how long a process reports that a store which answers reads refuses writes, from the first
     /// refused write.
     #[must_use]

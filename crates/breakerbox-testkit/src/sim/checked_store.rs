@@ -34,10 +34,12 @@ impl CheckedStore {
         Self { world, store, sabotage, merges: AtomicU64::new(0), past: Mutex::new(None) }
     }
 
+    /// Adds counts that a worker sent at `sent_at`.
     pub(super) async fn merge(
         &self,
         who: WorkerLife,
         deltas: &[Delta],
+        sent_at: Duration,
     ) -> Result<Answer<Vec<Merged>>, StoreError> {
         let mut value = Vec::new();
         for delta in deltas.iter().map(|delta| self.spoilt(delta)) {
@@ -56,6 +58,7 @@ impl CheckedStore {
             self.world.write(|history| {
                 history.received(who, key, was.as_ref(), now, at);
                 history.merged(who, key, was.as_ref(), (delta, &merged), at);
+                history.check_report(&self.world.scenario, (who, key), (delta, &merged), (sent_at, at));
             });
             value.push(Merged { record: self.seen_by_readers(key, merged.record.clone()), ..merged });
         }

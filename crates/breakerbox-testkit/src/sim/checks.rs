@@ -142,12 +142,11 @@ impl Run {
                 let (counted, reported) = (of(&counts.counted), of(&counts.reported));
                 let due_reports = counts.due_reports.get(&epoch).cloned().unwrap_or_default();
                 let scenario = &self.world.scenario;
-                let due_reports = due_reports.failures(scenario.settings.flush_every, self.world.at());
-                let is_lost =
-                    if scenario.is_strict() { counted != reported } else { reported.failures < due_reports };
+                let overdue = due_reports.overdue(&scenario.settings, self.world.at());
+                let is_lost = if scenario.is_strict() { counted != reported } else { overdue > 0 };
                 if is_lost {
                     wrong.push(format!(
-                        "{who:?}, e{key}: counted {counted:?} in epoch {epoch}, owes {due_reports} failures, told {reported:?}"
+                        "{who:?}, e{key}: counted {counted:?} in epoch {epoch}, reported {reported:?}, and {overdue} failures are overdue"
                     ));
                 }
             }

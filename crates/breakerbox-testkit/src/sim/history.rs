@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::time::Duration;
 
-use breakerbox::{Mode, Nonce, OutcomeKind, OverrideCommand, Timestamp};
+use breakerbox::{Mode, Nonce, OutcomeKind, OverrideCommand, Policy, Timestamp};
 
+use super::bounds::Settings;
 use super::due_reports::DueReports;
+use super::outcomes::Outcomes;
 use super::sampling::SampledHistory;
 use super::scenario::Scenario;
 use super::tally::Tally;
@@ -121,14 +123,17 @@ pub(super) struct History {
     pub(super) violations: Vec<Violation>,
     pub(super) keys: Vec<KeyHistory>,
     pub(super) workers: Vec<WorkerHistory>,
+    /// The longest pause of any worker so far.
+    pub(super) longest_pause: Duration,
     /// When the store last lost writes.
     pub(super) last_loss: Option<Duration>,
     pub(super) tally: Tally,
     pub(super) agree_within: Duration,
     pub(super) store_timeout: Duration,
-    pub(super) one_is_broken: bool,
-    /// The number of calls below which one worker's share of failures can be enough for a trip.
-    pub(super) thin_evidence: u64,
+    /// The fleet of one broken worker, whose failures alone must open no circuit. None: any trip is allowed.
+    pub(super) one_is_broken: Option<FleetOfOneBroken>,
+    /// From when on the endpoint is well for all workers but one. None: no worker's own network is broken.
+    pub(super) well_beside_broken: Option<Duration>,
     /// Whether calls are counted after a closing: only where every worker has to follow the fleet's ramp.
     pub(super) watches_ramps: bool,
     /// Since when the store refuses writes. None: it accepts them.
@@ -137,6 +142,12 @@ pub(super) struct History {
     /// The commands of operators, and where they apply.
     pub(super) orders: HashSet<(usize, usize, OverrideCommand)>,
     pub(super) sampled: SampledHistory,
+}
+
+/// By what the trips of a fleet are checked in which one worker reaches no endpoint, and all endpoints are well.
+pub(super) struct FleetOfOneBroken {
+    pub(super) policy: Policy,
+    pub(super) settings: Settings,
 }
 
 #[derive(Default)]
@@ -149,6 +160,8 @@ pub(super) struct WorkerHistory {
     pub(super) troubled_at: Duration,
     /// When it last started, or resumed after a pause.
     pub(super) resumed_at: Duration,
+    /// The longest of its pauses.
+    pub(super) paused_for: Duration,
     pub(super) store: StoreSeen,
 }
 
@@ -166,10 +179,14 @@ pub(super) struct KeyHistory {
     /// Whether the store ever expired or lost a record: then epochs of counts can't be distinguished.
     pub(super) forgotten: bool,
     pub(super) counts: BTreeMap<WorkerLife, Counted>,
+    /// The outcomes of all workers, where trips are checked by them.
+    pub(super) outcomes: Outcomes,
     /// The latest store time that each worker received about this key.
     pub(super) read_at: BTreeMap<WorkerLife, Timestamp>,
     /// When the circuit closed.
     pub(super) closings: Vec<Duration>,
+    /// The number of the broken worker's failed probes since the endpoint is well for all other workers.
+    pub(super) failed_beside_broken: u32,
     pub(super) ramped: Ramped,
     /// Failed calls of short-lived workers since the store's epoch last changed.
     pub(super) failed_while_closed: u64,
@@ -182,10 +199,21 @@ pub(super) struct Grant {
     pub(super) nonce: Nonce,
     pub(super) who: WorkerLife,
     pub(super) expires_at: Timestamp,
-    /// Whether it ended before that time: its result was applied, an operator intervened, or the store lost it.
-    pub(super) over: bool,
+    /// When it ended before that time: its result was applied, an operator intervened, or the store lost it.
+    pub(super) ended_at: Option<Timestamp>,
     /// Whether a caller has received it.
     pub(super) taken: bool,
+}
+
+impl Grant {
+    pub(super) fn is_live(&self, now: Timestamp) -> bool {
+        self.ended_at.is_none() && now < self.expires_at
+    }
+
+    /// Notes that it ends now, if it has not ended before.
+    pub(super) fn end(&mut self, now: Timestamp) {
+        self.ended_at.get_or_insert(now);
+    }
 }
 
 /// A probe that a caller made.
@@ -244,13 +272,17 @@ impl History {
         if self.is_excused(who, paused_at) {
             self.workers[who.worker].failed_at = Some(at);
         }
-        self.workers[who.worker].troubled_at = at;
-        self.workers[who.worker].resumed_at = at;
+        let worker = &mut self.workers[who.worker];
+        worker.troubled_at = at;
+        worker.resumed_at = at;
+        worker.paused_for = worker.paused_for.max(at - paused_at);
+        self.longest_pause = self.longest_pause.max(at - paused_at);
     }
 
     /// Returns whether a lease of this circuit was live within the bound.
     pub(super) fn was_leased(&self, key: usize, now: Timestamp) -> bool {
-        self.keys[key].grants.iter().any(|grant| now <= grant.expires_at + self.agree_within)
+        let ended_at = |grant: &Grant| grant.ended_at.map_or(grant.expires_at, |at| at.min(grant.expires_at));
+        self.keys[key].grants.iter().any(|grant| now <= ended_at(grant) + self.agree_within)
     }
 
     /// A caller's outcome was counted, in the epoch before the settlement.
@@ -261,11 +293,14 @@ impl History {
         scenario: &Scenario,
         at: Duration,
     ) {
+        if self.one_is_broken.is_some() {
+            self.keys[key].outcomes.count(at, epoch, failed);
+        }
         let counts = self.keys[key].counts.entry(who).or_default();
         let counted = counts.counted.entry(epoch).or_default();
         counted.add(Counts { successes: u64::from(!failed), failures: u64::from(failed) });
         let due_reports = counts.due_reports.entry(epoch).or_default();
-        due_reports.count(failed, &scenario.policy, scenario.settings.flush_every, at);
+        due_reports.count(failed, scenario, at);
     }
 
     /// Takes back an outcome that was noted as counted and was not.
@@ -299,10 +334,7 @@ impl History {
         self.tally.probes_alone += u64::from(nonce.is_none());
         let key_history = &mut self.keys[key];
         let holds = |nonce: Option<Nonce>| {
-            key_history
-                .grants
-                .iter()
-                .any(|grant| Some(grant.nonce) == nonce && !grant.over && now < grant.expires_at)
+            key_history.grants.iter().any(|grant| Some(grant.nonce) == nonce && grant.is_live(now))
         };
         let other = key_history.probes.iter().find(|probe| {
             probe.settled.is_none()

@@ -11,6 +11,7 @@
 //! | `network` | the connection to the store: slow, lossy, cut, stalled; a sent request travels on after its sender has died |
 //! | `checked_store` | the store: a real memory store, which checks every operation as it is applied |
 //! | `history`, `verify`, `watch` | the record of what really happened, and its checks: at the store, in observers, at endpoints |
+//! | `outcomes`, `due_reports` | the outcomes of all workers, by which trips are checked; the failures that each has to report |
 //! | `checks` | checks at certain times of a run |
 //! | `bounds` | the time limits that hold once nothing fails any more |
 //! | `run`, `many`, `tally` | one run, many runs, and counts of what happened in them |
@@ -31,17 +32,17 @@
 //! | --- | --- | --- |
 //! | [`OneLease`](Invariant::OneLease) | one live lease, and one probe by a lease, for each circuit, as long as the store keeps its writes; none before the cool-off is over; without the store, only workers that lost it probe | a store that hides leases |
 //! | [`NoStaleResult`](Invariant::NoStaleResult) | a result is of the lease in the record, from its holder, in time, and as its caller reported it | a store that accepts results whatever became of their lease |
-//! | [`NothingLost`](Invariant::NothingLost) | in calm runs, all failures of the last epoch that have to be reported are reported | a store that drops merges; the library when it discarded counts from before it knew the store's time |
+//! | [`NothingLost`](Invariant::NothingLost) | in calm runs, a report carries all failures that were counted before it, and all failures of the last epoch that have to be reported are | a store that drops merges; the library when it discarded counts from before it knew the store's time |
 //! | [`NothingDoubled`](Invariant::NothingDoubled) | only counted outcomes are reported, in their epoch, once | a store that merges twice, ignores epochs, keeps windows; a network that repeats; the library when it reported counts of before a decision made alone |
 //! | [`NoLateSwap`](Invariant::NoLateSwap) | nothing is written after its deadline; the deadline of a trip or a lease is at most `store_timeout` after the read that it was decided on | a store that ignores deadlines |
 //! | [`CompareAndSwap`](Invariant::CompareAndSwap) | a worker replaces only a record that it read; versions are new, epochs grow; a record is written again only if it was lost | a store that ignores versions; the library when it took estimated times for a clock set back |
 //! | [`AllAgree`](Invariant::AllAgree) | once nothing fails, no worker is behind the store by more than [`agree_within`](Settings::agree_within), nor ahead of it | a store that reads the past |
 //! | [`ClosesInTheEnd`](Invariant::ClosesInTheEnd) | once an endpoint is well, its circuit closes within [`closed_within`](Settings::closed_within) | leases that never end |
 //! | [`OverridesHold`](Invariant::OverridesHold) | only operators end an override; every connected worker applies it within `agree_within` | a store that forgets overrides; the library when it wrote an override twice |
-//! | [`OneBrokenOpensNothing`](Invariant::OneBrokenOpensNothing) | one worker that reaches no endpoint opens no circuit that the others find well | successes that are not reported; the library, in two ways |
+//! | [`OneBrokenOpensNothing`](Invariant::OneBrokenOpensNothing) | one worker that reaches no endpoint opens no circuit, unless the outcomes of all workers together break a rule | successes that are not reported; the library, in two ways |
 //! | [`StoreLossReported`](Invariant::StoreLossReported) | a worker whose write is refused reports the store as lost within [`reported_within`](Settings::reported_within), until writes succeed again | a store whose check succeeds without a write; the library, when reads counted for writes |
 //! | [`RecoversWithoutWrites`](Invariant::RecoversWithoutWrites) | circuits of endpoints that are well close within a bound, although the store can't write | the same |
-//! | [`RecoversBesideBroken`](Invariant::RecoversBesideBroken) | the circuit of an endpoint that is well closes within a bound, although one worker's network is broken | processes that do not stand back after a failed probe; the library, which had no other |
+//! | [`RecoversBesideBroken`](Invariant::RecoversBesideBroken) | the circuit of an endpoint that is well closes within a bound, although one worker's network is broken, and after that worker has failed at most one more probe | processes that do not stand back after a failed probe; the library, which had no other |
 //! | [`BrokenIsProtected`](Invariant::BrokenIsProtected) | a worker whose network is broken makes few calls | processes without a process-local circuit; the library, which had none |
 //! | [`ObserversHear`](Invariant::ObserversHear) | a worker's observer has received the state that its circuit is in, and no change that did not happen | processes that drop what they decided alone; the library, when publishing had failed once |
 //! | [`EpochsGrow`](Invariant::EpochsGrow) | the epoch of a worker's circuit never goes back | the same |
@@ -69,6 +70,7 @@ mod gate;
 mod history;
 mod many;
 mod network;
+mod outcomes;
 mod plans;
 mod random;
 mod run;

@@ -281,11 +281,12 @@ fn readable<T>(answer: Answer<Vec<T>>) -> Answer<Vec<Readable<T>>> {
 impl Store for Link {
     async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
         let (deltas, who): (Arc<[Delta]>, _) = (deltas.into(), self.who);
+        let sent_at = self.network.world.at();
         self.pass("merge", move |network| {
             let deltas = Arc::clone(&deltas);
             async move {
                 network.may_write(who, "merge")?;
-                network.checked_store.merge(who, &deltas).await.map(readable)
+                network.checked_store.merge(who, &deltas, sent_at).await.map(readable)
             }
         })
         .await

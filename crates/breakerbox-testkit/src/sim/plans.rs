@@ -7,7 +7,9 @@ use breakerbox::{Consistency, OnStoreLoss, Policy, PolicyBuilder};
 use rand::RngExt;
 
 use super::random::{ScenarioRng, settings};
-use super::scenario::{Behaviour, Cut, Event, Flavour, Losses, Phase, Scenario, ShortLived, WorkerPlan};
+use super::scenario::{
+    BROKEN_WORKER, Behaviour, Cut, Event, Flavour, Losses, Phase, Scenario, ShortLived, WorkerPlan,
+};
 
 impl Scenario {
     /// The store refuses writes from about the time when an endpoint dies until long after it has recovered.
@@ -46,8 +48,8 @@ impl Scenario {
         let (workers, every): (usize, _) = (chance.number(4, 8), chance.ms(40, 100));
         let mut scenario = Self::around(seed, Flavour::BrokenProber, built(policy), chance);
         scenario.workers = (0..workers).map(|_| plan(1, every, chance)).collect();
-        scenario.workers[0].broken_from = Some(dead_at);
-        scenario.workers[0].every = vec![every / 8];
+        scenario.workers[BROKEN_WORKER].broken_from = Some(dead_at);
+        scenario.workers[BROKEN_WORKER].every = vec![every / 8];
         // All probes of a half-open circuit fit into the time for which the worker stands back, once the cool-off has
         // grown.
         scenario.settings.latency = scenario.settings.latency.min(Duration::from_millis(10));

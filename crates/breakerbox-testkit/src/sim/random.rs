@@ -7,7 +7,7 @@ use rand::RngExt;
 use rand::rngs::SmallRng;
 
 use super::bounds::Settings;
-use super::scenario::{Behaviour, Flavour, Phase, WorkerPlan};
+use super::scenario::{BROKEN_WORKER, Behaviour, Flavour, Phase, WorkerPlan};
 
 /// The source of randomness of a scenario.
 pub(super) struct ScenarioRng(pub(super) SmallRng);
@@ -112,7 +112,7 @@ pub(super) fn workers(flavour: Flavour, chance: &mut ScenarioRng) -> Vec<WorkerP
                 _ => chance.ms(fair / 3 + 5, fair + 20).min(Duration::from_millis(900)),
             })
             .collect(),
-        broken_from: (flavour == Flavour::OneBroken && n == 0).then_some(Duration::ZERO),
+        broken_from: (flavour == Flavour::OneBroken && n == BROKEN_WORKER).then_some(Duration::ZERO),
         short_lived: None,
     };
     (0..workers).map(|n| plan(n, chance)).collect()

@@ -63,6 +63,9 @@ impl Flavour {
     }
 }
 
+/// The worker whose own network is broken, where one is.
+pub(super) const BROKEN_WORKER: usize = 0;
+
 /// The scenario of one run.
 #[derive(Clone, Debug)]
 pub struct Scenario {

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use breakerbox::store::{Delta, Merged, Swap};
-use breakerbox::{Cause, Lease, Mode, OutcomeKind, OverrideCommand, Record, State, Timestamp, TripRule};
+use breakerbox::{Cause, Lease, Mode, OutcomeKind, OverrideCommand, Record, State, Timestamp};
 
 use super::history::{Counts, Grant, History, Invariant, Probe, WorkerLife};
+use super::scenario::{BROKEN_WORKER, Scenario};
 use super::world::STORE_BEGINS_AT;
 
 /// A swap that took place, and its circumstances.
@@ -130,11 +131,6 @@ impl History {
         let key_history = &mut self.keys[key];
         let counted = key_history.counts.entry(who).or_default();
         counted.reported.entry(epoch).or_default().add(more);
-        if let Some(due_reports) =
-            counted.due_reports.get_mut(&epoch).filter(|_| merged.totals.failure_run == 0)
-        {
-            due_reports.run_was_broken(self.store_timeout, at);
-        }
         let (mut reported, mut known) = (Counts::default(), Counts::default());
         let counts = |epochs: &std::collections::BTreeMap<u64, Counts>, sum: &mut Counts| {
             epochs
@@ -159,6 +155,30 @@ impl History {
                 let what = format!("e{key}: the window holds {holds:?}, and was told {applied:?}");
                 self.violate(Invariant::NothingDoubled, at, what);
             }
+        }
+    }
+
+    /// Checks that a report lacks no failure that the worker counted before it sent the report.
+    pub(super) fn check_report(
+        &mut self,
+        scenario: &Scenario,
+        (who, key): (WorkerLife, usize),
+        (delta, merged): (&Delta, &Merged),
+        (sent_at, at): (Duration, Duration),
+    ) {
+        // A report that gets no answer is not repeated, and in strict mode outcomes are sent one by one.
+        if merged.late || scenario.flavour.has_faults() || scenario.is_strict() {
+            return;
+        }
+        let key_history = &mut self.keys[key];
+        let Some(counts) = key_history.counts.get_mut(&who) else { return };
+        let Some(due_reports) = counts.due_reports.get_mut(&delta.epoch.0) else { return };
+        let failures = delta.buckets.iter().map(|bucket| bucket.failures).sum();
+        let lacks = due_reports.reported(failures, sent_at, &scenario.policy);
+        due_reports.run_is(merged.totals.failure_run, sent_at, &scenario.policy);
+        if lacks > 0 && !key_history.forgotten {
+            let what = format!("{who:?}, e{key}: a report lacks {lacks} failures: {delta:?}");
+            self.violate(Invariant::NothingLost, at, what);
         }
     }
 
@@ -193,7 +213,9 @@ impl History {
             Meaning::Again | Meaning::Renewed => {
                 self.tally.publications += 1;
                 // A worker that renews waits for another's probe to end, which may take longer than any excuse holds.
-                let waited = meaning == Meaning::Renewed && self.workers[who.worker].failed_at.is_some();
+                let waited = meaning == Meaning::Renewed
+                    && self.workers[who.worker].failed_at.is_some()
+                    && self.was_leased(key, seen.now);
                 if self.last_loss.is_none() && !waited && !self.is_excused(who, at) {
                     let what =
                         format!("{who:?}, e{key}: a record of before, though nothing was lost: {record:?}");
@@ -219,7 +241,8 @@ impl History {
             key_history
                 .grants
                 .iter_mut()
-                .for_each(|grant| grant.over |= Some(grant.nonce) != record.lease.map(|lease| lease.nonce));
+                .filter(|grant| Some(grant.nonce) != record.lease.map(|lease| lease.nonce))
+                .for_each(|grant| grant.end(seen.now));
             key_history.failed_while_closed = 0;
             key_history.enough_failed_at = None;
             if record.state == State::Closed {
@@ -263,9 +286,11 @@ impl History {
                 format!("went back from epoch {highest} to {}", record.epoch.0),
             ));
         }
-        // An override is published again after any absence: only operators end one, and the store may have lost it.
-        let may_expire = record.mode == Mode::Automatic;
-        if meaning == Meaning::Again && may_expire && self.last_loss.is_none() && record.epoch.0 < highest {
+        // An override that the store does not have is published again after any absence: a store that came back empty is
+        // likelier than one whose override was released, and expired since. But it replaces no newer record.
+        let may_be_lost = record.mode != Mode::Automatic && seen.was.is_none();
+        let is_older = self.last_loss.is_none() && record.epoch.0 < highest;
+        if meaning == Meaning::Again && is_older && !may_be_lost {
             wrong.push((
                 Invariant::NoStaleRecord,
                 format!("published epoch {} again, and there was {highest}", record.epoch.0),
@@ -276,14 +301,14 @@ impl History {
         // An epoch that is only one more than the one before carries no time.
         let epoch = (record.epoch.0 > was + 1).then(|| Timestamp::from_micros(record.epoch.0));
         let times = [Some(record.changed_at), record.opened_at];
-        // A process estimates the store's time from when it sent a request. A pause before the answer puts it ahead.
+        // A process estimates the store's time from when it sent a request, and so it is ahead by the time that the request
+        // took. That is less than the timeout, unless the process was paused before it could notice the timeout.
         let worker = &self.workers[who.worker];
-        let was_paused = worker.resumed_at > Duration::ZERO && at < worker.resumed_at + self.agree_within;
-        let ahead = if was_paused { Duration::from_secs(60) } else { self.store_timeout };
+        let is_ahead = at < worker.resumed_at + self.agree_within;
+        let ahead = self.store_timeout + if is_ahead { worker.paused_for } else { Duration::ZERO };
         let latest = seen.now + ahead;
-        // An epoch from such an estimate stays ahead, as do those that follow it.
-        let latest_epoch =
-            if worker.resumed_at > Duration::ZERO { seen.now + Duration::from_secs(60) } else { latest };
+        // An epoch from such an estimate stays ahead, as do those that follow it, in every process that adopts it.
+        let latest_epoch = seen.now + self.store_timeout + self.longest_pause;
         let is_of_store = |time: &Timestamp, latest| (STORE_BEGINS_AT..=latest).contains(time);
         let wrong_time = times.into_iter().flatten().find(|time| !is_of_store(time, latest));
         let wrong_time = wrong_time.or(epoch.filter(|epoch| !is_of_store(epoch, latest_epoch)));
@@ -312,7 +337,7 @@ impl History {
         let (who, key, at, now) = (seen.who, seen.key, seen.at, seen.now);
         let excused = self.is_excused(who, at);
         let key_history = &mut self.keys[key];
-        let other = key_history.grants.iter().find(|grant| !grant.over && now < grant.expires_at);
+        let other = key_history.grants.iter().find(|grant| grant.is_live(now));
         let is_early = seen.was.and_then(|was| was.retry_at).is_some_and(|retry_at| now < retry_at);
         let what = match other {
             Some(other) => Some(format!("{who:?} got a lease of e{key} beside {:?}", other.who)),
@@ -323,7 +348,7 @@ impl History {
             nonce: lease.nonce,
             who,
             expires_at: lease.expires_at,
-            over: false,
+            ended_at: None,
             taken: false,
         });
         self.tally.leases += 1;
@@ -367,29 +392,41 @@ impl History {
                 .grants
                 .iter_mut()
                 .filter(|grant| Some(grant.nonce) == nonce)
-                .for_each(|grant| grant.over = true);
+                .for_each(|grant| grant.end(now));
         }
         self.tally.results += 1;
         if let Some(wrong) = wrong {
             let what = format!("{who:?}, e{key}: a result ({kind:?}) {wrong}");
             self.violate(Invariant::NoStaleResult, at, what);
         }
+        if kind == OutcomeKind::Failure && who.worker == BROKEN_WORKER {
+            self.probe_of_broken_failed(key, at);
+        }
+    }
+
+    /// A probe of the broken worker failed. It may get one when the endpoint has recovered for all others, and then it
+    /// stands back until the circuit closes.
+    fn probe_of_broken_failed(&mut self, key: usize, at: Duration) {
+        let Some(well_at) = self.well_beside_broken.filter(|well_at| at > *well_at) else { return };
+        let key_history = &mut self.keys[key];
+        key_history.failed_beside_broken += 1;
+        let has_closed = key_history.closings.iter().any(|closed| *closed > well_at);
+        if key_history.failed_beside_broken > 1 && !has_closed {
+            let what = format!("the broken worker probed e{key} again, which is well since {well_at:?}");
+            self.violate(Invariant::RecoversBesideBroken, at, what);
+        }
     }
 
     fn verify_trip(&mut self, seen: &Seen<'_>) {
         let (who, key, at) = (seen.who, seen.key, seen.at);
         self.tally.trips += 1;
-        // If all workers together make only a few calls, one worker's failures may well be enough for a trip.
-        let is_rate = seen.swap.record.cause == Some(Cause::Rule(TripRule::FailureRate));
-        let mut calls = Counts::default();
-        self.keys[key]
-            .counts
-            .values()
-            .flat_map(|counts| counts.counted.values())
-            .for_each(|more| calls.add(*more));
-        let is_thin = is_rate && calls.successes + calls.failures < self.thin_evidence;
-        if self.one_is_broken && !is_thin {
-            let what = format!("{who:?} opened e{key}, which is well");
+        let epoch = seen.was.map_or(0, |was| was.epoch.0);
+        let is_right = self.one_is_broken.as_ref().is_none_or(|fleet| {
+            let since = at.saturating_sub(fleet.settings.tripped_within());
+            self.keys[key].outcomes.broke_a_rule(&fleet.policy, epoch, since..=at)
+        });
+        if !is_right {
+            let what = format!("{who:?} opened e{key}, though all calls together broke no rule");
             self.violate(Invariant::OneBrokenOpensNothing, at, what);
         }
         let was_closed = seen.was.is_none_or(|was| was.state == State::Closed);
@@ -406,7 +443,7 @@ impl History {
             key_history.forgotten = true;
             key_history.applied = None;
             key_history.epoch_changes.push((at, record.as_ref().map_or(0, |record| record.epoch.0)));
-            key_history.grants.iter_mut().for_each(|grant| grant.over = true);
+            key_history.grants.iter_mut().for_each(|grant| grant.end(STORE_BEGINS_AT + at));
             key_history.overridden = match record.as_ref().map(|record| &record.mode) {
                 None | Some(Mode::Automatic) => None,
                 Some(mode) => Some((at, mode.clone())),

@@ -68,9 +68,7 @@ impl History {
         let observed = self.observed.entry((who, key)).or_default();
         let event = observed.status.unwrap_or(Status::Closed);
         let epoch = here.cause.as_ref().map_or(0, |_| here.epoch.0);
-        // A half-open record stays in its epoch, for the holder of its lease: no other worker may write meanwhile.
-        let may_be_older = here.state == State::HalfOpen;
-        let before = if may_be_older { epoch } else { observed.epoch };
+        let before = observed.epoch;
         observed.epoch = before.max(epoch);
         if event != here.status() {
             let what =
@@ -90,9 +88,10 @@ impl History {
             return;
         }
         worker.store.is_lost = *health != StoreHealth::Connected;
-        // A worker that resumes after a pause may find an answer from before.
-        let sent = worker.resumed_at;
-        let refuses = self.no_writes_since.is_some_and(|since| at > since.max(sent) + self.store_timeout * 2);
+        // At the moment at which it resumes after a pause, a worker may find an answer from before.
+        let has_resumed_now = at == worker.resumed_at;
+        let refuses = self.no_writes_since.is_some_and(|since| at > since + self.store_timeout * 2);
+        let refuses = refuses && !has_resumed_now;
         if refuses && *health == StoreHealth::Connected {
             let what = format!("{who:?} takes the store for well, which refuses writes");
             self.violate(Invariant::StoreLossReported, at, what);

@@ -8,7 +8,7 @@ use breakerbox::{Clock, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::history::{Counts, History, KeyHistory, WorkerHistory};
+use super::history::{Counts, FleetOfOneBroken, History, KeyHistory, WorkerHistory};
 use super::sampling::SampledHistory;
 use super::scenario::{Flavour, Scenario};
 
@@ -31,8 +31,9 @@ impl World {
         let mut history = History {
             agree_within: scenario.settings.agree_within(),
             store_timeout: scenario.settings.store_timeout,
-            one_is_broken: scenario.flavour == Flavour::OneBroken,
-            thin_evidence: 2 * scenario.policy.min_calls(),
+            one_is_broken: (scenario.flavour == Flavour::OneBroken)
+                .then(|| FleetOfOneBroken { policy: scenario.policy.clone(), settings: scenario.settings }),
+            well_beside_broken: (scenario.flavour == Flavour::BrokenProber).then(|| scenario.well_at()),
             watches_ramps: scenario.flavour == Flavour::Crowd,
             ..History::default()
         };

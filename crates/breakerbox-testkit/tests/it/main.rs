@@ -15,7 +15,6 @@ mod proxy;
 mod receiver;
 mod recovery;
 mod sampling;
-mod sampling_rig;
 mod servers;
 mod sim;
 mod store_away;

@@ -108,7 +108,7 @@ impl History {
             self.verify_leader(seen);
         }
         let stays = seen.was.is_some_and(|was| was.epoch == record.epoch);
-        let live = self.keys[key].grants.iter().any(|grant| !grant.over && seen.now < grant.expires_at);
+        let live = self.keys[key].grants.iter().any(|grant| grant.is_live(seen.now));
         let key_history = &mut self.sampled.keys[key];
         if !stays {
             (key_history.state, key_history.since) = (record.state, at);

@@ -1,0 +1,77 @@
+//! Processes that make one call and end, such as cron jobs: the outcome is in the store when the process has ended,
+//! however it ended.
+
+use std::time::Duration;
+
+use breakerbox::store::Store;
+use breakerbox::{Breakerbox, CallError, Consistency};
+use tokio::runtime::{Builder, Runtime};
+
+/// The number of consecutive failures that open a circuit with the default policy.
+const FAILURES: usize = 5;
+
+/// The number of jobs; more than open the circuit.
+const JOBS: usize = 8;
+
+/// How a job ends.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum End {
+    /// It closes the registry.
+    Close,
+    /// It drops all handles.
+    Drop,
+    /// The runtime ends before the last handle is dropped.
+    Shutdown,
+}
+
+/// Checks that of several jobs with one failing call each, as many send it as open the circuit, whatever the
+/// consistency and however they end.
+///
+/// # Panics
+/// If another number of jobs sends its call.
+pub fn one_call_jobs_count<S: Store>(connect: impl AsyncFn() -> S) {
+    for consistency in [Consistency::LocalFirst, Consistency::Strict] {
+        for end in [End::Close, End::Drop, End::Shutdown] {
+            let key = format!("acme https://hooks.acme.example/{consistency:?}/{end:?}");
+            let sent = (0..JOBS).filter(|n| {
+                let runtime = match n % 2 {
+                    0 => Builder::new_current_thread().enable_all().build(),
+                    _ => Builder::new_multi_thread().worker_threads(2).enable_all().build(),
+                };
+                let runtime = runtime.expect("a runtime starts");
+                run_job(&connect, runtime, &key, consistency, end)
+            });
+            assert_eq!(sent.count(), FAILURES, "{consistency:?}, {end:?}");
+        }
+    }
+}
+
+/// Makes one failing call. Returns whether it was sent.
+fn run_job<S: Store>(
+    connect: &impl AsyncFn() -> S,
+    runtime: Runtime,
+    key: &str,
+    consistency: Consistency,
+    end: End,
+) -> bool {
+    let (breakers, sent) = runtime.block_on(async {
+        let breakers = Breakerbox::builder()
+            .store(connect().await)
+            .consistency(consistency)
+            // Only the end of the process sends the report.
+            .flush_every(Duration::from_secs(3_600))
+            .store_timeout(Duration::from_secs(5))
+            .build();
+        let circuit = breakers.circuit(key).expect("a short key");
+        let result = circuit.call(async { Err::<(), _>("down") }).await;
+        drop(circuit);
+        if end == End::Close {
+            breakers.close().await.expect("the store accepts the last reports");
+        }
+        let breakers = (end == End::Shutdown).then_some(breakers);
+        (breakers, matches!(result, Err(CallError::Failed(_))))
+    });
+    drop(runtime);
+    drop(breakers);
+    sent
+}

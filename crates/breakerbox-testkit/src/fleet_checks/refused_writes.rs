@@ -1,0 +1,123 @@
+//! A server that answers reads and refuses writes: the loss is reported with its cause, circuits recover without the
+//! store, and what was decided meanwhile is published when the server accepts writes again.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use breakerbox::store::Store;
+use breakerbox::{Breakerbox, Circuit, Policy, Status, StoreHealth};
+use tokio::time::Instant;
+
+use super::{KEY, until};
+
+/// The number of consecutive failures that open the circuit.
+const FAILURES: usize = 3;
+
+/// One process of a fleet, and the changes of its store's health.
+pub struct Process {
+    _breakers: Breakerbox,
+    /// The circuit of [`KEY`].
+    pub circuit: Circuit,
+    health: Arc<Mutex<Vec<StoreHealth>>>,
+}
+
+impl Process {
+    /// Starts a process over this store.
+    ///
+    /// # Panics
+    /// If the process can't be set up.
+    #[must_use]
+    pub fn start(store: impl Store) -> Self {
+        let policy = Policy::builder().failure_rate(None).consecutive_failures(FAILURES as u64);
+        let policy = policy.cool_off(Duration::from_secs(1)).probes(1);
+        let health = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&health);
+        let breakers = Breakerbox::builder()
+            .policy(policy.build().expect("within the bounds"))
+            .store(store)
+            // Only the server's answers count, however busy the machine is.
+            .store_timeout(Duration::from_secs(30))
+            .store_observer(move |health| {
+                seen.lock().unwrap_or_else(PoisonError::into_inner).push(health.clone());
+            })
+            .build();
+        let circuit = breakers.circuit(KEY).expect("a short key");
+        Self { _breakers: breakers, circuit, health }
+    }
+
+    /// Returns the changes of the store's health, in their order.
+    #[must_use]
+    pub fn health(&self) -> Vec<StoreHealth> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Opens the circuit of a fleet by failing calls, and waits until every process knows it.
+    pub async fn open(fleet: &[Self]) {
+        for n in 0..FAILURES {
+            let _ = fleet[n % fleet.len()].circuit.call(async { Err::<(), _>("down") }).await;
+        }
+        until("all are open", async || Self::all_are(fleet, Status::Open)).await;
+    }
+
+    fn all_are(fleet: &[Self], status: Status) -> bool {
+        fleet.iter().all(|process| process.circuit.status() == status)
+    }
+}
+
+/// Opens a circuit, makes the server refuse writes, and checks that the loss is reported once, with every text of
+/// `cause`; that the circuit of a destination that recovers closes all the same; and that the fleet returns to the
+/// store, with its decisions, when the server accepts writes again.
+///
+/// # Panics
+/// If one of these does not hold.
+pub async fn outlasts_refused_writes<S: Store>(
+    connect: impl AsyncFn() -> S,
+    cause: &[&str],
+    refuse: impl FnOnce(),
+    allow: impl FnOnce(),
+) {
+    let store = connect().await;
+    let fleet = [Process::start(connect().await), Process::start(connect().await)];
+    Process::open(&fleet).await;
+
+    refuse();
+    let refused_at = Instant::now();
+    until("the loss is reported, with its cause", async || {
+        fleet.iter().all(|process| match &process.health()[..] {
+            [StoreHealth::Degraded { error }] => {
+                assert!(cause.iter().all(|part| error.contains(part)), "{error}");
+                true
+            }
+            other => {
+                assert!(other.is_empty(), "{other:?}");
+                false
+            }
+        })
+    })
+    .await;
+    println!("{cause:?}: reported after {:?}", refused_at.elapsed());
+    until("the circuits of the recovered destination close", async || {
+        for process in &fleet {
+            let _ = process.circuit.call(async { Ok::<_, ()>(()) }).await;
+        }
+        Process::all_are(&fleet, Status::Closed)
+    })
+    .await;
+    let stored = async || {
+        let answer = store.read(&[KEY.into()]).await.ok()?.all().ok()?;
+        Some(answer.value[0].as_ref()?.status())
+    };
+    assert_eq!(stored().await, Some(Status::Open), "nothing could be written");
+    for process in &fleet {
+        assert_eq!(process.health().len(), 1, "lost once, and not back and forth");
+    }
+
+    allow();
+    until("the store is back", async || {
+        fleet.iter().all(|process| process.health().last() == Some(&StoreHealth::Connected))
+    })
+    .await;
+    until("the store has the decisions", async || stored().await == Some(Status::Closed)).await;
+    assert!(Process::all_are(&fleet, Status::Closed));
+    assert!(fleet.iter().all(|process| process.health().len() == 2));
+}
