@@ -4,8 +4,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::breakerbox::Shared;
 use crate::fleet;
+use crate::fleet::Shared;
 
 #[derive(Clone)]
 pub(crate) struct Handle(Arc<Shared>);
