@@ -8,7 +8,7 @@ use breakerbox_proofs::gateway::findings::Findings;
 use breakerbox_proofs::gateway::reminders::{burst, counters, future, kills as reminder_kills, limits};
 use breakerbox_proofs::gateway::{
     backlog, clients, crowd, decisions, disk, drain, first_failures, hostile, isolation, kills, large_tenant,
-    neighbours, notices, own_faults, powercut, quota, sigterm,
+    neighbours, notifications, own_faults, powercut, quota, sigterm,
 };
 use breakerbox_testkit::gateway::Settings;
 use clap::{Args, Subcommand};
@@ -51,7 +51,7 @@ pub(crate) enum Proof {
     /// Check that every callback is counted in the window of its circuit
     Counters(Part),
     /// Check that 50 trips of an endpoint in a minute result in few notifications, also across a SIGKILL
-    Notices(Part),
+    Notifications(Part),
 }
 
 #[derive(Args)]
@@ -221,10 +221,13 @@ impl Proof {
                 let size = part.of(counters::Size::FULL, counters::Size::SMALL);
                 vec![Box::new(move || counters::prove(program, size))]
             }
-            Self::Notices(part) => {
-                let sizes =
-                    if part.small { notices::Size::SMALL.to_vec() } else { notices::Size::FULL.to_vec() };
-                let tried = |size| Box::new(move || notices::prove(program, size)) as Tried<'_>;
+            Self::Notifications(part) => {
+                let sizes = if part.small {
+                    notifications::Size::SMALL.to_vec()
+                } else {
+                    notifications::Size::FULL.to_vec()
+                };
+                let tried = |size| Box::new(move || notifications::prove(program, size)) as Tried<'_>;
                 sizes.into_iter().map(tried).collect()
             }
         }

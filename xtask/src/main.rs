@@ -4,6 +4,7 @@ mod bench;
 mod fuzz;
 mod fuzz_api;
 mod graph;
+mod language;
 mod packages;
 mod prove;
 mod steps;

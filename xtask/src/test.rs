@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Result, bail};
 
 use crate::steps::{cargo, output, step, succeed};
-use crate::{graph, packages};
+use crate::{graph, language, packages};
 
 /// The allowed dependencies of the core: none of them reads a clock, does IO, runs async code or draws random numbers.
 const CORE_DEPENDENCIES: [&str; 4] = ["serde", "sha2", "thiserror", "url"];
@@ -29,6 +29,7 @@ const LIBRARY_FEATURES: [&str; 5] = ["", "http", "tower", "reqwest-middleware", 
 
 pub(crate) fn run() -> Result<()> {
     step("format", || succeed(&mut cargo(&["fmt", "--all", "--check"])))?;
+    step("words of public text", language::check)?;
     step("dependencies of the core", core_is_pure)?;
     step("boundaries between crates", || {
         BOUNDARIES.iter().try_for_each(|(package, forbidden)| boundary_holds(package, forbidden))

@@ -18,13 +18,13 @@ use super::failure::{Failure, with_sources};
 use super::output::Output;
 use super::serve;
 
-/// Copy a gateway's database into a file, also while the gateway runs.
+/// Back up a gateway's database to a file, also while the gateway runs.
 ///
-/// The copy has everything that was committed when it began. It is checked before it gets its name: a file with that name is
-/// always whole. The master key is not in it: keep it elsewhere, as the command says.
+/// The backup contains everything that was committed when it began. It is checked before it gets its name, so a file with
+/// that name is always complete. It does not contain the master key: keep a copy of the key elsewhere.
 #[derive(Args)]
 pub(super) struct Backup {
-    /// The file to write
+    /// File to write
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -32,13 +32,13 @@ pub(super) struct Backup {
     shared: Shared,
 }
 
-/// Put a backup into the data folder of a gateway that is stopped.
+/// Restore a backup into the data folder of a stopped gateway.
 ///
-/// The backup is checked first. What the gateway accepted after the backup is not in it, and what it delivered after the backup is
-/// delivered again. The master key of the time of the backup must be in its place before the gateway starts.
+/// The backup is checked first. Events accepted after the backup are missing, and deliveries made after the backup are made
+/// again. Put the master key of the backup in place before you start the gateway.
 #[derive(Args)]
 pub(super) struct Restore {
-    /// The backup
+    /// Backup file
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -48,11 +48,11 @@ pub(super) struct Restore {
 
 #[derive(Args)]
 struct Shared {
-    /// The gateway's data folder
+    /// Data folder of the gateway
     #[arg(long, value_name = "FOLDER", env = "BREAKERBOX_DATA", default_value = "breakerbox-data")]
     data: PathBuf,
 
-    /// Replace what is there already
+    /// Replace an existing file or database
     #[arg(long)]
     overwrite: bool,
 }
@@ -87,7 +87,7 @@ pub(super) fn restore(arguments: &Restore, output: Output) -> Result<(), Failure
         && !path.exists()
     {
         output.hint(&format!(
-            "The master key is missing: put the one that belongs to the backup into {} before the gateway starts.",
+            "The master key is missing: put the master key of the backup into {} before you start the gateway.",
             path.display()
         ));
     }

@@ -32,7 +32,7 @@ const CHANGES: &[Column] = &[
     ("KEY", "/key"),
 ];
 
-/// List and show circuits and what happened to them, and override them.
+/// List, show and override circuits, and list their history.
 #[derive(Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]
@@ -41,12 +41,12 @@ pub(super) struct Arguments {
     gateway: Gateway,
 }
 
-/// Which circuit, and why.
+/// The circuit to override, and the reason.
 #[derive(Args)]
 struct Override {
-    /// The circuit's id (cir_...), or that of its endpoint (ep_...)
+    /// Id of the circuit (cir_...) or of its endpoint (ep_...)
     id: String,
-    /// Why, for whoever looks at it later
+    /// Reason, which is shown with the circuit and in its history
     #[arg(long)]
     reason: String,
 }
@@ -55,10 +55,10 @@ struct Override {
 enum Action {
     /// List circuits
     List {
-        /// Only in this state: closed, open, half_open or disabled
+        /// Only circuits in this state: closed, open, half_open or disabled
         #[arg(long)]
         state: Option<String>,
-        /// Only this tenant's
+        /// Only circuits of this tenant
         #[arg(long, value_name = "ID")]
         tenant: Option<String>,
         #[command(flatten)]
@@ -66,39 +66,39 @@ enum Action {
     },
     /// Show a circuit
     Show {
-        /// The circuit's id (cir_...), or that of its endpoint (ep_...)
+        /// Id of the circuit (cir_...) or of its endpoint (ep_...)
         id: String,
     },
-    /// List what happened to a circuit or to all, the newest first
+    /// List the changes of one circuit or of all circuits, newest first
     History {
-        /// Only of this circuit: its id (cir_...), or that of its endpoint (ep_...)
+        /// Id of a circuit (cir_...) or of its endpoint (ep_...); default: all circuits
         id: Option<String>,
-        /// Only of this tenant's
+        /// Only circuits of this tenant
         #[arg(long, value_name = "ID")]
         tenant: Option<String>,
-        /// Only into this state: closed, open, half_open or disabled
+        /// Only changes to this state: closed, open, half_open or disabled
         #[arg(long, value_name = "STATE")]
         to: Option<String>,
-        /// Then or later, such as 2030-01-31T12:00:00Z
+        /// Only changes at this time or later, such as 2030-01-31T12:00:00Z
         #[arg(long, value_name = "TIME")]
         from: Option<String>,
-        /// Before then
+        /// Only changes before this time
         #[arg(long, value_name = "TIME")]
         until: Option<String>,
         #[command(flatten)]
         limit: Limit,
     },
-    /// Refuse all calls until it is released
+    /// Refuse all calls until the circuit is released
     ForceOpen(Override),
-    /// Admit all calls until it is released
+    /// Admit all calls until the circuit is released
     ForceClosed(Override),
-    /// Refuse all calls until it is enabled
+    /// Refuse all calls until the circuit is enabled
     Disable(Override),
-    /// Enable it: the next call probes, and earlier trips are forgotten
+    /// Enable a disabled circuit: the next call probes, and the trip count restarts at 0
     Enable(Override),
-    /// End an override: the next call probes
+    /// End an override: the next call probes, and the trip count stays
     Release(Override),
-    /// Close it, and forget its trips
+    /// Close the circuit, and set its trip count to 0
     Reset(Override),
 }
 
@@ -137,7 +137,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
     output.show(&gateway.request(ask)?)
 }
 
-/// Returns the circuit's id. Users know endpoints, so for an endpoint's id the gateway is asked which circuit it has.
+/// Returns the circuit's id. For an endpoint's id, it requests the endpoint's circuit from the gateway.
 fn circuit_of(gateway: &Gateway, id: &str) -> Result<String, Failure> {
     if !id.starts_with(EndpointId::PREFIX) {
         return Ok(id.into());

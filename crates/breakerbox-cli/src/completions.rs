@@ -6,12 +6,13 @@ use clap_complete::Shell;
 use super::failure::Failure;
 use super::output::print;
 
-/// Print completions for a shell.
+/// Print a completion script for a shell.
 ///
 ///   breakerbox completions bash > /etc/bash_completion.d/breakerbox
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Arguments {
+    /// Shell to complete for
     shell: Shell,
 }
 

@@ -31,7 +31,7 @@ const ATTEMPTS: &[Column] = &[
     ("DETAIL", "/detail"),
 ];
 
-/// List and show deliveries and their attempts, cancel and resend them.
+/// List, show, cancel and resend deliveries, and list their attempts.
 #[derive(Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]
@@ -40,28 +40,28 @@ pub(super) struct Arguments {
     gateway: Gateway,
 }
 
-/// Which deliveries. All that is said must hold.
+/// A filter for deliveries. A delivery must match all of it.
 #[derive(Args)]
 pub(super) struct Filter {
-    /// Only this tenant's
+    /// Only deliveries of this tenant
     #[arg(long, value_name = "ID")]
     tenant: Option<String>,
-    /// Only to this endpoint
+    /// Only deliveries to this endpoint
     #[arg(long, value_name = "ID")]
     endpoint: Option<String>,
-    /// Only of this event
+    /// Only deliveries of this event
     #[arg(long, value_name = "ID")]
     event: Option<String>,
-    /// Only of this type
+    /// Only deliveries of this event type
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
-    /// Only in this state: pending, in_flight, retrying, delivered, failed or cancelled
+    /// Only deliveries in this state: pending, in_flight, retrying, delivered, failed or cancelled
     #[arg(long)]
     state: Option<String>,
-    /// Created then or later, such as 2030-01-31T12:00:00Z
+    /// Only deliveries created at this time or later, such as 2030-01-31T12:00:00Z
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
-    /// Created before then
+    /// Only deliveries created before this time
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
 }
@@ -82,7 +82,7 @@ impl Filter {
 
 #[derive(Subcommand)]
 enum Action {
-    /// List deliveries, the newest first
+    /// List deliveries, newest first
     List {
         #[command(flatten)]
         filter: Filter,
@@ -90,18 +90,28 @@ enum Action {
         limit: Limit,
     },
     /// Show a delivery
-    Show { id: String },
-    /// List the attempts of a delivery, the newest first
+    Show {
+        /// Id of the delivery (dlv_...)
+        id: String,
+    },
+    /// List the attempts of a delivery, newest first
     Attempts {
+        /// Id of the delivery (dlv_...)
         id: String,
         #[command(flatten)]
         limit: Limit,
     },
-    /// Cancel a delivery that waits
-    Cancel { id: String },
-    /// Make a finished delivery pending again
-    Resend { id: String },
-    /// Make all failed deliveries pending again for which this holds; a job does it behind live traffic
+    /// Cancel a waiting delivery
+    Cancel {
+        /// Id of the delivery (dlv_...)
+        id: String,
+    },
+    /// Resend a finished delivery: make it pending again
+    Resend {
+        /// Id of the delivery (dlv_...)
+        id: String,
+    },
+    /// Resend all failed deliveries that match the filter, as a background job behind live traffic
     ResendAll {
         #[command(flatten)]
         filter: Filter,
@@ -137,7 +147,8 @@ pub(super) fn resend(filter: &Filter) -> Result<Ask, Failure> {
     let filter: Value = body(given, []);
     // A resend of everything that ever failed is rarely intended.
     if filter.as_object().is_some_and(serde_json::Map::is_empty) {
-        let message = "say which: --tenant, --endpoint, --event, --type, --state, --from or --until";
+        let message =
+            "a filter is missing; use --tenant, --endpoint, --event, --type, --state, --from or --until";
         return Err(Failure::Input(message.into()));
     }
     Ok(Ask::post(&["resends"]).json(&filter))

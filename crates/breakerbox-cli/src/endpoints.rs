@@ -15,12 +15,12 @@ const COLUMNS: &[Column] = &[
     ("TENANT", "/tenant"),
     ("CIRCUIT", "/circuit/state"),
     ("ENABLED", "/enabled"),
-    ("WHY NOT", "/disabled_because"),
+    ("DISABLED REASON", "/disabled_reason"),
     ("TYPES", "/types"),
     ("URL", "/url"),
 ];
 
-/// List, show, create, change, try out and delete endpoints.
+/// List, show, create, change, test and delete endpoints.
 #[derive(Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]
@@ -31,56 +31,79 @@ pub(super) struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
-    /// List endpoints, the newest first
+    /// List endpoints, newest first
     List {
-        /// Only this tenant's
+        /// Only endpoints of this tenant
         #[arg(long, value_name = "ID")]
         tenant: Option<String>,
         #[command(flatten)]
         limit: Limit,
     },
     /// Show an endpoint and the state of its circuit
-    Show { id: String },
-    /// Create an endpoint; the answer has its secret
+    Show {
+        /// Id of the endpoint (ep_...)
+        id: String,
+    },
+    /// Create an endpoint, and show its signing secret
     Create {
-        /// Where its events go
+        /// URL that receives the events
         #[arg(value_name = "DESTINATION")]
         destination: String,
-        /// Whose
+        /// Tenant of the endpoint. Default: the tenant of the key, or `default`
         #[arg(long, value_name = "ID")]
         tenant: Option<String>,
-        /// Which events it gets, such as invoice.paid or invoice.*; all if nothing is said
+        /// Event types to receive, such as invoice.paid or invoice.*. Default: all
         #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
         types: Vec<String>,
-        /// What the API takes, such as timeout=5s or max_in_flight=8
+        /// Fields of the API, such as timeout=5s or max_in_flight=8
         #[arg(value_name = "FIELD=VALUE")]
         fields: Vec<Field>,
     },
-    /// Change an endpoint; null means the default again
+    /// Change an endpoint; FIELD=null restores the default
     Change {
+        /// Id of the endpoint (ep_...)
         id: String,
-        /// What the API takes, such as timeout=5s or types='["invoice.*"]'
+        /// Fields of the API, such as timeout=5s or types='["invoice.*"]'
         #[arg(value_name = "FIELD=VALUE", required = true)]
         fields: Vec<Field>,
     },
-    /// Send again, whatever it was disabled for; what is parked drains
-    Enable { id: String },
-    /// Send nothing until it is enabled; what comes is parked
-    Disable { id: String },
-    /// Show which numbers govern the endpoint's circuit, and where each is from; or change some
+    /// Enable an endpoint, whatever disabled it; its parked deliveries are sent
+    Enable {
+        /// Id of the endpoint (ep_...)
+        id: String,
+    },
+    /// Disable an endpoint; its deliveries are parked until it is enabled
+    Disable {
+        /// Id of the endpoint (ep_...)
+        id: String,
+    },
+    /// Show the policy of the endpoint's circuit with the origin of each value, or change it
     Policy {
+        /// Id of the endpoint (ep_...)
         id: String,
         #[command(flatten)]
         changes: Changes,
     },
-    /// Show the secrets that its requests are signed with
-    Secrets { id: String },
-    /// Sign with a new secret, and with the one before for a while
-    Rotate { id: String },
-    /// Send one request now, whatever the circuit says, and show the answer; exit code 1 unless that is 2xx
-    Test { id: String },
-    /// Delete an endpoint; what waits for it is cancelled
-    Delete { id: String },
+    /// Show the signing secrets of an endpoint
+    Secrets {
+        /// Id of the endpoint (ep_...)
+        id: String,
+    },
+    /// Create a new signing secret; the previous one stays valid for a while
+    Rotate {
+        /// Id of the endpoint (ep_...)
+        id: String,
+    },
+    /// Send a test request now, regardless of the circuit, and show the response; exit code 1 unless it is 2xx
+    Test {
+        /// Id of the endpoint (ep_...)
+        id: String,
+    },
+    /// Delete an endpoint, and cancel its waiting deliveries
+    Delete {
+        /// Id of the endpoint (ep_...)
+        id: String,
+    },
 }
 
 pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> {
@@ -116,7 +139,9 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
     if matches!(arguments.action, Action::Create { .. })
         && let Some(secret) = answer.get("secret").and_then(Value::as_str)
     {
-        output.hint(&format!("its receiver verifies with this secret: breakerbox listen --secret {secret}"));
+        output.hint(&format!(
+            "verify requests with this secret, for example: breakerbox listen --secret {secret}"
+        ));
     }
     if matches!(arguments.action, Action::Test { .. }) {
         return tested(&answer);
@@ -124,15 +149,15 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Fails unless the endpoint answered the test with 2xx, so that scripts notice it.
+/// Fails unless the response to the test was 2xx, so that scripts can check the exit code.
 fn tested(answer: &Value) -> Result<(), Failure> {
     if answer.get("ok") != Some(&Value::Bool(false)) {
         return Ok(());
     }
     let text = |name: &str| answer.get(name).and_then(Value::as_str);
     let why = match answer.get("status").and_then(Value::as_u64) {
-        Some(status) => format!("it answered {status}"),
+        Some(status) => format!("it responded with {status}"),
         None => [text("fault"), text("detail")].into_iter().flatten().collect::<Vec<_>>().join(": "),
     };
-    Err(Failure::Environment(format!("the endpoint did not take the test request: {why}")))
+    Err(Failure::Environment(format!("the test request failed: {why}")))
 }

@@ -2,7 +2,7 @@
 //! once.
 
 use breakerbox_core::POLICY_KEYS;
-use breakerbox_gateway::config::{SETTINGS, Sources};
+use breakerbox_gateway::config::{Config, SETTINGS, Sources, policy_help};
 use clap::builder::{Resettable, StyledStr};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
@@ -25,11 +25,15 @@ fn id(flag: &str) -> &str {
 fn all() -> Vec<(String, String, String, bool)> {
     let settings = SETTINGS.iter().filter_map(|setting| {
         let table = setting.key.split_once('.').map_or("settings", |(table, _)| table);
-        Some((setting.flag()?, setting.what.to_owned(), table.to_owned(), setting.switch))
+        let help = format!("{} [default: {}]", setting.what.trim_end_matches('.'), setting.default_value());
+        Some((setting.flag()?, help, table.to_owned(), setting.switch))
     });
+    let config = Config::default();
+    let defaults = config.policy.in_force(config.delivery.timeout);
     let policy = POLICY_KEYS.iter().map(|key| {
         let flag = format!("--policy-{}", key.replace('_', "-"));
-        (flag, format!("The policy's {key}"), "policy".to_owned(), false)
+        let default = defaults.iter().find(|(name, _)| name == key).map_or("none", |(_, value)| value);
+        (flag, format!("{} [default: {default}]", policy_help(key)), "policy".to_owned(), false)
     });
     settings.chain(policy).collect()
 }
@@ -43,7 +47,7 @@ fn argument(flag: &str, what: &str, table: &str, switch: bool) -> Arg {
         .value_name("VALUE")
         .action(ArgAction::Append)
         .allow_hyphen_values(true)
-        .help(StyledStr::from(what.trim_end_matches('.').to_owned()))
+        .help(StyledStr::from(what.to_owned()))
         .help_heading(Resettable::Value(heading.into()));
     // These two dozen numbers are rarely changed, and would hide the rest.
     let argument = argument.hide_short_help(table == "policy");

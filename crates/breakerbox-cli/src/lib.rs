@@ -3,9 +3,9 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | `serve`, `flags` | the gateway, and a flag for each of its settings |
-//! | `listen` | a local receiver, for trying things out |
+//! | `listen` | a local receiver, for trials |
 //! | `send`, `tenants`, `endpoints`, `deliveries`, `resends`, `reminders` | commands of the API |
-//! | `circuits`, `notices`, `keys` | commands of the API |
+//! | `circuits`, `notifications`, `keys` | commands of the API |
 //! | `policies` | the policy of a tenant's or an endpoint's circuits |
 //! | `payload` | reads payloads from an argument, a file or standard input |
 //! | `client` | the API's client |
@@ -32,7 +32,7 @@ mod keys;
 mod limit;
 mod listen;
 mod migrate;
-mod notices;
+mod notifications;
 mod output;
 mod payload;
 mod policies;
@@ -80,7 +80,7 @@ enum Command {
     Resends(resends::Arguments),
     Reminders(Box<reminders::Arguments>),
     Circuits(circuits::Arguments),
-    Notices(notices::Arguments),
+    Notifications(notifications::Arguments),
     Keys(keys::Arguments),
     Migrate(migrate::Arguments),
     Backup(backup::Backup),
@@ -112,7 +112,7 @@ pub fn run_with(clocks: &Clocks) -> ExitCode {
         Command::Resends(arguments) => resends::run(&arguments, output),
         Command::Reminders(arguments) => reminders::run(&arguments, output),
         Command::Circuits(arguments) => circuits::run(&arguments, output),
-        Command::Notices(arguments) => notices::run(&arguments, output),
+        Command::Notifications(arguments) => notifications::run(&arguments, output),
         Command::Keys(arguments) => keys::run(&arguments, output),
         Command::Migrate(arguments) => migrate::run(&arguments, output),
         Command::Backup(arguments) => backup::backup(&arguments, output),

@@ -6,7 +6,7 @@ use clap::Args;
 /// How many results to print.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct Limit {
-    /// Print at most so many results: 1 or more
+    /// Maximum number of results, at least 1
     #[arg(long = "limit", value_name = "N", default_value_t = 100, value_parser = one_or_more)]
     pub(super) most: usize,
 }

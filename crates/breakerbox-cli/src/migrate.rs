@@ -10,15 +10,15 @@ use serde_json::json;
 use super::failure::{Failure, with_sources};
 use super::output::Output;
 
-/// Look at the schema of a gateway's database, or bring it up to date.
+/// Show or migrate the schema of a gateway's database.
 ///
-/// The gateway does this by itself when it starts. There is no way back to an older schema: keep a backup.
+/// The gateway migrates its database when it starts. A migration can't be undone: keep a backup.
 #[derive(Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]
     action: Action,
 
-    /// The gateway's data folder
+    /// Data folder of the gateway
     #[arg(
         long,
         value_name = "FOLDER",
@@ -31,16 +31,16 @@ pub(super) struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Say which schema it has, and what is pending
+    /// Show the schema version and the number of pending migrations
     Status,
-    /// Apply what is pending; the gateway must be stopped
+    /// Apply pending migrations; the gateway must be stopped
     Run,
 }
 
 pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> {
     let data = &arguments.data;
     if !data.exists() {
-        let message = format!("--data {}: is not there; `breakerbox serve` makes it", data.display());
+        let message = format!("--data {}: does not exist; `breakerbox serve` creates it", data.display());
         return Err(Failure::Input(message));
     }
     let failed = |error: OpenError| Failure::Environment(with_sources(&error));

@@ -15,11 +15,11 @@ use super::failure::{Failure, output_failed, printable, say};
 #[derive(Args, Clone, Copy, Debug, Default)]
 #[command(next_help_heading = "Output")]
 pub(super) struct Output {
-    /// Print JSON, and errors as JSON too
+    /// Print results and errors as JSON
     #[arg(long, global = true)]
     pub(super) json: bool,
 
-    /// Print nothing but names (or the key that was created), and no hints
+    /// Print only ids (or the created key), and no hints
     #[arg(long, short, global = true)]
     pub(super) quiet: bool,
 }
@@ -39,9 +39,9 @@ impl Output {
         }
         print(&table(columns, items, colourful()))?;
         if items.is_empty() {
-            self.hint("there are none");
+            self.hint("no results");
         } else if more {
-            self.hint("there are more; --limit shows as many as it says");
+            self.hint("more results available; use --limit");
         }
         Ok(())
     }

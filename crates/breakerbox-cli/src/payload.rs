@@ -39,8 +39,6 @@ fn unreadable(name: &str, error: &io::Error) -> Failure {
 /// Returns the payload as JSON, byte for byte.
 pub(super) fn json(payload: &[u8]) -> Result<&RawValue, Failure> {
     serde_json::from_slice(payload).map_err(|error| {
-        Failure::Input(format!(
-            "the payload is not JSON: {error}; --content-type says what it is, if it should not be"
-        ))
+        Failure::Input(format!("the payload is not JSON: {error}; for another format, use --content-type"))
     })
 }

@@ -13,13 +13,13 @@ use super::output::{Column, Output};
 const COLUMNS: &[Column] =
     &[("NAME", "/name"), ("VALUE", "/value"), ("DEFAULT", "/default"), ("ORIGIN", "/origin")];
 
-/// What to change. Nothing: only show.
+/// The values to change. Without any, the policy is only shown.
 #[derive(Args)]
 pub(super) struct Changes {
     /// Set a value, such as failures=20, mean_latency=5s or failure_rate=off
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<Field>,
-    /// Take back what was set here; what is below holds again
+    /// Remove a value that is set here, so that the inherited value applies
     #[arg(long, value_name = "NAME")]
     unset: Vec<String>,
 }
@@ -46,10 +46,11 @@ pub(super) fn run(
     match (&answer["endpoint"], &answer["decided_by"]) {
         (Value::String(_), Value::Null) if !answer["own"].is_null() => {
             let by = answer["circuit_by"].as_str().unwrap_or_default();
-            output.hint(&format!("what is set here does not count while the tenant's circuits are by {by}"));
+            output
+                .hint(&format!("the values set here have no effect while the tenant's `circuit_by` is {by}"));
         }
         (Value::String(endpoint), Value::String(other)) if endpoint != other => {
-            output.hint(&format!("{other} has the same circuit and is older: its policy holds"));
+            output.hint(&format!("the older endpoint {other} shares this circuit, so its policy applies"));
         }
         _ => {}
     }

@@ -51,8 +51,9 @@ impl GivenPolicy {
     pub(super) fn with_preset(self, preset: Option<Preset>) -> Result<Self, Failure> {
         let Some(preset) = preset else { return Ok(self) };
         if let Some(in_file) = self.builder.given_preset() {
-            let message =
-                format!("--preset {preset}: the policy file already says preset = \"{in_file}\"; drop one");
+            let message = format!(
+                "--preset {preset}: the policy file already sets preset = \"{in_file}\"; remove one of them"
+            );
             return Err(Failure::Input(message));
         }
         Ok(Self { builder: self.builder.preset(preset), ..self })

@@ -18,7 +18,7 @@ const COLUMNS: &[Column] = &[
     ("ID", "/id"),
     ("TENANT", "/tenant"),
     ("STATE", "/state"),
-    ("WHY", "/stopped_because"),
+    ("STOPPED REASON", "/stopped_reason"),
     ("RUNS", "/runs"),
     ("NEXT", "/next_at"),
     ("EVERY", "/every"),
@@ -51,25 +51,25 @@ pub(super) struct Arguments {
     gateway: Gateway,
 }
 
-/// When.
+/// The schedule.
 #[derive(Args)]
 struct Times {
-    /// When it is due, such as 2030-01-31T09:00:00+01:00; with --every the first time, with --cron not before
+    /// Time of the run, such as 2030-01-31T09:00:00+01:00; with --every, of the first run; with --cron, the earliest time
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
-    /// It repeats after so long, such as 24h
+    /// Interval between runs, such as 24h
     #[arg(long, value_name = "DURATION", conflicts_with = "cron")]
     every: Option<String>,
-    /// It repeats at these local times: minute, hour, day, month, weekday, such as '0 9 * * MON-FRI'
+    /// Cron expression in local time: minute, hour, day, month, weekday, such as '0 9 * * MON-FRI'
     #[arg(long, value_name = "EXPRESSION")]
     cron: Option<String>,
-    /// Whose clock --cron goes by, such as Europe/Berlin; UTC if nothing is said
+    /// Time zone of --cron, such as Europe/Berlin. Default: UTC
     #[arg(long, value_name = "ZONE")]
     time_zone: Option<String>,
-    /// Nothing is due after this
+    /// Time after which no run is due
     #[arg(long, value_name = "TIME")]
     ends_at: Option<String>,
-    /// So many runs at the most
+    /// Maximum number of runs
     #[arg(long, value_name = "N")]
     max_runs: Option<u32>,
 }
@@ -88,31 +88,31 @@ impl Times {
     }
 }
 
-/// What is sent, and how.
+/// The request to send.
 #[derive(Args)]
 struct Sent {
-    /// The payload: JSON, @FILE, or - for standard input
+    /// Payload: JSON, @FILE, or - for standard input. Default of a new reminder: {}
     #[arg(long, value_name = "JSON")]
     payload: Option<String>,
-    /// The payload is in this file
+    /// File with the payload
     #[arg(long, value_name = "FILE", conflicts_with = "payload")]
     payload_file: Option<String>,
-    /// The payload is this, and not JSON
+    /// Content type of a payload that is not JSON, such as text/plain
     #[arg(long, value_name = "TYPE")]
     content_type: Option<String>,
-    /// high, important, medium or low
+    /// Priority: high, important, medium or low
     #[arg(long)]
     priority: Option<String>,
-    /// Of what was missed, all or latest
-    #[arg(long, value_name = "WHAT")]
+    /// Missed occurrences to catch up on: all or latest
+    #[arg(long, value_name = "RULE")]
     catch_up: Option<String>,
-    /// Your own name for it, unique within the tenant
+    /// Your own name for the reminder, unique within the tenant
     #[arg(long, value_name = "NAME")]
     reference: Option<String>,
-    /// Give a run up if it has waited so long, such as 1h
+    /// Maximum time that a run waits before it fails as expired, such as 1h
     #[arg(long, value_name = "DURATION")]
     expires_after: Option<String>,
-    /// What the API takes, such as max_runs=null
+    /// Fields of the API, such as max_runs=null
     #[arg(value_name = "FIELD=VALUE")]
     fields: Vec<Field>,
 }
@@ -170,28 +170,31 @@ impl Body<'_> {
 
 #[derive(Subcommand)]
 enum Action {
-    /// List reminders, the newest first
+    /// List reminders, newest first
     List {
-        /// Only this tenant's
+        /// Only reminders of this tenant
         #[arg(long, value_name = "ID")]
         tenant: Option<String>,
-        /// Only in this state: active, paused, stopped, finished or cancelled
+        /// Only reminders in this state: active, paused, stopped, finished or cancelled
         #[arg(long)]
         state: Option<String>,
-        /// Only with this reference
+        /// Only the reminder with this reference
         #[arg(long, value_name = "NAME")]
         reference: Option<String>,
         #[command(flatten)]
         limit: Limit,
     },
-    /// Show a reminder, and when it fires next
-    Show { id: String },
-    /// Create a reminder: --at alone runs once, --every and --cron repeat
+    /// Show a reminder and its next run
+    Show {
+        /// Id of the reminder (rem_...)
+        id: String,
+    },
+    /// Create a reminder: once (--at), at an interval (--every) or by a cron expression (--cron)
     Create {
-        /// Who is called
+        /// URL to call
         #[arg(value_name = "DESTINATION")]
         destination: String,
-        /// Whose
+        /// Tenant of the reminder. Default: the tenant of the key, or `default`
         #[arg(long, value_name = "ID")]
         tenant: Option<String>,
         #[command(flatten)]
@@ -199,10 +202,11 @@ enum Action {
         #[command(flatten)]
         sent: Sent,
     },
-    /// Change a reminder; FIELD=null means the default again
+    /// Change a reminder; FIELD=null restores the default
     Change {
+        /// Id of the reminder (rem_...)
         id: String,
-        /// Who is called
+        /// New URL to call
         #[arg(long = "to", value_name = "DESTINATION")]
         destination: Option<String>,
         #[command(flatten)]
@@ -210,28 +214,41 @@ enum Action {
         #[command(flatten)]
         sent: Sent,
     },
-    /// Fire nothing until it is resumed; a run that waits is withdrawn
-    Pause { id: String },
-    /// Go on after a pause or a stop; what was due meanwhile is skipped
-    Resume { id: String },
-    /// Fire a run now, besides the schedule
-    Run { id: String },
-    /// Cancel a reminder for good
-    Cancel { id: String },
-    /// List the runs of a reminder, the newest first
+    /// Pause a reminder until it is resumed; a waiting run is cancelled
+    Pause {
+        /// Id of the reminder (rem_...)
+        id: String,
+    },
+    /// Resume a paused or stopped reminder; occurrences in between are skipped
+    Resume {
+        /// Id of the reminder (rem_...)
+        id: String,
+    },
+    /// Start a run now, in addition to the schedule
+    Run {
+        /// Id of the reminder (rem_...)
+        id: String,
+    },
+    /// Cancel a reminder permanently
+    Cancel {
+        /// Id of the reminder (rem_...)
+        id: String,
+    },
+    /// List the runs of a reminder, newest first
     Runs {
+        /// Id of the reminder (rem_...)
         id: String,
         #[command(flatten)]
         limit: Limit,
     },
-    /// Show when a schedule would fire, and create nothing
+    /// Show the times of a schedule without creating a reminder
     Preview {
         #[command(flatten)]
         times: Times,
-        /// As if it were created then
+        /// Assumed time of creation. Default: now
         #[arg(long, value_name = "TIME")]
         from: Option<String>,
-        /// How many times, at most 50
+        /// Number of times to show, at most 50
         #[arg(long, value_name = "N")]
         count: Option<u32>,
     },
@@ -274,7 +291,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
             let payload = sent.payload()?;
             let written = Body::written(given, sent, payload.as_deref())?;
             if written == b"{}" {
-                let message = "say what to change, such as --cron '0 10 * * *' or priority=low";
+                let message = "nothing to change; pass an option such as --cron '0 10 * * *', or a field such as priority=low";
                 return Err(Failure::Input(message.into()));
             }
             Ask::patch(&["reminders", id]).body(written.into())

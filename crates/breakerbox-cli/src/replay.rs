@@ -15,7 +15,7 @@ use super::policy::GivenPolicy;
 use super::report_file::ReportFile;
 use super::{Failure, output_failed, say};
 
-/// Run past traffic through the engine and print what would have happened.
+/// Run past traffic through the engine, and print the transitions that it would have caused.
 ///
 /// Nothing is sent anywhere. Each transition is one JSON line on standard output; a summary follows on standard error.
 ///
@@ -23,46 +23,47 @@ use super::{Failure, output_failed, say};
 ///
 ///   {"at_ms":0,"key":"e1","outcome":"failure","latency_ms":12,"retry_after_ms":500}
 ///
-/// with outcome success, failure or ignored (latency_ms and retry_after_ms are optional), or what a sampler saw:
+/// The outcome is success, failure or ignored; latency_ms and retry_after_ms are optional. Or a line is a tick of a
+/// sampler, with the totals of each key:
 ///
 ///   {"at_ms":0,"samples":{"e1":{"successes":9,"failures":3,"latency_sum_ms":840}}}
 ///
-/// CSV with the same columns works too (samples: at_ms,key,successes,failures,latency_sum_ms). Times never go back, and
-/// one file holds one kind.
+/// CSV with the same columns works too (samples: at_ms,key,successes,failures,latency_sum_ms). Lines must be ordered by
+/// time, and one file contains either calls or samples.
 ///
-/// Exit codes: 0, replayed; 1, a file can't be read or written; 2, the traffic, the policy or an argument is wrong.
+/// Exit codes: 0, success; 1, a file can't be read or written; 2, the traffic, the policy or an argument is invalid.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Arguments {
-    /// The traffic; "-" is standard input
+    /// File with the traffic; "-" is standard input
     #[arg(default_value = "-", value_name = "TRAFFIC")]
     traffic: PathBuf,
 
-    /// The policy to try, TOML or (if its name ends in .json) JSON; without one, the defaults
+    /// Policy file: TOML, or JSON if its name ends in .json. Default: the default policy
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
 
-    /// Start from a breaker that you know: convoy, reminders, redis_lua, stoplight
+    /// Preset to start from: convoy, reminders, redis_lua or stoplight
     #[arg(long, value_name = "NAME")]
     preset: Option<Preset>,
 
-    /// How the traffic is written; without this, its name or its first character tells
+    /// Format of the traffic. Default: by the file name, or else by the first character
     #[arg(long, value_name = "FORMAT")]
     format: Option<FormatName>,
 
-    /// Print a line for each call too: what it would have been told (samples have none)
+    /// Also print the decision for each call (not for samples)
     #[arg(long)]
     decisions: bool,
 
-    /// Write the summary as JSON to this file, instead of a table to standard error; "-" is standard output
+    /// Write the summary as JSON to this file instead of as a table to standard error; "-" is standard output
     #[arg(long, value_name = "FILE")]
     summary_json: Option<PathBuf>,
 
-    /// Write a page with a timeline for each key to this file
+    /// Write an HTML page with a timeline for each key to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// How many keys the traffic may have; each takes about 1 KB of memory, with --html up to 12 KB
+    /// Maximum number of keys in the traffic; each takes about 1 KB of memory, with --html up to 12 KB
     #[arg(long, value_name = "N", default_value_t = Limits::default().keys)]
     max_keys: usize,
 }
@@ -119,15 +120,13 @@ fn keep_files_apart(
 ) -> Result<(), Failure> {
     for (flag, file) in [("--summary-json", summary), ("--html", page)] {
         if file.is_some_and(|file| file.is_same_as(&arguments.traffic)) {
-            return Err(Failure::Input(format!(
-                "{flag}: would be written over the traffic; name another file"
-            )));
+            return Err(Failure::Input(format!("{flag}: would overwrite the traffic; use another file")));
         }
     }
     if let (Some(summary), Some(path)) = (summary, &arguments.html)
         && summary.is_same_as(path)
     {
-        return Err(Failure::Input("--html: is the same file as --summary-json; name another".into()));
+        return Err(Failure::Input("--html: is the same file as --summary-json; use another".into()));
     }
     Ok(())
 }

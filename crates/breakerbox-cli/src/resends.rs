@@ -19,7 +19,7 @@ const COLUMNS: &[Column] = &[
     ("FINISHED", "/finished_at"),
 ];
 
-/// List, show, start and cancel resends of many deliveries.
+/// List, show, start and cancel jobs that resend many deliveries.
 #[derive(Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]
@@ -30,23 +30,29 @@ pub(super) struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
-    /// List resends, the newest first
+    /// List resend jobs, newest first
     List {
-        /// Only this tenant's
+        /// Only jobs of this tenant
         #[arg(long, value_name = "ID")]
         tenant: Option<String>,
         #[command(flatten)]
         limit: Limit,
     },
-    /// Show a resend, and how far it is
-    Show { id: String },
-    /// Make all failed deliveries pending again for which this holds
+    /// Show a resend job and its progress
+    Show {
+        /// Id of the job (job_...)
+        id: String,
+    },
+    /// Resend all failed deliveries that match the filter
     Start {
         #[command(flatten)]
         filter: Filter,
     },
-    /// Stop a resend; what it has made pending stays so
-    Cancel { id: String },
+    /// Cancel a resend job; deliveries that are pending already stay pending
+    Cancel {
+        /// Id of the job (job_...)
+        id: String,
+    },
 }
 
 pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> {

@@ -14,48 +14,48 @@ use super::failure::Failure;
 use super::output::Output;
 use super::payload;
 
-/// Submit an event. It is durable when this returns.
+/// Submit an event. When the command returns, the event is stored durably.
 ///
-/// The payload is JSON: as an argument, from a file (@order.json) or from standard input (-). It is sent byte for byte. With
-/// --content-type it may be anything.
+/// The payload is JSON, from the argument, a file (@order.json) or standard input (-), and is sent byte for byte. With
+/// --content-type, it can have any format.
 ///
 ///   breakerbox send invoice.paid '{"amount": 1200}'
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Arguments {
-    /// What kind of event, such as invoice.paid
+    /// Event type, such as invoice.paid
     #[arg(value_name = "TYPE")]
     kind: EventType,
 
-    /// The payload: JSON, @FILE, or - for standard input
+    /// Payload: JSON, @FILE, or - for standard input
     #[arg(default_value = "{}")]
     payload: String,
 
-    /// Whose event
+    /// Tenant of the event. Default: the tenant of the key, or `default`
     #[arg(long, value_name = "ID")]
     tenant: Option<TenantId>,
 
-    /// high, important, medium or low
+    /// Priority: high, important, medium or low. Default: medium
     #[arg(long)]
     priority: Option<Priority>,
 
-    /// Send it to this URL alone, and not to the tenant's endpoints
+    /// Send the event to this URL only, not to the tenant's endpoints
     #[arg(long, value_name = "URL")]
     to: Option<String>,
 
-    /// Submitted twice with the same key, it is accepted once
+    /// Idempotency key: the event is accepted once, however often it is sent with this key within 24 hours
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 
-    /// Not before this time, such as 2030-01-31T12:00:00Z
+    /// Earliest time of delivery, such as 2030-01-31T12:00:00Z
     #[arg(long, value_name = "TIME")]
     not_before: Option<String>,
 
-    /// Give it up if it has waited so long, such as 72h
+    /// Maximum time that deliveries wait before they fail as expired, such as 72h
     #[arg(long, value_name = "DURATION", value_parser = breakerbox_core::parse_duration)]
     expires_after: Option<Duration>,
 
-    /// The payload is this, and not JSON
+    /// Content type of a payload that is not JSON, such as text/plain
     #[arg(long, value_name = "TYPE")]
     content_type: Option<String>,
 
@@ -107,8 +107,9 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
     let accepted = arguments.gateway.request(ask)?;
     output.show(&accepted)?;
     if accepted["deliveries"] == 0 {
-        output
-            .hint("no endpoint wants events of this type; `breakerbox endpoints list` shows who wants what");
+        output.hint(
+            "no endpoint receives events of this type; `breakerbox endpoints list` shows the types of each",
+        );
     }
     Ok(())
 }

@@ -21,28 +21,29 @@ use super::output::{Output, print};
 /// The time limit for an interrupted start to end.
 const INTERRUPTED: Duration = Duration::from_secs(2);
 
-/// Start the gateway: API, workers and dashboard in one process, with its database in one folder.
+/// Start the gateway: API, workers and scheduler in one process, with its database in one folder.
 ///
-/// Settings come from a TOML file (--config, or breakerbox.toml in the current folder), from variables BREAKERBOX_..., and
-/// from flags. A flag wins over a variable, a variable over the file.
+/// Settings come from a TOML file (--config, or breakerbox.toml in the current folder), from environment variables
+/// (BREAKERBOX_...), and from flags. A flag overrides a variable; a variable overrides the file.
 ///
-/// The first start prints an admin key to a terminal, once; see --admin-key-file for other places. SIGTERM stops the gateway: what is under way gets the grace time.
+/// The first start prints an admin key once, if standard output is a terminal; otherwise use --admin-key-file. SIGTERM
+/// stops the gateway gracefully: requests in flight get the time of --grace to finish.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Arguments {
-    /// Read the settings from this file
+    /// Read settings from this file
     #[arg(long, value_name = "FILE", env = "BREAKERBOX_CONFIG")]
     config: Option<PathBuf>,
 
-    /// Print the settings in force, each with where it is from, and stop
+    /// Print the effective settings with the origin of each value, and exit
     #[arg(long)]
     print_config: bool,
 
-    /// Print a commented file with every setting and its default, and stop
+    /// Print a commented file with every setting and its default, and exit
     #[arg(long, conflicts_with = "print_config")]
     example_config: bool,
 
-    /// Start although the newest stored time is more than a day ahead of the clock. Check that the machine's time is right
+    /// Start even if the newest stored time is more than a day ahead of the clock. Check the machine's clock first
     #[arg(long)]
     accept_clock_step: bool,
 
@@ -88,7 +89,7 @@ fn start(loaded: &Loaded, clocks: &Clocks) -> Result<(), Failure> {
     let config = &loaded.config;
     telemetry::log::start(&config.log);
     for name in &loaded.unknown_variables {
-        warn!("the variable {name} is no setting, and means nothing here");
+        warn!("ignoring the environment variable {name}: it is not a setting");
     }
     descriptors::raise();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -103,8 +104,8 @@ fn start(loaded: &Loaded, clocks: &Clocks) -> Result<(), Failure> {
 
 async fn serve(config: &Config, clocks: &Clocks) -> Result<(), Failure> {
     // Installed first: a signal during the start must not kill the process.
-    let mut signals =
-        StopSignals::new().map_err(|error| Failure::Environment(format!("can't hear signals: {error}")))?;
+    let mut signals = StopSignals::new()
+        .map_err(|error| Failure::Environment(format!("can't install signal handlers: {error}")))?;
     let printed = config.secrets.print_admin_key;
     let mut starting = std::pin::pin!(Gateway::start_showing(config, clocks, move |key| show(key, printed)));
     let started = tokio::select! {
@@ -112,7 +113,7 @@ async fn serve(config: &Config, clocks: &Clocks) -> Result<(), Failure> {
         () = signals.received() => None,
     };
     let Some(started) = started else {
-        info!("stopping during the start: nothing was accepted");
+        info!("stopped during the start; nothing was accepted");
         if let Ok(Ok(gateway)) = tokio::time::timeout(INTERRUPTED, starting).await {
             gateway.stop().await;
         }
@@ -121,9 +122,9 @@ async fn serve(config: &Config, clocks: &Clocks) -> Result<(), Failure> {
     let gateway = started.map_err(|error: StartError| Failure::Environment(with_sources(&error)))?;
     print(&welcome(&gateway, config))?;
     signals.received().await;
-    info!("stopping: what is in flight has {:?}", config.grace);
+    info!("stopping; requests in flight have {:?} to finish", config.grace);
     if !gateway.stop().await {
-        warn!("not all requests ended in time; they are tried again at the next start");
+        warn!("some requests did not finish in time; they are retried at the next start");
     }
     Ok(())
 }
@@ -157,7 +158,7 @@ fn show(key: &ApiKeyText, printed: Option<bool>) -> io::Result<Show> {
     let key = key.reveal();
     writeln!(
         output,
-        "This is the first start with this folder. The admin key, which is shown this once:\n\n    {key}\n"
+        "First start with this data folder. This is the admin key; it is shown only once:\n\n    {key}\n"
     )?;
     output.flush()?;
     Ok(Show::Seen)
@@ -167,19 +168,19 @@ fn show(key: &ApiKeyText, printed: Option<bool>) -> io::Result<Show> {
 fn welcome(gateway: &Gateway, config: &Config) -> String {
     let url = format!("http://{}", gateway.address());
     let data = config.data.display();
-    let listens = format!("Breakerbox listens on {url}, with its data in {data}.\n");
+    let listens = format!("Breakerbox is listening on {url}; its data folder is {data}.\n");
     let Some(first) = gateway.first_start() else {
         if gateway.has_keys() {
             return listens;
         }
         return format!(
             "{listens}
-There is no API key yet: stdout is not a terminal, so none was made and printed. To get one, stop the gateway and do one of these:
+There is no API key yet: standard output is not a terminal, so none was generated. To create one, stop the gateway and use one of these:
 
     breakerbox keys create --data {data} --name admin --scope admin
     breakerbox serve --admin-key-file PATH       # the next start writes a key there, readable by its owner only
-    breakerbox serve --print-admin-key           # the next start prints a key, also into a log
-    BREAKERBOX_INITIAL_ADMIN_KEY=bbx_...         # a key of your own, also from a file: --initial-admin-key-file PATH
+    breakerbox serve --print-admin-key           # the next start prints a key, even into a log
+    BREAKERBOX_INITIAL_ADMIN_KEY=bbx_...         # your own key; or, from a file, --initial-admin-key-file PATH
 "
         );
     };
@@ -187,19 +188,19 @@ There is no API key yet: stdout is not a terminal, so none was made and printed.
         HandedOver::Shown => first.admin_key.reveal(),
         HandedOver::InFile(path) => {
             return format!(
-                "{listens}\nThis is the first start with this folder. The admin key is in {}.\n",
+                "{listens}\nFirst start with this data folder. The admin key is in {}.\n",
                 path.display()
             );
         }
         HandedOver::Chosen => {
             return format!(
-                "{listens}\nThis is the first start with this folder. The initial admin key is in force.\n"
+                "{listens}\nFirst start with this data folder. The initial admin key is active.\n"
             );
         }
     };
     format!(
         "{listens}
-Add an endpoint, and send it an event:
+Create an endpoint, and send it an event:
 
     export BREAKERBOX_API_KEY={key}
     curl -s {url}/v1/endpoints -H \"authorization: Bearer $BREAKERBOX_API_KEY\" \\
@@ -207,7 +208,7 @@ Add an endpoint, and send it an event:
     curl -s {url}/v1/events -H \"authorization: Bearer $BREAKERBOX_API_KEY\" \\
       -H 'content-type: application/json' -d '{{\"type\": \"order.created\", \"payload\": {{\"id\": 1}}}}'
 
-More keys: breakerbox keys create. The API: {url}/docs
+Create more keys with `breakerbox keys create`. API reference: {url}/docs
 "
     )
 }

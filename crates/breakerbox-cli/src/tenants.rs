@@ -30,44 +30,62 @@ pub(super) struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
-    /// List tenants by name
+    /// List tenants, ordered by id
     List {
         #[command(flatten)]
         limit: Limit,
     },
     /// Show a tenant
-    Show { id: String },
+    Show {
+        /// Id of the tenant
+        id: String,
+    },
     /// Create a tenant
     Create {
+        /// Id of the tenant
         id: String,
-        /// What the API takes, such as name=Acme or backlog='{"count":1000,"bytes":1000000}'
+        /// Fields of the API, such as name=Acme or backlog='{"count":1000,"bytes":1000000}'
         #[arg(value_name = "FIELD=VALUE")]
         fields: Vec<Field>,
     },
-    /// Change a tenant; null means the default again
+    /// Change a tenant; FIELD=null restores the default
     Change {
+        /// Id of the tenant
         id: String,
-        /// What the API takes, such as enabled=false or retry='["5s","5m"]'
+        /// Fields of the API, such as enabled=false or retry='["5s","5m"]'
         #[arg(value_name = "FIELD=VALUE", required = true)]
         fields: Vec<Field>,
     },
-    /// Send again what is parked because the tenant was disabled
-    Enable { id: String },
-    /// Send nothing until it is enabled; what comes is parked
-    Disable { id: String },
-    /// Show which numbers govern the tenant's circuits, and where each is from; or change some
-    Policy {
+    /// Enable a tenant; its parked deliveries are sent
+    Enable {
+        /// Id of the tenant
         id: String,
-        /// Those of its reminders' circuits
+    },
+    /// Disable a tenant; its deliveries are parked until it is enabled
+    Disable {
+        /// Id of the tenant
+        id: String,
+    },
+    /// Show the policy of the tenant's circuits with the origin of each value, or change it
+    Policy {
+        /// Id of the tenant
+        id: String,
+        /// Use the policy of the tenant's reminders
         #[arg(long)]
         reminders: bool,
         #[command(flatten)]
         changes: Changes,
     },
-    /// Show the secrets that deliveries to dynamic URLs are signed with
-    Secrets { id: String },
-    /// Delete a tenant that has neither endpoints nor waiting deliveries
-    Delete { id: String },
+    /// Show the secrets that sign reminders and deliveries to dynamic URLs
+    Secrets {
+        /// Id of the tenant
+        id: String,
+    },
+    /// Delete a tenant that has no endpoints, reminders or waiting deliveries
+    Delete {
+        /// Id of the tenant
+        id: String,
+    },
 }
 
 pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> {

@@ -146,7 +146,7 @@ pub enum Refusal {
         retry_in: Duration,
     },
     /// Another caller is probing. A transition, or the release of the lease, may come before `retry_at`.
-    #[error("the circuit is half-open and somebody else is probing")]
+    #[error("the circuit is half-open and another call is probing")]
     Probing {
         /// The latest end of the lease.
         retry_at: Timestamp,
@@ -154,9 +154,7 @@ pub enum Refusal {
         retry_in: Duration,
     },
     /// As many calls are in flight as the ramp allows. There is no retry time: another call must settle first.
-    #[error(
-        "the circuit has just closed and lets {limit} calls at a time through, of which {in_flight} are in flight"
-    )]
+    #[error("the circuit has just closed and admits {limit} calls at a time; {in_flight} are in flight")]
     Ramping {
         /// The number of calls in flight.
         in_flight: u32,
@@ -168,16 +166,16 @@ pub enum Refusal {
     #[error("the circuit is about to open, if the fleet's counts agree")]
     TripPending,
     /// Every acquire needs the store, and this caller cannot wait for it.
-    #[error("circuits are shared strictly, and the store has to be asked: use acquire")]
+    #[error("circuits are shared strictly, so the store must be read: use acquire")]
     StoreRequired,
     /// The store that shares the circuit is unavailable, and the configuration says to refuse calls meanwhile.
-    #[error("the store is away, and on_store_loss says to refuse")]
+    #[error("the store does not respond, and on_store_loss is set to refuse")]
     StoreLost,
     /// An operator forced the circuit open.
     #[error("an operator forced the circuit open")]
     ForcedOpen,
     /// The circuit is disabled until an operator enables it.
-    #[error("the circuit is disabled until somebody enables it")]
+    #[error("the circuit is disabled until it is enabled")]
     Disabled,
 }
 

@@ -40,20 +40,20 @@ impl Connections {
         self.dialed.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn enter(self: &Arc<Self>) -> Place {
+    fn enter(self: &Arc<Self>) -> ConnectionSlot {
         let is_kept = self.open.fetch_add(1, Ordering::Relaxed) < self.max_kept;
-        Place { connections: Arc::clone(self), is_kept }
+        ConnectionSlot { connections: Arc::clone(self), is_kept }
     }
 }
 
 /// The slot of an open connection in the count.
 #[derive(Debug)]
-struct Place {
+struct ConnectionSlot {
     connections: Arc<Connections>,
     is_kept: bool,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.connections.open.fetch_sub(1, Ordering::Relaxed);
     }
@@ -112,7 +112,7 @@ impl Wire {
 #[derive(Debug)]
 pub(super) struct Stream<T> {
     io: TokioIo<T>,
-    place: Place,
+    slot: ConnectionSlot,
 }
 
 /// A TCP connection as it was dialed, before TLS.
@@ -120,12 +120,12 @@ pub(super) type Dialed = Stream<TcpStream>;
 
 impl Dialed {
     pub(super) fn new(tcp: TcpStream, connections: &Arc<Connections>) -> Self {
-        Self { io: TokioIo::new(tcp), place: connections.enter() }
+        Self { io: TokioIo::new(tcp), slot: connections.enter() }
     }
 
     pub(super) fn plain(self) -> Stream<Io> {
         let io = Io { kind: Kind::Plain(self.io.into_inner()), wire: Wire::new(false) };
-        Stream { io: TokioIo::new(io), place: self.place }
+        Stream { io: TokioIo::new(io), slot: self.slot }
     }
 
     /// Returns the same connection after a handshake, such as TLS.
@@ -136,7 +136,7 @@ impl Dialed {
         let tls = secure(self.io.into_inner()).await?;
         let is_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
         let io = Io { kind: Kind::Tls(Box::new(tls)), wire: Wire::new(is_http2) };
-        Ok(Stream { io: TokioIo::new(io), place: self.place })
+        Ok(Stream { io: TokioIo::new(io), slot: self.slot })
     }
 }
 
@@ -157,7 +157,7 @@ impl Connection for Stream<Io> {
     fn connected(&self) -> Connected {
         let wire = &self.io.inner().wire;
         let connected = Connected::new().extra(wire.clone());
-        if !self.place.is_kept {
+        if !self.slot.is_kept {
             connected.poison();
         }
         if wire.is_http2() { connected.negotiated_h2() } else { connected }

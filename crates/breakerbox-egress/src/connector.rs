@@ -81,7 +81,7 @@ impl Parts {
         let handshake = dialed.secured(async |tcp| self.tls.connect(name, tcp).await);
         tokio::time::timeout_at(deadline, handshake)
             .await
-            .map_err(|_| ConnectError::new(Fault::Timeout, "no TLS handshake came about in time"))?
+            .map_err(|_| ConnectError::new(Fault::Timeout, "TLS handshake timed out"))?
             .map_err(|error| ConnectError::of_handshake(&error))
     }
 
@@ -96,12 +96,12 @@ impl Parts {
         deadline: Instant,
     ) -> Result<Dialed, ConnectError> {
         if let Some(Err(denied)) = literal(host).map(|address| self.policy.check(address)) {
-            return Err(ConnectError::new(Fault::Denied, format!("it is {denied}")));
+            return Err(ConnectError::new(Fault::Denied, format!("the address is {denied}")));
         }
         let uri =
             Uri::builder().scheme("http").authority(format!("{host}:{port}")).path_and_query("/").build();
-        let uri =
-            uri.map_err(|_| ConnectError::new(Fault::Connect, "the URL's host can't be told to a proxy"))?;
+        let uri = uri
+            .map_err(|_| ConnectError::new(Fault::Connect, "the host of the URL can't be sent to a proxy"))?;
         let to_proxy = ToProxy { dialer: self.dialer.clone(), limit: self.limit / 2, progress };
         let tunnel = Tunnel::new(proxy.uri().clone(), to_proxy);
         let mut tunnel = match proxy.credentials() {
@@ -110,7 +110,7 @@ impl Parts {
         };
         tokio::time::timeout_at(deadline, tunnel.call(uri))
             .await
-            .map_err(|_| ConnectError::new(Fault::Timeout, "the proxy made no connection in time"))?
+            .map_err(|_| ConnectError::new(Fault::Timeout, "the proxy did not connect in time"))?
             .map_err(|error| ConnectError::of_proxy(&error))
     }
 }
@@ -122,7 +122,7 @@ fn server_name(host: &str) -> Result<ServerName<'static>, ConnectError> {
     // Certificates name hosts without the trailing dot that a full name may have.
     let host = host.strip_suffix('.').unwrap_or(host).to_owned();
     ServerName::try_from(host)
-        .map_err(|_| ConnectError::new(Fault::Tls, "no certificate can be for this host"))
+        .map_err(|_| ConnectError::new(Fault::Tls, "the host name can't be in a certificate"))
 }
 
 /// Connects to the proxy itself, at any address, since the operator configured it. It gets half of the time; the other

@@ -52,8 +52,8 @@ impl Dialer {
         let connecting = self.first_of(&addresses, port);
         let tcp = tokio::time::timeout_at(deadline, connecting)
             .await
-            .map_err(|_| ConnectError::new(Fault::Timeout, "no connection came about in time"))?
-            .map_err(|error| ConnectError::of_io(Fault::Connect, "no connection", &error))?;
+            .map_err(|_| ConnectError::new(Fault::Timeout, "connection timed out"))?
+            .map_err(|error| ConnectError::of_io(Fault::Connect, "connection failed", &error))?;
         Ok(Dialed::new(tcp, &self.connections))
     }
 
@@ -69,7 +69,7 @@ impl Dialer {
         if let Some(address) = literal(host) {
             return match check(&address) {
                 Ok(()) => Ok(vec![address]),
-                Err(denied) => Err(ConnectError::new(Fault::Denied, format!("it is {denied}"))),
+                Err(denied) => Err(ConnectError::new(Fault::Denied, format!("the address is {denied}"))),
             };
         }
         // Not dropped at the timeout: its progress is still needed to tell what it waited for.
@@ -78,7 +78,7 @@ impl Dialer {
             .await
             .map_err(|_| match progress.local_fault() {
                 Some(cause) => ConnectError::new(Fault::Local(cause), LookUpError::Busy.to_string()),
-                None => ConnectError::new(Fault::Dns, "the name was not found in time"),
+                None => ConnectError::new(Fault::Dns, "DNS look-up timed out"),
             })?
             .map_err(|error| ConnectError::new(error.fault(), error.to_string()))?;
         let allowed: Vec<_> =
@@ -89,8 +89,8 @@ impl Dialer {
         // A tenant must not learn which address a name of the operator's own network has.
         let denied = found.iter().find_map(|address| Some((address, check(address).err()?)));
         let kind = denied.map_or("no address", |(_, denied)| denied.kind());
-        debug!(host, address = ?denied.map(|(address, _)| address), kind, "a denied address is not called");
-        Err(ConnectError::new(Fault::Denied, format!("the name leads to {kind}")))
+        debug!(host, address = ?denied.map(|(address, _)| address), kind, "refused to call a denied address");
+        Err(ConnectError::new(Fault::Denied, format!("the name resolves to {kind}")))
     }
 
     /// Returns the first connection that succeeds. After a head start, the next address is tried in parallel; after a
@@ -143,9 +143,10 @@ fn blamed(address: SocketAddr, error: io::Error) -> io::Error {
     // Sends nothing: connecting a UDP socket only looks for a route, and UDP has its own ports.
     match UdpSocket::bind((any, 0)).and_then(|socket| socket.connect(address)) {
         Ok(()) => error,
-        Err(_) => {
-            io::Error::new(io::ErrorKind::NetworkUnreachable, "this host has no address to call it from")
-        }
+        Err(_) => io::Error::new(
+            io::ErrorKind::NetworkUnreachable,
+            "the gateway's host has no route to the address",
+        ),
     }
 }
 

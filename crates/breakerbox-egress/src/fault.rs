@@ -35,7 +35,7 @@ impl ConnectError {
     pub(super) fn of_handshake(error: &io::Error) -> Self {
         match find::<rustls::Error>(error) {
             Some(error) => Self::new(Fault::Tls, error.to_string()),
-            None => Self::of_io(Fault::Reset, "the connection broke in the TLS handshake", error),
+            None => Self::of_io(Fault::Reset, "connection lost during the TLS handshake", error),
         }
     }
 
@@ -52,7 +52,7 @@ impl ConnectError {
     pub(super) fn of_proxy(error: &(dyn Error + 'static)) -> Self {
         match find::<Self>(error) {
             Some(error) => error.clone(),
-            None => Self::new(Fault::Connect, format!("the proxy made no connection: {error}")),
+            None => Self::new(Fault::Connect, format!("the proxy did not connect: {error}")),
         }
     }
 }
@@ -78,15 +78,15 @@ pub(super) fn of_request(error: &(dyn Error + 'static)) -> (Fault, String) {
             io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
                 (Fault::Protocol, shortened(&error.to_string()))
             }
-            _ => (Fault::Reset, shortened(&format!("the connection broke: {error}"))),
+            _ => (Fault::Reset, shortened(&format!("connection lost: {error}"))),
         };
     }
     match find::<hyper::Error>(error) {
         Some(error) if error.is_incomplete_message() || error.is_canceled() || error.is_closed() => {
-            (Fault::Reset, "the connection was closed before the answer was complete".to_owned())
+            (Fault::Reset, "connection closed before the response was complete".to_owned())
         }
         Some(error) if error.is_parse_too_large() => {
-            (Fault::Protocol, "the answer's headers are too long".to_owned())
+            (Fault::Protocol, "the headers of the response are too long".to_owned())
         }
         Some(error) => (Fault::Protocol, shortened(&error.to_string())),
         // An error of the client itself: a shared connection is gone.

@@ -10,7 +10,7 @@
 //! | [`host`] | the resources that the process needs from its host, and how it detects a lack of them |
 //!
 //! This crate reads no settings, stores nothing and knows no API. The response rules
-//! ([`Rulings`](breakerbox_model::delivery::Rulings)) decide what a response means.
+//! ([`ResponseRules`](breakerbox_model::delivery::ResponseRules)) decide what a response means.
 
 mod address;
 mod connection;
@@ -18,7 +18,7 @@ mod connector;
 mod dial;
 mod fault;
 pub mod host;
-mod look_up_places;
+mod look_up_slots;
 mod progress;
 mod proxy;
 mod resolve;
@@ -67,7 +67,7 @@ pub struct Incoming {
 
 /// Makes requests. The real implementation is [`Sender`]; tests have their own.
 #[async_trait::async_trait]
-pub trait Courier: Send + Sync + 'static {
+pub trait HttpSender: Send + Sync + 'static {
     /// Makes one request, and returns its result.
     async fn send(&self, outgoing: Outgoing) -> Incoming;
 }

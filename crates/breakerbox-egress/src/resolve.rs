@@ -1,7 +1,7 @@
 //! DNS look-ups, bounded, so that slow names can't delay the others.
 //!
 //! The system's resolver blocks a thread for each name, for as long as the name's servers keep it waiting, and can't be
-//! cancelled. So the number of look-ups at once is limited, and each tenant has a share of it ([`LookUpPlaces`]);
+//! cancelled. So the number of look-ups at once is limited, and each tenant has a share of it ([`LookUpSlots`]);
 //! concurrent requests for one name share one look-up; an answer is cached for a few seconds. Half of the slots are for
 //! names that were found lately: names that were never found, and may be an attack, share the other half. The least
 //! recently used names are evicted first.
@@ -22,7 +22,7 @@ use hashlink::LruCache;
 use rustix::io::Errno;
 use tokio::time::Instant;
 
-use super::look_up_places::{LookUpPlaces, Place};
+use super::look_up_slots::{LookUpSlot, LookUpSlots};
 use super::progress::Progress;
 use crate::host::{descriptors, local_fault};
 
@@ -65,11 +65,11 @@ impl Resolve for SystemResolver {
 /// The reason why there is no address.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum LookUpError {
-    #[error("the name was not found: {0}")]
+    #[error("DNS name not found: {0}")]
     NotFound(Arc<str>),
-    #[error("too many names are being looked up")]
+    #[error("too many DNS look-ups in flight")]
     Busy,
-    #[error("the name can't be looked up: {detail}")]
+    #[error("DNS look-up failed: {detail}")]
     Local { cause: LocalFault, detail: Arc<str> },
 }
 
@@ -93,22 +93,22 @@ pub(super) struct LookUps(Arc<Inner>);
 struct Inner {
     resolver: Arc<dyn Resolve>,
     /// Slots for names that were found lately.
-    known: LookUpPlaces,
+    known: LookUpSlots,
     /// Slots for all other names.
-    others: LookUpPlaces,
+    others: LookUpSlots,
     names: Mutex<Names>,
 }
 
 struct Names {
-    answered: LruCache<Box<str>, Answered>,
+    answered: LruCache<Box<str>, CachedAnswer>,
     /// The look-ups in flight, at most as many as there are slots.
-    asked: HashMap<Box<str>, Asked>,
+    pending: HashMap<Box<str>, PendingLookUp>,
 }
 
 /// A look-up in flight, which continues if its caller stops waiting.
-type Asked = Shared<BoxFuture<'static, Found>>;
+type PendingLookUp = Shared<BoxFuture<'static, Found>>;
 
-struct Answered {
+struct CachedAnswer {
     answer: Found,
     at: Instant,
     /// The time when the name was last found. `None`: never.
@@ -116,9 +116,9 @@ struct Answered {
 }
 
 /// The state of a name before a look-up.
-enum Known {
-    Answered(Found),
-    Asked(Asked),
+enum CacheState {
+    Cached(Found),
+    Pending(PendingLookUp),
     /// The name has to be looked up.
     Nothing {
         found_at: Option<Instant>,
@@ -129,11 +129,11 @@ impl LookUps {
     /// Allows at most `at_once` look-ups at once.
     pub(super) fn new(resolver: Arc<dyn Resolve>, at_once: usize) -> Self {
         let half = (at_once / 2).max(1);
-        let names = Names { answered: LruCache::new(MAX_NAMES), asked: HashMap::new() };
+        let names = Names { answered: LruCache::new(MAX_NAMES), pending: HashMap::new() };
         Self(Arc::new(Inner {
             resolver,
-            known: LookUpPlaces::new(half),
-            others: LookUpPlaces::new(half),
+            known: LookUpSlots::new(half),
+            others: LookUpSlots::new(half),
             names: Mutex::new(names),
         }))
     }
@@ -142,48 +142,48 @@ impl LookUps {
     pub(super) async fn of(&self, name: &str, progress: &Progress) -> Found {
         let known = self.0.names().known(name);
         let found_at = match known {
-            Known::Answered(answer) => return answer,
-            Known::Asked(asked) => return asked.await,
-            Known::Nothing { found_at } => found_at,
+            CacheState::Cached(answer) => return answer,
+            CacheState::Pending(pending) => return pending.await,
+            CacheState::Nothing { found_at } => found_at,
         };
-        let places = if found_at.is_some() { &self.0.known } else { &self.0.others };
-        let place = {
+        let slots = if found_at.is_some() { &self.0.known } else { &self.0.others };
+        let slot = {
             let _stage = progress.enter(LocalFault::LookUps);
-            places.take(progress.tenant()).await.map_err(|_| LookUpError::Busy)?
+            slots.take(progress.tenant()).await.map_err(|_| LookUpError::Busy)?
         };
-        self.begin(name, found_at, place).await
+        self.begin(name, found_at, slot).await
     }
 
     /// Looks up a name, unless another caller did while this one waited for its slot.
-    async fn begin(&self, name: &str, found_at: Option<Instant>, place: Place) -> Found {
-        let asked = {
+    async fn begin(&self, name: &str, found_at: Option<Instant>, slot: LookUpSlot) -> Found {
+        let pending = {
             let mut names = self.0.names();
             match names.known(name) {
-                Known::Answered(answer) => return answer,
-                Known::Asked(asked) => asked,
-                Known::Nothing { .. } => {
-                    let asked = self.request(name, found_at, place);
-                    names.asked.insert(name.into(), asked.clone());
-                    asked
+                CacheState::Cached(answer) => return answer,
+                CacheState::Pending(pending) => pending,
+                CacheState::Nothing { .. } => {
+                    let pending = self.request(name, found_at, slot);
+                    names.pending.insert(name.into(), pending.clone());
+                    pending
                 }
             }
         };
-        asked.await
+        pending.await
     }
 
-    fn request(&self, name: &str, found_at: Option<Instant>, place: Place) -> Asked {
+    fn request(&self, name: &str, found_at: Option<Instant>, slot: LookUpSlot) -> PendingLookUp {
         let inner = Arc::clone(&self.0);
         let name: Box<str> = name.into();
         let task = tokio::spawn(async move {
             let answer = inner.look_up(&name).await;
-            drop(place);
+            drop(slot);
             let at = Instant::now();
             let mut names = inner.names();
-            names.asked.remove(&name);
+            names.pending.remove(&name);
             // A local fault says nothing about the name.
             if !matches!(answer, Err(LookUpError::Local { .. })) {
                 let found_at = if answer.is_ok() { Some(at) } else { found_at };
-                names.answered.insert(name, Answered { answer: answer.clone(), at, found_at });
+                names.answered.insert(name, CachedAnswer { answer: answer.clone(), at, found_at });
             }
             answer
         });
@@ -209,20 +209,20 @@ impl Inner {
 }
 
 impl Names {
-    fn known(&mut self, name: &str) -> Known {
-        if let Some(asked) = self.asked.get(name) {
-            return Known::Asked(asked.clone());
+    fn known(&mut self, name: &str) -> CacheState {
+        if let Some(pending) = self.pending.get(name) {
+            return CacheState::Pending(pending.clone());
         }
         let now = Instant::now();
         // A read counts as a use.
         match self.answered.get(name) {
-            Some(Answered { answer, at, .. }) if now - *at < good_for(answer) => {
-                Known::Answered(answer.clone())
+            Some(CachedAnswer { answer, at, .. }) if now - *at < good_for(answer) => {
+                CacheState::Cached(answer.clone())
             }
-            Some(Answered { found_at, .. }) => {
-                Known::Nothing { found_at: found_at.filter(|at| now - *at < KNOWN) }
+            Some(CachedAnswer { found_at, .. }) => {
+                CacheState::Nothing { found_at: found_at.filter(|at| now - *at < KNOWN) }
             }
-            None => Known::Nothing { found_at: None },
+            None => CacheState::Nothing { found_at: None },
         }
     }
 }
@@ -424,7 +424,7 @@ mod tests {
         }
         assert_eq!(resolver.times("ok"), 1, "what is used stays");
         let mut names = look_ups.0.names();
-        assert!(names.answered.len() <= MAX_NAMES && names.asked.is_empty());
+        assert!(names.answered.len() <= MAX_NAMES && names.pending.is_empty());
         assert!(names.answered.get("ok unused").is_none());
     }
 }

@@ -29,7 +29,7 @@ use super::progress::Progress;
 use super::proxy::Proxy;
 use super::resolve::{LookUps, Resolve, SystemResolver};
 use super::trust::{Trust, TrustError};
-use super::{Courier, Incoming, Outgoing};
+use super::{HttpSender, Incoming, Outgoing};
 use crate::host::Pauses;
 
 /// The maximum size of response headers, in bytes.
@@ -252,8 +252,7 @@ fn timed_out(progress: &Progress, limit: Duration) -> (Fault, String) {
             (Fault::Local(cause), format!("waited for the gateway's {} for {limit} ms", cause.name()))
         }
         None => {
-            let what =
-                if progress.is_answered() { "the answer was not complete" } else { "nothing was answered" };
+            let what = if progress.is_answered() { "incomplete response" } else { "no response" };
             (Fault::Timeout, format!("{what} within {limit} ms"))
         }
     }
@@ -266,12 +265,12 @@ fn is_paused(fault: Fault, lost: Duration, limit: Duration) -> bool {
 }
 
 fn paused(lost: Duration) -> (Fault, String) {
-    let detail = format!("the process was not run for {} ms of the request's time", lost.as_millis());
+    let detail = format!("the process was paused for {} ms during the request", lost.as_millis());
     (Fault::Local(LocalFault::Pause), detail)
 }
 
 #[async_trait]
-impl Courier for Sender {
+impl HttpSender for Sender {
     async fn send(&self, outgoing: Outgoing) -> Incoming {
         Self::send(self, outgoing).await
     }

@@ -33,7 +33,7 @@ impl Default for Trust {
 #[non_exhaustive]
 pub enum TrustError {
     /// A file can't be read.
-    #[error("trust: {} can't be read as PEM certificates", .file.display())]
+    #[error("can't read PEM certificates from {}", .file.display())]
     File {
         /// The PEM file.
         file: PathBuf,
@@ -42,10 +42,10 @@ pub enum TrustError {
         source: rustls::pki_types::pem::Error,
     },
     /// A file contains no certificate.
-    #[error("trust: {} has no certificate in it", .0.display())]
+    #[error("{} contains no certificate", .0.display())]
     Empty(PathBuf),
     /// A certificate is invalid.
-    #[error("trust: {} has a certificate that can't be used", .file.display())]
+    #[error("{} contains an invalid certificate", .file.display())]
     Certificate {
         /// The file that contains it.
         file: PathBuf,
@@ -73,7 +73,7 @@ impl Trust {
         if self.system {
             let found = rustls_native_certs::load_native_certs();
             for error in &found.errors {
-                warn!(%error, "a certificate of the system can't be read");
+                warn!(%error, "can't read a certificate of the system");
             }
             roots.add_parsable_certificates(found.certs);
         }
@@ -89,7 +89,7 @@ impl Trust {
             }
         }
         if roots.is_empty() {
-            warn!("no certificate authority is known, so no https:// endpoint can be called");
+            warn!("the system has no certificate authorities; no https:// endpoint can be called");
         }
         Ok(roots)
     }
@@ -108,11 +108,11 @@ mod tests {
             file
         };
         let table = [
-            (folder.path().join("missing.pem"), "can't be read"),
-            (write("empty.pem", "nothing here"), "has no certificate"),
+            (folder.path().join("missing.pem"), "can't read"),
+            (write("empty.pem", "nothing here"), "contains no certificate"),
             (
                 write("wrong.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
-                "can't be used",
+                "contains an invalid",
             ),
         ];
         for (file, problem) in table {

@@ -78,7 +78,7 @@ pub enum ConnectError {
     },
     /// The user lacks privileges.
     #[error(
-        "{reason}; grant it, or let somebody else create the tables first: see docs/operating/postgres.md"
+        "{reason}; grant it, or let another user create the tables first: see docs/operating/postgres.md"
     )]
     NotPermitted {
         /// The error of the server.

@@ -31,7 +31,7 @@ const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(10);
 ///
 /// let table = SqlTable::new("attempts").key_column("endpoint");
 /// let sampler = PostgresSampler::new(url, table)?;
-/// // The leader asks it. Whoever wants to see what it finds can, too:
+/// // The leader calls it. You can call it, too, to see its result:
 /// let found = sampler.sample(&Poll::new(Duration::from_secs(300), Vec::new())).await;
 /// assert!(found.is_err(), "there is no such table here");
 /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;

@@ -2,7 +2,7 @@
 //!
 //! One server has one channel for all changes. A cluster has a channel for each bucket, in the bucket's slot (sharded
 //! pub/sub): a change reaches only the listeners at that node, through no other node, so a message can be lost only
-//! with a connection of this process, which notices it. These connections are separate from those for requests, and
+//! with a connection of this process, which detects it. These connections are separate from those for requests, and
 //! each is tested every second. After every gap [`StoreEvent::Missed`] is published, once the subscription is complete
 //! again.
 

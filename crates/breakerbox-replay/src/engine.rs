@@ -40,10 +40,10 @@ impl Default for Limits {
 #[non_exhaustive]
 pub enum EngineError {
     /// There are too many keys.
-    #[error("key: is one more than --max-keys {0} allows; each takes about 1 KB of memory")]
+    #[error("key: exceeds the maximum of {0} keys; raise --max-keys (each key takes about 1 KB of memory)")]
     TooManyKeys(usize),
     /// There are too many calls in flight.
-    #[error("latency_ms: more than {0} calls are in flight; is latency_ms in milliseconds?")]
+    #[error("latency_ms: more than {0} calls are in flight; check that latency_ms is in milliseconds")]
     TooManyInFlight(usize),
     /// The policy needs a field that a sample does not have.
     #[error("samples.{key}.latency_sum_ms: {reason}")]

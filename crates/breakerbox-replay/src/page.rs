@@ -52,7 +52,7 @@ pub fn write(finished: &mut Finished, policy: &Policy, source: &str, output: imp
     }
     if lives.len() > drawn {
         let hidden = counted(lives.len() - drawn, "more key");
-        writeln!(output, "<p>Not drawn: {hidden}. <code>--summary-json</code> lists them all.</p>")?;
+        writeln!(output, "<p>Not shown: {hidden}. <code>--summary-json</code> lists all keys.</p>")?;
     }
     writeln!(output, "</main></body></html>")?;
     output.flush()
@@ -102,9 +102,9 @@ fn head(finished: &Finished, policy: &Policy, source: &str, output: &mut impl Wr
         ("disabled", "disabled"),
         ("many", "many changes"),
     ];
-    legend("The band: states", &states, output)?;
+    legend("States (band)", &states, output)?;
     if total.samples == 0 {
-        legend("The bars: calls", &Shown::ALL.map(|shown| (class(shown), label(shown))), output)?;
+        legend("Calls (bars)", &Shown::ALL.map(|shown| (class(shown), label(shown))), output)?;
     }
     Ok(())
 }
@@ -138,8 +138,8 @@ fn numbers(tally: &Tally, output: &mut impl Write) -> io::Result<()> {
     } else {
         numbers.push(("calls", tally.calls.to_string()));
         numbers.push(("refused", tally.refused.to_string()));
-        numbers.push(("failed calls saved", tally.failed_calls_saved.to_string()));
-        numbers.push(("good calls delayed", tally.good_calls_delayed.to_string()));
+        numbers.push(("failed calls refused", tally.failed_calls_refused.to_string()));
+        numbers.push(("successful calls refused", tally.successful_calls_refused.to_string()));
     }
     numbers.push(("trips", tally.trips.to_string()));
     numbers.push(("time open", readable(tally.time_open)));
@@ -252,7 +252,7 @@ const fn label(shown: Shown) -> &'static str {
         Shown::Good => "admitted, good",
         Shown::Failed => "admitted, failed",
         Shown::Saved => "refused, would have failed",
-        Shown::Delayed => "refused, would have been good",
+        Shown::Delayed => "refused, would have succeeded",
     }
 }
 
@@ -275,7 +275,7 @@ fn rules(policy: &Policy) -> String {
         rules.push(format!("{failures} failures"));
     }
     if let Some(run) = policy.consecutive_failures() {
-        rules.push(format!("{run} failures in a row"));
+        rules.push(format!("{run} consecutive failures"));
     }
     if let Some(mean) = policy.mean_latency() {
         rules.push(format!("a mean latency of {} {enough}", format_duration(mean)));

@@ -1,5 +1,4 @@
-//! The summary: the calls that a policy would have saved, and those that it would have delayed, for each key and in
-//! total.
+//! The summary: the failing and the successful calls that a policy would have refused, for each key and in total.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -24,9 +23,9 @@ pub struct Tally {
     /// Admitted calls that failed in the traffic.
     pub failed_calls_admitted: u64,
     /// Refused calls that would have failed.
-    pub failed_calls_saved: u64,
+    pub failed_calls_refused: u64,
     /// Refused calls that would have succeeded.
-    pub good_calls_delayed: u64,
+    pub successful_calls_refused: u64,
     /// Late results, which changed nothing.
     pub late_results: u64,
     /// Samples of this key: one for each tick that contains it.
@@ -55,8 +54,8 @@ impl Tally {
             Decision::Refused(_) => {
                 self.refused += 1;
                 match outcome {
-                    OutcomeKind::Failure => self.failed_calls_saved += 1,
-                    OutcomeKind::Success => self.good_calls_delayed += 1,
+                    OutcomeKind::Failure => self.failed_calls_refused += 1,
+                    OutcomeKind::Success => self.successful_calls_refused += 1,
                     OutcomeKind::Ignored => {}
                 }
             }
@@ -99,8 +98,8 @@ impl Tally {
         self.refused += other.refused;
         self.probes += other.probes;
         self.failed_calls_admitted += other.failed_calls_admitted;
-        self.failed_calls_saved += other.failed_calls_saved;
-        self.good_calls_delayed += other.good_calls_delayed;
+        self.failed_calls_refused += other.failed_calls_refused;
+        self.successful_calls_refused += other.successful_calls_refused;
         self.late_results += other.late_results;
         self.samples += other.samples;
         self.trips += other.trips;
@@ -123,8 +122,8 @@ impl Serialize for Tally {
             map.serialize_entry("refused", &self.refused)?;
             map.serialize_entry("probes", &self.probes)?;
             map.serialize_entry("failed_calls_admitted", &self.failed_calls_admitted)?;
-            map.serialize_entry("failed_calls_saved", &self.failed_calls_saved)?;
-            map.serialize_entry("good_calls_delayed", &self.good_calls_delayed)?;
+            map.serialize_entry("failed_calls_refused", &self.failed_calls_refused)?;
+            map.serialize_entry("successful_calls_refused", &self.successful_calls_refused)?;
             map.serialize_entry("late_results", &self.late_results)?;
         }
         map.serialize_entry("trips", &self.trips)?;
@@ -209,13 +208,13 @@ impl Finished {
         if lives.len() > SHOWN {
             let hidden = lives.len() - SHOWN;
             let more = counted(hidden, "more key");
-            text.push_str(&format!("\nThe total has {more}. --summary-json lists them all.\n"));
+            text.push_str(&format!("\nThe total includes {more}. --summary-json lists all keys.\n"));
         }
         let missed = self.lives.iter().filter(|life| life.tally.only_failed_and_never_tripped()).count();
         if missed > 0 {
             let keys = counted(missed, "key");
             text.push_str(&format!(
-                "\n{keys} failed on every call and never tripped: too few calls within the window. Make it longer?\n"
+                "\n{keys} failed on every call and never tripped: too few calls in the window. Consider a longer window.\n"
             ));
         }
         text
@@ -228,9 +227,9 @@ const CALL_COLUMNS: Columns = &[
     ("calls", |t| t.calls.to_string()),
     ("admitted", |t| t.admitted.to_string()),
     ("refused", |t| t.refused.to_string()),
-    ("failed calls let through", |t| t.failed_calls_admitted.to_string()),
-    ("failed calls saved", |t| t.failed_calls_saved.to_string()),
-    ("good calls delayed", |t| t.good_calls_delayed.to_string()),
+    ("failed calls admitted", |t| t.failed_calls_admitted.to_string()),
+    ("failed calls refused", |t| t.failed_calls_refused.to_string()),
+    ("successful calls refused", |t| t.successful_calls_refused.to_string()),
     ("trips", |t| t.trips.to_string()),
     ("time open", |t| readable(t.time_open)),
     ("disabled", |t| readable(t.time_disabled)),

@@ -60,16 +60,16 @@ pub struct DatabaseCopy {
 #[non_exhaustive]
 pub enum CopyError {
     /// The source does not exist.
-    #[error("{}: there is no such file", .0.display())]
+    #[error("{}: the file does not exist", .0.display())]
     Missing(PathBuf),
     /// The target exists already.
-    #[error("{} is there already; choose another place, or say --overwrite", .0.display())]
+    #[error("{} already exists; choose another file, or use --overwrite", .0.display())]
     Exists(PathBuf),
     /// Source and target are the same file.
-    #[error("{} is the database itself; choose another place", .0.display())]
+    #[error("{} is the database itself; choose another file", .0.display())]
     Same(PathBuf),
     /// Another process writes the same copy.
-    #[error("{} is written by another process now; wait for it, or choose another place", .0.display())]
+    #[error("{} is being written by another process; wait for it, or choose another file", .0.display())]
     Busy(PathBuf),
     /// The database is damaged.
     #[error("{} is damaged: {problem}", path.display())]
@@ -214,7 +214,7 @@ fn settle_old(path: &Path) -> Result<(), CopyError> {
         let settled = Connection::open(path)
             .and_then(|old| old.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())));
         if let Err(error) = settled {
-            tracing::warn!(file = %path.display(), %error, "the database that is replaced can't be read");
+            tracing::warn!(file = %path.display(), %error, "can't read the database that is being replaced");
         }
     }
     for suffix in ["-wal", "-shm", "-journal"] {

@@ -8,21 +8,21 @@ use rusqlite::{OptionalExtension, params};
 use super::columns::{CANCELLED, DELIVERED, WAITING, micros, priority, whole};
 use super::lanes;
 use super::settle::stop_waiting;
-use super::writer::Writing;
+use super::writer::WriteTransaction;
 use crate::error::JobError;
 
-impl Writing<'_> {
+impl WriteTransaction<'_> {
     /// Returns the unfinished work of a tenant, in this transaction.
     #[must_use]
     pub fn unfinished(&self, tenant_row: i64) -> Backlog {
-        let unfinished = self.ledger.unfinished(tenant_row);
+        let unfinished = self.writer_state.unfinished(tenant_row);
         Backlog { count: unfinished.count, bytes: unfinished.bytes }
     }
 
     /// Returns the unfinished work of a lane, in this transaction.
     #[must_use]
     pub fn unfinished_in(&self, lane: LaneId) -> Backlog {
-        let unfinished = self.ledger.unfinished_in(lane.number());
+        let unfinished = self.writer_state.unfinished_in(lane.number());
         Backlog { count: unfinished.count, bytes: unfinished.bytes }
     }
 
@@ -31,7 +31,7 @@ impl Writing<'_> {
     /// # Errors
     /// If the database fails.
     pub fn lane_of(&mut self, tenant_row: i64, key: &str) -> Result<LaneId, JobError<QueueError>> {
-        let lane = lanes::of_key(self.connection, self.ledger, tenant_row, key, self.wall)?;
+        let lane = lanes::of_key(self.connection, self.writer_state, tenant_row, key, self.wall)?;
         Ok(LaneId(super::columns::id(lane)))
     }
 
@@ -45,11 +45,11 @@ impl Writing<'_> {
             .prepare_cached("SELECT state FROM deliveries WHERE id = ?1")?
             .query_row([delivery.number()], |row| row.get(0))
             .optional()?;
-        let waits = state == Some(WAITING);
-        if waits {
+        let bounded_waits = state == Some(WAITING);
+        if bounded_waits {
             stop_waiting(self, delivery.number(), CANCELLED, None, self.wall)?;
         }
-        Ok(waits)
+        Ok(bounded_waits)
     }
 
     /// Makes a finished delivery pending again in this lane, due now, with all its attempts. Returns the lane to wake,
@@ -88,12 +88,12 @@ impl Writing<'_> {
                 micros(self.now),
                 expires_at.map(micros),
             ])?;
-        self.ledger.begun(tenant, lane.number(), whole(size));
+        self.writer_state.begun(tenant, lane.number(), whole(size));
         let mut next_due = [None; 4];
         next_due[priority.index()] = Some(self.now);
         Ok(Some(WaitingLane {
             lane,
-            tenant: self.ledger.tenant(self.connection, tenant)?,
+            tenant: self.writer_state.tenant(self.connection, tenant)?,
             dynamic: lanes::key(self.connection, lane.number())?,
             next_due,
             count: 1,

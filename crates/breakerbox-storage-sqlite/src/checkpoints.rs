@@ -74,7 +74,7 @@ fn copy_most(connection: &Connection, file: &File) {
     for _ in 0..ROUNDS {
         copy_and_warn(connection);
         if let Err(error) = file.sync_data() {
-            tracing::warn!(%error, "the database file can't be synced");
+            tracing::warn!(%error, "can't sync the database file");
         }
         if pages(connection) <= LITTLE {
             return;
@@ -84,7 +84,7 @@ fn copy_most(connection: &Connection, file: &File) {
 
 fn copy_and_warn(connection: &Connection) {
     if let Err(error) = copy(connection) {
-        tracing::warn!(%error, "the write-ahead log can't be copied");
+        tracing::warn!(%error, "can't checkpoint the write-ahead log");
     }
 }
 

@@ -31,11 +31,11 @@ use breakerbox_storage::QueueError;
 use rusqlite::params;
 
 use super::columns::{micros, time};
-use super::{Database, Writing};
+use super::{Database, WriteTransaction};
 use crate::error::JobError;
 
 /// How long a swap waits for the disk.
-const PATIENCE: Duration = Duration::from_millis(100);
+const SWAP_WRITE_TIMEOUT: Duration = Duration::from_millis(100);
 /// The maximum number of records that one job writes.
 const PIECE: usize = 512;
 /// The tolerance by which a record may be ahead of the clock: clocks are adjusted.
@@ -52,17 +52,17 @@ struct Inner {
     database: Database,
     /// Records that were swapped in memory, and may not be in the file. Locked around each swap, so that it has the
     /// latest of each key.
-    unwritten: Mutex<BTreeMap<Arc<str>, Kept>>,
+    unwritten: Mutex<BTreeMap<Arc<str>, StoredCircuit>>,
 }
 
 /// A record, and until when it is kept without another swap.
 #[derive(Clone)]
-struct Kept {
+struct StoredCircuit {
     record: Record,
     forget_at: Option<Timestamp>,
 }
 
-impl Kept {
+impl StoredCircuit {
     /// If the record was changed at a future time, the clock was ahead then: returns the same record as if it had
     /// changed now, so that cool-offs and leases last as long as they would have.
     fn rebased(&self, now: Timestamp) -> Option<Self> {
@@ -92,18 +92,18 @@ impl SqliteCircuits {
     pub async fn open(database: Database) -> Result<Self, QueueError> {
         let memory = MemoryStore::with_clock(DatabaseClock(database.clone()));
         let mut unwritten = BTreeMap::new();
-        for (key, kept) in load(&database).await? {
+        for (key, stored) in load(&database).await? {
             let now = database.now();
-            let kept = match kept.rebased(now) {
+            let stored = match stored.rebased(now) {
                 Some(rebased) => {
                     unwritten.insert(Arc::clone(&key), rebased.clone());
                     rebased
                 }
-                None => kept,
+                None => stored,
             };
-            let keep_for = kept.forget_at.map(|at| at.since(now));
+            let keep_for = stored.forget_at.map(|at| at.since(now));
             let not_after = Timestamp::from_micros(u64::MAX);
-            let swap = Swap { key, expected: None, record: kept.record, not_after, keep_for };
+            let swap = Swap { key, expected: None, record: stored.record, not_after, keep_for };
             // The memory store is empty and never waits: each swap succeeds.
             let _ = at_once(memory.swap_if(&swap));
         }
@@ -123,11 +123,11 @@ impl SqliteCircuits {
             return Ok(0);
         }
         let inner = Arc::clone(&self.0);
-        self.0.database.write(move |writing| inner.write_some(writing)).await?;
+        self.0.database.write(move |transaction| inner.write_some(transaction)).await?;
         Ok(self.unwritten().len())
     }
 
-    fn unwritten(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Kept>> {
+    fn unwritten(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, StoredCircuit>> {
         self.0.unwritten()
     }
 
@@ -138,8 +138,8 @@ impl SqliteCircuits {
         for (swap, swapped) in swaps.iter().zip(&answer.value) {
             if *swapped == Ok(Swapped::Won) {
                 let forget_at = swap.keep_for.map(|keep_for| answer.now + keep_for);
-                let kept = Kept { record: swap.record.clone(), forget_at };
-                unwritten.insert(Arc::clone(&swap.key), kept);
+                let stored = StoredCircuit { record: swap.record.clone(), forget_at };
+                unwritten.insert(Arc::clone(&swap.key), stored);
             }
         }
         Ok(answer)
@@ -151,61 +151,65 @@ impl SqliteCircuits {
         let won: Vec<(&Arc<str>, Version)> = won.map(|(swap, _)| (&swap.key, swap.record.version)).collect();
         let are_unwritten = || {
             let unwritten = self.unwritten();
-            won.iter()
-                .any(|(key, version)| unwritten.get(*key).is_some_and(|kept| kept.record.version == *version))
+            won.iter().any(|(key, version)| {
+                unwritten.get(*key).is_some_and(|stored| stored.record.version == *version)
+            })
         };
         let write = async {
             while are_unwritten() {
                 if let Err(error) = self.write_rest().await {
-                    tracing::warn!(%error, "a circuit's record can't be written now; it is kept in memory");
+                    tracing::warn!(%error, "can't write the record of a circuit; it is kept in memory");
                     return;
                 }
             }
         };
         // A job that was started completes even if its caller does not wait any more.
-        let _ = tokio::time::timeout(PATIENCE, write).await;
+        let _ = tokio::time::timeout(SWAP_WRITE_TIMEOUT, write).await;
     }
 }
 
 impl Inner {
-    fn unwritten(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Kept>> {
+    fn unwritten(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, StoredCircuit>> {
         self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes the unwritten records. Of many concurrent jobs the first does it for all, and the others have nothing to
     /// do.
-    fn write_some(self: Arc<Self>, writing: &mut Writing<'_>) -> Result<(), JobError<QueueError>> {
-        let piece: Vec<(Arc<str>, Kept)> = {
+    fn write_some(
+        self: Arc<Self>,
+        transaction: &mut WriteTransaction<'_>,
+    ) -> Result<(), JobError<QueueError>> {
+        let piece: Vec<(Arc<str>, StoredCircuit)> = {
             let unwritten = self.unwritten();
-            unwritten.iter().take(PIECE).map(|(key, kept)| (Arc::clone(key), kept.clone())).collect()
+            unwritten.iter().take(PIECE).map(|(key, stored)| (Arc::clone(key), stored.clone())).collect()
         };
         if piece.is_empty() {
             return Ok(());
         }
-        let mut upsert = writing.connection().prepare_cached(
+        let mut upsert = transaction.connection().prepare_cached(
             "INSERT INTO circuits (key, record, forget_at) VALUES (?1, ?2, ?3)
              ON CONFLICT (key) DO UPDATE SET record = excluded.record, forget_at = excluded.forget_at",
         )?;
-        for (key, kept) in &piece {
-            let record =
-                serde_json::to_string(&kept.record).map_err(|error| QueueError::Database(Arc::new(error)))?;
-            upsert.execute(params![key, record, kept.forget_at.map(micros)])?;
+        for (key, stored) in &piece {
+            let record = serde_json::to_string(&stored.record)
+                .map_err(|error| QueueError::Database(Arc::new(error)))?;
+            upsert.execute(params![key, record, stored.forget_at.map(micros)])?;
         }
         drop(upsert);
         // A record that was merged into since lives on in memory. It is closed and has no trips, or it would be kept:
         // nothing is lost.
-        writing
+        transaction
             .connection()
             .prepare_cached(
                 "DELETE FROM circuits WHERE key IN (SELECT key FROM circuits INDEXED BY forgettable
                      WHERE forget_at IS NOT NULL AND forget_at <= ?1 ORDER BY forget_at LIMIT ?2)",
             )?
-            .execute(params![micros(writing.now()), CLEARED_AT_ONCE])?;
-        writing.after_commit(move || {
+            .execute(params![micros(transaction.now()), CLEARED_AT_ONCE])?;
+        transaction.after_commit(move || {
             let mut unwritten = self.unwritten();
             for (key, written) in piece {
                 // A newer record may have been swapped in since.
-                if unwritten.get(&key).is_some_and(|kept| kept.record.version == written.record.version) {
+                if unwritten.get(&key).is_some_and(|stored| stored.record.version == written.record.version) {
                     unwritten.remove(&key);
                 }
             }
@@ -215,7 +219,7 @@ impl Inner {
 }
 
 /// Reads the records in the file that are not to be forgotten.
-async fn load(database: &Database) -> Result<Vec<(Arc<str>, Kept)>, QueueError> {
+async fn load(database: &Database) -> Result<Vec<(Arc<str>, StoredCircuit)>, QueueError> {
     let now = database.now();
     database
         .read(move |connection| {
@@ -228,9 +232,9 @@ async fn load(database: &Database) -> Result<Vec<(Arc<str>, Kept)>, QueueError> 
                 let key: Arc<str> = row.get(0)?;
                 let forget_at = row.get::<_, Option<i64>>(2)?.map(time);
                 match serde_json::from_str(&row.get::<_, String>(1)?) {
-                    Ok(record) => found.push((key, Kept { record, forget_at })),
+                    Ok(record) => found.push((key, StoredCircuit { record, forget_at })),
                     Err(error) => {
-                        tracing::warn!(circuit = %ShownKey(&key), %error, "a circuit's record can't be read; it starts anew");
+                        tracing::warn!(circuit = %ShownKey(&key), %error, "can't read the record of a circuit; it starts closed");
                     }
                 }
             }

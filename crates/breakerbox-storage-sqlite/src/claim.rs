@@ -12,16 +12,16 @@ use breakerbox_storage::{Claim, Claimed, Lease, Leased, LeasedRun, QueueError};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::abandoned::AbandonedResults;
 use super::columns::{
     LEASED, content_type_of, id, is_unreadable, level, micros, number, parsed, priority, time,
 };
 use super::job::Command;
 use super::lanes;
-use super::ledger::Held;
-use super::reminders::kept::Kept;
+use super::reminders::stored::StoredReminder;
 use super::settle::{give_up_expired, give_up_unreadable};
-use super::unheard::Unheard;
-use super::writer::Writing;
+use super::writer::WriteTransaction;
+use super::writer_state::Held;
 use crate::error::JobError;
 
 /// How often a claim is repeated because all deliveries that it found had expired.
@@ -51,50 +51,50 @@ pub(super) const WHOLE: &str =
 
 pub(super) struct ClaimAll {
     pub(super) claims: Vec<Claim>,
-    pub(super) unheard: Unheard,
+    pub(super) abandoned: AbandonedResults,
 }
 
 impl Command for ClaimAll {
-    type Answer = Vec<Claimed>;
+    type Output = Vec<Claimed>;
 
-    fn run(&mut self, writing: &mut Writing<'_>) -> Result<Vec<Claimed>, JobError<QueueError>> {
-        let one = |claim: &Claim| claim_one(writing, *claim);
+    fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<Vec<Claimed>, JobError<QueueError>> {
+        let one = |claim: &Claim| claim_one(transaction, *claim);
         Ok(self.claims.iter().map(one).collect::<Result<_, _>>()?)
     }
 
-    fn unheard(&mut self, answer: Vec<Claimed>) {
+    fn on_caller_gone(&mut self, answer: Vec<Claimed>) {
         for claimed in answer {
-            self.unheard.add(&claimed.deliveries, Vec::new());
+            self.abandoned.add(&claimed.deliveries, Vec::new());
         }
     }
 }
 
-fn claim_one(writing: &mut Writing<'_>, claim: Claim) -> rusqlite::Result<Claimed> {
+fn claim_one(transaction: &mut WriteTransaction<'_>, claim: Claim) -> rusqlite::Result<Claimed> {
     let (Claim::Due { lane, .. } | Claim::Probe { lane, .. }) = claim;
     let lane = lane.number();
-    if writing.ledger.is_closed(lane) {
+    if transaction.writer_state.is_closed(lane) {
         return Ok(Claimed::default());
     }
     let mut claimed = match claim {
-        Claim::Due { priority, limit, lease, .. } => due(writing, lane, level(priority), limit, lease)?,
-        Claim::Probe { outage, lease, .. } => probe(writing, lane, outage, lease)?,
+        Claim::Due { priority, limit, lease, .. } => due(transaction, lane, level(priority), limit, lease)?,
+        Claim::Probe { outage, lease, .. } => probe(transaction, lane, outage, lease)?,
     };
-    claimed.next_due = lanes::next_due(writing.connection, lane)?;
+    claimed.next_due = lanes::next_due(transaction.connection, lane)?;
     Ok(claimed)
 }
 
 fn due(
-    writing: &mut Writing<'_>,
+    transaction: &mut WriteTransaction<'_>,
     lane: i64,
     level: i64,
     limit: u32,
     lease: Duration,
 ) -> rusqlite::Result<Claimed> {
-    let now = writing.now;
+    let now = transaction.now;
     let mut claimed = Claimed::default();
     for _ in 0..ROUNDS {
         let wanted = limit as usize - claimed.deliveries.len();
-        let mut statement = writing.connection.prepare_cached(DUE)?;
+        let mut statement = transaction.connection.prepare_cached(DUE)?;
         let found = statement
             .query_map(params![lane, level, micros(now), number(wanted as u64)], |row| {
                 Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?))
@@ -103,9 +103,9 @@ fn due(
         let is_last = found.len() < wanted;
         for (delivery, expires_at) in found {
             if has_expired(expires_at, now) {
-                give_up_expired(writing, delivery)?;
+                give_up_expired(transaction, delivery)?;
             } else {
-                add(&mut claimed, take(writing, delivery, lease, None)?);
+                add(&mut claimed, take(transaction, delivery, lease, None)?);
             }
         }
         if is_last || claimed.deliveries.len() >= limit as usize {
@@ -136,16 +136,21 @@ impl Candidate {
     }
 }
 
-fn probe(writing: &mut Writing<'_>, lane: i64, outage: Epoch, lease: Duration) -> rusqlite::Result<Claimed> {
-    let now = writing.now;
+fn probe(
+    transaction: &mut WriteTransaction<'_>,
+    lane: i64,
+    outage: Epoch,
+    lease: Duration,
+) -> rusqlite::Result<Claimed> {
+    let now = transaction.now;
     let mut claimed = Claimed::default();
     let mut looked = 0;
-    while let Some(found) = candidate(writing.connection, lane, outage, now)? {
+    while let Some(found) = candidate(transaction.connection, lane, outage, now)? {
         if has_expired(found.expires_at, now) {
-            give_up_expired(writing, found.delivery)?;
+            give_up_expired(transaction, found.delivery)?;
         } else {
             let due_at = time(found.due_at);
-            add(&mut claimed, take(writing, found.delivery, lease, (due_at > now).then_some(due_at))?);
+            add(&mut claimed, take(transaction, found.delivery, lease, (due_at > now).then_some(due_at))?);
         }
         looked += 1;
         if !claimed.deliveries.is_empty() || looked > 16 * ROUNDS {
@@ -197,22 +202,22 @@ fn leased_run(row: &Row<'_>, reminder: i64) -> rusqlite::Result<LeasedRun> {
     // A run that was sent keeps the occurrence that it stood for then.
     let schedule = row.get_ref(14)?.as_str_or_null()?.filter(|_| row.get(5).is_ok_and(|sent: u32| sent == 0));
     // A schedule that can't be read stops its reminder; the run continues, for the occurrence that it was fired for.
-    let latest_of = schedule.and_then(|text| Kept::read(14, text).ok());
-    let latest_of = latest_of.map(|kept| Arc::new(kept.schedule));
+    let latest_of = schedule.and_then(|text| StoredReminder::read(14, text).ok());
+    let latest_of = latest_of.map(|stored| Arc::new(stored.schedule));
     Ok(LeasedRun { id: run, scheduled_at: time(row.get(13)?), latest_of })
 }
 
 /// Leases one delivery. `None`: it can't be read, and has failed.
 fn take(
-    writing: &mut Writing<'_>,
+    transaction: &mut WriteTransaction<'_>,
     delivery: i64,
     lease: Duration,
     pulled_from: Option<Timestamp>,
 ) -> rusqlite::Result<Option<Leased>> {
-    let connection = writing.connection;
+    let connection = transaction.connection;
     let mut held = Held {
         lease: Lease(0),
-        until: writing.now + lease,
+        until: transaction.now + lease,
         lane: 0,
         tenant: 0,
         bytes: 0,
@@ -231,7 +236,7 @@ fn take(
                 id: DeliveryId(id(delivery)),
                 lease: Lease(0),
                 lane: LaneId(id(held.lane)),
-                tenant: writing.ledger.tenant(connection, held.tenant)?,
+                tenant: transaction.writer_state.tenant(connection, held.tenant)?,
                 event: EventId(event),
                 kind: parsed(7, row.get_ref(7)?.as_str()?)?,
                 payload: Bytes::from(payload),
@@ -249,11 +254,11 @@ fn take(
     let mut leased = match leased {
         Ok(Some(leased)) => leased,
         Ok(None) => {
-            give_up_unreadable(writing, delivery, "its event or its payload is missing")?;
+            give_up_unreadable(transaction, delivery, "its event or its payload is missing")?;
             return Ok(None);
         }
         Err(error) if is_unreadable(&error) => {
-            give_up_unreadable(writing, delivery, &error.to_string())?;
+            give_up_unreadable(transaction, delivery, &error.to_string())?;
             return Ok(None);
         }
         Err(error) => return Err(error),
@@ -261,6 +266,6 @@ fn take(
     connection
         .prepare_cached("UPDATE deliveries SET state = ?2 WHERE id = ?1")?
         .execute(params![delivery, LEASED])?;
-    leased.lease = writing.ledger.hold(delivery, held);
+    leased.lease = transaction.writer_state.hold(delivery, held);
     Ok(Some(leased))
 }

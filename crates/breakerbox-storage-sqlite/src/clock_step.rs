@@ -102,7 +102,7 @@ fn bound(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
          WHERE due_at > ?1",
         [now],
     )?;
-    connection.execute("UPDATE notice_sends SET due_at = ?1 WHERE state = 0 AND due_at > ?1", [now])?;
+    connection.execute("UPDATE notification_sends SET due_at = ?1 WHERE state = 0 AND due_at > ?1", [now])?;
     set(connection, PENDING, 1)
 }
 

@@ -23,13 +23,13 @@ use super::columns::micros;
 use super::disk::{Disk, FreeSpace};
 use super::error::OpenError;
 use super::file_lock::FileLock;
-use super::job::{Asked, Command, Heard, Once};
-use super::ledger::Ledger;
-use super::line::{Line, Urgency};
+use super::job::{ClosureJob, Command, CommandJob, CommandResult};
 use super::migrations::{self, Schema};
 use super::open_files::OpenFiles;
 use super::readers::Readers;
-use super::writer::{Writer, Writing};
+use super::write_queue::{Urgency, WriteQueue};
+use super::writer::{WriteTransaction, Writer};
+use super::writer_state::WriterState;
 use crate::error::JobError;
 
 /// The name of the file in a folder.
@@ -85,7 +85,7 @@ struct Open {
     clock_step: Option<ClockStep>,
     /// The drift that is stored in the file, in microseconds; positive if the store clock is ahead.
     noted_drift: AtomicI64,
-    line: Arc<Line>,
+    write_queue: Arc<WriteQueue>,
     readers: Readers,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Closing any descriptor of the file releases the locks that SQLite has on it: so this one is closed after the
@@ -115,10 +115,10 @@ impl Database {
         let now = wall();
         let clock_step = clock_step::look(&mut connection, &path, now, options.accept_clock_step)?;
         let disk = Disk::new(free_space, options.reserve);
-        let ledger = Ledger::open(&mut connection, disk, now).map_err(failed)?;
+        let writer_state = WriterState::open(&mut connection, disk, now).map_err(failed)?;
         // The ledger has written to the file, so the write-ahead log exists.
         let files = OpenFiles::of(&path).map_err(|error| OpenError::File { path: path.clone(), error })?;
-        let line = Arc::new(Line::new(options.waiting_jobs));
+        let write_queue = Arc::new(WriteQueue::new(options.waiting_jobs));
         let (readers, mut threads) = Readers::start(&path, options.readers).map_err(failed)?;
         let file = File::open(&path).map_err(|error| OpenError::File { path: path.clone(), error })?;
         let file = Arc::new(file);
@@ -126,9 +126,9 @@ impl Database {
         threads.extend(thread);
         let writer = Writer {
             connection,
-            ledger,
+            writer_state,
             files,
-            line: Arc::clone(&line),
+            write_queue: Arc::clone(&write_queue),
             clock: Arc::clone(&options.clock),
             wall: Arc::clone(&wall),
             checkpoints,
@@ -148,7 +148,7 @@ impl Database {
             wall,
             clock_step,
             noted_drift: AtomicI64::new(0),
-            line,
+            write_queue,
             readers,
             threads: Mutex::new(threads),
             _file: file,
@@ -189,9 +189,9 @@ impl Database {
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
     /// let database = Database::open(folder.path(), Options::default())?;
     /// database
-    ///     .write(|writing| {
-    ///         writing.connection().execute("INSERT INTO meta (name, value) VALUES ('example', 7)", [])?;
-    ///         writing.after_commit(|| println!("memory may change now"));
+    ///     .write(|transaction| {
+    ///         transaction.connection().execute("INSERT INTO meta (name, value) VALUES ('example', 7)", [])?;
+    ///         transaction.after_commit(|| println!("memory may change now"));
     ///         Ok::<_, JobError<QueueError>>(())
     ///     })
     ///     .await?;
@@ -207,12 +207,12 @@ impl Database {
     /// What the closure says, or why the transaction failed.
     pub async fn write<T, E, F>(&self, job: F) -> Result<T, E>
     where
-        F: FnOnce(&mut Writing<'_>) -> Result<T, JobError<E>> + Send + 'static,
+        F: FnOnce(&mut WriteTransaction<'_>) -> Result<T, JobError<E>> + Send + 'static,
         T: Send + 'static,
         E: From<QueueError> + Send + 'static,
     {
-        let (job, answered) = Once::new(job);
-        self.0.line.add(job, Urgency::Urgent).await?;
+        let (job, answered) = ClosureJob::new(job);
+        self.0.write_queue.add(job, Urgency::Urgent).await?;
         answered.await.map_err(|_| QueueError::Closed)?
     }
 
@@ -234,21 +234,21 @@ impl Database {
         &self,
         command: C,
         urgency: Urgency,
-    ) -> Result<C::Answer, QueueError> {
-        let (job, answered) = Asked::new(command);
-        self.0.line.add(job, urgency).await?;
-        heard(answered).await
+    ) -> Result<C::Output, QueueError> {
+        let (job, answered) = CommandJob::new(command);
+        self.0.write_queue.add(job, urgency).await?;
+        received(answered).await
     }
 
     /// Runs a command of the hot path, if there is room for it now.
-    pub(super) async fn try_ask<C: Command>(
+    pub(super) async fn try_request<C: Command>(
         &self,
         command: C,
         urgency: Urgency,
-    ) -> Result<C::Answer, QueueError> {
-        let (job, answered) = Asked::new(command);
-        self.0.line.try_add(job, urgency)?;
-        heard(answered).await
+    ) -> Result<C::Output, QueueError> {
+        let (job, answered) = CommandJob::new(command);
+        self.0.write_queue.try_add(job, urgency)?;
+        received(answered).await
     }
 
     /// Writes a few bytes, and returns once they are durable: only a write shows whether a database accepts writes.
@@ -256,14 +256,14 @@ impl Database {
     /// # Errors
     /// Why it accepts none.
     pub async fn check_write(&self) -> Result<(), QueueError> {
-        self.write(|writing| {
-            writing
+        self.write(|transaction| {
+            transaction
                 .connection()
                 .prepare_cached(
                     "INSERT INTO meta (name, value) VALUES ('checked_at', ?1)
                      ON CONFLICT (name) DO UPDATE SET value = excluded.value",
                 )?
-                .execute([micros(writing.now())])?;
+                .execute([micros(transaction.now())])?;
             Ok(())
         })
         .await
@@ -300,8 +300,8 @@ impl Database {
         if ahead.abs_diff(self.0.noted_drift.load(Ordering::Relaxed)) < 1_000_000 {
             return Ok(());
         }
-        self.write(move |writing| {
-            Ok::<_, JobError<QueueError>>(clock_step::note(writing.connection(), drift)?)
+        self.write(move |transaction| {
+            Ok::<_, JobError<QueueError>>(clock_step::note(transaction.connection(), drift)?)
         })
         .await?;
         self.0.noted_drift.store(ahead, Ordering::Relaxed);
@@ -322,16 +322,16 @@ impl Database {
     }
 }
 
-async fn heard<C: Command>(
-    answered: oneshot::Receiver<Result<Heard<C>, QueueError>>,
-) -> Result<C::Answer, QueueError> {
-    let heard = answered.await.map_err(|_| QueueError::Closed)??;
-    heard.answer().ok_or(QueueError::Closed)
+async fn received<C: Command>(
+    answered: oneshot::Receiver<Result<CommandResult<C>, QueueError>>,
+) -> Result<C::Output, QueueError> {
+    let received = answered.await.map_err(|_| QueueError::Closed)??;
+    received.answer().ok_or(QueueError::Closed)
 }
 
 impl Open {
     fn end(&self) {
-        self.line.close();
+        self.write_queue.close();
         self.readers.close();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {

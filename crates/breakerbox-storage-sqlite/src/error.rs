@@ -15,7 +15,7 @@ use rusqlite::ErrorCode;
 pub enum OpenError {
     /// Another process has the file open.
     #[error(
-        "{} is in use by process {holder}; stop that one, or name another file",
+        "{} is in use by process {holder}; stop that process, or choose another file",
         path.display()
     )]
     InUse {
@@ -38,7 +38,7 @@ pub enum OpenError {
         known: u32,
     },
     /// The file belongs to another program.
-    #[error("{} is a database of another program; name another file", path.display())]
+    #[error("{} is a database of another program; choose another file", path.display())]
     Foreign {
         /// The path of the file.
         path: PathBuf,
@@ -65,8 +65,8 @@ pub enum OpenError {
     },
     /// The newest time in the file is more than a day ahead of the clock.
     #[error(
-        "{}: its newest time is {}, but the clock says {}; either the clock of this machine is behind, or it was ahead at an \
-         earlier start; check the machine's time, and if it is right start once with --accept-clock-step",
+        "{}: the newest stored time is {}, but the clock shows {}; either the clock of this machine is behind, or it was ahead at \
+         an earlier start; check the clock, and if it is correct, start once with --accept-clock-step",
         path.display(), Moment(*newest), Moment(*now)
     )]
     ClockAhead {

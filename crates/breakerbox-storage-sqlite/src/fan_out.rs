@@ -1,7 +1,7 @@
 //! Large fan-outs: writes the deliveries that did not fit into the transaction that accepted their event.
 //!
 //! The accept writes a durable job: the event, the endpoints that were matched ([`defer`]) and how many of them have
-//! their delivery. The ids of the rest are reserved. A piece ([`WritePiece`]) writes some of them and moves the job's
+//! their delivery. The ids of the rest are reserved. A piece ([`WriteFanOut`]) writes some of them and moves the job's
 //! position in one transaction, so a crash at any moment neither loses nor repeats a delivery. Pieces are jobs like all
 //! others: between two of them other tenants' jobs run, and tenants with fan-outs take turns.
 //!
@@ -13,16 +13,16 @@ use std::time::Duration;
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{LaneId, Priority};
-use breakerbox_storage::{Batch, QueueError, WaitingLane};
+use breakerbox_storage::{BatchResult, QueueError, WaitingLane};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::abandoned::AbandonedResults;
 use super::columns::{CANCELLED, WAITING, id, micros, number, priority, time, whole};
 use super::insert::{self, NewDeliveryRow};
 use super::job::Command;
 use super::lanes::OneWaiting;
 use super::routes::{EndpointRoute, Routes};
-use super::unheard::Unheard;
-use super::writer::Writing;
+use super::writer::WriteTransaction;
 use crate::error::JobError;
 
 /// The number of bytes of one endpoint in an audience.
@@ -76,9 +76,9 @@ pub(super) struct NewFanOut<'a> {
 }
 
 /// Writes a job for the deliveries that are not written now.
-pub(super) fn defer(writing: &mut Writing<'_>, new: NewFanOut<'_>) -> rusqlite::Result<()> {
-    let connection = writing.connection;
-    let known = writing.ledger.audience_like(new.tenant, &new.audience.0);
+pub(super) fn defer(transaction: &mut WriteTransaction<'_>, new: NewFanOut<'_>) -> rusqlite::Result<()> {
+    let connection = transaction.connection;
+    let known = transaction.writer_state.audience_like(new.tenant, &new.audience.0);
     let mut is_kept = connection.prepare_cached("SELECT 1 FROM audiences WHERE id = ?1")?;
     // The audience may have been deleted with the last job that had it, or by a rollback.
     let audience = match known {
@@ -87,7 +87,7 @@ pub(super) fn defer(writing: &mut Writing<'_>, new: NewFanOut<'_>) -> rusqlite::
             connection
                 .prepare_cached("INSERT INTO audiences (id, endpoints) VALUES (?1, ?2)")?
                 .execute(params![new.event, new.audience.0])?;
-            writing.ledger.remember_audience(new.tenant, new.event, new.audience.0.clone());
+            transaction.writer_state.remember_audience(new.tenant, new.event, new.audience.0.clone());
             new.event
         }
     };
@@ -96,7 +96,7 @@ pub(super) fn defer(writing: &mut Writing<'_>, new: NewFanOut<'_>) -> rusqlite::
             "INSERT INTO fan_outs (tenant, event, audience, position, due_at) VALUES (?1, ?2, ?3, ?4, ?5)",
         )?
         .execute(params![new.tenant, new.event, audience, new.written, micros(new.due_at)])?;
-    writing.ledger.deferred(new.tenant, new.rest.into(), new.size);
+    transaction.writer_state.deferred(new.tenant, new.rest.into(), new.size);
     Ok(())
 }
 
@@ -115,11 +115,11 @@ struct FanOut {
     audience: i64,
     position: u32,
     due_at: Timestamp,
-    of_event: Option<OfEvent>,
+    of_event: Option<EventData>,
 }
 
 /// The data of an event that its deliveries need.
-struct OfEvent {
+struct EventData {
     priority: Priority,
     size: u64,
     fan_out: u32,
@@ -129,7 +129,7 @@ struct OfEvent {
 fn oldest(connection: &Connection, tenant: i64) -> rusqlite::Result<Option<FanOut>> {
     let found = connection.prepare_cached(OLDEST)?.query_row([tenant], |row| {
         let of_event = match row.get::<_, Option<i64>>(4)? {
-            Some(level) => Some(OfEvent {
+            Some(level) => Some(EventData {
                 priority: priority(level),
                 size: whole(row.get(5)?),
                 fan_out: row.get(6)?,
@@ -149,32 +149,32 @@ fn oldest(connection: &Connection, tenant: i64) -> rusqlite::Result<Option<FanOu
 }
 
 /// Writes a bounded number of deliveries of one tenant's fan-outs, the oldest event first.
-pub(super) struct WritePiece {
+pub(super) struct WriteFanOut {
     pub(super) limit: u32,
     pub(super) routes: Arc<dyn Routes>,
     /// The tenant that had the latest turn.
-    pub(super) turn: Arc<AtomicI64>,
-    pub(super) unheard: Unheard,
+    pub(super) last_tenant: Arc<AtomicI64>,
+    pub(super) abandoned: AbandonedResults,
 }
 
-impl Command for WritePiece {
-    type Answer = Batch;
+impl Command for WriteFanOut {
+    type Output = BatchResult;
 
-    fn run(&mut self, writing: &mut Writing<'_>) -> Result<Batch, JobError<QueueError>> {
-        let connection = writing.connection;
+    fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<BatchResult, JobError<QueueError>> {
+        let connection = transaction.connection;
         let mut next = connection.prepare_cached(NEXT_TENANT)?;
         let mut after = |tenant: i64| next.query_row([tenant], |row| row.get::<_, i64>(0)).optional();
-        let turn = match after(self.turn.load(Ordering::Relaxed))? {
+        let next_tenant = match after(self.last_tenant.load(Ordering::Relaxed))? {
             None => after(-1)?,
             found => found,
         };
-        let mut batch = Batch::default();
-        let Some(tenant) = turn else { return Ok(batch) };
-        self.turn.store(tenant, Ordering::Relaxed);
+        let mut batch = BatchResult::default();
+        let Some(tenant) = next_tenant else { return Ok(batch) };
+        self.last_tenant.store(tenant, Ordering::Relaxed);
         let mut left = self.limit.max(1);
         while left > 0 {
             let Some(job) = oldest(connection, tenant)? else { break };
-            let written = self.write(writing, tenant, &job, left, &mut batch.woken)?;
+            let written = self.write(transaction, tenant, &job, left, &mut batch.woken)?;
             batch.done += u64::from(written);
             left -= written.min(left);
         }
@@ -182,24 +182,24 @@ impl Command for WritePiece {
         Ok(batch)
     }
 
-    fn unheard(&mut self, answer: Batch) {
-        self.unheard.add(&[], answer.woken);
+    fn on_caller_gone(&mut self, answer: BatchResult) {
+        self.abandoned.add(&[], answer.woken);
     }
 }
 
-impl WritePiece {
+impl WriteFanOut {
     /// Writes the next deliveries of a job, and ends it with the last one. Returns how many.
     fn write(
         &self,
-        writing: &mut Writing<'_>,
+        transaction: &mut WriteTransaction<'_>,
         tenant: i64,
         job: &FanOut,
         limit: u32,
         woken: &mut Vec<WaitingLane>,
     ) -> Result<u32, JobError<QueueError>> {
-        let (connection, wall, drift) = (writing.connection, writing.wall, writing.drift());
+        let (connection, wall, drift) = (transaction.connection, transaction.wall, transaction.drift());
         let Some(event) = &job.of_event else {
-            tracing::error!(event = job.event, "a fan-out has no event; it is dropped");
+            tracing::error!(event = job.event, "the event of a fan-out is missing; the fan-out is dropped");
             return Ok(end(connection, tenant, job).map(|()| 0)?);
         };
         let bytes: Option<Vec<u8>> = connection
@@ -213,7 +213,7 @@ impl WritePiece {
                 |row| row.get(0),
             )
             .optional()?;
-        let name = writing.ledger.tenant(connection, tenant)?;
+        let name = transaction.writer_state.tenant(connection, tenant)?;
         // Another tenant may have the same name by now.
         let routes = self.routes.tenant(&name).filter(|routes| routes.row() == tenant);
         let mut written = 0;
@@ -237,9 +237,9 @@ impl WritePiece {
                     finished_at: (!is_there).then_some(wall),
                 },
             )?;
-            writing.ledger.written_later(tenant, 1, event.size);
+            transaction.writer_state.written_later(tenant, 1, event.size);
             if is_there {
-                writing.ledger.begun(tenant, route.lane.number(), event.size);
+                transaction.writer_state.begun(tenant, route.lane.number(), event.size);
                 let waiting = OneWaiting { lane: route.lane, tenant: &name, key: None };
                 waiting.wake(woken, event.priority, job.due_at);
             }
@@ -249,7 +249,7 @@ impl WritePiece {
         if written < limit || position >= event.fan_out {
             // Deliveries to endpoints that are missing in the audience can't be written: their destination is unknown.
             let missing = event.fan_out.saturating_sub(position);
-            writing.ledger.written_later(tenant, missing.into(), event.size);
+            transaction.writer_state.written_later(tenant, missing.into(), event.size);
             end(connection, tenant, job)?;
         } else {
             connection

@@ -12,7 +12,7 @@ use breakerbox_storage::records::RequestResponse;
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::writer::Writing;
+use super::writer::WriteTransaction;
 
 /// How long an idempotency key is kept.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(24 * 3_600);
@@ -41,11 +41,11 @@ pub(super) struct Earlier {
 
 /// Finds an earlier request with this key that is still valid.
 pub(super) fn earlier(
-    writing: &Writing<'_>,
+    transaction: &WriteTransaction<'_>,
     scope: i64,
     key: &IdempotencyKey,
 ) -> rusqlite::Result<Option<Earlier>> {
-    let found = writing
+    let found = transaction
         .connection
         .prepare_cached(
             "SELECT id, fingerprint, fan_outs, created, status, revision, response FROM idempotency_keys
@@ -63,7 +63,7 @@ pub(super) fn earlier(
             })
         })
         .optional()?;
-    Ok(found.filter(|found| writing.ledger.ids.is_younger(found.id, REMEMBERED, writing.wall)))
+    Ok(found.filter(|found| transaction.writer_state.ids.is_younger(found.id, REMEMBERED, transaction.wall)))
 }
 
 impl Earlier {
@@ -100,13 +100,13 @@ pub(super) fn remember_events(
 
 /// Stores a request and its response; of a response with a secret only the id of the created object.
 pub(super) fn remember(
-    writing: &mut Writing<'_>,
+    transaction: &mut WriteTransaction<'_>,
     scope: i64,
     key: &IdempotencyKey,
     response: &RequestResponse,
 ) -> rusqlite::Result<()> {
-    let id = writing.next_id().number();
-    let connection = writing.connection;
+    let id = transaction.next_id().number();
+    let connection = transaction.connection;
     forget(connection, scope, key)?;
     let body = (!response.has_secret).then_some(&response.body[..]);
     connection

@@ -21,7 +21,7 @@ const TABLES: [&str; 9] = [
     "api_keys",
     "jobs",
     "reminders",
-    "notices",
+    "notifications",
     "idempotency_keys",
 ];
 

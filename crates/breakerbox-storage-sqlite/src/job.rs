@@ -5,13 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use breakerbox_storage::QueueError;
 use tokio::sync::oneshot;
 
-use super::writer::Writing;
+use super::writer::WriteTransaction;
 use crate::error::JobError;
 
 /// Work for a transaction, alone or in a group.
 pub(super) trait Job: Send {
     /// Runs the job. An error means that this job broke the transaction.
-    fn run(&mut self, writing: &mut Writing<'_>) -> Result<(), JobError<QueueError>>;
+    fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<(), JobError<QueueError>>;
 
     /// Called after a rollback of the job's work. Returns whether it can be run again.
     fn undo(&mut self) -> bool;
@@ -26,16 +26,16 @@ pub(super) trait Job: Send {
 /// A command of the hot path. It reports refusals in its result and before it writes, so it needs no savepoint, and it
 /// can be run again.
 pub(super) trait Command: Send + 'static {
-    type Answer: Send + 'static;
+    type Output: Send + 'static;
 
     /// Runs the command. An error breaks the transaction.
-    fn run(&mut self, writing: &mut Writing<'_>) -> Result<Self::Answer, JobError<QueueError>>;
+    fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<Self::Output, JobError<QueueError>>;
 
     /// Called when its work, all or a part of it, did not become durable.
-    fn undone(&mut self) {}
+    fn on_rollback(&mut self) {}
 
     /// Called when its work is durable, but the caller is gone. May be called on any thread.
-    fn unheard(&mut self, answer: Self::Answer) {
+    fn on_caller_gone(&mut self, answer: Self::Output) {
         drop(answer);
     }
 
@@ -46,56 +46,56 @@ pub(super) trait Command: Send + 'static {
 }
 
 /// A command, and the channel to its caller.
-pub(super) struct Asked<C: Command> {
+pub(super) struct CommandJob<C: Command> {
     command: C,
-    answer: Option<C::Answer>,
-    asker: oneshot::Sender<Result<Heard<C>, QueueError>>,
+    answer: Option<C::Output>,
+    caller: oneshot::Sender<Result<CommandResult<C>, QueueError>>,
 }
 
 /// A result on its way to the caller. If it is dropped before it was taken, the caller did not receive it.
-pub(super) struct Heard<C: Command> {
+pub(super) struct CommandResult<C: Command> {
     command: C,
-    answer: Option<C::Answer>,
+    answer: Option<C::Output>,
 }
 
-impl<C: Command> Heard<C> {
-    pub(super) fn answer(mut self) -> Option<C::Answer> {
+impl<C: Command> CommandResult<C> {
+    pub(super) fn answer(mut self) -> Option<C::Output> {
         self.answer.take()
     }
 }
 
-impl<C: Command> Drop for Heard<C> {
+impl<C: Command> Drop for CommandResult<C> {
     fn drop(&mut self) {
         if let Some(answer) = self.answer.take() {
-            self.command.unheard(answer);
+            self.command.on_caller_gone(answer);
         }
     }
 }
 
-impl<C: Command> Asked<C> {
+impl<C: Command> CommandJob<C> {
     #[allow(clippy::type_complexity, reason = "it is a pair")]
-    pub(super) fn new(command: C) -> (Box<Self>, oneshot::Receiver<Result<Heard<C>, QueueError>>) {
-        let (asker, answered) = oneshot::channel();
-        (Box::new(Self { command, answer: None, asker }), answered)
+    pub(super) fn new(command: C) -> (Box<Self>, oneshot::Receiver<Result<CommandResult<C>, QueueError>>) {
+        let (caller, answered) = oneshot::channel();
+        (Box::new(Self { command, answer: None, caller }), answered)
     }
 }
 
-impl<C: Command> Job for Asked<C> {
-    fn run(&mut self, writing: &mut Writing<'_>) -> Result<(), JobError<QueueError>> {
-        self.answer = Some(self.command.run(writing)?);
+impl<C: Command> Job for CommandJob<C> {
+    fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<(), JobError<QueueError>> {
+        self.answer = Some(self.command.run(transaction)?);
         Ok(())
     }
 
     fn undo(&mut self) -> bool {
         self.answer = None;
-        self.command.undone();
+        self.command.on_rollback();
         true
     }
 
     fn answer(self: Box<Self>, outcome: Result<(), QueueError>) {
-        let Self { command, answer, asker } = *self;
+        let Self { command, answer, caller } = *self;
         // The caller may be gone.
-        let _ = asker.send(outcome.map(|()| Heard { command, answer }));
+        let _ = caller.send(outcome.map(|()| CommandResult { command, answer }));
     }
 
     fn bytes(&self) -> usize {
@@ -104,43 +104,43 @@ impl<C: Command> Job for Asked<C> {
 }
 
 /// A closure, and the channel to its caller. It runs in a savepoint, once.
-pub(super) struct Once<F, T, E> {
+pub(super) struct ClosureJob<F, T, E> {
     closure: Option<F>,
     answer: Option<Result<T, E>>,
-    asker: oneshot::Sender<Result<T, E>>,
+    caller: oneshot::Sender<Result<T, E>>,
 }
 
-impl<F, T, E> Once<F, T, E> {
+impl<F, T, E> ClosureJob<F, T, E> {
     pub(super) fn new(closure: F) -> (Box<Self>, oneshot::Receiver<Result<T, E>>) {
-        let (asker, answered) = oneshot::channel();
-        (Box::new(Self { closure: Some(closure), answer: None, asker }), answered)
+        let (caller, answered) = oneshot::channel();
+        (Box::new(Self { closure: Some(closure), answer: None, caller }), answered)
     }
 }
 
-impl<F, T, E> Job for Once<F, T, E>
+impl<F, T, E> Job for ClosureJob<F, T, E>
 where
-    F: FnOnce(&mut Writing<'_>) -> Result<T, JobError<E>> + Send,
+    F: FnOnce(&mut WriteTransaction<'_>) -> Result<T, JobError<E>> + Send,
     T: Send,
     E: From<QueueError> + Send,
 {
-    fn run(&mut self, writing: &mut Writing<'_>) -> Result<(), JobError<QueueError>> {
+    fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<(), JobError<QueueError>> {
         let Some(closure) = self.closure.take() else { return Ok(()) };
-        let (mark, hooks) = (writing.ledger.mark(), writing.hooks.len());
-        writing.connection.prepare_cached("SAVEPOINT job")?.execute([])?;
-        let answer = match catch_unwind(AssertUnwindSafe(|| closure(writing))) {
+        let (mark, hooks) = (transaction.writer_state.mark(), transaction.hooks.len());
+        transaction.connection.prepare_cached("SAVEPOINT job")?.execute([])?;
+        let answer = match catch_unwind(AssertUnwindSafe(|| closure(transaction))) {
             Ok(answer) => answer.map_err(|JobError(error)| error),
             Err(panic) => Err(QueueError::Panicked(text_of(&*panic)).into()),
         };
         if answer.is_err() {
-            writing.ledger.undo_to(mark);
-            writing.hooks.truncate(hooks);
+            transaction.writer_state.undo_to(mark);
+            transaction.hooks.truncate(hooks);
             self.answer = Some(answer);
             // A full disk may have ended the whole transaction, and the savepoint with it.
-            writing.connection.prepare_cached("ROLLBACK TO job")?.execute([])?;
+            transaction.connection.prepare_cached("ROLLBACK TO job")?.execute([])?;
         } else {
             self.answer = Some(answer);
         }
-        writing.connection.prepare_cached("RELEASE job")?.execute([])?;
+        transaction.connection.prepare_cached("RELEASE job")?.execute([])?;
         Ok(())
     }
 
@@ -159,7 +159,7 @@ where
             (Some(answer), Ok(())) => answer,
             (None, Ok(())) => Err(QueueError::Closed.into()),
         };
-        let _ = self.asker.send(answer);
+        let _ = self.caller.send(answer);
     }
 
     fn bytes(&self) -> usize {

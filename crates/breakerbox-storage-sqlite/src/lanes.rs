@@ -9,7 +9,7 @@ use breakerbox_storage::WaitingLane;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::columns::{id, micros, number, parsed, time};
-use super::ledger::Ledger;
+use super::writer_state::WriterState;
 
 /// The minimum interval between two writes of a lane's last use.
 const USED_EVERY: Duration = Duration::from_secs(1_800);
@@ -124,7 +124,7 @@ pub(super) const UNUSED_LANES: &str =
 /// need them: a resend finds the lane by the URL. Checks a bounded number, and returns how many it checked.
 pub(super) fn forget_unused(
     connection: &Connection,
-    ledger: &Ledger,
+    writer_state: &WriterState,
     now: Timestamp,
     limit: usize,
 ) -> rusqlite::Result<usize> {
@@ -136,7 +136,7 @@ pub(super) fn forget_unused(
     let mut used = connection.prepare_cached("UPDATE lanes SET used_at = ?2 WHERE id = ?1")?;
     for lane in &unused {
         // From memory, and not from the table: this transaction may have added deliveries.
-        if ledger.unfinished_in(*lane).count == 0 {
+        if writer_state.unfinished_in(*lane).count == 0 {
             delete.execute([lane])?;
         } else {
             // Checked again later, after the others.
@@ -149,7 +149,7 @@ pub(super) fn forget_unused(
 /// Returns the lane of a circuit's key, and creates it if there is none.
 pub(super) fn of_key(
     connection: &Connection,
-    ledger: &mut Ledger,
+    writer_state: &mut WriterState,
     tenant: i64,
     key: &str,
     now: Timestamp,
@@ -166,7 +166,7 @@ pub(super) fn of_key(
         }
         return Ok(lane);
     }
-    let lane = ledger.next_ids(1, now).number();
+    let lane = writer_state.next_ids(1, now).number();
     connection
         .prepare_cached("INSERT INTO lanes (id, tenant, key, used_at) VALUES (?1, ?2, ?3, ?4)")?
         .execute(params![lane, tenant, key, micros(now)])?;

@@ -11,21 +11,22 @@
 //! | `fan_out` | the deliveries of large fan-outs, by durable jobs in pieces |
 //! | `reminders` | due reminders, decisions about them, ends of runs |
 //! | `writer`, `job` | the one thread that writes: many jobs, one commit, then the results |
-//! | `line` | the queue of jobs for the writer |
+//! | `write_queue` | the queue of jobs for the writer |
 //! | `readers` | threads with read-only connections |
 //! | `migrations` | brings the schema up to date, forward only |
 //! | `checkpoints` | keeps the write-ahead log short without making writers wait |
-//! | `ledger` | the writer's state in memory: leases, backlogs, closed lanes |
+//! | `writer_state` | the writer's state in memory: leases, backlogs, closed lanes |
 //! | `ids` | generates ids, none twice, even if the clock is set back |
-//! | `clock_step`, `waits` | a start at which stored times are ahead of the clock |
+//! | `clock_step`, `bounded_waits` | a start at which stored times are ahead of the clock |
 //! | `idempotency` | the requests that were carried out in the last 24 hours |
 //! | `columns` | the form of values in columns |
 //! | [`backup`], [`restore`] | copy a file while it is in use, and restore a copy |
 //! | `file_lock` | one process for each folder |
 //! | `open_files`, `disk` | whether the files still exist; how much space is free |
 
-mod accept;
+mod abandoned;
 mod backup;
+mod bounded_waits;
 mod by_hand;
 mod checkpoints;
 mod circuits;
@@ -42,10 +43,9 @@ mod ids;
 mod insert;
 mod job;
 mod lanes;
-mod ledger;
-mod line;
+mod maintenance;
 mod migrations;
-mod notices;
+mod notifications;
 mod open_files;
 #[cfg(test)]
 mod plans;
@@ -56,11 +56,11 @@ mod records;
 mod reminders;
 mod routes;
 mod settle;
+mod submit;
 mod tombstones;
-mod unheard;
-mod upkeep;
-mod waits;
+mod write_queue;
 mod writer;
+mod writer_state;
 
 pub use backup::{CopyError, CopyProgress, DatabaseCopy, backup, restore};
 pub use circuits::SqliteCircuits;
@@ -72,4 +72,4 @@ pub use migrations::{NEWEST, Schema};
 pub use queue::SqliteQueue;
 pub use records::{LoadError, Resealed, SqliteRecords};
 pub use routes::{Audience, EndpointRoute, Routes, TenantRoutes};
-pub use writer::Writing;
+pub use writer::WriteTransaction;

@@ -12,13 +12,14 @@ use super::error::OpenError;
 const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_reminders.sql"),
-    include_str!("migrations/0003_notices.sql"),
+    include_str!("migrations/0003_notifications.sql"),
     include_str!("migrations/0004_permits.sql"),
     include_str!("migrations/0005_changes.sql"),
     include_str!("migrations/0006_tombstones.sql"),
     include_str!("migrations/0007_fan_outs.sql"),
     include_str!("migrations/0008_owners.sql"),
     include_str!("migrations/0009_requests.sql"),
+    include_str!("migrations/0010_notifications.sql"),
 ];
 
 /// The newest schema that this version knows.

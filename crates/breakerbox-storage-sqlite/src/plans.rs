@@ -8,9 +8,9 @@ use rusqlite::{Connection, StatementStatus, params_from_iter};
 
 use super::claim::{ANY, DUE, FRESH_AND_DUE, FRESH_AND_LATER, WHOLE};
 use super::lanes::{NEXT_DUE, NEXT_LANE};
+use super::maintenance::{EXPIRED, IN_LANE};
 use super::migrations::migrate;
-use super::reminders::look;
-use super::upkeep::{EXPIRED, IN_LANE};
+use super::reminders::due;
 
 const NOW: i64 = 1_000_000_000;
 const LANE: i64 = 50;
@@ -37,12 +37,12 @@ fn fill_due(connection: &Connection) {
 }
 
 /// Reminders from this id on, to be looked at then.
-fn fill_reminders(connection: &Connection, first: i64, count: i64, look_at: Option<i64>) {
+fn fill_reminders(connection: &Connection, first: i64, count: i64, next_check_at: Option<i64>) {
     let sql = "WITH RECURSIVE n (i) AS (VALUES (?1) UNION ALL SELECT i + 1 FROM n WHERE i < ?1 + ?2 - 1)
         INSERT INTO reminders (id, tenant, settings, size, state, asked, turn, runs, numbered, skipped, look_at, revision,
             created_at, changed_at)
         SELECT i, 1, '{}', 0, 0, 0, 0, 0, 0, 0, ?3 + i, 1, 0, 0 FROM n";
-    connection.execute(sql, rusqlite::params![first, count, look_at]).unwrap();
+    connection.execute(sql, rusqlite::params![first, count, next_check_at]).unwrap();
 }
 
 fn questions() -> Vec<(&'static str, Vec<i64>)> {
@@ -52,8 +52,8 @@ fn questions() -> Vec<(&'static str, Vec<i64>)> {
         (EXPIRED, vec![NOW, 10]),
         (IN_LANE, vec![LANE, 3]),
         (WHOLE, vec![900_000_000]),
-        (look::NEXT, vec![]),
-        (look::UNTIL, vec![NOW, 3]),
+        (due::NEXT, vec![]),
+        (due::UNTIL, vec![NOW, 3]),
     ];
     for priority in 0..4 {
         questions.push((DUE, vec![LANE, priority, NOW, 3]));
@@ -65,7 +65,7 @@ fn questions() -> Vec<(&'static str, Vec<i64>)> {
 }
 
 /// Returns how many steps each query takes.
-fn steps(connection: &Connection) -> Vec<i32> {
+fn decisions(connection: &Connection) -> Vec<i32> {
     let count = |(sql, values): (&str, Vec<i64>)| {
         let mut statement = connection.prepare(sql).unwrap();
         let mut rows = statement.query(params_from_iter(values.into_iter().map(Value::from))).unwrap();
@@ -107,13 +107,13 @@ fn a_claim_and_a_look_take_as_many_steps_among_a_hundred_thousand_as_among_none(
     connection.execute(tenant, []).unwrap();
     fill_reminders(&connection, 700_000_000, 8, Some(-NOW)); // due
     fill_reminders(&connection, 700_000_100, 8, Some(NOW)); // not yet
-    let alone = steps(&connection);
+    let alone = decisions(&connection);
     fill_reminders(&connection, 1, MANY, Some(3 * NOW)); // in the far future
     fill_reminders(&connection, 1_000_000, MANY, None); // never
     fill(&connection, 1, MANY, LANE, 0, 3 * NOW); // due later
     fill(&connection, 1_000_000, MANY, LANE - 1, 0, 0); // parked in another lane
     fill(&connection, 2_000_000, MANY, LANE, 2, 0); // delivered
-    let among_many = steps(&connection);
+    let among_many = decisions(&connection);
     assert_eq!(alone, among_many);
 }
 

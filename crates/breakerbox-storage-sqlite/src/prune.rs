@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::Id;
-use breakerbox_storage::{Batch, QueueError, Retention};
+use breakerbox_storage::{BatchResult, QueueError, Retention};
 use rusqlite::{Connection, params};
 
 use super::columns::{CANCELLED, DELIVERED, FAILED, micros, number};
@@ -18,9 +18,9 @@ use super::idempotency::{REMEMBERED, remembered_since};
 use super::ids::IdsAhead;
 use super::job::Command;
 use super::lanes;
-use super::line::Urgency;
 use super::tombstones;
-use super::writer::Writing;
+use super::write_queue::Urgency;
+use super::writer::WriteTransaction;
 use crate::error::JobError;
 
 /// The maximum number of rows that the writer deletes in one job.
@@ -70,7 +70,7 @@ impl Sweep {
         database: &Database,
         keep: Retention,
         limit: usize,
-    ) -> Result<Batch, QueueError> {
+    ) -> Result<BatchResult, QueueError> {
         let now = database.now();
         if now >= self.restart_at || self.keep != Some(keep) {
             (self.position, self.ahead) = (-1, -1);
@@ -94,7 +94,7 @@ impl Sweep {
             Ok::<_, JobError<QueueError>>((found, position))
         });
         let (found, position_ahead) = found.await?;
-        let mut batch = Batch { more: !found.is_all, ..Batch::default() };
+        let mut batch = BatchResult { more: !found.is_all, ..BatchResult::default() };
         let mut rows = found.rows;
         while !rows.is_empty() {
             let job: Vec<Old> = rows.drain(..rows.len().min(ROWS_IN_A_JOB)).collect();
@@ -171,10 +171,10 @@ struct Delete {
 
 impl Command for Delete {
     /// The number of deleted deliveries.
-    type Answer = u64;
+    type Output = u64;
 
-    fn run(&mut self, writing: &mut Writing<'_>) -> Result<u64, JobError<QueueError>> {
-        let connection = writing.connection;
+    fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<u64, JobError<QueueError>> {
+        let connection = transaction.connection;
         let mut delivery = connection.prepare_cached(
             "DELETE FROM deliveries WHERE id = ?1
              AND (state IN (2, 4) AND finished_at <= ?2 OR state = 3 AND finished_at <= ?3)",
@@ -210,33 +210,41 @@ struct Tidy {
 
 impl Command for Tidy {
     /// The number of deleted keys, and of checked lanes.
-    type Answer = (usize, usize);
+    type Output = (usize, usize);
 
-    fn run(&mut self, writing: &mut Writing<'_>) -> Result<(usize, usize), JobError<QueueError>> {
-        let keys = writing
+    fn run(
+        &mut self,
+        transaction: &mut WriteTransaction<'_>,
+    ) -> Result<(usize, usize), JobError<QueueError>> {
+        let keys = transaction
             .connection
             .prepare_cached(
                 "DELETE FROM idempotency_keys WHERE id IN
                  (SELECT id FROM idempotency_keys WHERE id < ?1 ORDER BY id LIMIT ?2)",
             )?
-            .execute(params![remembered_since(writing.wall), number(self.limit as u64)])?;
-        let keys = keys + forget_keys_ahead(writing, self.limit - keys.min(self.limit))?;
+            .execute(params![remembered_since(transaction.wall), number(self.limit as u64)])?;
+        let keys = keys + forget_keys_ahead(transaction, self.limit - keys.min(self.limit))?;
         let mut lanes = 0;
         if self.is_last && keys < self.limit {
-            lanes = lanes::forget_unused(writing.connection, writing.ledger, writing.wall, self.limit)?;
-            tombstones::forget(writing, self.limit)?;
+            lanes = lanes::forget_unused(
+                transaction.connection,
+                transaction.writer_state,
+                transaction.wall,
+                self.limit,
+            )?;
+            tombstones::forget(transaction, self.limit)?;
         }
         Ok((keys, lanes))
     }
 }
 
 /// Deletes idempotency keys of a time when the clock was ahead, once their 24 hours are over.
-fn forget_keys_ahead(writing: &Writing<'_>, limit: usize) -> rusqlite::Result<usize> {
-    let Some(ahead) = writing.ledger.ids.ahead() else { return Ok(0) };
-    if writing.wall.since(ahead.seen_at) < REMEMBERED {
+fn forget_keys_ahead(transaction: &WriteTransaction<'_>, limit: usize) -> rusqlite::Result<usize> {
+    let Some(ahead) = transaction.writer_state.ids.ahead() else { return Ok(0) };
+    if transaction.wall.since(ahead.seen_at) < REMEMBERED {
         return Ok(0);
     }
-    writing
+    transaction
         .connection
         .prepare_cached(
             "DELETE FROM idempotency_keys WHERE id IN

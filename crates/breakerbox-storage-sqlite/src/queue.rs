@@ -7,50 +7,50 @@ use async_trait::async_trait;
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{DeliveryId, LaneId, NewBatch};
 use breakerbox_storage::{
-    AcceptError, Accepted, Batch, Claim, Claimed, HandOver, Lease, Queue, QueueError, Retention, Settle,
-    Settled, WaitingLane,
+    BatchResult, Claim, Claimed, Lease, Queue, QueueError, Reservations, Retention, Settled, Settlement,
+    SubmitError, Submitted, WaitingLane,
 };
 
-use super::accept::Accept;
+use super::abandoned::{Abandoned, AbandonedResults};
 use super::claim::ClaimAll;
 use super::database::Database;
-use super::fan_out::WritePiece;
+use super::fan_out::WriteFanOut;
 use super::lanes;
-use super::line::Urgency;
+use super::maintenance::{CancelClosed, Expire, Reclaim};
 use super::prune::Sweep;
 use super::routes::Routes;
 use super::settle::HandBack;
-use super::unheard::{Answers, Unheard};
-use super::upkeep::{CancelClosed, Expire, Reclaim};
+use super::submit::Submit;
+use super::write_queue::Urgency;
 
 /// The hot path in a SQLite file.
 pub struct SqliteQueue {
     database: Database,
     routes: Arc<dyn Routes>,
-    hand_over: Arc<dyn HandOver>,
-    unheard: Unheard,
+    reservations: Arc<dyn Reservations>,
+    abandoned: AbandonedResults,
     sweep: tokio::sync::Mutex<Sweep>,
     /// The tenant whose fan-out was written last.
-    turn: Arc<AtomicI64>,
+    last_tenant: Arc<AtomicI64>,
 }
 
 impl SqliteQueue {
     /// Returns the queue of this file, for these tenants and endpoints.
     #[must_use]
-    pub fn new(database: Database, routes: Arc<dyn Routes>, hand_over: Arc<dyn HandOver>) -> Self {
+    pub fn new(database: Database, routes: Arc<dyn Routes>, reservations: Arc<dyn Reservations>) -> Self {
         Self {
             database,
             routes,
-            hand_over,
-            unheard: Unheard::default(),
+            reservations,
+            abandoned: AbandonedResults::default(),
             sweep: tokio::sync::Mutex::default(),
-            turn: Arc::new(AtomicI64::new(-1)),
+            last_tenant: Arc::new(AtomicI64::new(-1)),
         }
     }
 
     /// Returns the state that jobs share which fire or accept deliveries.
-    pub(super) fn shared(&self) -> (Arc<dyn Routes>, Arc<dyn HandOver>, Unheard) {
-        (Arc::clone(&self.routes), Arc::clone(&self.hand_over), self.unheard.clone())
+    pub(super) fn shared(&self) -> (Arc<dyn Routes>, Arc<dyn Reservations>, AbandonedResults) {
+        (Arc::clone(&self.routes), Arc::clone(&self.reservations), self.abandoned.clone())
     }
 
     /// Returns the database.
@@ -65,14 +65,14 @@ impl Database {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn cancel_closed(&self, limit: usize) -> Result<Batch, QueueError> {
+    pub async fn cancel_closed(&self, limit: usize) -> Result<BatchResult, QueueError> {
         self.request(CancelClosed { limit }, Urgency::Urgent).await
     }
 }
 
 #[async_trait]
 impl Queue for SqliteQueue {
-    async fn accept(&self, batch: NewBatch) -> Result<Accepted, AcceptError> {
+    async fn submit(&self, batch: NewBatch) -> Result<Submitted, SubmitError> {
         if let Some(tenant) = self.routes.tenant(&batch.tenant) {
             batch
                 .events
@@ -80,25 +80,25 @@ impl Queue for SqliteQueue {
                 .filter(|event| event.url.is_none())
                 .for_each(|event| tenant.match_ahead(&event.kind));
         }
-        let accept = Accept {
+        let submit = Submit {
             batch,
             routes: Arc::clone(&self.routes),
-            hand_over: Arc::clone(&self.hand_over),
+            reservations: Arc::clone(&self.reservations),
             reserved: Vec::new(),
-            unheard: self.unheard.clone(),
+            abandoned: self.abandoned.clone(),
         };
-        self.database.try_ask(accept, Urgency::Urgent).await?
+        self.database.try_request(submit, Urgency::Urgent).await?
     }
 
     async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, QueueError> {
         if claims.is_empty() {
             return Ok(Vec::new());
         }
-        self.database.request(ClaimAll { claims, unheard: self.unheard.clone() }, Urgency::Urgent).await
+        self.database.request(ClaimAll { claims, abandoned: self.abandoned.clone() }, Urgency::Urgent).await
     }
 
-    async fn settle(&self, settle: Settle) -> Result<Settled, QueueError> {
-        self.database.request(settle, Urgency::Lazy).await
+    async fn settle(&self, settlement: Settlement) -> Result<Settled, QueueError> {
+        self.database.request(settlement, Urgency::Lazy).await
     }
 
     async fn hand_back(&self, delivery: DeliveryId, lease: Lease) -> Result<Settled, QueueError> {
@@ -119,26 +119,26 @@ impl Queue for SqliteQueue {
         self.database.read(move |connection| Ok(lanes::has_waiting(connection, lane.number(), now)?)).await
     }
 
-    async fn reclaim(&self, limit: usize) -> Result<Batch, QueueError> {
-        let reclaim = Reclaim { limit, unheard: self.unheard.clone(), answers: Answers::default() };
+    async fn reclaim(&self, limit: usize) -> Result<BatchResult, QueueError> {
+        let reclaim = Reclaim { limit, abandoned: self.abandoned.clone(), answers: Abandoned::default() };
         self.database.request(reclaim, Urgency::Urgent).await
     }
 
-    async fn fan_out(&self, limit: u32) -> Result<Batch, QueueError> {
-        let piece = WritePiece {
+    async fn fan_out(&self, limit: u32) -> Result<BatchResult, QueueError> {
+        let piece = WriteFanOut {
             limit,
             routes: Arc::clone(&self.routes),
-            turn: Arc::clone(&self.turn),
-            unheard: self.unheard.clone(),
+            last_tenant: Arc::clone(&self.last_tenant),
+            abandoned: self.abandoned.clone(),
         };
         self.database.request(piece, Urgency::Urgent).await
     }
 
-    async fn expire(&self, limit: usize) -> Result<Batch, QueueError> {
+    async fn expire(&self, limit: usize) -> Result<BatchResult, QueueError> {
         self.database.request(Expire { limit }, Urgency::Urgent).await
     }
 
-    async fn prune(&self, keep: &Retention, limit: usize) -> Result<Batch, QueueError> {
+    async fn prune(&self, keep: &Retention, limit: usize) -> Result<BatchResult, QueueError> {
         self.sweep.lock().await.run(&self.database, *keep, limit).await
     }
 

@@ -1,13 +1,13 @@
 //! The writer's view of tenants and endpoints while it accepts an event. The directory implements it from memory.
 //!
-//! The results may change only in [`Writing::after_commit`](super::Writing::after_commit). Then an event that is
+//! The results may change only in [`WriteTransaction::after_commit`](super::WriteTransaction::after_commit). Then an event that is
 //! accepted after an endpoint was deleted is never sent there, and one that is accepted after it was created always is.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::CircuitBy;
-use breakerbox_model::notifications::Notice;
+use breakerbox_model::notifications::Notification;
 use breakerbox_model::objects::{Backlog, EventType, LaneId, TenantId};
 
 /// Finds tenants. The writer calls it: it must not block.
@@ -16,8 +16,8 @@ pub trait Routes: Send + Sync + 'static {
     fn tenant(&self, tenant: &TenantId) -> Option<Arc<dyn TenantRoutes>>;
 
     /// Returns the targets of a notification. The default is none.
-    fn audience(&self, notice: &Notice) -> Audience {
-        let _ = notice;
+    fn audience(&self, notification: &Notification) -> Audience {
+        let _ = notification;
         Audience::default()
     }
 }

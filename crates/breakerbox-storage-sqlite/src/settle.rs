@@ -2,39 +2,41 @@
 //! memory.
 
 use breakerbox_core::Timestamp;
-use breakerbox_model::delivery::Next;
+use breakerbox_model::delivery::NextStep;
 use breakerbox_model::objects::{Attempt, DeliveryId, FailReason};
-use breakerbox_storage::{Lease, QueueError, Settle, Settled};
+use breakerbox_storage::{Lease, QueueError, Settled, Settlement};
 use rusqlite::params;
 
 use super::columns::{CANCELLED, DELIVERED, FAILED, WAITING, id, micros, number, reason, whole};
 use super::job::Command;
-use super::ledger::Held;
 use super::reminders::runs;
-use super::writer::Writing;
+use super::writer::WriteTransaction;
+use super::writer_state::Held;
 use crate::error::JobError;
 
-impl Command for Settle {
-    type Answer = Settled;
+impl Command for Settlement {
+    type Output = Settled;
 
-    fn run(&mut self, writing: &mut Writing<'_>) -> Result<Settled, JobError<QueueError>> {
+    fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<Settled, JobError<QueueError>> {
         let delivery = self.id.number();
-        let Some(held) = writing.ledger.release(delivery, self.lease) else { return Ok(Settled::Fenced) };
-        note(writing, delivery, held.requests, &self.attempt)?;
+        let Some(held) = transaction.writer_state.release(delivery, self.lease) else {
+            return Ok(Settled::Fenced);
+        };
+        note(transaction, delivery, held.requests, &self.attempt)?;
         if let (Some(reminder), Some(missed)) = (held.reminder, self.stands_for) {
-            runs::stands_for(writing.connection, reminder, delivery, missed)?;
+            runs::stands_for(transaction.connection, reminder, delivery, missed)?;
         }
         match self.next {
-            Next::Delivered => finish(writing, delivery, &held, DELIVERED, None, 1)?,
-            Next::Failed(why) => finish(writing, delivery, &held, FAILED, Some(why), 1)?,
-            Next::Retry { uses_attempt, .. } if writing.ledger.is_closed(held.lane) => {
-                finish(writing, delivery, &held, CANCELLED, None, u32::from(uses_attempt))?;
+            NextStep::Delivered => finish(transaction, delivery, &held, DELIVERED, None, 1)?,
+            NextStep::Failed(why) => finish(transaction, delivery, &held, FAILED, Some(why), 1)?,
+            NextStep::Retry { uses_attempt, .. } if transaction.writer_state.is_closed(held.lane) => {
+                finish(transaction, delivery, &held, CANCELLED, None, u32::from(uses_attempt))?;
             }
-            Next::Retry { uses_attempt, .. } if is_called_off(writing, delivery, &held)? => {
-                finish(writing, delivery, &held, CANCELLED, None, u32::from(uses_attempt))?;
+            NextStep::Retry { uses_attempt, .. } if is_withdrawn(transaction, delivery, &held)? => {
+                finish(transaction, delivery, &held, CANCELLED, None, u32::from(uses_attempt))?;
             }
-            Next::Retry { due_at, uses_attempt, failed_probe } => {
-                writing
+            NextStep::Retry { due_at, uses_attempt, failed_probe } => {
+                transaction
                     .connection
                     .prepare_cached(
                         "UPDATE deliveries SET state = ?2, due_at = ?3, attempts = attempts + ?4, requests = requests + 1,
@@ -64,10 +66,10 @@ pub(super) struct HandBack {
 }
 
 impl Command for HandBack {
-    type Answer = Settled;
+    type Output = Settled;
 
-    fn run(&mut self, writing: &mut Writing<'_>) -> Result<Settled, JobError<QueueError>> {
-        let found = hand_back(writing, self.delivery.number(), self.lease)?;
+    fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<Settled, JobError<QueueError>> {
+        let found = hand_back(transaction, self.delivery.number(), self.lease)?;
         Ok(if found.is_some() { Settled::Done } else { Settled::Fenced })
     }
 }
@@ -75,17 +77,17 @@ impl Command for HandBack {
 /// Makes a leased delivery wait again, at its old position; or cancels it, if its lane is closed or its reminder was
 /// paused or cancelled while it was in flight. `None`: the lease is not current.
 pub(super) fn hand_back(
-    writing: &mut Writing<'_>,
+    transaction: &mut WriteTransaction<'_>,
     delivery: i64,
     lease: Lease,
 ) -> rusqlite::Result<Option<Held>> {
-    let Some(held) = writing.ledger.release(delivery, lease) else { return Ok(None) };
-    if writing.ledger.is_closed(held.lane) || is_called_off(writing, delivery, &held)? {
+    let Some(held) = transaction.writer_state.release(delivery, lease) else { return Ok(None) };
+    if transaction.writer_state.is_closed(held.lane) || is_withdrawn(transaction, delivery, &held)? {
         let Held { tenant, lane, bytes, reminder, .. } = held;
-        let at = writing.wall;
-        stop(writing, Stopped { delivery, tenant, lane, bytes, reminder, at }, CANCELLED, None)?;
+        let at = transaction.wall;
+        stop(transaction, Stopped { delivery, tenant, lane, bytes, reminder, at }, CANCELLED, None)?;
     } else {
-        writing
+        transaction
             .connection
             .prepare_cached("UPDATE deliveries SET state = ?2 WHERE id = ?1")?
             .execute(params![delivery, WAITING])?;
@@ -94,42 +96,46 @@ pub(super) fn hand_back(
 }
 
 /// Returns whether its reminder was paused or cancelled while it was in flight: then it is not retried.
-fn is_called_off(writing: &mut Writing<'_>, delivery: i64, held: &Held) -> rusqlite::Result<bool> {
-    held.reminder.map_or(Ok(false), |reminder| runs::is_called_off(writing, reminder, delivery))
+fn is_withdrawn(
+    transaction: &mut WriteTransaction<'_>,
+    delivery: i64,
+    held: &Held,
+) -> rusqlite::Result<bool> {
+    held.reminder.map_or(Ok(false), |reminder| runs::is_withdrawn(transaction, reminder, delivery))
 }
 
 /// Fails a waiting delivery that has expired.
-pub(super) fn give_up_expired(writing: &mut Writing<'_>, delivery: i64) -> rusqlite::Result<()> {
-    stop_waiting(writing, delivery, FAILED, Some(FailReason::Expired), writing.wall)
+pub(super) fn give_up_expired(transaction: &mut WriteTransaction<'_>, delivery: i64) -> rusqlite::Result<()> {
+    stop_waiting(transaction, delivery, FAILED, Some(FailReason::Expired), transaction.wall)
 }
 
 /// Fails a waiting delivery whose row, event or payload can't be read: it would be due for ever, and block others.
 pub(super) fn give_up_unreadable(
-    writing: &mut Writing<'_>,
+    transaction: &mut WriteTransaction<'_>,
     delivery: i64,
     error: &str,
 ) -> rusqlite::Result<()> {
     let id = DeliveryId(id(delivery));
-    tracing::error!(delivery = %id, error, "a delivery can't be read; it has failed");
-    stop_waiting(writing, delivery, FAILED, Some(FailReason::Unreadable), writing.wall)
+    tracing::error!(delivery = %id, error, "can't read a delivery; it fails");
+    stop_waiting(transaction, delivery, FAILED, Some(FailReason::Unreadable), transaction.wall)
 }
 
 /// Ends a waiting delivery without an attempt.
 pub(super) fn stop_waiting(
-    writing: &mut Writing<'_>,
+    transaction: &mut WriteTransaction<'_>,
     delivery: i64,
     state: i64,
     why: Option<FailReason>,
     at: Timestamp,
 ) -> rusqlite::Result<()> {
-    let (tenant, lane, size, reminder) = writing
+    let (tenant, lane, size, reminder) = transaction
         .connection
         .prepare_cached(
             "SELECT d.tenant, d.lane, coalesce(e.size, 0), e.reminder
              FROM deliveries d LEFT JOIN events e ON e.id = d.event WHERE d.id = ?1",
         )?
         .query_row([delivery], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
-    stop(writing, Stopped { delivery, tenant, lane, bytes: whole(size), reminder, at }, state, why)
+    stop(transaction, Stopped { delivery, tenant, lane, bytes: whole(size), reminder, at }, state, why)
 }
 
 /// A delivery that ends without an attempt.
@@ -143,45 +149,50 @@ struct Stopped {
 }
 
 fn stop(
-    writing: &mut Writing<'_>,
+    transaction: &mut WriteTransaction<'_>,
     stopped: Stopped,
     state: i64,
     why: Option<FailReason>,
 ) -> rusqlite::Result<()> {
-    writing
+    transaction
         .connection
         .prepare_cached("UPDATE deliveries SET state = ?2, finished_at = ?3, reason = ?4 WHERE id = ?1")?
         .execute(params![stopped.delivery, state, micros(stopped.at), why.map(reason)])?;
-    writing.ledger.finished(stopped.tenant, stopped.lane, stopped.bytes);
-    runs::ended(writing.connection, stopped.reminder, stopped.delivery)
+    transaction.writer_state.finished(stopped.tenant, stopped.lane, stopped.bytes);
+    runs::ended(transaction.connection, stopped.reminder, stopped.delivery)
 }
 
 /// Ends a delivery after an attempt.
 fn finish(
-    writing: &mut Writing<'_>,
+    transaction: &mut WriteTransaction<'_>,
     delivery: i64,
     held: &Held,
     state: i64,
     why: Option<FailReason>,
     attempts: u32,
 ) -> rusqlite::Result<()> {
-    writing
+    transaction
         .connection
         .prepare_cached(
             "UPDATE deliveries SET state = ?2, finished_at = ?3, reason = ?4, attempts = attempts + ?5,
                  requests = requests + 1
              WHERE id = ?1",
         )?
-        .execute(params![delivery, state, micros(writing.wall), why.map(reason), attempts])?;
-    writing.ledger.finished(held.tenant, held.lane, held.bytes);
-    runs::ended(writing.connection, held.reminder, delivery)
+        .execute(params![delivery, state, micros(transaction.wall), why.map(reason), attempts])?;
+    transaction.writer_state.finished(held.tenant, held.lane, held.bytes);
+    runs::ended(transaction.connection, held.reminder, delivery)
 }
 
 /// Stores an attempt.
-fn note(writing: &mut Writing<'_>, delivery: i64, requests: u32, attempt: &Attempt) -> rusqlite::Result<()> {
+fn note(
+    transaction: &mut WriteTransaction<'_>,
+    delivery: i64,
+    requests: u32,
+    attempt: &Attempt,
+) -> rusqlite::Result<()> {
     let response = (!attempt.response.is_empty()).then_some(&attempt.response[..]);
     let latency = i64::try_from(attempt.latency.as_micros()).unwrap_or(i64::MAX);
-    writing
+    transaction
         .connection
         .prepare_cached(
             "INSERT INTO attempts (delivery, number, started_at, latency, status, fault, detail, probe, response)

@@ -10,7 +10,7 @@ use breakerbox_core::Timestamp;
 use breakerbox_model::objects::Id;
 
 use super::columns::{number, time};
-use super::writer::Writing;
+use super::writer::WriteTransaction;
 
 /// How far ids may be ahead of the clock: they continue where they were when the clock is set back.
 const AHEAD: Duration = Duration::from_secs(2 * 86_400);
@@ -27,12 +27,12 @@ const NAMED: &str = "SELECT EXISTS (SELECT 1 FROM lanes WHERE tenant = ?1)
     OR EXISTS (SELECT 1 FROM endpoints WHERE tenant = ?1)
     OR EXISTS (SELECT 1 FROM api_keys WHERE tenant = ?1)
     OR EXISTS (SELECT 1 FROM reminders WHERE tenant = ?1)
-    OR EXISTS (SELECT 1 FROM notices WHERE tenant = ?1)
-    OR EXISTS (SELECT 1 FROM notice_targets WHERE tenant = ?1)";
+    OR EXISTS (SELECT 1 FROM notifications WHERE tenant = ?1)
+    OR EXISTS (SELECT 1 FROM notification_targets WHERE tenant = ?1)";
 
 /// Deletes the rows of deleted tenants that nothing references. Checks a bounded number of them.
-pub(super) fn forget(writing: &Writing<'_>, limit: usize) -> rusqlite::Result<()> {
-    let connection = writing.connection;
+pub(super) fn forget(transaction: &WriteTransaction<'_>, limit: usize) -> rusqlite::Result<()> {
+    let connection = transaction.connection;
     let deleted = connection
         .prepare_cached(DELETED)?
         .query_map([number(limit as u64)], |row| Ok((row.get(0)?, time(row.get(1)?))))?
@@ -48,7 +48,7 @@ pub(super) fn forget(writing: &Writing<'_>, limit: usize) -> rusqlite::Result<()
             // Tenants that were deleted later have to wait, too.
             break;
         }
-        let is_idle = writing.ledger.unfinished(row).count == 0;
+        let is_idle = transaction.writer_state.unfinished(row).count == 0;
         if !is_idle || is_named.query_row([row], |row| row.get::<_, bool>(0))? {
             continue;
         }

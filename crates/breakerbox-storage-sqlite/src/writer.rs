@@ -25,9 +25,9 @@ use rusqlite::{Connection, ErrorCode};
 use super::checkpoints::Checkpoints;
 use super::database::OnCommit;
 use super::job::{Job, text_of};
-use super::ledger::Ledger;
-use super::line::Line;
 use super::open_files::OpenFiles;
+use super::write_queue::WriteQueue;
+use super::writer_state::WriterState;
 use crate::error::{JobError, queue_error};
 
 /// A function that runs once the transaction is durable.
@@ -38,15 +38,15 @@ pub(super) struct Hook {
 }
 
 /// A transaction that is being written.
-pub struct Writing<'w> {
+pub struct WriteTransaction<'w> {
     pub(super) connection: &'w Connection,
-    pub(super) ledger: &'w mut Ledger,
+    pub(super) writer_state: &'w mut WriterState,
     pub(super) now: Timestamp,
     pub(super) wall: Timestamp,
     pub(super) hooks: &'w mut Vec<Hook>,
 }
 
-impl Writing<'_> {
+impl WriteTransaction<'_> {
     /// Returns the connection, in a transaction. Never begin, commit or roll back by hand.
     #[must_use]
     pub fn connection(&self) -> &Connection {
@@ -73,13 +73,13 @@ impl Writing<'_> {
 
     /// Returns the time after the newest id that is ahead of the clock; zero if there is none.
     pub(super) fn newest_id_time(&self) -> Timestamp {
-        let ahead = self.ledger.ids.ahead().and_then(|ahead| Id::from_number(ahead.last));
+        let ahead = self.writer_state.ids.ahead().and_then(|ahead| Id::from_number(ahead.last));
         ahead.map_or(Timestamp::ZERO, |last| last.made_at() + Duration::from_millis(1))
     }
 
     /// Returns a new id.
     pub fn next_id(&mut self) -> Id {
-        self.ledger.next_ids(1, self.wall)
+        self.writer_state.next_ids(1, self.wall)
     }
 
     /// Runs the hook in memory once the transaction is durable, before the next job runs and before any caller gets a
@@ -91,7 +91,7 @@ impl Writing<'_> {
     /// Runs a hook that only reports, once the transaction is durable and before any caller gets a result. It must be
     /// quick, and change nothing that a job depends on: others may share the transaction. If that fails it is never
     /// called.
-    pub fn tell_after_commit(&mut self, hook: impl FnOnce() + Send + 'static) {
+    pub fn report_after_commit(&mut self, hook: impl FnOnce() + Send + 'static) {
         self.hooks.push(Hook { call: Box::new(hook), changes_memory: false });
     }
 
@@ -102,16 +102,16 @@ impl Writing<'_> {
     /// # Errors
     /// If the database fails.
     pub fn close_lane(&mut self, lane: LaneId) -> Result<(), JobError<QueueError>> {
-        Ok(self.ledger.close(self.connection, lane.number(), self.wall)?)
+        Ok(self.writer_state.close(self.connection, lane.number(), self.wall)?)
     }
 }
 
 /// The state of the thread.
 pub(super) struct Writer {
     pub(super) connection: Connection,
-    pub(super) ledger: Ledger,
+    pub(super) writer_state: WriterState,
     pub(super) files: OpenFiles,
-    pub(super) line: Arc<Line>,
+    pub(super) write_queue: Arc<WriteQueue>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) wall: WallClock,
     pub(super) checkpoints: Checkpoints,
@@ -119,7 +119,7 @@ pub(super) struct Writer {
 }
 
 /// The cause of a broken transaction.
-enum Broken {
+enum TransactionFailure {
     /// The last job that was run.
     ByJob(QueueError),
     /// The database: all jobs fail.
@@ -129,11 +129,11 @@ enum Broken {
 impl Writer {
     /// Runs until the queue of jobs is closed and empty.
     pub(super) fn run(mut self) {
-        let _abandons = Abandons(Arc::clone(&self.line));
+        let _abandons = AbandonOnDrop(Arc::clone(&self.write_queue));
         let mut group = VecDeque::new();
         let mut ran = Vec::new();
-        while self.line.take(&mut group) {
-            self.ledger.begin_group();
+        while self.write_queue.take(&mut group) {
+            self.writer_state.begin_group();
             while !group.is_empty() {
                 self.transact(&mut group, &mut ran);
             }
@@ -151,7 +151,7 @@ impl Writer {
                 if let Some(hear) = &self.on_commit {
                     hear(ran.len(), began.elapsed());
                 }
-                self.ledger.settled();
+                self.writer_state.settled();
                 for hook in hooks {
                     if let Err(panic) = catch_unwind(AssertUnwindSafe(hook.call)) {
                         tracing::error!(panic = text_of(&*panic), "a hook after a commit panicked");
@@ -162,15 +162,15 @@ impl Writer {
             }
             Err(broken) => broken,
         };
-        self.ledger.undo_to(0);
-        self.ledger.settled();
+        self.writer_state.undo_to(0);
+        self.writer_state.settled();
         if !self.connection.is_autocommit()
             && let Err(error) = self.connection.execute_batch("ROLLBACK")
         {
-            tracing::error!(%error, "a transaction can't be rolled back");
+            tracing::error!(%error, "can't roll back a transaction");
         }
         match broken {
-            Broken::ForAll(error) => {
+            TransactionFailure::ForAll(error) => {
                 tracing::warn!(%error, "a transaction failed");
                 // If not even one job was run, the first would be tried for ever.
                 ran.extend(ran.is_empty().then(|| group.pop_front()).flatten());
@@ -179,7 +179,7 @@ impl Writer {
                     job.answer(Err(error.clone()));
                 }
             }
-            Broken::ByJob(error) => {
+            TransactionFailure::ByJob(error) => {
                 tracing::error!(%error, "a job broke its transaction");
                 if let Some(mut culprit) = ran.pop() {
                     culprit.undo();
@@ -201,18 +201,23 @@ impl Writer {
         group: &mut VecDeque<Box<dyn Job>>,
         ran: &mut Vec<Box<dyn Job>>,
         hooks: &mut Vec<Hook>,
-    ) -> Result<(), Broken> {
-        let all = |error: rusqlite::Error| Broken::ForAll(queue_error(error));
+    ) -> Result<(), TransactionFailure> {
+        let all = |error: rusqlite::Error| TransactionFailure::ForAll(queue_error(error));
         if let Some(path) = self.files.missing() {
-            return Err(Broken::ForAll(QueueError::FileGone(path.to_owned())));
+            return Err(TransactionFailure::ForAll(QueueError::FileGone(path.to_owned())));
         }
         self.execute("BEGIN IMMEDIATE").map_err(all)?;
         let (now, wall) = (self.clock.now(), (self.wall)());
         while let Some(mut job) = group.pop_front() {
             let before = hooks.len();
-            let mut writing =
-                Writing { connection: &self.connection, ledger: &mut self.ledger, now, wall, hooks };
-            let outcome = match catch_unwind(AssertUnwindSafe(|| job.run(&mut writing))) {
+            let mut transaction = WriteTransaction {
+                connection: &self.connection,
+                writer_state: &mut self.writer_state,
+                now,
+                wall,
+                hooks,
+            };
+            let outcome = match catch_unwind(AssertUnwindSafe(|| job.run(&mut transaction))) {
                 Ok(outcome) => outcome.map_err(QueueError::from),
                 Err(panic) => Err(QueueError::Panicked(text_of(&*panic))),
             };
@@ -220,11 +225,11 @@ impl Writer {
             match outcome {
                 Ok(()) if hooks[before..].iter().any(|hook| hook.changes_memory) => break,
                 Ok(()) => {}
-                Err(error) if is_for_all(&error) => return Err(Broken::ForAll(error)),
-                Err(error) => return Err(Broken::ByJob(error)),
+                Err(error) if is_for_all(&error) => return Err(TransactionFailure::ForAll(error)),
+                Err(error) => return Err(TransactionFailure::ByJob(error)),
             }
         }
-        self.ledger.write(&self.connection).map_err(all)?;
+        self.writer_state.write(&self.connection).map_err(all)?;
         self.execute("COMMIT").map_err(all)
     }
 
@@ -255,9 +260,9 @@ fn is_for_all(error: &QueueError) -> bool {
 }
 
 /// However the thread ends, no caller waits for it any more.
-struct Abandons(Arc<Line>);
+struct AbandonOnDrop(Arc<WriteQueue>);
 
-impl Drop for Abandons {
+impl Drop for AbandonOnDrop {
     fn drop(&mut self) {
         self.0.abandon();
     }

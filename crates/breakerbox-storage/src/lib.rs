@@ -7,7 +7,7 @@
 //! | part | task |
 //! | --- | --- |
 //! | [`Queue`] | the hot path: accept, claim, settle |
-//! | [`Calendar`] | the scheduler's view of reminders |
+//! | [`ReminderStore`] | the scheduler's view of reminders |
 //! | [`records`] | the rest, as the API shows and changes it |
 //! | [`Directory`] | tenants, endpoints and API keys in memory, by which deliveries are made |
 //! | [`clock`] | the wall clock, and the clock for leases, circuits and limits |
@@ -27,12 +27,12 @@
 //!
 //! **Cost.** A claim costs the same however much is parked, scheduled for later, or finished.
 
-mod calendar;
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod directory;
 pub mod records;
+mod reminder_store;
 pub mod secrets;
 
 use std::path::PathBuf;
@@ -41,19 +41,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox_core::{Epoch, KeyError, Timestamp};
-use breakerbox_model::delivery::Next;
+use breakerbox_model::delivery::NextStep;
 use breakerbox_model::objects::{
     Attempt, DeliveryId, EventId, EventType, LaneId, NewBatch, Priority, RunId, TenantId,
 };
 use breakerbox_model::reminder::{Missed, Schedule};
 use bytes::Bytes;
 
-pub use self::calendar::{Calendar, StepError, Stepped};
 pub use self::directory::{
-    BuiltPolicy, Changed, Defaults, Directory, EndpointEntry, ExplainedValue, Household, PolicyLayers,
-    PolicyOrigin, ReminderEntry, TenantEntry, Watcher,
+    BuiltPolicy, Changed, Defaults, Directory, EndpointEntry, ExplainedValue, PolicyLayers, PolicyOrigin,
+    ReminderEntry, TenantEndpoints, TenantEntry, Watcher,
 };
 pub use self::records::{Records, RecordsError};
+pub use self::reminder_store::{AppliedDecisions, ApplyError, ReminderStore};
 
 /// The hot path of a queue.
 #[async_trait]
@@ -61,12 +61,12 @@ pub trait Queue: Send + Sync + 'static {
     /// Makes events and their deliveries durable, all of a batch or none. Fans out by event type to the endpoints that
     /// the tenant has at that moment.
     ///
-    /// For each fresh delivery that is due at once it asks the [`HandOver`] whether this process takes it now; such a
+    /// For each fresh delivery that is due at once it asks the [`Reservations`] whether this process takes it now; such a
     /// delivery is leased from the start and is part of the result.
     ///
     /// # Errors
     /// If nothing was accepted.
-    async fn accept(&self, batch: NewBatch) -> Result<Accepted, AcceptError>;
+    async fn submit(&self, batch: NewBatch) -> Result<Submitted, SubmitError>;
 
     /// Leases waiting deliveries of lanes, in the order of the claims. A claim that finds nothing is not an error.
     ///
@@ -78,7 +78,7 @@ pub trait Queue: Send + Sync + 'static {
     ///
     /// # Errors
     /// If the database fails; nothing was written.
-    async fn settle(&self, settle: Settle) -> Result<Settled, QueueError>;
+    async fn settle(&self, settlement: Settlement) -> Result<Settled, QueueError>;
 
     /// Returns a leased delivery that was not tried. It waits again, at its old position.
     ///
@@ -107,27 +107,27 @@ pub trait Queue: Send + Sync + 'static {
     ///
     /// # Errors
     /// If the database fails.
-    async fn reclaim(&self, limit: usize) -> Result<Batch, QueueError>;
+    async fn reclaim(&self, limit: usize) -> Result<BatchResult, QueueError>;
 
     /// Writes deliveries of large fan-outs that were not written when their event was accepted, at most `limit` and of
     /// one tenant at a time.
     ///
     /// # Errors
     /// If the database fails; nothing was written.
-    async fn fan_out(&self, limit: u32) -> Result<Batch, QueueError>;
+    async fn fan_out(&self, limit: u32) -> Result<BatchResult, QueueError>;
 
     /// Fails waiting deliveries that have expired, with the reason `expired`.
     ///
     /// # Errors
     /// If the database fails.
-    async fn expire(&self, limit: usize) -> Result<Batch, QueueError>;
+    async fn expire(&self, limit: usize) -> Result<BatchResult, QueueError>;
 
-    /// Deletes finished work whose retention has ended, a bounded number of rows. [`Batch::done`] counts deliveries
+    /// Deletes finished work whose retention has ended, a bounded number of rows. [`BatchResult::done`] counts deliveries
     /// alone, not their events, payloads, attempts and idempotency keys.
     ///
     /// # Errors
     /// If the database fails.
-    async fn prune(&self, keep: &Retention, limit: usize) -> Result<Batch, QueueError>;
+    async fn prune(&self, keep: &Retention, limit: usize) -> Result<BatchResult, QueueError>;
 
     /// Returns the queue's time: the wall clock at the start and monotonic time since, or the database's time.
     fn now(&self) -> Timestamp;
@@ -135,22 +135,22 @@ pub trait Queue: Send + Sync + 'static {
 
 /// Decides, while a batch is accepted, which fresh deliveries this process takes at once. The queue calls it under its
 /// own lock: it must not block.
-pub trait HandOver: Send + Sync + 'static {
+pub trait Reservations: Send + Sync + 'static {
     /// Returns the lease time if this process takes a fresh delivery of this lane, or `None`. If it does, a slot is
-    /// reserved until the delivery arrives or [`lost`](Self::lost) is called.
+    /// reserved until the delivery arrives or [`release`](Self::release) is called.
     ///
     /// `key` is the circuit's, for a lane of a dynamic URL.
-    fn take(&self, lane: LaneId, tenant: &TenantId, key: Option<&Arc<str>>) -> Option<Duration>;
+    fn reserve(&self, lane: LaneId, tenant: &TenantId, key: Option<&Arc<str>>) -> Option<Duration>;
 
     /// Frees the slot of a delivery that was taken but did not become durable, or whose caller dropped the result.
-    fn lost(&self, lane: LaneId);
+    fn release(&self, lane: LaneId);
 }
 
 /// The result of accepting a batch.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Accepted {
+pub struct Submitted {
     /// The events, in the order of the batch.
-    pub events: Vec<AcceptedEvent>,
+    pub events: Vec<SubmittedEvent>,
     /// Whether this was a repetition. If so, nothing was written.
     pub repeated: bool,
     /// Fresh deliveries that this process took. They carry the payload, so that it is not read again.
@@ -164,7 +164,7 @@ pub struct Accepted {
 
 /// One accepted event of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AcceptedEvent {
+pub struct SubmittedEvent {
     /// The id of the event.
     pub id: EventId,
     /// The number of its deliveries.
@@ -173,7 +173,7 @@ pub struct AcceptedEvent {
 
 /// Why nothing was accepted.
 #[derive(Debug, thiserror::Error)]
-pub enum AcceptError {
+pub enum SubmitError {
     /// The tenant does not exist.
     #[error("there is no tenant {0}")]
     UnknownTenant(TenantId),
@@ -192,7 +192,7 @@ pub enum AcceptError {
     #[error("this idempotency key was used for another request")]
     KeyReused,
     /// The disk is nearly full. The rest is reserved for settlements.
-    #[error("the disk is nearly full: {free} bytes are free, {reserve} are kept in reserve")]
+    #[error("the disk is nearly full: {free} bytes are free, {reserve} are reserved")]
     DiskReserve {
         /// The number of free bytes.
         free: u64,
@@ -208,7 +208,7 @@ pub enum AcceptError {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum QueueError {
     /// The queue is overloaded. Try again.
-    #[error("the queue is busy; try again")]
+    #[error("the queue is busy; retry")]
     Busy,
     /// The queue is being closed.
     #[error("the queue is closed")]
@@ -334,7 +334,7 @@ impl Leased {
 
 /// The result of an attempt of a leased delivery.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Settle {
+pub struct Settlement {
     /// The id of the delivery.
     pub id: DeliveryId,
     /// The token of the claim.
@@ -342,7 +342,7 @@ pub struct Settle {
     /// The request that was made.
     pub attempt: Attempt,
     /// The next step.
-    pub next: Next,
+    pub next: NextStep,
     /// The occurrence that a run of a reminder stands for, if it was sent later than it was due.
     pub stands_for: Option<Missed>,
 }
@@ -373,7 +373,7 @@ pub struct WaitingLane {
 
 /// The result of a bounded piece of work.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Batch {
+pub struct BatchResult {
     /// The number of rows.
     pub done: u64,
     /// Lanes with deliveries that wait now.

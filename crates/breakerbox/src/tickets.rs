@@ -34,7 +34,7 @@ impl OwnedPermit {
     /// let there = Breakerbox::builder().store(store).build(); // In another process, as a rule.
     ///
     /// let permit = here.circuit("https://api.example.com/orders")?.acquire_owned_within(Duration::ZERO).await?;
-    /// let ticket: Ticket = permit.ticket(); // Written down, and sent to whoever makes the call.
+    /// let ticket: Ticket = permit.ticket(); // Serialized, and sent to the process that makes the call.
     ///
     /// let outcome = Outcome::success(Duration::from_millis(12));
     /// assert_eq!(there.settle_ticket(&ticket, outcome).await?, Settlement::Counted);

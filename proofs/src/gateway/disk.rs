@@ -59,7 +59,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let others = disk.path().join("others");
     fs::write(&others, vec![0; usize::try_from(size.disk << 20)? / 4])?;
     let receiver = Receiver::start()?;
-    let settings = Settings::new(program).flag("--limits-reserve", format!("{}MiB", size.reserve));
+    let settings = Settings::new(program).flag("--limits-disk-reserve", format!("{}MiB", size.reserve));
     let mut gateway = settings.folder(&disk.path().join("data")).start()?;
     gateway.api().create_tenant("shop", &json!({}))?;
     let paths = vec!["/in".to_owned()];

@@ -15,7 +15,7 @@
 //! | [`disk`], [`quota`] | a full disk or a full backlog: the gateway refuses with a reason, and keeps working |
 //! | [`own_faults`] | local faults: no receiver is blamed, and the gateway recovers by itself |
 //! | [`reminders`] | reminders: on time, cheap, never lost, limited by tenant, all counted |
-//! | [`notices`] | a flapping endpoint: few messages, which report every trip once |
+//! | [`notifications`] | a flapping endpoint: few messages, which report every trip once |
 //! | `site`, `tls` | a gateway and a receiver for a proof; receivers with faulty TLS |
 //! | [`clock_file`] | a wall clock that a proof sets while a gateway runs |
 //! | [`lossy_gateway`] | a gateway that stores nothing, to check that the proofs detect it |
@@ -40,7 +40,7 @@ pub mod large_tenant;
 pub mod ledger;
 pub mod lossy_gateway;
 pub mod neighbours;
-pub mod notices;
+pub mod notifications;
 pub mod own_faults;
 pub mod powercut;
 pub mod quota;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use breakerbox_proofs::gateway::findings::Findings;
 use breakerbox_proofs::gateway::{
     backlog, clients, crowd, decisions, disk, drain, first_failures, hostile, isolation, kills, large_tenant,
-    neighbours, notices, own_faults, powercut, quota, sigterm,
+    neighbours, notifications, own_faults, powercut, quota, sigterm,
 };
 use breakerbox_testkit::gateway::Settings;
 
@@ -116,5 +116,5 @@ fn a_tenant_with_too_much_waiting_is_told_so() {
 
 #[test]
 fn an_endpoint_that_flaps_is_told_in_a_few_messages() {
-    holds(&notices::prove(program(), notices::Size::SMALL[0]).unwrap());
+    holds(&notifications::prove(program(), notifications::Size::SMALL[0]).unwrap());
 }

@@ -113,8 +113,8 @@ const KNOWN_CYCLES: [(&str, &str); 9] = [
         "builder, calling, checking, leading, listening, listing, merging, ramping, reading, store, swapping",
     ),
     ("breakerbox-replay", "engine, summary"),
-    ("breakerbox-storage-sqlite", "claim, queue, reminders, settle, upkeep"),
-    ("breakerbox-storage-sqlite", "database, job, line, readers, writer"),
+    ("breakerbox-storage-sqlite", "claim, maintenance, queue, reminders, settle"),
+    ("breakerbox-storage-sqlite", "database, job, readers, write_queue, writer"),
 ];
 
 /// The cycles found, with their edges.

@@ -21,13 +21,13 @@ use url::{Host, Url};
 pub(super) enum ConnectionError {
     #[error("{0}")]
     Connect(io::Error),
-    #[error("no trust came about: {0}")]
+    #[error("TLS handshake failed: {0}")]
     Tls(io::Error),
-    #[error("the system has no certificate authorities; install them, or name a file with SSL_CERT_FILE")]
+    #[error("the system has no certificate authorities; install them, or set SSL_CERT_FILE")]
     NoAuthorities,
-    #[error("{0} can't be a server's name")]
+    #[error("{0} is not a valid server name")]
     Name(String),
-    #[error("it does not speak HTTP: {0}")]
+    #[error("HTTP error: {0}")]
     Http(hyper::Error),
 }
 

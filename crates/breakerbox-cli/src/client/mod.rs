@@ -24,11 +24,11 @@ use super::limit::Limit;
 /// The largest response that is read, in bytes.
 const LONGEST_ANSWER: usize = 64 << 20;
 
-/// Which gateway, and who asks.
+/// The gateway to call, and the key to call it with.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Gateway")]
 pub(super) struct Gateway {
-    /// Where the gateway is
+    /// URL of the gateway
     #[arg(
         long,
         value_name = "URL",
@@ -38,11 +38,11 @@ pub(super) struct Gateway {
     )]
     url: String,
 
-    /// The API key
+    /// API key
     #[arg(long, value_name = "KEY", env = "BREAKERBOX_API_KEY", hide_env_values = true, global = true)]
     key: Option<String>,
 
-    /// How long the gateway may take to answer
+    /// Timeout of a request
     #[arg(long, value_name = "DURATION", default_value = "30s", global = true, value_parser = breakerbox_core::parse_duration)]
     timeout: Duration,
 }
@@ -118,7 +118,7 @@ impl Gateway {
                 Ok(answer) => answer,
                 Err(_) => {
                     let limit = breakerbox_core::format_duration(self.timeout);
-                    Err(self.unreachable(format!("no answer within {limit} (--timeout)")))
+                    Err(self.unreachable(format!("no response within {limit} (--timeout)")))
                 }
             }
         })
@@ -134,10 +134,10 @@ impl Gateway {
             let wanted = limit.saturating_sub(items.len()).min(MAX_PAGE);
             let page = ask.clone().query("limit", Some(wanted)).query("cursor", cursor.take());
             let Value::Object(mut page) = self.request(page)? else {
-                return Err(self.odd("it sent no page"));
+                return Err(self.odd("the response is not a page"));
             };
             let Some(Value::Array(found)) = page.remove("items") else {
-                return Err(self.odd("its page has no items"));
+                return Err(self.odd("the page has no items"));
             };
             items.extend(found);
             cursor = page.remove("next").and_then(|next| next.as_str().map(String::from));
@@ -162,7 +162,7 @@ impl Gateway {
         let body = Limited::new(body, LONGEST_ANSWER)
             .collect()
             .await
-            .map_err(|error| self.unreachable(format!("the answer broke off: {error}")))?
+            .map_err(|error| self.unreachable(format!("the response is incomplete: {error}")))?
             .to_bytes();
         if !parts.status.is_success() {
             return Err(Failure::Refused(Box::new(Refusal::new(&parts, &body))));
@@ -170,7 +170,7 @@ impl Gateway {
         if parts.status == StatusCode::NO_CONTENT || body.is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&body).map_err(|_| self.odd("its answer is not JSON"))
+        serde_json::from_slice(&body).map_err(|_| self.odd("the response is not JSON"))
     }
 
     fn build_request(&self, url: &Url, ask: Ask) -> Result<Request<Full<Bytes>>, Failure> {
@@ -193,7 +193,7 @@ impl Gateway {
             request = request.header(name, value);
         }
         let wrong = |_| {
-            Failure::Input("--key or another option can't be sent: it holds a line end or the like".into())
+            Failure::Input("--key or another option contains a character that can't be sent in a header, such as a line end".into())
         };
         request.body(Full::new(ask.body.unwrap_or_default())).map_err(wrong)
     }
@@ -206,7 +206,7 @@ impl Gateway {
             return Err(wrong("must be a URL with http or https"));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(wrong("must have no user and no password; an API key goes into --key"));
+            return Err(wrong("must have no user and no password; pass an API key with --key"));
         }
         if url.query().is_some() || url.fragment().is_some() {
             return Err(wrong("must have no query"));
@@ -216,13 +216,13 @@ impl Gateway {
 
     fn unreachable(&self, why: impl std::fmt::Display) -> Failure {
         Failure::Unreachable(format!(
-            "can't reach the gateway at {}: {why}. Is it running? --url or BREAKERBOX_URL say where it is",
+            "can't reach the gateway at {}: {why}. Check that it is running, and that --url or BREAKERBOX_URL is correct",
             self.url
         ))
     }
 
     /// Returns the failure of a response that is not from a gateway, or not from one of this version.
     fn odd(&self, why: &str) -> Failure {
-        Failure::Environment(format!("what answers at {} is not the gateway's API: {why}", self.url))
+        Failure::Environment(format!("the server at {} is not a Breakerbox gateway: {why}", self.url))
     }
 }

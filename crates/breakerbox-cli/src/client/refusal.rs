@@ -33,7 +33,7 @@ impl Refusal {
     /// Returns the lines to print: what went wrong, in which field, and what to do.
     pub(crate) fn lines(&self) -> Vec<String> {
         let code = self.text("code").unwrap_or("unknown");
-        let what = self.text("detail").or(self.text("title")).unwrap_or("the gateway did not say why");
+        let what = self.text("detail").or(self.text("title")).unwrap_or("the gateway gave no reason");
         // Most details begin with the name of the field.
         let what = match self.text("field") {
             Some(field) if !what.starts_with(field) => format!("{field}: {what}"),
@@ -47,16 +47,16 @@ impl Refusal {
     fn advice(&self, code: &str) -> Option<String> {
         let advice = match (self.status, code) {
             (401, _) => {
-                "give a key with --key or BREAKERBOX_API_KEY; `breakerbox keys create --data FOLDER` makes one"
+                "pass a key with --key or BREAKERBOX_API_KEY; `breakerbox keys create --data FOLDER` creates one"
             }
-            (403, "tenant_mismatch") => "use a key for that tenant, or one for all tenants",
-            (403, _) => "use a key with that scope; `breakerbox keys list` shows which key has which",
-            (412, _) => "somebody else changed it meanwhile; look at it again",
+            (403, "tenant_mismatch") => "use a key of that tenant, or a key for all tenants",
+            (403, _) => "use a key with that scope; `breakerbox keys list` shows the scopes of each key",
+            (412, _) => "another client changed it; read it again",
             (429, "backlog_full") => {
-                "the tenant's endpoints don't keep up; `breakerbox circuits list --state open` shows which"
+                "the tenant's endpoints are too slow or down; `breakerbox circuits list --state open` shows them"
             }
-            (507, _) => "make room on the gateway's disk, or lower limits.reserve",
-            (404, "unknown") => "is --url right? It seems that no gateway answers there",
+            (507, _) => "free disk space on the gateway, or lower limits.disk_reserve",
+            (404, "unknown") => "check --url: the server there seems not to be a gateway",
             _ => "",
         };
         let wait = self.retry_after.map(|seconds| format!("try again in {seconds} s")).unwrap_or_default();

@@ -33,7 +33,7 @@ pub(super) struct Arguments {
     #[command(subcommand)]
     action: Action,
 
-    /// Work on this data folder, without the API and without a key; the gateway must be stopped
+    /// Use this data folder instead of the API; needs no key, and the gateway must be stopped
     #[arg(long, value_name = "FOLDER", global = true)]
     data: Option<PathBuf>,
 
@@ -43,35 +43,35 @@ pub(super) struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Create a key. It is printed once, and kept nowhere
+    /// Create a key. It is shown only once: the gateway stores its hash only
     Create(New),
-    /// List keys, the newest first
+    /// List keys, newest first
     List {
-        /// Only those for this tenant
+        /// Only keys of this tenant
         #[arg(long, value_name = "ID")]
         tenant: Option<TenantId>,
         #[command(flatten)]
         limit: Limit,
     },
-    /// Revoke a key: nobody gets in with it any more
+    /// Revoke a key: requests with it are refused at once
     Revoke {
-        /// Its id (key_...), not the key itself
+        /// Id of the key (key_...), not the key itself
         id: String,
     },
 }
 
 #[derive(Args)]
 pub(super) struct New {
-    /// For people: who has it, and what for
+    /// Description of the key, such as its owner and purpose
     #[arg(long)]
     name: String,
-    /// What it may do: admin, manage, read, send; manage includes read, admin everything
+    /// Scopes: admin, manage, read, send; manage includes read, admin includes all
     #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',', required = true, value_parser = scope)]
     scopes: Vec<Scope>,
-    /// Only for this tenant
+    /// Bind the key to this tenant. Default: all tenants
     #[arg(long, value_name = "ID")]
     tenant: Option<TenantId>,
-    /// For how long it is good, such as 90d; for ever if nothing is said
+    /// Lifetime of the key, such as 90d. Default: it never expires
     #[arg(long, value_name = "DURATION", value_parser = breakerbox_core::parse_duration)]
     expires_after: Option<Duration>,
 }
@@ -120,6 +120,6 @@ fn written(moment: Timestamp) -> String {
 
 fn created_once(created: &Value, output: Output) -> Result<(), Failure> {
     output.name(created, "/key")?;
-    output.hint("the key is shown this once; whoever has it can do what its scopes say");
+    output.hint("the key is shown only once; store it safely");
     Ok(())
 }

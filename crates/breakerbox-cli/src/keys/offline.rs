@@ -22,7 +22,8 @@ use crate::serve;
 pub(super) fn run(data: &Path, action: &Action, output: Output) -> Result<(), Failure> {
     // A typo in the path must not create a new database.
     if Database::schema(data).map_err(not_opened)?.current == 0 {
-        let message = format!("--data {}: holds no database; `breakerbox serve` makes one", data.display());
+        let message =
+            format!("--data {}: contains no database; `breakerbox serve` creates one", data.display());
         return Err(Failure::Input(message));
     }
     // The settings may name another place for the master key.
@@ -57,7 +58,7 @@ fn not_opened(error: OpenError) -> Failure {
     let said = with_sources(&error);
     Failure::Environment(match error {
         OpenError::InUse { .. } => format!(
-            "{said}. A gateway that runs is asked by its API: leave --data out, and give an admin key with --key"
+            "{said}. To use the API of the running gateway, omit --data and pass an admin key with --key"
         ),
         _ => said,
     })

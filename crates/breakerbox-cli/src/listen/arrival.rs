@@ -61,11 +61,11 @@ impl Arrival {
     fn signature(&self) -> &'static str {
         match self.verdict {
             None => "unchecked",
-            Some(Ok(())) => "good",
-            Some(Err(SignatureError::TooOld(_))) => "old",
-            Some(Err(SignatureError::TooNew(_))) => "from_the_future",
+            Some(Ok(())) => "valid",
+            Some(Err(SignatureError::TooOld(_))) => "too_old",
+            Some(Err(SignatureError::TooNew(_))) => "too_new",
             Some(Err(SignatureError::Header(_))) => "missing",
-            Some(Err(_)) => "bad",
+            Some(Err(_)) => "invalid",
         }
     }
 
@@ -80,12 +80,12 @@ impl Arrival {
             "path": self.parts.uri.path_and_query().map_or("/", |path| path.as_str()),
             "id": self.parts.headers.get(&WEBHOOK_ID).and_then(|id| id.to_str().ok()),
             "signature": self.signature(),
-            "again": self.again,
-            "answered": self.answered,
+            "repeated": self.again,
+            "response_status": self.answered,
             "headers": headers,
         });
         if let Some(Err(error)) = self.verdict {
-            line["why"] = error.to_string().into();
+            line["error"] = error.to_string().into();
         }
         // The bytes as received, where JSON can hold them.
         match std::str::from_utf8(&self.body) {
@@ -100,18 +100,18 @@ impl Arrival {
             if colour { format!("\u{1b}[{code}m{word}\u{1b}[0m") } else { word.to_owned() }
         };
         let signature = match self.signature() {
-            "good" => painted("signature good", "32"),
+            "valid" => painted("signature valid", "32"),
             "unchecked" => "signature not checked".into(),
-            "old" => painted("signature OLD", "31"),
-            "from_the_future" => painted("signature FROM THE FUTURE", "31"),
+            "too_old" => painted("signature TOO OLD", "31"),
+            "too_new" => painted("signature TOO NEW", "31"),
             "missing" => painted("signature MISSING", "31"),
-            _ => painted("signature BAD", "31"),
+            _ => painted("signature INVALID", "31"),
         };
         let answered = painted(&self.answered.to_string(), if self.answered < 300 { "32" } else { "31" });
         let path = self.parts.uri.path_and_query().map_or("/", |path| path.as_str());
-        let again = if self.again { ", seen before" } else { "" };
+        let again = if self.again { ", repeated" } else { "" };
         let mut text = format!(
-            "{}  {} {}  {}{again}  {} bytes  {signature}  answered {answered}\n",
+            "{}  {} {}  {}{again}  {} bytes  {signature}  response {answered}\n",
             clock(self.at),
             self.parts.method,
             printable(path.chars().take(200)),
@@ -133,7 +133,7 @@ fn shown(body: &[u8], full: bool) -> Vec<String> {
     if body.is_empty() {
         return vec![];
     }
-    let Ok(text) = std::str::from_utf8(body) else { return vec!["(not text)".into()] };
+    let Ok(text) = std::str::from_utf8(body) else { return vec!["(binary)".into()] };
     let limit = if full { usize::MAX } else { SHOWN };
     // A long body is not made longer by indentation.
     let pretty = (full || text.len() <= SHOWN)
@@ -172,7 +172,7 @@ impl Count {
 
     pub(super) fn summary(&self) -> String {
         let Self { total, unbelieved, again, .. } = self;
-        format!("{total} requests, {again} of them seen before, {unbelieved} not believed")
+        format!("{total} requests: {again} repeated, {unbelieved} with an unverified signature")
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
             (&b""[..], false, vec![]),
             (b"{\"a\":1}", false, vec!["{", "  \"a\": 1", "}"]),
             (b"a\x1b[2Jb", false, vec!["a\\u{1b}[2Jb"]),
-            (b"\xff", false, vec!["(not text)"]),
+            (b"\xff", false, vec!["(binary)"]),
         ] {
             assert_eq!(shown(body, full), expected);
         }

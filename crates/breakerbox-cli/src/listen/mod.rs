@@ -39,26 +39,27 @@ const LARGEST: usize = 64 << 20;
 const FAIL: &str = "/-/fail";
 const RECOVER: &str = "/-/recover";
 
-/// Receive webhooks here, verify their signatures, and print what arrives.
+/// Receive webhooks, verify their signatures, and print them.
 ///
-/// For trying things out. The gateway calls no loopback address unless it is told to:
+/// This receiver is for trials. By default the gateway calls no loopback address; allow it with --allow:
 ///
 ///   breakerbox serve --allow 127.0.0.0/8
 ///   breakerbox listen --secret whsec_...
 ///   breakerbox endpoints create http://127.0.0.1:8081/
 ///
-/// With --failing every request fails until it is told otherwise: Enter on a terminal, or
-/// `curl -X POST http://127.0.0.1:8081/-/recover` (and /-/fail). So a circuit can be watched opening, probing and closing.
+/// With --failing, every request fails until you press Enter, or run
+/// `curl -X POST http://127.0.0.1:8081/-/recover` (/-/fail makes it fail again). Use this to watch a circuit open, probe
+/// and close.
 ///
-/// With a secret, what is not signed by it or is too old is answered 401, as a receiver should.
+/// With --secret, requests with a missing, invalid or expired signature get 401.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Arguments {
-    /// Where to listen
+    /// Address and port to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     listen: SocketAddr,
 
-    /// Verify with this secret; during a rotation, with either of two
+    /// Secret to verify signatures with; during a rotation, give both
     #[arg(
         long = "secret",
         value_name = "SECRET",
@@ -68,11 +69,11 @@ pub(super) struct Arguments {
     )]
     secrets: Vec<String>,
 
-    /// Answer with this status
+    /// Status of responses
     #[arg(long, value_name = "STATUS", default_value_t = 200, value_parser = clap::value_parser!(u16).range(200..=599))]
     status: u16,
 
-    /// Answer after this long
+    /// Delay before each response
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = breakerbox_core::parse_duration)]
     delay: Duration,
 
@@ -80,23 +81,23 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 0)]
     fail: u64,
 
-    /// Fail until told to recover
+    /// Fail every request until Enter or POST /-/recover
     #[arg(long)]
     failing: bool,
 
-    /// The status of a failure
+    /// Status of failures
     #[arg(long, value_name = "STATUS", default_value_t = 500, value_parser = clap::value_parser!(u16).range(200..=599))]
     fail_status: u16,
 
-    /// With a failure, ask to be left alone for this long
+    /// Retry-After of failures
     #[arg(long, value_name = "DURATION", value_parser = breakerbox_core::parse_duration)]
     retry_after: Option<Duration>,
 
-    /// Print whole bodies, however long
+    /// Print complete bodies
     #[arg(long)]
     full: bool,
 
-    /// Stop after so many requests
+    /// Exit after this many requests
     #[arg(long, value_name = "N")]
     exit_after: Option<u64>,
 }
@@ -126,7 +127,7 @@ async fn receive(arguments: &Arguments, output: Output) -> Result<(), Failure> {
     let signer = signer(&arguments.secrets)?;
     let address = arguments.listen;
     let listener = TcpListener::bind(address).await.map_err(|error| {
-        Failure::Environment(format!("can't listen on {address}: {error}; --listen names another address"))
+        Failure::Environment(format!("can't listen on {address}: {error}; use --listen for another address"))
     })?;
     let address = listener.local_addr().unwrap_or(address);
     announce(arguments, address, output)?;
@@ -216,7 +217,7 @@ fn heed_the_keyboard(receiver: &Receiver) {
             return;
         }
         let failing = locked(&receiver.answering).toggle();
-        say(if failing { "failing from now on; Enter recovers" } else { "recovered; Enter fails again" });
+        say(if failing { "failing; press Enter to recover" } else { "recovered; press Enter to fail again" });
     }
 }
 
@@ -240,7 +241,7 @@ async fn take(request: Request<Incoming>, receiver: &Receiver) -> Response<Full<
     }
     let (parts, body) = request.into_parts();
     let Ok(body) = Limited::new(body, LARGEST).collect().await else {
-        return plain(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large, or broke off\n");
+        return plain(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large or incomplete\n");
     };
     let body = body.to_bytes();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -263,7 +264,7 @@ async fn take(request: Request<Incoming>, receiver: &Receiver) -> Response<Full<
 
 fn told(receiver: &Receiver, failing: bool) -> Response<Full<Bytes>> {
     locked(&receiver.answering).set(failing);
-    plain(StatusCode::OK, if failing { "failing from now on\n" } else { "recovered\n" })
+    plain(StatusCode::OK, if failing { "failing\n" } else { "recovered\n" })
 }
 
 fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {

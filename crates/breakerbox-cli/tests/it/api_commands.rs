@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::fake_api::{Answer, FakeApi};
-use crate::program::{Ended, Program};
+use crate::program::{Program, ProgramOutput};
 
 const KEY: &str = "bbx_test";
 
 /// Runs a command against an API that answers so.
-pub(crate) fn against(api: &FakeApi, arguments: &[&str]) -> Ended {
+pub(crate) fn against(api: &FakeApi, arguments: &[&str]) -> ProgramOutput {
     Program::new(arguments).env("BREAKERBOX_URL", &api.url()).env("BREAKERBOX_API_KEY", KEY).run()
 }
 
@@ -188,19 +188,19 @@ fn each_command_asks_what_it_says() {
 #[test]
 fn a_test_that_fails_is_exit_code_1() {
     let endpoint = &["endpoints", "test", "ep_1"][..];
-    let notices = &["notices", "test", "acme"][..];
+    let notifications = &["notifications", "test", "acme"][..];
     let targets = |second: bool| json!({"targets": [{"target": "tgt_1", "ok": true, "answer": "200"}, {"target": "tgt_2", "ok": second, "answer": "500"}]});
     for (arguments, answer, code, expected) in [
         (endpoint, json!({"ok": true, "status": 204, "fault": null}), 0, ""),
-        (endpoint, json!({"ok": false, "status": 500, "fault": null}), 1, "it answered 500"),
+        (endpoint, json!({"ok": false, "status": 500, "fault": null}), 1, "it responded with 500"),
         (
             endpoint,
             json!({"ok": false, "status": null, "fault": "connect", "detail": "refused"}),
             1,
             "test request: connect: refused",
         ),
-        (notices, targets(true), 0, ""),
-        (notices, targets(false), 1, "1 of 2 targets did not take the test notice"),
+        (notifications, targets(true), 0, ""),
+        (notifications, targets(false), 1, "1 of 2 targets did not accept the test notification"),
     ] {
         let api = answering(answer.clone());
         let ended = against(&api, arguments);
@@ -228,7 +228,7 @@ fn events_are_sent_byte_for_byte() {
     let ended =
         against(&api, &["send", "invoice.paid", payload, "--idempotency-key", "k1", "--priority", "high"]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
-    assert!(ended.stderr.contains("no endpoint wants"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("no endpoint receives events of this type"), "{}", ended.stderr);
     let asked = api.asked().pop().unwrap();
     assert_eq!(asked.line(), "POST /v1/events");
     assert!(asked.body.contains(payload), "{}", asked.body);
@@ -297,21 +297,24 @@ fn what_is_wrong_is_said_before_anything_is_asked() {
         (&["send", "a b"], "words of a-z"),
         (&["send", "a", "--priority", "urgent"], "must be high, important, medium or low"),
         (&["keys", "create", "--name", "x", "--scope", "root"], "must be admin, manage, read or send"),
-        (&["deliveries", "resend-all"], "say which: --tenant"),
+        (&["deliveries", "resend-all"], "a filter is missing; use --tenant"),
         (
             &["reminders", "create", "https://x.example", "--at", "x", "--payload", "{"],
             "the payload is not JSON",
         ),
-        (&["reminders", "change", "rem_1"], "say what to change"),
+        (&["reminders", "change", "rem_1"], "nothing to change"),
         (
             &["reminders", "create", "https://x.example", "--every", "1h", "--cron", "@daily"],
             "cannot be used with",
         ),
         (&["tenants", "change", "acme", "enabled"], "must be FIELD=VALUE"),
         (&["tenants", "list", "--url", "ftp://x"], "must be a URL with http or https"),
-        (&["tenants", "list", "--url", "http://a:b@x"], "an API key goes into --key"),
+        (&["tenants", "list", "--url", "http://a:b@x"], "pass an API key with --key"),
         (&["tenants", "list", "--timeout", "5"], "needs a unit"),
-        (&["tenants", "show", "a", "--key", "a\nb"], "--key or another option can't be sent"),
+        (
+            &["tenants", "show", "a", "--key", "a\nb"],
+            "--key or another option contains a character that can't be sent",
+        ),
     ];
     for (arguments, expected) in table {
         let ended = against(&api, arguments);
@@ -342,7 +345,7 @@ fn a_problem_says_what_which_field_and_what_to_do() {
         (
             Answer::problem(401, json!({"code": "unauthenticated", "detail": "the API key is not known"})),
             4,
-            "breakerbox: the API key is not known (401 unauthenticated)\nbreakerbox: give a key with --key or BREAKERBOX_API_KEY; `breakerbox keys create --data FOLDER` makes one\n",
+            "breakerbox: the API key is not known (401 unauthenticated)\nbreakerbox: pass a key with --key or BREAKERBOX_API_KEY; `breakerbox keys create --data FOLDER` creates one\n",
         ),
         (
             Answer {
@@ -350,7 +353,7 @@ fn a_problem_says_what_which_field_and_what_to_do() {
                 ..Answer::problem(429, json!({"code": "backlog_full", "detail": "too much waits"}))
             },
             4,
-            "breakerbox: too much waits (429 backlog_full)\nbreakerbox: the tenant's endpoints don't keep up; `breakerbox circuits list --state open` shows which; try again in 10 s\n",
+            "breakerbox: too much waits (429 backlog_full)\nbreakerbox: the tenant's endpoints are too slow or down; `breakerbox circuits list --state open` shows them; try again in 10 s\n",
         ),
         (
             Answer::problem(500, json!({"code": "internal", "title": "Something went wrong"})),
@@ -360,12 +363,12 @@ fn a_problem_says_what_which_field_and_what_to_do() {
         (
             Answer { status: 404, headers: vec![], body: "<h1>\u{1b}[2Jnginx</h1>".into() },
             4,
-            "breakerbox: <h1>\\u{1b}[2Jnginx</h1> (404 unknown)\nbreakerbox: is --url right? It seems that no gateway answers there\n",
+            "breakerbox: <h1>\\u{1b}[2Jnginx</h1> (404 unknown)\nbreakerbox: check --url: the server there seems not to be a gateway\n",
         ),
         (
             Answer { status: 200, headers: vec![], body: "welcome".into() },
             1,
-            "is not the gateway's API: its answer is not JSON\n",
+            "is not a Breakerbox gateway: the response is not JSON\n",
         ),
     ];
     for (answer, code, expected) in table {
@@ -389,7 +392,7 @@ fn a_gateway_that_is_not_there_is_exit_code_3() {
     let port = breakerbox_testkit::receiver::RefusingPort::new().unwrap();
     let ended = Program::new(&["circuits", "list", "--url", &port.url("/")]).run();
     assert_eq!(ended.code, 3, "{}", ended.stderr);
-    assert!(ended.stderr.contains("Is it running?"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("Check that it is running"), "{}", ended.stderr);
 
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
@@ -397,7 +400,7 @@ fn a_gateway_that_is_not_there_is_exit_code_3() {
     assert_eq!(ended.code, 3, "{}", ended.stderr);
     let problem: Value = serde_json::from_str(&ended.stderr).unwrap();
     assert_eq!(problem["code"], "unreachable");
-    assert!(problem["detail"].as_str().unwrap().contains("no answer within 50ms"), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("no response within 50ms"), "{problem}");
 }
 
 #[test]
@@ -494,8 +497,8 @@ fn a_policy_is_a_table_and_changed_by_names() {
 #[test]
 fn a_policy_that_does_not_count_says_so() {
     for (decided_by, by, expected) in [
-        (Value::Null, "host", "does not count while the tenant's circuits are by host"),
-        (json!("ep_0"), "endpoint", "ep_0 has the same circuit and is older"),
+        (Value::Null, "host", "the values set here have no effect while the tenant's `circuit_by` is host"),
+        (json!("ep_0"), "endpoint", "the older endpoint ep_0 shares this circuit"),
         (json!("ep_1"), "endpoint", ""),
     ] {
         let api = answering(json!({

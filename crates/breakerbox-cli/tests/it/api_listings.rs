@@ -44,7 +44,7 @@ fn listings_go_through_all_pages_and_stop_where_they_are_told() {
         let ended = against(&api, &[command, "list", "--limit", "3"]);
         assert_eq!(ended.stdout.lines().count(), 4, "a heading and three");
         assert!(ended.stdout.starts_with("ID "), "{}", ended.stdout);
-        assert!(ended.stderr.contains("there are more"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("more results available"), "{}", ended.stderr);
         assert!(!ended.stdout.contains('\u{1b}'), "no colours without a terminal");
 
         let ended = against(&api, &[command, "list", "--limit", "2", "--json"]);
@@ -67,7 +67,7 @@ fn a_limit_is_one_or_more_for_every_listing() {
         &["reminders", "runs", "rem_1"],
         &["circuits", "list"],
         &["circuits", "history"],
-        &["notices", "list"],
+        &["notifications", "list"],
         &["keys", "list"],
     ] {
         let ended = against(&api, &[listing, &["--limit", "0"]].concat());
@@ -97,7 +97,7 @@ fn filters_become_a_query() {
     let api = answering(json!({"items": [], "next": null}));
     let ended =
         against(&api, &["deliveries", "list", "--state", "failed", "--type", "a.b", "--endpoint", "ep_1"]);
-    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "", "there are none\n"));
+    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "", "no results\n"));
     assert_eq!(api.asked()[0].line(), "GET /v1/deliveries?endpoint=ep_1&type=a.b&state=failed&limit=100");
     against(&api, &["circuits", "history", "c1", "--limit", "5"]);
     assert_eq!(api.asked()[1].line(), "GET /v1/changes?circuit=c1&limit=5");

@@ -12,23 +12,23 @@ use breakerbox_testkit::receiver::Receiver;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::program::{Ended, Program};
+use crate::program::{Program, ProgramOutput};
 
 /// Guards against hanging, and against nothing else.
 const LONG: Duration = Duration::from_secs(60);
 
-fn run(arguments: &[&str], data: &Path) -> Ended {
+fn run(arguments: &[&str], data: &Path) -> ProgramOutput {
     Program::new(arguments).args(&["--data", data.to_str().unwrap()]).run()
 }
 
 #[track_caller]
-fn done(ended: &Ended) -> Value {
+fn done(ended: &ProgramOutput) -> Value {
     assert_eq!(ended.code, 0, "{ended:?}");
     serde_json::from_str(&ended.stdout).unwrap()
 }
 
 #[track_caller]
-fn refused(ended: &Ended, code: i32, why: &str) {
+fn refused(ended: &ProgramOutput, code: i32, why: &str) {
     assert_eq!(ended.code, code, "{ended:?}");
     assert!(ended.stderr.contains(why), "{}", ended.stderr);
 }
@@ -102,14 +102,14 @@ fn a_backup_under_load_has_all_that_was_accepted_and_is_restored_after_a_kill() 
         );
         assert_eq!(made["master_key"], data.join("keys/master.key").to_str().unwrap());
     }
-    refused(&run(&["backup", name], &data), 2, "say --overwrite");
+    refused(&run(&["backup", name], &data), 2, "use --overwrite");
     refused(&run(&["restore", name, "--overwrite"], &data), 1, "in use");
     let after = load.until_more(20).pop().unwrap();
     gateway.kill().unwrap();
     load.stop();
     assert!(data.join("breakerbox.db-wal").exists(), "a killed gateway leaves its log");
 
-    refused(&run(&["restore", name], &data), 2, "say --overwrite");
+    refused(&run(&["restore", name], &data), 2, "use --overwrite");
     let restored = run(&["restore", name, "--overwrite"], &data);
     assert_eq!(restored.code, 0, "{restored:?}");
     assert!(!data.join("breakerbox.db-wal").exists() && !data.join("breakerbox.db-shm").exists());
@@ -172,11 +172,11 @@ fn what_can_not_be_copied_or_put_back_is_refused_and_nothing_changes() {
     let target = folder.path().join("other.db");
     let target = target.to_str().unwrap();
 
-    refused(&run(&["backup", target], &folder.path().join("nowhere")), 2, "there is no such file");
+    refused(&run(&["backup", target], &folder.path().join("nowhere")), 2, "the file does not exist");
     refused(&run(&["backup", database.to_str().unwrap(), "--overwrite"], &data), 2, "the database itself");
-    refused(&run(&["backup", data.to_str().unwrap(), "--overwrite"], &data), 2, "is there already");
+    refused(&run(&["backup", data.to_str().unwrap(), "--overwrite"], &data), 2, "already exists");
     refused(&run(&["backup", "/nowhere/at/all.db"], &data), 1, "/nowhere/at/all.db");
-    refused(&run(&["restore", target], &data), 2, "there is no such file");
+    refused(&run(&["restore", target], &data), 2, "the file does not exist");
     refused(&run(&["restore", database.to_str().unwrap(), "--overwrite"], &data), 2, "the database itself");
 
     let whole = std::fs::read(&file).unwrap();

@@ -40,7 +40,7 @@ const OTHERS: &[(&str, &str, &str)] = &[
     ("limits.payload", "\"1MB\"", "1MB"),
     ("limits.batch_events", "10", "10"),
     ("limits.batch_bytes", "\"16MiB\"", "16MiB"),
-    ("limits.bodies", "\"1GiB\"", "1GiB"),
+    ("limits.body_memory", "\"1GiB\"", "1GiB"),
     ("limits.body_timeout", "\"5s\"", "5s"),
     ("limits.tenant_share", "50", "50"),
     ("limits.first_request_timeout", "\"500ms\"", "500ms"),
@@ -51,11 +51,11 @@ const OTHERS: &[(&str, &str, &str)] = &[
     ("limits.backlog_count", "10_000_000_000", "10000000000"),
     ("limits.backlog_bytes", "\"1TiB\"", "1TiB"),
     ("limits.endpoints", "100", "100"),
-    ("limits.reserve", "\"1GiB\"", "1GiB"),
+    ("limits.disk_reserve", "\"1GiB\"", "1GiB"),
     ("retention.finished", "\"1d\"", "1d"),
     ("retention.failed", "\"60d\"", "60d"),
     ("retention.history", "\"1h\"", "1h"),
-    ("retention.notices", "\"1d\"", "1d"),
+    ("retention.notifications", "\"1d\"", "1d"),
     ("egress.allow", "[\"127.0.0.0/8\", \"::1\"]", "127.0.0.0/8, ::1"),
     ("egress.deny", "[\"93.184.215.0/24\", \"2a00:64::/96\"]", "93.184.215.0/24,2a00:64::/96"),
     ("egress.proxy", "\"http://proxy.internal:3128\"", "http://proxy.internal:3128"),
@@ -97,10 +97,10 @@ fn needed_by(key: &str) -> &'static [(&'static str, &'static str)] {
 }
 
 #[test]
-fn targets_of_notices_must_be_whole() {
+fn targets_of_notifications_must_be_whole() {
     let variable = |name: &str| format!("BREAKERBOX_NOTIFY_{name}");
     let table = [
-        ("WEBHOOK_URL", "https://a.example/", "needs a secret to sign with"),
+        ("WEBHOOK_URL", "https://a.example/", "needs a signing secret"),
         ("WEBHOOK_URL", "https://user:hunter2@a.example/", "is not a URL that begins with http"),
         ("WEBHOOK_SECRET", "hunter2", "must be `whsec_`"),
         ("SLACK_URL", "ftp://a.example/hunter2", "must begin with http"),
@@ -108,7 +108,7 @@ fn targets_of_notices_must_be_whole() {
         ("EMAIL", "nobody", "is not an address"),
         ("SMTP_URL", "smtp://mail.example.com", "needs a sender"),
         ("SMTP_URL", "http://mail.example.com", "is not the URL of a mail server"),
-        ("KINDS", "trips", "is not a kind of notice"),
+        ("KINDS", "trips", "is not a notification type"),
     ];
     for (name, value, why) in table {
         let errors = Sources::default().variables([(variable(name), value)]).load().unwrap_err().to_string();
@@ -203,7 +203,7 @@ fn what_is_wrong_in_a_file_is_said_with_its_line_and_what_would_be_right() {
         ("[delivery]\nslots = 0", "breakerbox.toml: line 2: delivery.slots: must be 1 to 100000, but is 0"),
         (
             "[delivery]\nslots = '5'",
-            "breakerbox.toml: line 2: delivery.slots: must be a whole number, 1 to 100000, but is the text \"5\"",
+            "breakerbox.toml: line 2: delivery.slots: must be a whole number, 1 to 100000, but is the string \"5\"",
         ),
         (
             "[delivery]\nslots = 1.5",
@@ -251,7 +251,7 @@ fn what_is_wrong_in_a_file_is_said_with_its_line_and_what_would_be_right() {
         ),
         (
             "[secrets]\nmaster_key = 'abc'",
-            "breakerbox.toml: line 2: secrets.master_key: is a secret; set BREAKERBOX_MASTER_KEY instead, or keep it in the file that secrets.master_key_file names",
+            "breakerbox.toml: line 2: secrets.master_key: is a secret; set the environment variable BREAKERBOX_MASTER_KEY instead",
         ),
         ("[log]\nformat = 'xml'", "breakerbox.toml: line 2: log.format: \"xml\" is not \"text\" or \"json\""),
         (
@@ -430,7 +430,7 @@ fn the_documentation_has_every_setting() {
 }
 
 #[test]
-fn defaults_are_those_of_the_design() {
+fn derived_settings_have_their_documented_defaults() {
     let config = Config::default();
     assert_eq!(config.lease(config.delivery.timeout), Duration::from_secs(45));
     assert_eq!(config.master_key_file(), Path::new("breakerbox-data/keys/master.key"));
@@ -453,7 +453,7 @@ fn serve_prints_its_settings_with_the_origin_of_each() {
         "allow = [\"127.0.0.0/8\", \"::1/128\"]       # --allow",
         "public = true                            # --metrics-public",
         "slots = 512                              # default",
-        "# probe_timeout = \"22s\"                  # default: the endpoint's timeout and 2s",
+        "# probe_timeout = \"22s\"                  # default: the endpoint's timeout plus 2s",
     ] {
         assert!(ended.stdout.lines().any(|found| found == line), "{line}\n{}", ended.stdout);
     }

@@ -6,13 +6,13 @@ use breakerbox_model::objects::ApiKeyText;
 use breakerbox_storage_sqlite::{Database, NEWEST, Options};
 use serde_json::Value;
 
-use crate::program::{Ended, Program};
+use crate::program::{Program, ProgramOutput};
 
-fn on(data: &Path, arguments: &[&str]) -> Ended {
+fn on(data: &Path, arguments: &[&str]) -> ProgramOutput {
     Program::new(arguments).args(&["--data", data.to_str().unwrap()]).run()
 }
 
-fn json(ended: &Ended) -> Value {
+fn json(ended: &ProgramOutput) -> Value {
     serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
 }
 
@@ -22,7 +22,7 @@ fn keys_are_made_listed_and_revoked_without_a_gateway() {
     let data = folder.path();
     let ended = on(data, &["keys", "list"]);
     assert_eq!(ended.code, 2, "{}", ended.stderr);
-    assert!(ended.stderr.contains("holds no database"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("contains no database"), "{}", ended.stderr);
     assert_eq!(on(data, &["migrate", "run"]).code, 0);
     let ended = on(data, &["keys", "create", "--name", "root", "--scope", "admin", "--quiet"]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
@@ -52,7 +52,7 @@ fn a_folder_in_use_is_left_alone() {
     let _running = Database::open(folder.path(), Options::default()).unwrap();
     let ended = on(folder.path(), &["keys", "create", "--name", "x", "--scope", "admin"]);
     assert_eq!(ended.code, 1, "{}", ended.stderr);
-    assert!(ended.stderr.contains("leave --data out, and give an admin key"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("omit --data and pass an admin key"), "{}", ended.stderr);
     assert_eq!(on(folder.path(), &["migrate", "run"]).code, 1);
 }
 

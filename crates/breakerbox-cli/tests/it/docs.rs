@@ -86,7 +86,7 @@ fn every_link_between_documents_leads_somewhere() {
 #[test]
 fn the_help_names_every_preset_and_exit_code() {
     let ran = Replay::new().arg("--help").run("");
-    for text in ["convoy, reminders, redis_lua, stoplight", "Exit codes: 0", "{\"at_ms\":0,\"samples\""] {
+    for text in ["convoy, reminders, redis_lua or stoplight", "Exit codes: 0", "{\"at_ms\":0,\"samples\""] {
         assert!(ran.stdout.contains(text), "{text}");
     }
 }

@@ -10,7 +10,7 @@ pub(crate) struct Program {
 
 /// What came of it.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct ProgramOutput {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -44,9 +44,9 @@ impl Program {
         self
     }
 
-    pub(crate) fn run(mut self) -> Ended {
+    pub(crate) fn run(mut self) -> ProgramOutput {
         let output = self.command.stdin(Stdio::null()).output().unwrap();
-        Ended {
+        ProgramOutput {
             code: output.status.code().unwrap(),
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),

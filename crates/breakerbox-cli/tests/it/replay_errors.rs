@@ -19,7 +19,10 @@ fn refused(input: &str, expected: &str) {
 fn a_bad_line_is_named_with_field_and_reason() {
     let good = r#""at_ms":6,"key":"e1","outcome":"success""#;
     let table: Vec<(String, &str)> = vec![
-        ("{".into(), "is not JSON: EOF while parsing an object (column 1); a line holds one whole object"),
+        (
+            "{".into(),
+            "is not JSON: EOF while parsing an object (column 1); each line must be a complete object",
+        ),
         ("{\"at_ms\":6,}".into(), "is not JSON: trailing comma (column 12)"),
         ("hello".into(), "is not JSON: expected value (column 1)"),
         (format!("{{{good}}} x"), "is not JSON: trailing characters (column 44)"),
@@ -45,11 +48,11 @@ fn a_bad_line_is_named_with_field_and_reason() {
         ),
         (
             r#"{"at_ms":18446744073709551615,"key":"e1","outcome":"success"}"#.into(),
-            "at_ms: must be at most 9007199254740991, but is 18446744073709551615; is it in milliseconds?",
+            "at_ms: must be at most 9007199254740991, but is 18446744073709551615; check that it is in milliseconds",
         ),
         (
             r#"{"at_ms":6,"key":7,"outcome":"success"}"#.into(),
-            "key: invalid type: integer `7`, expected a text",
+            "key: invalid type: integer `7`, expected a string",
         ),
         (r#"{"at_ms":6,"key":"","outcome":"success"}"#.into(), "key: must not be empty"),
         (
@@ -70,18 +73,18 @@ fn a_bad_line_is_named_with_field_and_reason() {
             format!("{{{good},\"colour\":5}}"),
             "colour: is not a known field; the fields are at_ms, key, outcome, latency_ms, retry_after_ms, samples",
         ),
-        (format!("{{{good},\"key\":\"e1\"}}"), "key: is there twice; keep one"),
+        (format!("{{{good},\"key\":\"e1\"}}"), "key: is given twice; keep one"),
         (
             r#"{"at_ms":3,"key":"e1","outcome":"success"}"#.into(),
-            "at_ms: must not go back, but is 3 after 4; sort the traffic by at_ms",
+            "at_ms: must not decrease, but is 3 after 4; sort the traffic by at_ms",
         ),
         (
             r#"{"at_ms":6,"samples":{}}"#.into(),
-            "samples: this file began with calls, and one file holds one kind; put samples in a file of their own",
+            "samples: this file began with calls, and a file must contain one kind; put samples in a separate file",
         ),
         (
             format!("{{{good},\"samples\":{{}}}}"),
-            "key: does not go with samples; a line is a call or a sample",
+            "key: can't be combined with samples; a line is a call or a sample",
         ),
     ];
     for (bad, reason) in table {
@@ -111,7 +114,7 @@ fn a_bad_sample_is_named_with_its_path() {
         ),
         (
             r#"{"at_ms":0,"samples":{"e1":{"successes":1,"failures":0},"e1":{"successes":1,"failures":0}}}"#,
-            "samples.e1: is there twice; keep one",
+            "samples.e1: is given twice; keep one",
         ),
         (r#"{"at_ms":0,"samples":{"":{"successes":1,"failures":0}}}"#, "samples: a key: must not be empty"),
     ];
@@ -125,7 +128,7 @@ fn a_bad_sample_is_named_with_its_path() {
 #[test]
 fn calls_after_samples_are_refused() {
     let ran = Replay::new().run("{\"at_ms\":0,\"samples\":{}}\n".to_string() + &call(1, "e1", "success", 0));
-    let expected = "line 2: key: this file began with samples, and one file holds one kind; put calls in a file of their own";
+    let expected = "line 2: key: this file began with samples, and a file must contain one kind; put calls in a separate file";
     assert_eq!(ran.stderr, format!("breakerbox: standard input: {expected}\n"));
     assert_eq!(ran.code, 2);
 }
@@ -143,10 +146,10 @@ fn bad_csv_is_named_with_its_line() {
     let table = [
         ("at_ms,key\n0,e1\n", "line 1: outcome: is missing in the header, which must name every column"),
         ("at_ms,key,outcome,latency\n", "line 1: latency: is not a known field; did you mean latency_ms?"),
-        ("at_ms,key,outcome,key\n", "line 1: key: is there twice; keep one"),
+        ("at_ms,key,outcome,key\n", "line 1: key: is given twice; keep one"),
         (
             "at_ms,key,successes,failures,outcome\n",
-            "line 1: outcome: does not go with samples; rows are calls or samples",
+            "line 1: outcome: can't be combined with samples; a row is a call or a sample",
         ),
         ("at_ms,key,successes\n", "line 1: failures: is missing in the header, which must name every column"),
         ("at_ms,key,outcome\n0,e1,success\n1,e1\n", "line 3: has 2 cells, but the header has 3"),
@@ -161,19 +164,19 @@ fn bad_csv_is_named_with_its_line() {
         ),
         (
             "at_ms,key,outcome\n7,e1,success\n\n6,e1,success\n",
-            "line 4: at_ms: must not go back, but is 6 after 7; sort the traffic by at_ms",
+            "line 4: at_ms: must not decrease, but is 6 after 7; sort the traffic by at_ms",
         ),
         (
             "at_ms,key,outcome,latency_ms\n0,e1,success,1.5\n",
             "line 2: latency_ms: must be a whole number of milliseconds, but is 1.5",
         ),
         ("at_ms,key,successes,failures\n0,,1,1\n", "line 2: key: is missing"),
-        ("at_ms,key,successes,failures\n0,a,1,1\n0,b,1,1\n0,a,1,1\n", "line 4: a: is there twice; keep one"),
+        ("at_ms,key,successes,failures\n0,a,1,1\n0,b,1,1\n0,a,1,1\n", "line 4: a: is given twice; keep one"),
         (
             "at_ms,key,successes,failures\n5,a,1,1\n4,a,1,1\n",
-            "line 3: at_ms: must not go back, but is 4 after 5; sort the traffic by at_ms",
+            "line 3: at_ms: must not decrease, but is 4 after 5; sort the traffic by at_ms",
         ),
-        ("at_ms,key,outcome,\n", "line 1: has a column without a name; is there a comma too many?"),
+        ("at_ms,key,outcome,\n", "line 1: has a column without a name; check for an extra comma"),
         (
             "a,b,c,d,e,f,g,h,i,j\n",
             "line 1: a: is not a known field; the fields are at_ms, key, outcome, latency_ms, retry_after_ms, successes, failures, latency_sum_ms",
@@ -214,7 +217,7 @@ fn huge_keys_are_refused() {
 fn too_many_keys_are_refused() {
     let traffic: String = (0..4).map(|n| call(n, &format!("k{n}"), "success", 0)).collect();
     let ran = Replay::new().args(&["--max-keys", "3"]).run(traffic);
-    let expected = "breakerbox: standard input: line 4: key: is one more than --max-keys 3 allows; each takes about 1 KB of memory\n";
+    let expected = "breakerbox: standard input: line 4: key: exceeds the maximum of 3 keys; raise --max-keys (each key takes about 1 KB of memory)\n";
     assert_eq!((ran.code, ran.stderr.as_str()), (2, expected));
 }
 
@@ -255,7 +258,7 @@ fn a_bad_json_policy_is_named_with_file_line_and_field() {
 fn a_rule_that_samples_can_not_feed_is_refused_when_samples_come() {
     let traffic = "{\"at_ms\":0,\"samples\":{}}\n";
     let ran = Replay::new().policy("\nconsecutive_failures = 5").run(traffic);
-    let expected = "line 2: consecutive_failures: has no input in sampling mode, unless the sampler returns runs of failures (SqlTable::count_runs); leave it out or turn it \"off\"";
+    let expected = "line 2: consecutive_failures: has no input in sampling mode, unless the sampler returns runs of failures (SqlTable::count_runs); omit it, or set it to \"off\"";
     assert_eq!((ran.code, ran.stderr), (2, format!("breakerbox: policy.toml: {expected}\n")));
 }
 
@@ -267,7 +270,7 @@ fn bad_arguments_are_refused() {
     let ran = Replay::new().policy("preset = \"convoy\"").args(&["--preset", "stoplight"]).run("");
     assert_eq!(ran.code, 2);
     assert!(
-        ran.stderr.contains("the policy file already says preset = \"convoy\"; drop one"),
+        ran.stderr.contains("the policy file already sets preset = \"convoy\"; remove one"),
         "{}",
         ran.stderr
     );
@@ -320,7 +323,7 @@ fn hostile_text_reaches_no_terminal_and_no_message_is_megabytes_long() {
 fn compressed_traffic_is_named_as_such() {
     let ran = Replay::new().run([0x1f, 0x8b, 8, 0, 0, 0]);
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("line 1: is compressed; unpack it first"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("line 1: is compressed; decompress it first"), "{}", ran.stderr);
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn the_summary_counts_what_was_saved_and_what_it_cost() {
     let summary: Value = serde_json::from_str(&ran.read("s.json")).unwrap();
     let e1 = json!({
         "calls": 9, "admitted": 5, "refused": 4, "probes": 1, "failed_calls_admitted": 3,
-        "failed_calls_saved": 2, "good_calls_delayed": 1, "late_results": 0, "trips": 1,
+        "failed_calls_refused": 2, "successful_calls_refused": 1, "late_results": 0, "trips": 1,
         "time_open_ms": 30_000, "time_half_open_ms": 80, "time_disabled_ms": 0,
     });
     assert_eq!(summary["keys"]["e1"], e1);
@@ -59,7 +59,7 @@ fn admitted_and_refused_are_all_calls() {
     }
     let failures = story().matches("\"outcome\":\"failure\"").count() as u64;
     let total = &summary["total"];
-    assert_eq!(number(total, "failed_calls_admitted") + number(total, "failed_calls_saved"), failures);
+    assert_eq!(number(total, "failed_calls_admitted") + number(total, "failed_calls_refused"), failures);
     assert_eq!(number(total, "calls"), story().lines().count() as u64);
 }
 
@@ -69,10 +69,10 @@ fn the_table_on_standard_error_is_for_people() {
     let expected = "
 2 keys over 40s5ms
 
-key    calls  admitted  refused  failed calls let through  failed calls saved  good calls delayed  trips  time open  disabled
-e1         9         5        4                         3                   2                   1      1        30s        0s
-e2         1         1        0                         0                   0                   0      0         0s        0s
-total     10         6        4                         3                   2                   1      1        30s        0s
+key    calls  admitted  refused  failed calls admitted  failed calls refused  successful calls refused  trips  time open  disabled
+e1         9         5        4                      3                     2                         1      1        30s        0s
+e2         1         1        0                      0                     0                         0      0         0s        0s
+total     10         6        4                      3                     2                         1      1        30s        0s
 ";
     assert_eq!(ran.stderr, expected);
 }
@@ -85,7 +85,7 @@ fn the_table_shows_the_most_troubled_keys_of_many() {
     let rows: Vec<_> = ran.stderr.lines().collect();
     assert!(rows[4].starts_with("zz-broken"), "{}", ran.stderr);
     assert!(
-        ran.stderr.contains("The total has 31 more keys. --summary-json lists them all."),
+        ran.stderr.contains("The total includes 31 more keys. --summary-json lists all keys."),
         "{}",
         ran.stderr
     );
@@ -125,7 +125,7 @@ fn the_page_is_bounded_however_many_keys_there_are() {
     let ran = Replay::new().args(&["--html", "page.html"]).run(traffic);
     let page = ran.read("page.html");
     assert_eq!(page.matches("<section>").count(), 2_000);
-    assert!(page.contains("Not drawn: 100 more keys."));
+    assert!(page.contains("Not shown: 100 more keys."));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn the_page_is_bounded_however_much_keys_flap() {
     let ran = Replay::new().policy(&policy).args(&["--html", "page.html"]).run(traffic);
     let page = ran.read("page.html");
     let drawn = page.matches("<section>").count();
-    assert!((50..500).contains(&drawn) && page.contains("Not drawn: "), "{drawn}");
+    assert!((50..500).contains(&drawn) && page.contains("Not shown: "), "{drawn}");
     assert!(page.len() < 15_000_000, "{} bytes", page.len());
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::program::{Ended, Program};
+use crate::program::{Program, ProgramOutput};
 
 /// A process that is killed when this is dropped.
 struct Running {
@@ -70,7 +70,7 @@ struct Tour {
 }
 
 impl Tour {
-    fn run(&self, arguments: &[&str]) -> Ended {
+    fn run(&self, arguments: &[&str]) -> ProgramOutput {
         let program = Program::new(arguments).args(&["--json"]);
         program.env("BREAKERBOX_URL", &self.url).env("BREAKERBOX_API_KEY", &self.key).run()
     }
@@ -216,7 +216,7 @@ fn the_tour_of_the_guide() {
 
     // Endpoints and tenants.
     assert_eq!(tour.json(&["endpoints", "change", &endpoint_id, "max_in_flight=8"])["max_in_flight"], 8);
-    assert_eq!(tour.json(&["endpoints", "disable", &endpoint_id])["disabled_because"], "owner");
+    assert_eq!(tour.json(&["endpoints", "disable", &endpoint_id])["disabled_reason"], "owner");
     assert_eq!(tour.json(&["endpoints", "enable", &endpoint_id])["enabled"], true);
     assert_eq!(
         tour.json(&["endpoints", "rotate", &endpoint_id])["secrets"].as_array().map(Vec::len),

@@ -89,7 +89,7 @@ pub enum PolicyErrorReason {
         found: FileValue,
     },
     /// The field cannot be turned off.
-    #[error("can't be \"off\"; give it a value or leave it out for the default")]
+    #[error("can't be \"off\"; set a value, or omit it for the default")]
     HasNoOff,
     /// `cool_off` is longer than `cool_off_max`.
     #[error("must be at most cool_off_max ({max}), but is {found}")]
@@ -108,7 +108,7 @@ pub enum PolicyErrorReason {
         found: String,
     },
     /// `slow_rate` is set without `slow_call`, which defines the slow calls.
-    #[error("needs slow_call: from which latency on is a call slow?")]
+    #[error("needs slow_call, the latency from which on a call is slow")]
     NeedsSlowCall,
     /// No trip rule is set.
     #[error(
@@ -121,11 +121,11 @@ pub enum PolicyErrorReason {
     )]
     NoSampledRule,
     /// Samples contain no input for this rule.
-    #[error("has no input in sampling mode; leave it out or turn it \"off\"")]
+    #[error("has no input in sampling mode; omit it, or set it to \"off\"")]
     NotSampled,
     /// The totals of the sampler contain no runs of failures.
     #[error(
-        "has no input in sampling mode, unless the sampler returns runs of failures (SqlTable::count_runs); leave it out or turn it \"off\""
+        "has no input in sampling mode, unless the sampler returns runs of failures (SqlTable::count_runs); omit it, or set it to \"off\""
     )]
     NoRunsSampled,
     /// No field has this name.
@@ -135,7 +135,7 @@ pub enum PolicyErrorReason {
         nearest: Option<&'static str>,
     },
     /// The field is set twice.
-    #[error("is there twice; keep one")]
+    #[error("is given twice; keep one")]
     Duplicate,
     /// No preset has this name.
     #[error("{found:?} {unknown}")]

@@ -257,7 +257,7 @@ impl Fleet {
         match report {
             ReportDue::Nothing => {}
             ReportDue::Later | ReportDue::Soon | ReportDue::After(_) | ReportDue::In(_) | ReportDue::Now => {
-                self.send_report(n)
+                self.send_report(n);
             }
             ReportDue::One { epoch, outcome } => {
                 let delta = Delta::of_one("e1".into(), epoch, &outcome, &self.policy);

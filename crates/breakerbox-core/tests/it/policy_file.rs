@@ -128,10 +128,7 @@ fn every_mistake_names_its_field_and_what_to_do() {
         ("failures = 0", "failures: must be 1 to 1000000000, but is 0"),
         ("consecutive_failures = 0", "consecutive_failures: must be 1 to 1000000000, but is 0"),
         ("min_calls = 0", "min_calls: must be 1 to 1000000000, but is 0"),
-        (
-            "min_calls = \"off\"",
-            "min_calls: can't be \"off\"; give it a value or leave it out for the default",
-        ),
+        ("min_calls = \"off\"", "min_calls: can't be \"off\"; set a value, or omit it for the default"),
         ("min_calls = [1]", "min_calls: must be a whole number, but is a list"),
         ("[min_calls]\na = 1", "min_calls: must be a whole number, but is a table"),
         ("window = \"0s\"", "window: must be longer than zero, such as \"60s\""),
@@ -147,7 +144,7 @@ fn every_mistake_names_its_field_and_what_to_do() {
         ),
         ("mean_latency = \"0ms\"", "mean_latency: must be longer than zero, such as \"5s\""),
         ("mean_latency = 5", "mean_latency: must be a duration such as \"30s\", or \"off\", but is 5"),
-        ("slow_rate = 50", "slow_rate: needs slow_call: from which latency on is a call slow?"),
+        ("slow_rate = 50", "slow_rate: needs slow_call, the latency from which on a call is slow"),
         ("slow_call = \"0s\"", "slow_call: must be longer than zero, such as \"2s\""),
         ("cool_off = \"0s\"", "cool_off: must be longer than zero, such as \"30s\""),
         ("cool_off = \"11m\"", "cool_off: must be at most cool_off_max (10m), but is 11m"),
@@ -207,7 +204,7 @@ fn what_may_be_zero_may_be_zero() {
 #[test]
 fn a_key_given_twice_is_an_error_in_json_too() {
     let error = serde_json::from_str::<PolicyBuilder>(r#"{"probes": 1, "probes": 2}"#).unwrap_err();
-    assert!(error.to_string().starts_with("probes: is there twice"), "{error}");
+    assert!(error.to_string().starts_with("probes: is given twice"), "{error}");
     let error = serde_json::from_str::<PolicyBuilder>(r#"{"probes": null}"#).unwrap_err();
     assert!(error.to_string().starts_with("probes: must be a whole number, but is null"), "{error}");
 }

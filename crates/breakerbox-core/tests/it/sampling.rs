@@ -320,7 +320,7 @@ fn samples_know_neither_order_nor_slowness() {
     let error = |builder: PolicyBuilder| builder.build_for_sampling().unwrap_err().to_string();
     assert_eq!(
         error(Policy::builder().consecutive_failures(3)),
-        "consecutive_failures: has no input in sampling mode, unless the sampler returns runs of failures (SqlTable::count_runs); leave it out or turn it \"off\""
+        "consecutive_failures: has no input in sampling mode, unless the sampler returns runs of failures (SqlTable::count_runs); omit it, or set it to \"off\""
     );
     assert_eq!(error(Policy::builder().slow_call(ms(1)).slow_rate(10)).split(':').next(), Some("slow_rate"));
     assert!(Policy::builder().consecutive_failures(None).slow_rate(None).build_for_sampling().is_ok());

@@ -324,7 +324,7 @@ async fn literals_in_every_notation_are_denied() {
         let incoming = careful.send(to(&url.replace("{}", &port))).await;
         assert!(is_denied(&incoming), "{url}: {incoming:?}");
         assert!(
-            incoming.detail.as_ref().is_some_and(|detail| detail.starts_with("it is ")),
+            incoming.detail.as_ref().is_some_and(|detail| detail.starts_with("the address is ")),
             "{url}: {incoming:?}"
         );
     }
@@ -359,7 +359,7 @@ async fn names_that_lead_to_denied_addresses_are_denied() {
         let incoming = sender.send(to(&url)).await;
         assert!(is_denied(&incoming), "{addresses:?}: {incoming:?}");
         let detail = incoming.detail.unwrap();
-        assert!(detail.starts_with("the name leads to"), "{detail}");
+        assert!(detail.starts_with("the name resolves to"), "{detail}");
         assert!(!addresses.iter().any(|address| detail.contains(address)), "it tells no addresses: {detail}");
         assert_eq!(sender.dialed(), 0, "{addresses:?}");
     }
@@ -450,7 +450,7 @@ async fn through_a_proxy_nothing_else_is_called_and_literals_are_checked() {
     // A name is the proxy's to look up, and to refuse.
     let incoming = sender.send(to(&format!("http://internal.example:{port}/"))).await;
     assert_eq!(incoming.reply, Reply::Failed(Fault::Connect), "{incoming:?}");
-    assert!(incoming.detail.unwrap().starts_with("the proxy made no connection"));
+    assert!(incoming.detail.unwrap().starts_with("the proxy did not connect"));
     assert_eq!((proxy.arrived(), secret.arrived(), sender.dialed()), (1, 0, 1));
     let heard = proxy.heard.lock().unwrap().join("");
     let asked = format!("CONNECT internal.example:{port} HTTP/1.1\r\n");

@@ -140,12 +140,12 @@ async fn forever(mut tcp: TcpStream, first: &'static [u8], then: &'static [u8], 
 #[tokio::test]
 async fn what_goes_on_without_end_is_a_timeout() {
     let table: [(&[u8], &[u8], u64, &str); 5] = [
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n", b"x", 100, "the answer was not complete"),
-        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", b"1\r\nx\r\n", 100, "the answer was not"),
-        (b"HTTP/1.1 200 OK\r\n\r\n", b"", 100, "the answer was not complete"),
-        (b"HTTP/1.1 200 OK\r\n", b"", 100, "nothing was answered"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n", b"x", 100, "incomplete response"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", b"1\r\nx\r\n", 100, "incomplete response"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", b"", 100, "incomplete response"),
+        (b"HTTP/1.1 200 OK\r\n", b"", 100, "no response"),
         // However often it says "go on".
-        (b"", b"HTTP/1.1 100 Continue\r\n\r\n", 1, "nothing was answered"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n", 1, "no response"),
     ];
     for (first, then, pause, what) in table {
         let pause = Duration::from_millis(pause);
@@ -212,7 +212,7 @@ async fn nobody_there_and_no_such_name() {
     let nowhere = Sender::with_resolver(&settings(&[]), Scripted::new(&[])).unwrap();
     let incoming = nowhere.send(to("http://nowhere.example/")).await;
     assert_eq!(incoming.reply, Reply::Failed(Fault::Dns), "{incoming:?}");
-    assert_eq!(incoming.detail.unwrap(), "the name was not found: no such name");
+    assert_eq!(incoming.detail.unwrap(), "DNS name not found: no such name");
 }
 
 #[tokio::test]

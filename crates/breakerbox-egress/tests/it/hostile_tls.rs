@@ -209,7 +209,7 @@ async fn a_slow_handshake_ends_at_its_deadline() {
     let hasty = Sender::with_resolver(&hasty, Scripted::new(&[&["127.0.0.1"]])).unwrap();
     let incoming = hasty.send(to(&silent.url(HOST))).await;
     assert_eq!(incoming.reply, Reply::Failed(Fault::Timeout), "{incoming:?}");
-    assert_eq!(incoming.detail.as_deref(), Some("no TLS handshake came about in time"));
+    assert_eq!(incoming.detail.as_deref(), Some("TLS handshake timed out"));
 }
 
 /// A frame of HTTP/2.

@@ -6,7 +6,7 @@
 use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Response};
 use breakerbox_model::objects::{IdempotencyKey, Revision, TenantId};
-use breakerbox_storage::records::{self, Answered, RequestResponse};
+use breakerbox_storage::records::{self, RequestResponse, RequestResult};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use utoipa::IntoParams;
 
 use super::Api;
-use super::problem::{Answer, Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 use super::reading::{Body, SMALL_BODY, read_body};
 
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -29,8 +29,9 @@ const LONGEST_KEY: usize = 255;
 #[into_params(parameter_in = Header)]
 #[allow(dead_code)]
 pub(super) struct KeyHeader {
-    /// The same key again within 24 hours: the same response, and nothing is created twice. A response that held a secret is not
-    /// repeated: `already_created`, with the id. The same key with another body or path: `idempotency_key_reused`.
+    /// A key of your choice, unique within the tenant. A repeated request with the same key within 24 hours creates nothing and gets
+    /// the first response again; if that contained a secret, it gets `already_created` with the ID instead. The same key with
+    /// another body or path gets `idempotency_key_reused`.
     #[param(rename = "idempotency-key", min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
     idempotency_key: Option<String>,
 }
@@ -41,7 +42,7 @@ pub(super) struct Keyed<B>(pub(super) B, pub(super) Option<IdempotencyKey>);
 impl<B: Body> FromRequest<Api> for Keyed<B> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, api: &Api) -> Answer<Self> {
+    async fn from_request(request: Request, api: &Api) -> ApiResult<Self> {
         let key = Key::of(&request)?;
         let media_type = B::media_type(request.headers())?;
         let (bytes, _room) = read_body(request, &api.budget, SMALL_BODY).await?;
@@ -58,7 +59,7 @@ pub(super) struct Key {
 
 impl Key {
     /// Returns the key of this request, if it has one.
-    pub(super) fn of(request: &Request) -> Answer<Option<Self>> {
+    pub(super) fn of(request: &Request) -> ApiResult<Option<Self>> {
         let path = request.uri().path().to_owned();
         Ok(key_of(request.headers())?.map(|key| Self { key, path }))
     }
@@ -73,7 +74,7 @@ impl Key {
     }
 }
 
-fn key_of(headers: &HeaderMap) -> Answer<Option<String>> {
+fn key_of(headers: &HeaderMap) -> ApiResult<Option<String>> {
     let mut all = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(header) = all.next() else { return Ok(None) };
     let text = header.to_str().unwrap_or_default();
@@ -131,17 +132,17 @@ impl Created {
 }
 
 /// The storage's result of a request that is carried out once, as a response.
-pub(super) struct CreatedOnce(Answered);
+pub(super) struct CreatedOnce(RequestResult);
 
-impl From<Answered> for CreatedOnce {
-    fn from(answered: Answered) -> Self {
+impl From<RequestResult> for CreatedOnce {
+    fn from(answered: RequestResult) -> Self {
         Self(answered)
     }
 }
 
 impl IntoResponse for CreatedOnce {
     fn into_response(self) -> Response {
-        let Answered { response, repeated } = self.0;
+        let RequestResult { response, repeated } = self.0;
         let RequestResponse { status, revision, body, .. } = response;
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::CREATED);
         let mut response = json(status, body, repeated);

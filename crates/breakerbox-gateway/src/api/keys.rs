@@ -15,7 +15,7 @@ use super::Api;
 use super::caller::{Admin, Allowed, Caller};
 use super::idempotency::{self, Created, CreatedOnce, KeyHeader, Keyed};
 use super::listing::{Listed, PagingOfTenant};
-use super::problem::{Answer, Problem};
+use super::problem::{ApiResult, Problem};
 use super::reading::fields::{Moment, Text};
 use super::reading::{Json, Named, Query};
 use super::tenants::checked_name;
@@ -27,7 +27,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(show)).routes(routes!(revoke))
 }
 
-/// One thing that a key may do.
+/// A scope of an API key.
 #[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum ScopeView {
@@ -63,43 +63,43 @@ impl From<ScopeView> for Scope {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct KeyBody {
-    /// For people.
+    /// Description for people.
     #[schema(max_length = 200, example = "billing")]
     name: String,
-    /// What it may do. Admin includes the rest, manage includes read.
+    /// The scopes. `admin` includes all others; `manage` includes `read`.
     #[schema(inline, min_items = 1, max_items = 4)]
     scopes: Vec<ScopeView>,
-    /// For which tenant; null or absent: for all, or with a key for one tenant, for that one.
+    /// The tenant that the key is bound to. Default: the tenant of the calling key, or all tenants.
     #[serde(default)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
-    /// Until when it is good; null or absent: until it is revoked.
+    /// The time at which the key expires. Default: never.
     #[serde(default)]
     #[schema(value_type = Option<String>, format = "date-time")]
     expires_at: Option<Text<Moment>>,
 }
 
-/// What is kept of an API key.
+/// An API key, without the key itself.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ApiKey)]
 struct KeyView {
-    /// Its name; no secret.
+    /// API key ID; not a secret.
     #[schema(example = "key_01h5k2m8w4c7e")]
     id: String,
-    /// For people.
+    /// Description for people.
     name: String,
-    /// What it may do.
+    /// The scopes.
     #[schema(inline)]
     scopes: Vec<ScopeView>,
-    /// For which tenant; null: for all.
+    /// The tenant that the key is bound to; null: all tenants.
     tenant: Option<String>,
-    /// When it was created.
+    /// The time of creation.
     #[schema(value_type = String, format = "date-time")]
     created_at: Moment,
-    /// Until when it is good.
+    /// The time at which the key expires; null: never.
     #[schema(value_type = Option<String>, format = "date-time")]
     expires_at: Option<Moment>,
-    /// When it was revoked.
+    /// The time at which the key was revoked; null: it was not.
     #[schema(value_type = Option<String>, format = "date-time")]
     revoked_at: Option<Moment>,
 }
@@ -118,32 +118,32 @@ impl From<&ApiKey> for KeyView {
     }
 }
 
-/// An API key that was created, with the key itself.
+/// A new API key, with the key itself.
 #[derive(Serialize, ToSchema)]
 struct CreatedKeyView {
     #[serde(flatten)]
     shown: KeyView,
-    /// The key itself. It is shown now and never again.
+    /// The key itself. It is shown only once.
     #[schema(example = "bbx_...")]
     key: String,
 }
 
 /// List API keys
 ///
-/// The newest first, revoked and expired ones too.
+/// Newest first, including revoked and expired keys.
 #[utoipa::path(
     get,
     path = "/v1/keys",
     tag = "keys",
     params(PagingOfTenant),
-    responses((status = 200, description = "API keys, the newest first", body = Listed<KeyView>)),
+    responses((status = 200, description = "API keys; newest first", body = Listed<KeyView>)),
     security(("api_key" = ["admin"])),
 )]
 async fn list(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Admin>,
     Query(query): Query<PagingOfTenant>,
-) -> Answer<axum::Json<Listed<KeyView>>> {
+) -> ApiResult<axum::Json<Listed<KeyView>>> {
     let (tenant, page) = query.split();
     let tenant = caller.tenant_seen(tenant)?;
     let found = api.services.records.api_keys(tenant.as_ref(), &page).await?;
@@ -152,7 +152,7 @@ async fn list(
 
 /// Create an API key
 ///
-/// The answer has the key itself, now and never again.
+/// The response contains the key itself. It is shown only once.
 #[utoipa::path(
     post,
     path = "/v1/keys",
@@ -166,7 +166,7 @@ async fn create(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Admin>,
     Keyed(Json(body), key): Keyed<Json<KeyBody>>,
-) -> Answer<CreatedOnce> {
+) -> ApiResult<CreatedOnce> {
     let scopes: Vec<Scope> = body.scopes.into_iter().map(Scope::from).collect();
     if scopes.is_empty() {
         return Err(Problem::invalid("scopes", "must be at least one of admin, manage, read and send"));
@@ -196,40 +196,40 @@ async fn create(
     get,
     path = "/v1/keys/{key}",
     tag = "keys",
-    params(("key" = String, Path, description = "The key's id, not the key itself", pattern = "^key_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
-    responses((status = 200, description = "What is kept of the key", body = KeyView)),
+    params(("key" = String, Path, description = "API key ID, not the key itself", pattern = "^key_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "The API key", body = KeyView)),
     security(("api_key" = ["admin"])),
 )]
 async fn show(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Admin>,
     Named(id): Named<ApiKeyId>,
-) -> Answer<axum::Json<KeyView>> {
+) -> ApiResult<axum::Json<KeyView>> {
     Ok(axum::Json((&seen(&api, &caller, id).await?).into()))
 }
 
 /// Revoke an API key
 ///
-/// When this is answered, nobody gets in with it any more.
+/// From this response on, requests with the key are refused.
 #[utoipa::path(
     post,
     path = "/v1/keys/{key}/revoke",
     tag = "keys",
-    params(("key" = String, Path, description = "The key's id, not the key itself", pattern = "^key_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
-    responses((status = 200, description = "What is kept of the key", body = KeyView)),
+    params(("key" = String, Path, description = "API key ID, not the key itself", pattern = "^key_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "The API key", body = KeyView)),
     security(("api_key" = ["admin"])),
 )]
 async fn revoke(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Admin>,
     Named(id): Named<ApiKeyId>,
-) -> Answer<axum::Json<KeyView>> {
+) -> ApiResult<axum::Json<KeyView>> {
     seen(&api, &caller, id).await?;
     Ok(axum::Json((&api.services.records.revoke_api_key(id).await?).into()))
 }
 
 /// Returns a key, if the caller may access it. Callers with a key for one tenant can't see keys for all tenants.
-async fn seen(api: &Api, caller: &Caller, id: ApiKeyId) -> Answer<ApiKey> {
+async fn seen(api: &Api, caller: &Caller, id: ApiKeyId) -> ApiResult<ApiKey> {
     let key = api.services.records.api_key(id).await?;
     let is_theirs = match &key.tenant {
         Some(tenant) => caller.sees(tenant),

@@ -8,30 +8,30 @@ use utoipa::{IntoParams, ToSchema};
 use super::problem::{Code, Problem};
 use super::reading::fields::Text;
 
-/// Which page of a listing.
+/// A page of a listing.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Paging {
-    /// At most so many; 50 if nothing is said.
+    /// Maximum number of items. Default: 50.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     pub(super) limit: Option<Text<Limit>>,
-    /// The `next` of the page before; empty or absent: the first page.
+    /// The `next` of the previous page. Omit it, or leave it empty, for the first page.
     pub(super) cursor: Option<String>,
 }
 
-/// Which page of a listing, and whose.
+/// A page of a listing, of one tenant or of all.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PagingOfTenant {
-    /// Only this tenant's.
+    /// Only items of this tenant.
     #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     pub(super) tenant: Option<Text<TenantId>>,
-    /// At most so many; 50 if nothing is said.
+    /// Maximum number of items. Default: 50.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<Text<Limit>>,
-    /// The `next` of the page before; empty or absent: the first page.
+    /// The `next` of the previous page. Omit it, or leave it empty, for the first page.
     cursor: Option<String>,
 }
 
@@ -63,12 +63,12 @@ impl From<Paging> for PageOf {
     }
 }
 
-/// A part of a listing.
+/// A page of a listing.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Listed<T> {
-    /// What is listed. It may be less than asked for, or nothing, and not the last page.
+    /// The items. A page may have fewer than `limit`, or none, and not be the last.
     pub(super) items: Vec<T>,
-    /// Where to go on, as `cursor` of the next request; null: that was all.
+    /// The `cursor` of the next page; null: this is the last page.
     pub(super) next: Option<String>,
 }
 
@@ -84,17 +84,17 @@ impl From<RecordsError> for Problem {
         match error {
             RecordsError::Missing { what, name } => Self::not_found(what, &name),
             RecordsError::Exists { what, name } => {
-                Self::new(Code::AlreadyExists, format!("there is a {what} {name:?} already"))
+                Self::new(Code::AlreadyExists, format!("the {what} {name:?} already exists"))
             }
             RecordsError::Changed { what, name } => Self::new(
                 Code::Changed,
-                format!("the {what} {name:?} is not as `if-match` says; read it again"),
+                format!("the {what} {name:?} has another `etag` than `if-match`; read it again"),
             ),
             RecordsError::KeyReused => Self::key_reused(),
             RecordsError::AlreadyCreated { id } => Self::new(
                 Code::AlreadyCreated,
                 format!(
-                    "a request with this Idempotency-Key created {id} before; its response held a secret, and is not repeated"
+                    "an earlier request with this Idempotency-Key created {id}; its response contained a secret and is not repeated"
                 ),
             )
             .of_id(&id),
@@ -112,7 +112,7 @@ impl From<RecordsError> for Problem {
             RecordsError::DiskReserve { .. } => Self::new(Code::DiskReserve, error.to_string()),
             RecordsError::OneOf { place, error } => Self::from(*error).within(&format!("reminders[{place}]")),
             RecordsError::Cursor => {
-                Self::new(Code::InvalidQuery, "cursor: must be the `next` of a page of this listing")
+                Self::new(Code::InvalidQuery, "cursor: must be the `next` of an earlier page of this listing")
                     .of_field("cursor")
             }
             RecordsError::Policy(why) => Self::new(Code::InvalidField, within_policy(&why)).of_policy(),
@@ -122,7 +122,7 @@ impl From<RecordsError> for Problem {
             RecordsError::EndpointPolicy { endpoint, why } => Self::new(
                 Code::InvalidField,
                 format!(
-                    "{}; with the policy of the endpoint {endpoint} on top: change that one first",
+                    "{}; together with the policy of the endpoint {endpoint}: change that policy first",
                     within_policy(&why)
                 ),
             )

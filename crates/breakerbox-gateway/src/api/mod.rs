@@ -10,7 +10,7 @@
 //! | `idempotency` | requests that are carried out once |
 //! | [`Problem`], [`Code`] | error responses |
 //! | `tenants`, `endpoints`, `events`, `deliveries`, `resends`, `reminders` | routes, one module per resource |
-//! | `circuits`, `notices`, `permits`, `policies`, `keys` | routes, one module per resource |
+//! | `circuits`, `notifications`, `permits`, `policies`, `keys` | routes, one module per resource |
 //! | `system` | health and metrics |
 //! | `document` | `/openapi.json`, and a page to read it |
 //!
@@ -25,7 +25,7 @@ mod events;
 mod idempotency;
 mod keys;
 mod listing;
-mod notices;
+mod notifications;
 mod permits;
 mod policies;
 mod problem;
@@ -54,7 +54,7 @@ pub use self::caller::DEFAULT_TENANT;
 pub use self::problem::{Code, Problem};
 pub use self::serve::{Connections, Front};
 pub use self::services::{
-    Health, HealthReport, Limits, NoticeTest, Services, TestEvent, TestSend, TestedTarget,
+    Health, HealthReport, Limits, NotificationTest, Services, TestEvent, TestSend, TestedTarget,
 };
 
 use self::caller::Failures;
@@ -153,16 +153,17 @@ fn routes() -> OpenApiRouter<Api> {
         .merge(circuits::routes())
         .merge(permits::routes())
         .merge(keys::routes())
-        .merge(notices::routes())
+        .merge(notifications::routes())
         .merge(system::routes())
 }
 
 async fn no_such_path(uri: Uri) -> Problem {
-    let detail = format!("there is nothing at {:?}; /docs lists all paths", uri.path());
+    let detail = format!("there is no path {:?}; /docs lists all paths", uri.path());
     Problem::new(Code::NotFound, detail)
 }
 
 async fn no_such_method(method: Method, uri: Uri) -> Problem {
-    let detail = format!("{:?} can't be asked with {method}; the header `allow` says how it can", uri.path());
+    let detail =
+        format!("{:?} does not allow {method}; the header `allow` lists the allowed methods", uri.path());
     Problem::new(Code::MethodNotAllowed, detail)
 }

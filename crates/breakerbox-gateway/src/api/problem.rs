@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::response::{IntoResponse, Response};
 use breakerbox_model::objects::Scope;
 use breakerbox_storage::records::Refused;
-use breakerbox_storage::{AcceptError, QueueError};
+use breakerbox_storage::{QueueError, SubmitError};
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
@@ -23,29 +23,29 @@ const LONGEST_DETAIL: usize = 400;
 
 macro_rules! codes {
     ($($code:ident $name:literal $status:literal $title:literal,)*) => {
-        /// What went wrong. A code keeps its meaning and its status for ever.
+        /// The code of a problem. Its meaning and its status never change.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum Code {
             $(#[doc = $title] $code,)*
         }
 
         impl Code {
-            /// All of them.
+            /// All codes.
             pub const ALL: &[Self] = &[$(Self::$code),*];
 
-            /// As it is written.
+            /// The code as text.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$code => $name,)* }
             }
 
-            /// Its status.
+            /// The HTTP status.
             #[must_use]
             pub const fn status(self) -> u16 {
                 match self { $(Self::$code => $status,)* }
             }
 
-            /// What it means, for any request.
+            /// The title, the same for every request.
             #[must_use]
             pub const fn title(self) -> &'static str {
                 match self { $(Self::$code => $title,)* }
@@ -55,39 +55,39 @@ macro_rules! codes {
 }
 
 codes! {
-    InvalidJson "invalid_json" 400 "The body is not JSON",
-    InvalidQuery "invalid_query" 400 "A query parameter is not valid",
-    InvalidHeader "invalid_header" 400 "A header is not valid",
-    BodyIncomplete "body_incomplete" 400 "The body ended before it was whole",
-    Unauthenticated "unauthenticated" 401 "A valid API key is needed",
-    ScopeMissing "scope_missing" 403 "The API key lacks the scope that this needs",
-    TenantMismatch "tenant_mismatch" 403 "The API key is for another tenant",
-    NotFound "not_found" 404 "There is nothing of that name",
-    MethodNotAllowed "method_not_allowed" 405 "The path has no such method",
-    BodyTimeout "body_timeout" 408 "The body came too slowly",
-    AlreadyExists "already_exists" 409 "There is one of that name already",
-    WrongState "wrong_state" 409 "Its state does not allow that",
-    IdempotencyKeyReused "idempotency_key_reused" 409 "The idempotency key was used for another request",
-    AlreadyCreated "already_created" 409 "The request was carried out before, and its response held a secret",
-    Changed "changed" 412 "Somebody else changed it meanwhile",
-    BodyTooLarge "body_too_large" 413 "The body is too large",
-    PayloadTooLarge "payload_too_large" 413 "The payload is too large",
-    UnsupportedMediaType "unsupported_media_type" 415 "The body must be application/json",
-    InvalidField "invalid_field" 422 "A field is not valid",
-    MissingField "missing_field" 422 "A field is missing",
-    UnknownField "unknown_field" 422 "There is no such field",
-    TooManyFailures "too_many_failures" 429 "Too many requests without a valid API key",
-    RateLimited "rate_limited" 429 "The tenant submits events too fast",
-    BacklogFull "backlog_full" 429 "Too much of the tenant's work waits",
-    CircuitsFull "circuits_full" 429 "The tenant has as many circuits as it may have",
-    EndpointsFull "endpoints_full" 429 "The tenant has as many endpoints as it may have",
-    RemindersFull "reminders_full" 429 "The tenant has as many reminders as it may have",
-    TenantBusy "tenant_busy" 429 "The tenant uses its whole share of the gateway",
-    TestsTooFast "tests_too_fast" 429 "Too many tests in a short time",
-    Internal "internal" 500 "Something went wrong in the gateway",
-    Overloaded "overloaded" 503 "The gateway has too much to do",
-    Unavailable "unavailable" 503 "The gateway can't do this at the moment",
-    DiskReserve "disk_reserve" 507 "The disk is nearly full",
+    InvalidJson "invalid_json" 400 "Body is not valid JSON",
+    InvalidQuery "invalid_query" 400 "Invalid query parameter",
+    InvalidHeader "invalid_header" 400 "Invalid header",
+    BodyIncomplete "body_incomplete" 400 "Incomplete body",
+    Unauthenticated "unauthenticated" 401 "Valid API key required",
+    ScopeMissing "scope_missing" 403 "API key lacks the required scope",
+    TenantMismatch "tenant_mismatch" 403 "API key is bound to another tenant",
+    NotFound "not_found" 404 "Resource not found",
+    MethodNotAllowed "method_not_allowed" 405 "Method not allowed; see `Allow`",
+    BodyTimeout "body_timeout" 408 "Timeout while receiving the body",
+    AlreadyExists "already_exists" 409 "Resource already exists",
+    WrongState "invalid_state" 409 "State does not allow the operation",
+    IdempotencyKeyReused "idempotency_key_reused" 409 "Idempotency key was used for another request",
+    AlreadyCreated "already_created" 409 "Created by an earlier request, whose response contained a secret",
+    Changed "revision_mismatch" 412 "Resource has changed; see `If-Match`",
+    BodyTooLarge "body_too_large" 413 "Body too large",
+    PayloadTooLarge "payload_too_large" 413 "Payload too large",
+    UnsupportedMediaType "unsupported_media_type" 415 "Unsupported media type; use application/json",
+    InvalidField "invalid_field" 422 "Invalid field",
+    MissingField "missing_field" 422 "Missing field",
+    UnknownField "unknown_field" 422 "Unknown field",
+    TooManyFailures "too_many_auth_failures" 429 "Too many requests without a valid API key",
+    RateLimited "rate_limited" 429 "Tenant exceeds its event rate limit",
+    BacklogFull "backlog_full" 429 "Backlog limit of the tenant reached",
+    CircuitsFull "circuits_full" 429 "Circuit limit of the tenant reached",
+    EndpointsFull "endpoints_full" 429 "Endpoint limit of the tenant reached",
+    RemindersFull "reminders_full" 429 "Reminder limit of the tenant reached",
+    TenantBusy "tenant_busy" 429 "Tenant exceeds its share of the gateway's capacity",
+    TestsTooFast "tests_too_fast" 429 "Too many test requests",
+    Internal "internal" 500 "Internal error",
+    Overloaded "overloaded" 503 "Gateway overloaded; retry later",
+    Unavailable "unavailable" 503 "Temporarily unavailable; retry later",
+    DiskReserve "disk_reserve" 507 "Disk nearly full",
 }
 
 /// An error response.
@@ -123,7 +123,7 @@ impl From<Problem> for Refused {
 pub(crate) struct Logged(pub(crate) Box<str>);
 
 /// The result of a handler.
-pub(super) type Answer<T> = Result<T, Problem>;
+pub(super) type ApiResult<T> = Result<T, Problem>;
 
 impl Problem {
     /// A problem with this code, and a sentence that states what to do.
@@ -156,8 +156,8 @@ impl Problem {
     pub fn key_reused() -> Self {
         Self::new(
             Code::IdempotencyKeyReused,
-            "this Idempotency-Key came with another request within the last 24 hours; use another key, or repeat the first \
-             request as it was",
+            "this Idempotency-Key was used for another request within the last 24 hours; use another key, or repeat the \
+             first request unchanged",
         )
     }
 
@@ -236,7 +236,7 @@ impl Problem {
     pub fn internal(doing: &'static str, error: &dyn std::error::Error) -> Self {
         Self::new(
             Code::Internal,
-            "something went wrong in the gateway; its log has more under this answer's x-request-id",
+            "internal error; the gateway's log has details under the x-request-id of this response",
         )
         .caused_by(format!("{doing}: {}", chain(error)))
     }
@@ -274,33 +274,33 @@ fn shortened(text: &str) -> Cow<'_, str> {
     line.into()
 }
 
-/// A problem as it is written.
+/// An error response (RFC 9457).
 #[derive(Serialize, ToSchema)]
 #[schema(as = Problem, example = json!({
     "type": "/docs#invalid_field",
-    "title": "A field is not valid",
+    "title": "Invalid field",
     "status": 422,
     "code": "invalid_field",
     "detail": "priority: must be high, important, medium or low",
     "field": "priority"
 }))]
 pub(crate) struct Written<'a> {
-    /// Where it is explained.
+    /// A reference to the description of the code.
     r#type: String,
-    /// What the code means, for any request.
+    /// The meaning of the code, the same for every request.
     title: &'a str,
-    /// The status, again.
+    /// The HTTP status.
     #[schema(minimum = 400, maximum = 599)]
     status: u16,
-    /// What went wrong, for programs. A code keeps its meaning for ever.
+    /// The code of the problem, for programs. Its meaning never changes.
     code: &'a str,
-    /// What went wrong, for people.
+    /// An explanation for people.
     detail: &'a str,
-    /// The field at fault, such as `events[3].priority`.
+    /// The invalid field, such as `events[3].priority`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     field: Option<&'a str>,
-    /// With `already_created`: the id of what the earlier request created.
+    /// With `already_created`: the ID of the resource that the earlier request created.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     id: Option<&'a str>,
@@ -323,7 +323,7 @@ impl Problem {
     /// Returns the problem as a part of a batch response.
     pub(super) fn into_part(self) -> Box<RawValue> {
         if let Some(cause) = &self.cause {
-            tracing::warn!(code = self.code.name(), %cause, "a part of a batch was not done");
+            tracing::warn!(code = self.code.name(), %cause, "an item of a batch failed");
         }
         to_raw_value(&self.written(&shortened(&self.detail))).unwrap_or_default()
     }
@@ -357,36 +357,37 @@ impl IntoResponse for Problem {
 impl From<QueueError> for Problem {
     fn from(error: QueueError) -> Self {
         match error {
-            QueueError::Busy => Self::new(Code::Overloaded, "the queue has too much to do; try again"),
-            QueueError::Closed => Self::new(Code::Unavailable, "the gateway is stopping; try again"),
+            QueueError::Busy => Self::new(Code::Overloaded, "the queue is full; retry"),
+            QueueError::Closed => Self::new(Code::Unavailable, "the gateway is stopping; retry"),
             QueueError::DiskFull => Self::new(Code::DiskReserve, "the disk is full; nothing was written"),
-            other => {
-                Self::new(Code::Unavailable, "the database does not answer; nothing was written, try again")
-                    .caused_by(chain(&other))
-            }
+            other => Self::new(
+                Code::Unavailable,
+                "the database does not respond; nothing was written; retry later",
+            )
+            .caused_by(chain(&other)),
         }
     }
 }
 
-impl From<AcceptError> for Problem {
-    fn from(error: AcceptError) -> Self {
+impl From<SubmitError> for Problem {
+    fn from(error: SubmitError) -> Self {
         match error {
-            AcceptError::UnknownTenant(tenant) => Self::not_found("tenant", tenant.as_str()),
-            AcceptError::BacklogFull { waiting, bytes } => Self::new(
+            SubmitError::UnknownTenant(tenant) => Self::not_found("tenant", tenant.as_str()),
+            SubmitError::BacklogFull { waiting, bytes } => Self::new(
                 Code::BacklogFull,
                 format!(
-                    "{waiting} deliveries with {bytes} bytes wait, and the tenant's limit leaves no room for \
-                     these; nothing was accepted"
+                    "the backlog limit of the tenant is reached: {waiting} deliveries with {bytes} bytes are waiting; \
+                     nothing was accepted"
                 ),
             )
             .retry_after(Duration::from_secs(10)),
-            AcceptError::KeyReused => Self::key_reused(),
-            AcceptError::DiskReserve { .. } => Self::new(
+            SubmitError::KeyReused => Self::key_reused(),
+            SubmitError::DiskReserve { .. } => Self::new(
                 Code::DiskReserve,
-                "the disk is nearly full, and what is left is kept for deliveries under way; nothing was accepted",
+                "the disk is nearly full, and the rest is reserved for accepted deliveries; nothing was accepted",
             ),
-            AcceptError::Url(error) => Self::new(Code::InvalidField, error.to_string()).of_field("url"),
-            AcceptError::Queue(error) => error.into(),
+            SubmitError::Url(error) => Self::new(Code::InvalidField, error.to_string()).of_field("url"),
+            SubmitError::Queue(error) => error.into(),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::caller::{Allowed, Caller, Manage, Read};
 use super::deliveries::StateNameView;
 use super::idempotency::{self, Created, CreatedOnce, KeyHeader, Keyed};
 use super::listing::{Listed, PagingOfTenant};
-use super::problem::{Answer, Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 use super::reading::fields::{Moment, Text};
 use super::reading::{Json, Named, Query};
 
@@ -23,36 +23,36 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(show)).routes(routes!(cancel))
 }
 
-/// Which deliveries to resend. All that is said must hold.
+/// A filter for the deliveries to resend. A delivery must match all of it.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct ResendBody {
-    /// Of this tenant. Keys bound to one tenant may omit it. Other keys must send `tenant`, `endpoint` or `event`: a resend
-    /// never concerns more tenants than one.
+    /// Tenant ID. Keys bound to one tenant may omit it. Other keys must send `tenant`, `endpoint` or `event`: a resend never
+    /// concerns more than one tenant.
     #[serde(default)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
-    /// To this endpoint.
+    /// Only deliveries to this endpoint.
     #[serde(default)]
     #[schema(value_type = Option<String>, pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")]
     endpoint: Option<Text<EndpointId>>,
-    /// Of this event.
+    /// Only deliveries of this event.
     #[serde(default)]
     #[schema(value_type = Option<String>, pattern = "^evt_[0-7][0-9a-hjkmnp-tv-z]{12}$")]
     event: Option<Text<EventId>>,
-    /// Of this type.
+    /// Only deliveries of this event type.
     #[serde(default)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*$")]
     r#type: Option<Text<EventType>>,
-    /// In this state: delivered, failed or cancelled; failed if nothing is said.
+    /// Only deliveries in this state: `delivered`, `failed` or `cancelled`. Default: `failed`.
     #[serde(default)]
     #[schema(value_type = Option<FinishedView>, inline)]
     state: Option<Text<StateName>>,
-    /// Created then or later.
+    /// Only deliveries created at this time or later.
     #[serde(default)]
     #[schema(value_type = Option<String>, format = "date-time")]
     from: Option<Text<Moment>>,
-    /// Created before then; up to now if nothing is said.
+    /// Only deliveries created before this time. Default: now.
     #[serde(default)]
     #[schema(value_type = Option<String>, format = "date-time")]
     until: Option<Text<Moment>>,
@@ -68,37 +68,37 @@ enum FinishedView {
     Cancelled,
 }
 
-/// A resend, and how far it is.
+/// A resend job and its progress.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Resend)]
 struct ResendView {
-    /// Its name.
+    /// Job ID.
     #[schema(example = "job_01h5k2m8w4c7e")]
     id: String,
-    /// What has become of it.
+    /// The state of the job.
     #[schema(value_type = ResendStateView, inline)]
     state: &'static str,
-    /// Which deliveries.
+    /// The filter of the job.
     #[schema(inline)]
     filter: FilterView,
-    /// The API key that asked for it.
-    by: Option<String>,
-    /// Deliveries that it made pending again.
+    /// The ID of the API key that created the job.
+    created_by: Option<String>,
+    /// The number of deliveries that are pending again.
     resent: u64,
-    /// Deliveries that it left as they were, because their endpoint is gone.
+    /// The number of deliveries that were skipped, because their endpoint is deleted.
     skipped: u64,
-    /// The job goes from the oldest delivery on, and has come to those created at this time; null: it has not begun.
+    /// The creation time up to which deliveries are processed, from the oldest on; null: the job has not started.
     #[schema(value_type = Option<String>, format = "date-time")]
-    reached: Option<Moment>,
-    /// When it was created.
+    processed_until: Option<Moment>,
+    /// The time of creation.
     #[schema(value_type = String, format = "date-time")]
     created_at: Moment,
-    /// When it was done or cancelled.
+    /// The time at which the job was done or cancelled.
     #[schema(value_type = Option<String>, format = "date-time")]
     finished_at: Option<Moment>,
 }
 
-/// The state of a resend.
+/// The state of a resend job.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[allow(dead_code)]
@@ -108,7 +108,7 @@ enum ResendStateView {
     Cancelled,
 }
 
-/// Which deliveries.
+/// The filter of a resend job.
 #[derive(Serialize, ToSchema)]
 struct FilterView {
     tenant: Option<String>,
@@ -138,42 +138,41 @@ impl From<Resend> for ResendView {
                 from: filter.from.map(Moment),
                 until: filter.until.map(Moment),
             },
-            by: resend.by.map(|by| by.to_string()),
+            created_by: resend.by.map(|by| by.to_string()),
             resent: resend.progress.resent,
             skipped: resend.progress.skipped,
-            reached: resend.progress.reached.map(Moment),
+            processed_until: resend.progress.reached.map(Moment),
             created_at: Moment(resend.created_at),
             finished_at: resend.finished_at.map(Moment),
         }
     }
 }
 
-/// List resends
+/// List resend jobs
 ///
-/// The newest first.
+/// Newest first.
 #[utoipa::path(
     get,
     path = "/v1/resends",
     tag = "resends",
     params(PagingOfTenant),
-    responses((status = 200, description = "Resends, the newest first", body = Listed<ResendView>)),
+    responses((status = 200, description = "Resend jobs; newest first", body = Listed<ResendView>)),
     security(("api_key" = ["read"])),
 )]
 async fn list(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Query(query): Query<PagingOfTenant>,
-) -> Answer<axum::Json<Listed<ResendView>>> {
+) -> ApiResult<axum::Json<Listed<ResendView>>> {
     let (tenant, page) = query.split();
     let tenant = caller.tenant_seen(tenant)?;
     let found = api.services.records.resends(tenant.as_ref(), &page).await?;
     Ok(axum::Json(Listed::of(found, ResendView::from)))
 }
 
-/// Resend by filter
+/// Resend deliveries by filter
 ///
-/// Starts a background job that makes finished deliveries pending again, the oldest first, at a pace that live traffic does
-/// not notice.
+/// Starts a background job that makes finished deliveries pending again, oldest first, behind live traffic.
 #[utoipa::path(
     post,
     path = "/v1/resends",
@@ -187,12 +186,12 @@ async fn create(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Keyed(Json(body), key): Keyed<Json<ResendBody>>,
-) -> Answer<CreatedOnce> {
+) -> ApiResult<CreatedOnce> {
     let state = body.state.map(|state| state.0);
     if matches!(state, Some(StateName::Pending | StateName::InFlight | StateName::Retrying)) {
         return Err(Problem::invalid(
             "state",
-            "must be delivered, failed or cancelled: others are not finished",
+            "must be delivered, failed or cancelled: deliveries in other states are not finished",
         ));
     }
     let (from, until) = (body.from.map(|moment| moment.0.0), body.until.map(|moment| moment.0.0));
@@ -221,7 +220,7 @@ async fn resent_tenant(
     mut tenant: Option<TenantId>,
     endpoint: Option<EndpointId>,
     event: Option<EventId>,
-) -> Answer<TenantId> {
+) -> ApiResult<TenantId> {
     if let Some(id) = endpoint {
         let entry = api.services.directory.endpoint(id.into());
         let entry = entry.filter(|entry| tenant.as_ref().is_none_or(|tenant| *tenant == entry.tenant.id));
@@ -237,18 +236,17 @@ async fn resent_tenant(
         tenant = Some(found.tenant);
     }
     tenant.ok_or_else(|| {
-        let detail = "tenant: is missing; a key for all tenants must say whose deliveries to resend: send `tenant`, \
-                      `endpoint` or `event`";
+        let detail = "tenant: is missing; with a key for all tenants, send `tenant`, `endpoint` or `event`";
         Problem::new(Code::MissingField, detail).of_field("tenant")
     })
 }
 
-/// Show a resend
+/// Show a resend job
 #[utoipa::path(
     get,
     path = "/v1/resends/{resend}",
     tag = "resends",
-    params(("resend" = String, Path, description = "The job's id", pattern = "^job_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    params(("resend" = String, Path, description = "Job ID", pattern = "^job_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The job", body = ResendView)),
     security(("api_key" = ["read"])),
 )]
@@ -256,18 +254,18 @@ async fn show(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<JobId>,
-) -> Answer<axum::Json<ResendView>> {
+) -> ApiResult<axum::Json<ResendView>> {
     Ok(axum::Json(seen(&api, &caller, id).await?.into()))
 }
 
-/// Cancel a resend
+/// Cancel a resend job
 ///
-/// What it has made pending by then stays so. One that is finished stays as it is.
+/// Deliveries that are pending already stay pending. A finished job is not changed.
 #[utoipa::path(
     post,
     path = "/v1/resends/{resend}/cancel",
     tag = "resends",
-    params(("resend" = String, Path, description = "The job's id", pattern = "^job_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    params(("resend" = String, Path, description = "Job ID", pattern = "^job_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The job", body = ResendView)),
     security(("api_key" = ["manage"])),
 )]
@@ -275,13 +273,13 @@ async fn cancel(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<JobId>,
-) -> Answer<axum::Json<ResendView>> {
+) -> ApiResult<axum::Json<ResendView>> {
     seen(&api, &caller, id).await?;
     Ok(axum::Json(api.services.records.cancel_resend(id).await?.into()))
 }
 
 /// Returns a job, if the caller may access it.
-async fn seen(api: &Api, caller: &Caller, id: JobId) -> Answer<Resend> {
+async fn seen(api: &Api, caller: &Caller, id: JobId) -> ApiResult<Resend> {
     let resend = api.services.records.resend(id).await?;
     let is_theirs = match resend.owner {
         Some(owner) => caller.owns(owner, &api.services.directory),

@@ -10,7 +10,7 @@ use http::request::Parts;
 use serde::Serialize;
 
 use super::Api;
-use super::problem::{Answer, Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 
 /// The revision that the caller has seen. `None` if the request states none.
 pub(super) struct IfMatch(pub(super) Option<Revision>);
@@ -18,7 +18,7 @@ pub(super) struct IfMatch(pub(super) Option<Revision>);
 impl FromRequestParts<Api> for IfMatch {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _api: &Api) -> Answer<Self> {
+    async fn from_request_parts(parts: &mut Parts, _api: &Api) -> ApiResult<Self> {
         let Some(header) = parts.headers.get(IF_MATCH) else { return Ok(Self(None)) };
         let text = header.to_str().unwrap_or_default().trim();
         if text == "*" {
@@ -26,7 +26,7 @@ impl FromRequestParts<Api> for IfMatch {
         }
         let quoted = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
         let number = quoted.and_then(|number| number.parse().ok()).filter(|number| *number > 0);
-        let detail = "if-match: must be the `etag` of an answer, such as \"3\" with its quotes";
+        let detail = "if-match: must be the `etag` of a response, such as \"3\" with its quotes";
         number
             .map(|number| Self(Some(Revision(number))))
             .ok_or_else(|| Problem::new(Code::InvalidHeader, detail).of_field("if-match"))

@@ -9,7 +9,7 @@ use breakerbox::Breakerbox;
 use breakerbox::store::Store;
 use breakerbox_core::Timestamp;
 use breakerbox_egress::{AddressPolicy, Incoming};
-use breakerbox_model::notifications::NoticeTarget;
+use breakerbox_model::notifications::NotificationTarget;
 use breakerbox_model::objects::{EventType, TenantId};
 use breakerbox_model::shares::DEFAULT_SHARE;
 use breakerbox_storage::clock::WallClock;
@@ -18,7 +18,7 @@ use breakerbox_storage::{Directory, EndpointEntry};
 use bytes::Bytes;
 
 use super::serve::Connections;
-use crate::dispatch::{Intake, LaneHolds};
+use crate::dispatch::{EventSubmitter, LaneHolds};
 use crate::notifications::Delivered;
 use crate::permits::Permits;
 use crate::telemetry::Metrics;
@@ -31,7 +31,7 @@ pub struct Services {
     /// Tenants, endpoints and API keys, in memory.
     pub directory: Arc<Directory>,
     /// Accepts events.
-    pub intake: Arc<dyn Intake>,
+    pub submitter: Arc<dyn EventSubmitter>,
     /// Reports which due deliveries are held back.
     pub holds: Arc<dyn LaneHolds>,
     /// All circuits.
@@ -43,7 +43,7 @@ pub struct Services {
     /// Sends test requests.
     pub tests: Arc<dyn TestSend>,
     /// Tests the targets of notifications.
-    pub notice_tests: Arc<dyn NoticeTest>,
+    pub notification_tests: Arc<dyn NotificationTest>,
     /// The health of the gateway.
     pub health: Arc<dyn Health>,
     /// The metrics for `/metrics`.
@@ -67,7 +67,7 @@ pub trait TestSend: Send + Sync + 'static {
 
 /// Sends a test notification to each of a tenant's targets, and returns their responses. Nothing is stored.
 #[async_trait]
-pub trait NoticeTest: Send + Sync + 'static {
+pub trait NotificationTest: Send + Sync + 'static {
     /// Sends to all targets at once, each within its time limit.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ pub trait NoticeTest: Send + Sync + 'static {
 #[derive(Clone, PartialEq, Debug)]
 pub struct TestedTarget {
     /// The tested target.
-    pub target: NoticeTarget,
+    pub target: NotificationTarget,
     /// The response of the target.
     pub delivered: Delivered,
 }
@@ -108,7 +108,7 @@ pub struct HealthReport {
     pub alive: bool,
     /// Whether a load balancer should send requests here.
     pub ready: bool,
-    /// The reasons why the gateway is degraded, for people, such as `store: does not answer`. A gateway can be degraded
+    /// The reasons why the gateway is degraded, for people, such as `database: accepts no writes`. A gateway can be degraded
     /// and ready.
     pub degraded: Vec<String>,
 }

@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 
 use super::Api;
 use super::caller::{Allowed, Read};
-use super::problem::{Answer, Problem};
+use super::problem::{ApiResult, Problem};
 
 /// The media type that prometheus-client writes.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -21,14 +21,14 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(healthz)).routes(routes!(readyz)).routes(routes!(metrics))
 }
 
-/// How the gateway is doing.
+/// The health of the gateway.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Health)]
 pub(super) struct HealthView {
     /// `ok`, `degraded` or `unavailable`.
     #[schema(inline)]
     status: StatusView,
-    /// What is not as it should be.
+    /// The reasons why the gateway is degraded or unavailable.
     degraded: Vec<String>,
 }
 
@@ -40,16 +40,16 @@ enum StatusView {
     Unavailable,
 }
 
-/// Is the process alive?
+/// Check liveness
 ///
-/// 503 means that only a restart helps.
+/// Returns 503 if only a restart helps.
 #[utoipa::path(
     get,
     path = "/healthz",
     tag = "system",
     responses(
-        (status = 200, description = "It is", body = HealthView),
-        (status = 503, description = "Restart it", body = HealthView),
+        (status = 200, description = "Alive", body = HealthView),
+        (status = 503, description = "Not alive; restart the process", body = HealthView),
     ),
     security(()),
 )]
@@ -63,17 +63,17 @@ async fn healthz(State(api): State<Api>) -> (StatusCode, axum::Json<HealthView>)
     (code, axum::Json(HealthView { status, degraded }))
 }
 
-/// Should requests be sent here?
+/// Check readiness
 ///
-/// Says what is not as it should be. A gateway can be degraded and ready. It is not ready while it stops, and while its database
-/// takes no writes.
+/// Returns whether the gateway accepts requests, and lists what is degraded. A gateway can be degraded and ready. It is not ready
+/// while it starts or stops, and while its database accepts no writes.
 #[utoipa::path(
     get,
     path = "/readyz",
     tag = "system",
     responses(
-        (status = 200, description = "They should", body = HealthView),
-        (status = 503, description = "They should not", body = HealthView),
+        (status = 200, description = "Ready", body = HealthView),
+        (status = 503, description = "Not ready", body = HealthView),
     ),
     security(()),
 )]
@@ -98,9 +98,9 @@ pub(super) async fn not_ready_yet() -> (StatusCode, axum::Json<HealthView>) {
     (StatusCode::SERVICE_UNAVAILABLE, axum::Json(HealthView { status: StatusView::Unavailable, degraded }))
 }
 
-/// Metrics
+/// Show metrics
 ///
-/// In the OpenMetrics format. Needs a key with the scope read for all tenants, unless the gateway is configured otherwise.
+/// Returns all metrics in the OpenMetrics format. Needs a key with the scope `read` for all tenants, unless `metrics.public` is set.
 #[utoipa::path(
     get,
     path = "/metrics",
@@ -118,10 +118,10 @@ struct MaySeeMetrics;
 impl FromRequestParts<Api> for MaySeeMetrics {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Answer<Self> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> ApiResult<Self> {
         if !api.services.limits.open_metrics {
             let Allowed(caller, _) = Allowed::<Read>::from_request_parts(parts, api).await?;
-            caller.needs_all_tenants("seeing metrics")?;
+            caller.needs_all_tenants("reading metrics")?;
         }
         Ok(Self)
     }

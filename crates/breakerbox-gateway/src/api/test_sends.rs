@@ -8,7 +8,7 @@ use breakerbox_model::delivery::KeyedBuckets;
 use breakerbox_model::objects::{RateLimit, TenantId};
 use breakerbox_model::shares::{NoShare, SharePermit, SharePool};
 
-use super::problem::{Answer, Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 
 /// Maximum test sends at once, of all tenants.
 const AT_ONCE: u64 = 8;
@@ -34,12 +34,12 @@ impl TestSends {
     }
 
     /// Takes a slot for a test send of this tenant, freed on drop, if the rate limit allows it.
-    pub(super) fn begin(&self, tenant: &TenantId, now: Timestamp) -> Answer<SharePermit<TenantId>> {
+    pub(super) fn begin(&self, tenant: &TenantId, now: Timestamp) -> ApiResult<SharePermit<TenantId>> {
         let place = self.place(tenant)?;
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
         pace.take(tenant, 1, now).map_err(|due| {
             let detail = format!(
-                "a tenant may make {} test sends at once and then {} in a second",
+                "a tenant may make {} test requests in a burst, then {} per second",
                 PACE.burst, PACE.per_second
             );
             Problem::new(Code::TestsTooFast, detail).retry_after(due.since(now))
@@ -48,14 +48,14 @@ impl TestSends {
     }
 
     /// Takes a slot for a test that is rate-limited elsewhere.
-    pub(super) fn place(&self, tenant: &TenantId) -> Answer<SharePermit<TenantId>> {
+    pub(super) fn place(&self, tenant: &TenantId) -> ApiResult<SharePermit<TenantId>> {
         self.places.try_acquire(tenant, 1).map_err(|why| match why {
             NoShare::OwnerOver => Problem::new(
                 Code::TenantBusy,
-                "as many test sends of the tenant are under way as it may have; try again when one is done",
+                "the tenant has the maximum number of test requests in flight; retry when one is done",
             ),
             NoShare::AllUsed => {
-                Problem::new(Code::Overloaded, "too many test sends at once; try again when they are done")
+                Problem::new(Code::Overloaded, "too many test requests in flight; retry later")
             }
         })
     }

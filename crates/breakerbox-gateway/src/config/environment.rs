@@ -18,7 +18,7 @@ const OF_OTHERS: &[&str] = &["CONFIG", "URL", "API_KEY", "WEBHOOK_SECRET", "REDI
 /// The settings that the environment has.
 #[derive(Default)]
 pub(super) struct Read {
-    pub(super) said: Vec<(String, Raw, Origin)>,
+    pub(super) set_values: Vec<(String, Raw, Origin)>,
     pub(super) errors: Vec<ConfigError>,
     pub(super) unknown: Vec<String>,
 }
@@ -40,7 +40,7 @@ pub(super) fn read<'v>(variables: impl IntoIterator<Item = (&'v str, &'v str)>) 
         }
         let origin = Origin::Environment(name.into());
         if let Some((_, key)) = known.iter().find(|(variable, _)| variable == name) {
-            read.said.push((key.clone(), Raw::Words(vec![value.into()]), origin));
+            read.set_values.push((key.clone(), Raw::Words(vec![value.into()]), origin));
             continue;
         }
         // Compared without the prefix, or every name would be close.

@@ -15,7 +15,7 @@ pub struct ConfigError {
     pub key: String,
     /// Where the value was set.
     pub origin: Origin,
-    /// What is wrong with it.
+    /// The error of the value or the key.
     #[source]
     pub reason: Wrong,
 }
@@ -58,7 +58,7 @@ impl fmt::Display for ConfigErrors {
 
 impl std::error::Error for ConfigErrors {}
 
-/// What is wrong with a value or a key.
+/// An error of a value or a key.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Wrong {
@@ -85,7 +85,7 @@ pub enum Wrong {
     Duration {
         /// The given text.
         found: String,
-        /// What is wrong with it.
+        /// The error of the parser.
         error: DurationError,
     },
     /// The text is not a size.
@@ -93,7 +93,7 @@ pub enum Wrong {
     Size {
         /// The given text.
         found: String,
-        /// What is wrong with it.
+        /// The error of the parser.
         error: SizeError,
     },
     /// The text can't be parsed.
@@ -101,7 +101,7 @@ pub enum Wrong {
     Unreadable {
         /// The given text.
         found: String,
-        /// What is accepted.
+        /// The accepted values.
         expected: String,
     },
     /// An item of a list is invalid.
@@ -109,7 +109,7 @@ pub enum Wrong {
     Item {
         /// The position of the item, from 1.
         number: usize,
-        /// What is wrong with it.
+        /// The error of the item.
         wrong: Box<Wrong>,
     },
     /// The list has too many items.
@@ -121,7 +121,7 @@ pub enum Wrong {
         found: usize,
     },
     /// A secret is set in a place that others can read.
-    #[error("is a secret; set {variable} instead, or keep it in the file that secrets.master_key_file names")]
+    #[error("is a secret; set the environment variable {variable} instead")]
     SecretHere {
         /// The variable in which to set it instead.
         variable: String,

@@ -12,7 +12,7 @@ use super::layers::Origin;
 use super::names;
 
 /// One value of a file.
-pub(super) struct Said {
+pub(super) struct FileValue {
     pub(super) key: String,
     pub(super) raw: Raw,
     pub(super) line: usize,
@@ -20,7 +20,7 @@ pub(super) struct Said {
 
 /// Reads a file. Unknown settings are errors; the valid ones are returned all the same, so that all errors are reported
 /// at once.
-pub(super) fn read(path: &Path) -> (Vec<Said>, Vec<ConfigError>) {
+pub(super) fn read(path: &Path) -> (Vec<FileValue>, Vec<ConfigError>) {
     let failed = |line: usize, reason: Wrong| {
         (vec![], vec![ConfigError { key: String::new(), origin: Origin::file(path, line), reason }])
     };
@@ -31,14 +31,14 @@ pub(super) fn read(path: &Path) -> (Vec<Said>, Vec<ConfigError>) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     match DeTable::parse(text) {
         Ok(table) => {
-            let mut walk = Walk { path, text, said: vec![], errors: vec![] };
+            let mut walk = Walk { path, text, set_values: vec![], errors: vec![] };
             walk.table("", table.get_ref());
             // The parser sorts keys, but people read files from the top.
             walk.errors.sort_by_key(|error| match &error.origin {
                 Origin::File { line, .. } => *line,
                 _ => 0,
             });
-            (walk.said, walk.errors)
+            (walk.set_values, walk.errors)
         }
         Err(error) => {
             let start = error.span().map_or(0, |span| span.start);
@@ -56,7 +56,7 @@ fn text_of(path: &Path) -> Result<String, Wrong> {
         .and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes))
         .map_err(|error| Wrong::NotRead(error.to_string()))?;
     if bytes.len() as u64 > LARGEST {
-        return Err(Wrong::NotRead("it is larger than 1 MiB; is it a configuration?".into()));
+        return Err(Wrong::NotRead("it is larger than 1 MiB; check that it is a configuration file".into()));
     }
     String::from_utf8(bytes).map_err(|_| Wrong::NotRead("it is not UTF-8".into()))
 }
@@ -68,7 +68,7 @@ fn line_of(text: &str, offset: usize) -> usize {
 struct Walk<'a> {
     path: &'a Path,
     text: &'a str,
-    said: Vec<Said>,
+    set_values: Vec<FileValue>,
     errors: Vec<ConfigError>,
 }
 
@@ -84,7 +84,7 @@ impl Walk<'_> {
             match value.get_ref() {
                 DeValue::Table(inner) if names::is_table(&key) => self.table(&key, inner),
                 _ if names::keys().any(|known| known == key) => {
-                    self.said.push(Said { key, raw: raw(value.get_ref()), line });
+                    self.set_values.push(FileValue { key, raw: raw(value.get_ref()), line });
                 }
                 other => {
                     let reason = if names::is_table(&key) {

@@ -38,7 +38,7 @@ impl Raw {
     fn describe(&self) -> String {
         match self {
             Self::Words(words) => format!("{:?}", shortened(&words.join(","))),
-            Self::Text(text) => format!("the text {:?}", shortened(text)),
+            Self::Text(text) => format!("the string {:?}", shortened(text)),
             Self::Integer(number) => number.to_string(),
             Self::Float(number) => format!("{number:?}"),
             Self::Bool(value) => value.to_string(),
@@ -310,14 +310,14 @@ pub(super) const MAILBOX: Read<Mailbox> = Read {
     show: Mailbox::to_string,
 };
 
-pub(super) const NOTICE_KIND: Read<Kind> = Read {
-    expects: "a kind of notice: trip, recovery, disabled, disable_warning, store_lost, store_back, database_lost, database_back, dead_letters or reminder_stopped",
+pub(super) const NOTIFICATION_KIND: Read<Kind> = Read {
+    expects: "a notification type: trip, recovery, disabled, disable_warning, store_lost, store_back, database_lost, database_back, dead_letters or reminder_stopped",
     parse: |text| text.parse().ok(),
     show: Kind::to_string,
 };
 
 pub(super) const LEVEL: Read<String> = Read {
-    expects: "a level (error, warn, info, debug, trace, off), or levels for parts, such as \"info,breakerbox_egress=debug\"",
+    expects: "a level (error, warn, info, debug, trace, off), or levels for modules, such as \"info,breakerbox_egress=debug\"",
     parse: |text| {
         // A single word that is not a level would be taken for a module, and all other modules would log nothing.
         let lone = !text.contains(['=', ',', '[']);

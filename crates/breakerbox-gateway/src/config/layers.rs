@@ -56,10 +56,10 @@ impl fmt::Display for Origin {
 /// ```
 /// use breakerbox_gateway::config::{Origin, Sources};
 ///
-/// let said = Sources::default()
+/// let set_values = Sources::default()
 ///     .variables([("BREAKERBOX_DELIVERY_TIMEOUT", "20s")])
 ///     .flag("--listen", ["127.0.0.1:0"]);
-/// let loaded = said.load().unwrap();
+/// let loaded = set_values.load().unwrap();
 /// assert_eq!(loaded.config.delivery.timeout.as_secs(), 20);
 /// assert_eq!(loaded.origin("listen"), &Origin::Flag("--listen".into()));
 ///
@@ -117,11 +117,11 @@ impl Sources {
     pub fn load(&self) -> Result<Loaded, ConfigErrors> {
         let mut errors = vec![];
         // All given values, the one with the highest precedence last.
-        let mut said: Vec<(String, Raw, Origin)> = vec![];
+        let mut set_values: Vec<(String, Raw, Origin)> = vec![];
         if let Some(path) = &self.file {
             let (values, wrong) = file::read(path);
             errors.extend(wrong);
-            said.extend(values.into_iter().map(|value| {
+            set_values.extend(values.into_iter().map(|value| {
                 let origin = Origin::file(path, value.line);
                 (value.key, value.raw, origin)
             }));
@@ -129,8 +129,8 @@ impl Sources {
         let variables =
             environment::read(self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         errors.extend(variables.errors);
-        said.extend(variables.said);
-        said.extend(self.flags.iter().filter_map(|(name, values)| {
+        set_values.extend(variables.set_values);
+        set_values.extend(self.flags.iter().filter_map(|(name, values)| {
             let key = key_of_flag(name)?;
             Some((key, Raw::Words(values.clone()), Origin::Flag(name.clone())))
         }));
@@ -141,7 +141,7 @@ impl Sources {
             file: self.file.clone(),
             unknown_variables: variables.unknown,
         };
-        for (key, raw, origin) in said {
+        for (key, raw, origin) in set_values {
             if let Err(reason) = loaded.take(&key, &raw, &origin) {
                 errors.push(ConfigError { key, origin, reason });
             }

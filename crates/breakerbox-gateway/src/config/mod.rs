@@ -19,6 +19,7 @@ mod layers;
 mod names;
 mod notify;
 mod policy;
+mod policy_help;
 mod print;
 mod settings;
 mod size;
@@ -41,6 +42,7 @@ pub use error::{ConfigError, ConfigErrors, Wrong};
 pub use layers::{FILE_NAME, Loaded, Origin, Sources};
 pub use notify::Notify;
 pub use policy::PolicyDefaults;
+pub use policy_help::policy_help;
 pub use print::{example, reference};
 pub use settings::{SETTINGS, Setting};
 pub use size::{SizeError, format_size, parse_size};
@@ -59,7 +61,7 @@ use crate::notifications::NotifierSettings;
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
-    /// The address on which API and dashboard listen. Default: loopback, so that the gateway is opened to the network
+    /// The address and port of the API. Default: loopback, so that the gateway is opened to the network
     /// on purpose.
     pub listen: SocketAddr,
     /// The folder of the database. Default: below the current folder, so that a first try needs no permissions and
@@ -72,7 +74,7 @@ pub struct Config {
     /// Limits of requests, tenants and disk space.
     pub limits: Limits,
     /// How long data is kept.
-    pub retention: Kept,
+    pub retention: RetentionSettings,
     /// Settings of outgoing requests.
     pub egress: Egress,
     /// The keys that seal secrets, and the admin key of the first start.
@@ -99,7 +101,7 @@ impl Default for Config {
             grace: Duration::from_secs(30),
             delivery: Delivery::default(),
             limits: Limits::default(),
-            retention: Kept::default(),
+            retention: RetentionSettings::default(),
             egress: Egress::default(),
             secrets: Secrets::default(),
             circuits: Circuits::default(),
@@ -175,7 +177,7 @@ pub struct Limits {
     /// The largest body of a batch request, in bytes.
     pub batch_bytes: u64,
     /// Maximum memory for request bodies, over all requests, in bytes.
-    pub bodies: u64,
+    pub body_memory: u64,
     /// The time limit for the arrival of a request body.
     pub body_timeout: Duration,
     /// The share of one tenant in each limit that all tenants share, in percent.
@@ -195,7 +197,7 @@ pub struct Limits {
     /// Maximum endpoints of one tenant.
     pub endpoints: u32,
     /// Free disk space, in bytes, below which no event is accepted.
-    pub reserve: u64,
+    pub disk_reserve: u64,
 }
 
 impl Default for Limits {
@@ -204,7 +206,7 @@ impl Default for Limits {
             payload: 256 << 10,
             batch_events: 1_000,
             batch_bytes: 4 << 20,
-            bodies: 64 << 20,
+            body_memory: 64 << 20,
             body_timeout: Duration::from_secs(30),
             tenant_share: DEFAULT_SHARE,
             first_request_timeout: Duration::from_secs(5),
@@ -214,26 +216,26 @@ impl Default for Limits {
             auth_failures: 30,
             backlog: Backlog::default(),
             endpoints: 10_000,
-            reserve: 512 << 20,
+            disk_reserve: 512 << 20,
         }
     }
 }
 
 /// How long data is kept.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Kept {
+pub struct RetentionSettings {
     /// Retention of finished deliveries and their events.
     pub work: Retention,
     /// Retention of circuit history.
     pub history: Duration,
     /// Retention of notifications.
-    pub notices: Duration,
+    pub notifications: Duration,
 }
 
-impl Default for Kept {
+impl Default for RetentionSettings {
     fn default() -> Self {
         let work = Retention::default();
-        Self { work, history: work.failed, notices: NotifierSettings::default().kept }
+        Self { work, history: work.failed, notifications: NotifierSettings::default().kept }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_egress::AddressPolicy;
-use breakerbox_model::notifications::{Kind, Kinds, NoticeTarget, OPERATOR, Way, target_url};
+use breakerbox_model::notifications::{Kind, Kinds, NotificationTarget, OPERATOR, Way, target_url};
 use breakerbox_model::objects::Secret;
 use lettre::Address;
 use lettre::message::Mailbox;
@@ -63,14 +63,15 @@ impl Default for Notify {
 impl Notify {
     /// Returns the operator's targets. Incomplete ones are left out: they are refused when the settings are loaded.
     #[must_use]
-    pub fn targets(&self) -> Arc<[NoticeTarget]> {
+    pub fn targets(&self) -> Arc<[NotificationTarget]> {
         let webhook = self.webhook_url.clone().zip(self.secret().ok().flatten());
         let webhook = webhook.map(|(url, secret)| Way::Webhook { url, secret });
         let slack = self.slack().ok().flatten().map(|url| Way::Slack { url });
         let email = (!self.email.is_empty()).then(|| Way::Email { to: self.email.clone() });
         let ways = [webhook, slack, email].into_iter().flatten();
         let on = Kinds::of(&self.kinds);
-        ways.map(|way| NoticeTarget { name: format!("{OPERATOR}{}", way.name()).into(), way, on }).collect()
+        ways.map(|way| NotificationTarget { name: format!("{OPERATOR}{}", way.name()).into(), way, on })
+            .collect()
     }
 
     /// Returns the mail server, if one is configured.
@@ -97,7 +98,7 @@ impl Notify {
             wrong.push(("notify.webhook_secret", why));
         }
         if self.webhook_url.is_some() && self.webhook_secret.is_none() {
-            let why = "needs a secret to sign with; say it with BREAKERBOX_NOTIFY_WEBHOOK_SECRET";
+            let why = "needs a signing secret; set BREAKERBOX_NOTIFY_WEBHOOK_SECRET";
             wrong.push(("notify.webhook_url", why.to_owned()));
         }
         if let Err(why) = self.slack() {

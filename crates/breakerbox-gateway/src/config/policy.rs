@@ -34,7 +34,7 @@ const DISABLE_MIN: Duration = Duration::from_secs(72 * 3_600);
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PolicyDefaults {
     /// The values that the table sets, by the names of the policy file, each of the right type.
-    said: Map<String, Value>,
+    set_values: Map<String, Value>,
 }
 
 impl PolicyDefaults {
@@ -53,8 +53,8 @@ impl PolicyDefaults {
     /// Returns the values that the table sets, as JSON with the names of the policy file. Tenants and endpoints
     /// override them.
     #[must_use]
-    pub fn said(&self) -> Value {
-        Value::Object(self.said.clone())
+    pub fn set_values(&self) -> Value {
+        Value::Object(self.set_values.clone())
     }
 
     /// Returns the gateway's own defaults for values that neither the table nor its preset sets. `probe_timeout` is not
@@ -62,18 +62,18 @@ impl PolicyDefaults {
     #[must_use]
     pub fn built_in(&self) -> Value {
         let mut built_in = self.layer();
-        built_in.retain(|name, _| !self.said.contains_key(name));
+        built_in.retain(|name, _| !self.set_values.contains_key(name));
         Value::Object(built_in)
     }
 
     /// Returns whether the probe timeout is the endpoint's timeout plus 2 s: neither the table nor its preset sets it.
     #[must_use]
     pub fn probe_follows_timeout(&self) -> bool {
-        !self.said.contains_key("probe_timeout") && !self.preset_names(Policy::probe_timeout)
+        !self.set_values.contains_key("probe_timeout") && !self.preset_names(Policy::probe_timeout)
     }
 
     fn layer(&self) -> Map<String, Value> {
-        let mut layer = self.said.clone();
+        let mut layer = self.set_values.clone();
         if !layer.contains_key("disable_after") && !self.preset_names(Policy::disable_after) {
             layer.insert("disable_after".into(), DISABLE_AFTER.into());
         }
@@ -84,7 +84,7 @@ impl PolicyDefaults {
     }
 
     fn preset(&self) -> Option<Preset> {
-        self.said.get("preset").and_then(Value::as_str).and_then(|name| name.parse().ok())
+        self.set_values.get("preset").and_then(Value::as_str).and_then(|name| name.parse().ok())
     }
 
     /// Returns whether the preset sets a value, which is the case if it differs from the library's default.
@@ -102,13 +102,14 @@ impl PolicyDefaults {
             let reason = text.strip_prefix(&format!("{key}: ")).unwrap_or(&text);
             return Err(Wrong::Refused(reason.into()));
         }
-        self.said.insert(key.into(), value);
+        self.set_values.insert(key.into(), value);
         Ok(())
     }
 
-    /// Returns the values in force for an endpoint with this timeout, as TOML, by key. Empty if the policy can't be
+    /// Returns the effective values for an endpoint with this timeout, as TOML, by key. Empty if the policy can't be
     /// built.
-    pub(super) fn in_force(&self, timeout: Duration) -> Vec<(&'static str, String)> {
+    #[must_use]
+    pub fn in_force(&self, timeout: Duration) -> Vec<(&'static str, String)> {
         let Ok(policy) = self.build(timeout) else { return vec![] };
         let shown = |key: &&'static str| Some((*key, shown(&policy, self.preset(), key)?));
         POLICY_KEYS.iter().filter_map(shown).collect()
@@ -160,16 +161,16 @@ fn json(raw: &Raw) -> Value {
 mod tests {
     use super::*;
 
-    fn with(said: &[(&str, Value)]) -> PolicyDefaults {
-        let said = said.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
-        PolicyDefaults { said }
+    fn with(set_values: &[(&str, Value)]) -> PolicyDefaults {
+        let set_values = set_values.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+        PolicyDefaults { set_values }
     }
 
     #[test]
     fn the_gateways_defaults_hold_where_neither_file_nor_preset_say_otherwise() {
         let hours = |hours: u64| Duration::from_secs(hours * 3_600);
         let secs = Duration::from_secs;
-        for (said, disable_after, disable_min, probe_timeout) in [
+        for (set_values, disable_after, disable_min, probe_timeout) in [
             (with(&[]), Some(10), hours(72), secs(22)),
             (with(&[("disable_after", "off".into())]), None, hours(72), secs(22)),
             (with(&[("disable_min", "1h".into())]), Some(10), hours(1), secs(22)),
@@ -177,9 +178,9 @@ mod tests {
             (with(&[("preset", "redis_lua".into())]), Some(10), hours(72), secs(5)),
             (with(&[("preset", "stoplight".into())]), Some(10), hours(72), secs(22)),
         ] {
-            let policy = said.build(secs(20)).unwrap();
+            let policy = set_values.build(secs(20)).unwrap();
             let found = (policy.disable_after(), policy.disable_min(), policy.probe_timeout());
-            assert_eq!(found, (disable_after, disable_min, probe_timeout), "{said:?}");
+            assert_eq!(found, (disable_after, disable_min, probe_timeout), "{set_values:?}");
         }
     }
 

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::layers::{Loaded, Origin};
+use super::policy_help::policy_help;
 use super::settings::SETTINGS;
 use super::{Config, names};
 
@@ -16,7 +17,7 @@ impl Loaded {
     /// Returns the configuration in force as TOML, each value with its source. Secrets are hidden, and commented out.
     #[must_use]
     pub fn to_toml(&self) -> String {
-        let mut text = String::from("# The settings in force. Behind each: where it is from.\n");
+        let mut text = String::from("# The effective settings, with the origin of each value.\n");
         let mut table = "";
         for setting in SETTINGS {
             begin_table(&mut text, &mut table, setting.key);
@@ -35,8 +36,8 @@ impl Loaded {
             begin_table(&mut text, &mut table, "policy.");
             let follows = name == "probe_timeout" && self.config.policy.probe_follows_timeout();
             let origin = match self.origin(&key) {
-                Origin::Default if follows => "default: the endpoint's timeout and 2s".into(),
-                Origin::Default if *preset != Origin::Default => "default, or the preset's".into(),
+                Origin::Default if follows => "default: the endpoint's timeout plus 2s".into(),
+                Origin::Default if *preset != Origin::Default => "default, or from the preset".into(),
                 origin => origin.to_string(),
             };
             entry(&mut text, &key, &value, follows, &origin);
@@ -101,10 +102,10 @@ fn leaf(key: &str) -> &str {
 pub fn example() -> String {
     let config = Config::default();
     let mut text = String::from(
-        "# The settings of `breakerbox serve`, each with its default. Take the # away where you want another value.\n\
-         # Read from the file that --config names, or from breakerbox.toml in the current folder.\n\
-         # A variable (BREAKERBOX_DELIVERY_TIMEOUT) wins over this file, a flag (--delivery-timeout) over both.\n\
-         # `breakerbox serve --print-config` shows what is in force, and why.\n",
+        "# Settings of `breakerbox serve`, each with its default. To change a setting, remove the # before it.\n\
+         # The gateway reads the file of --config, or else breakerbox.toml in the current folder.\n\
+         # An environment variable (BREAKERBOX_DELIVERY_TIMEOUT) overrides this file; a flag (--delivery-timeout) overrides both.\n\
+         # `breakerbox serve --print-config` prints the effective settings with the origin of each value.\n",
     );
     let mut table = "";
     for setting in SETTINGS {
@@ -120,12 +121,12 @@ pub fn example() -> String {
         }
     }
     text.push_str(
-        "\n# The policy of circuits, where neither tenant nor endpoint say otherwise: the names of the policy file, each\n\
-         # explained in docs/defaults.md. `preset = \"convoy\"` starts from a breaker that you know.\n[policy]\n",
+        "\n# The default policy of circuits, which tenants and endpoints can override. docs/defaults.md describes each value.\n\
+         # A preset such as `preset = \"convoy\"` starts from the values of a known breaker.\n[policy]\n",
     );
     for (key, value) in config.policy.in_force(config.delivery.timeout) {
         if key == "probe_timeout" {
-            text.push_str("# If nothing is said: the endpoint's timeout and 2 s.\n");
+            text.push_str("# Default: the timeout of the endpoint plus 2 s.\n");
         }
         let _ = writeln!(text, "#{key} = {value}");
     }
@@ -137,7 +138,7 @@ pub fn example() -> String {
 pub fn reference() -> String {
     let config = Config::default();
     let mut text =
-        String::from("| key | default | variable | flag | what it is |\n| --- | --- | --- | --- | --- |\n");
+        String::from("| key | default | variable | flag | description |\n| --- | --- | --- | --- | --- |\n");
     for setting in SETTINGS {
         let default = if setting.secret { "none".into() } else { format!("`{}`", (setting.show)(&config)) };
         let flag = setting.flag().map_or_else(|| "none".into(), |flag| format!("`{flag}`"));
@@ -146,14 +147,13 @@ pub fn reference() -> String {
         let _ = writeln!(text, "| `{key}` | {default} | `{variable}` | {flag} | {what} Accepts {expects}. |");
     }
     for (key, value) in config.policy.in_force(config.delivery.timeout) {
+        let help = policy_help(key);
         let key = format!("{}{key}", names::POLICY);
         let (variable, flag) = (names::variable(&key), names::flag(&key));
-        let what = if key == "policy.probe_timeout" {
-            "The endpoint's timeout and 2 s, if nothing is said. See [defaults](../defaults.md)."
-        } else {
-            "See [defaults](../defaults.md)."
-        };
-        let _ = writeln!(text, "| `{key}` | `{value}` | `{variable}` | `{flag}` | {what} |");
+        let _ = writeln!(
+            text,
+            "| `{key}` | `{value}` | `{variable}` | `{flag}` | {help}. See [defaults](../defaults.md). |"
+        );
     }
     text
 }

@@ -6,21 +6,21 @@ use std::time::Duration;
 use super::error::Wrong;
 use super::format::{
     ADDRESS, Count, Format, LEVEL, LOG_FORMAT, List, MAIL_ADDRESS, MAIL_SERVER, MAILBOX, NETWORK,
-    NOTICE_KIND, Or, PATH, PROXY, Raw, Secret, Size, Span, Switch, WEBHOOK, Waits,
+    NOTIFICATION_KIND, Or, PATH, PROXY, Raw, Secret, Size, Span, Switch, WEBHOOK, Waits,
 };
 use super::{Config, names};
 
 /// One setting. Those of the `[policy]` table are the policy file's, and not in this list.
 pub struct Setting {
-    /// Its key, with its table: `delivery.timeout`.
+    /// The key with its table, such as `delivery.timeout`.
     pub key: &'static str,
-    /// What flag and variable are called, if not like the key.
+    /// The name of the flag and the variable, if it differs from the key.
     pub(super) short: Option<&'static str>,
-    /// What it means.
+    /// The description.
     pub what: &'static str,
-    /// Said only by a variable.
+    /// Whether only an environment variable sets it.
     pub secret: bool,
-    /// A flag without a value means `true`.
+    /// Whether the flag without a value means `true`.
     pub switch: bool,
     pub(super) take: fn(&mut Config, &Raw) -> Result<(), Wrong>,
     pub(super) show: fn(&Config) -> String,
@@ -28,19 +28,25 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Its flag, such as `--delivery-timeout`; a secret has none.
+    /// Returns the flag, such as `--delivery-timeout`. `None` for a secret.
     #[must_use]
     pub fn flag(&self) -> Option<String> {
         (!self.secret).then(|| names::flag(self.short.unwrap_or(self.key)))
     }
 
-    /// Its variable, such as `BREAKERBOX_DELIVERY_TIMEOUT`.
+    /// Returns the environment variable, such as `BREAKERBOX_DELIVERY_TIMEOUT`.
     #[must_use]
     pub fn variable(&self) -> String {
         names::variable(self.short.unwrap_or(self.key))
     }
 
-    /// What it accepts, as the end of "must be ...".
+    /// Returns the default as TOML.
+    #[must_use]
+    pub fn default_value(&self) -> String {
+        (self.show)(&Config::default())
+    }
+
+    /// Returns the accepted values, as the end of "must be ...".
     #[must_use]
     pub fn expects(&self) -> String {
         (self.expects)()
@@ -102,199 +108,199 @@ const fn count(least: u32, most: u32) -> Count<u32> {
 
 /// Every setting, table by table.
 pub static SETTINGS: &[Setting] = &[
-    setting!("listen", listen, ADDRESS, "Where the API and the dashboard listen."),
-    setting!("data", data, PATH, "The folder of the database. It is made if it is not there."),
+    setting!("listen", listen, ADDRESS, "The address and port of the API."),
+    setting!("data", data, PATH, "The data folder, which holds the database. The gateway creates it if it is missing."),
     setting!(
         "grace",
         grace,
         millis(0, HOUR),
-        "After SIGTERM: how long requests that are under way may still take."
+        "The time limit for a graceful stop: after SIGTERM, requests in flight may take this long."
     ),
     setting!(
         "delivery.timeout",
         delivery.timeout,
         millis(10, HOUR),
-        "How long one request may take, from the name's look-up to the end of the answer. An endpoint may have its own."
+        "The timeout of one request, from the DNS look-up to the end of the response. Endpoints can override it."
     ),
     setting!(
         "delivery.slots",
         delivery.slots,
         count(1, 100_000),
-        "Requests in flight at once, for the whole process. Each needs a file descriptor."
+        "The maximum number of requests in flight in this process. Each needs a file descriptor."
     ),
     setting!(
         "delivery.max_in_flight",
         delivery.max_in_flight,
         count(1, 100_000),
-        "Requests in flight at once for one endpoint. An endpoint may have its own."
+        "The maximum number of requests in flight to one endpoint. Endpoints can override it."
     ),
     setting!(
         "delivery.lease_margin",
         delivery.lease_margin,
         millis(SECOND, HOUR),
-        "A delivery is leased for its time limit and this. After a crash elsewhere, others wait so long."
+        "The lease of a delivery lasts for its timeout and this margin. After a crash, another process can claim the delivery when the lease has expired."
     ),
     setting!(
         "delivery.retry",
         delivery.retry,
         Waits,
-        "The waits between attempts; then a delivery has failed. Tenants and endpoints may have their own."
+        "The waits between attempts. After the last attempt the delivery fails. Tenants and endpoints can override it."
     ),
     setting!(
         "delivery.throttle",
         delivery.throttle,
         Switch,
-        "Shed what an endpoint that answers 429, 503 with Retry-After, 504 or too late can't take, the least important first. It is kept and sent later."
+        "Whether to throttle overloaded endpoints (responses 429, 503 with Retry-After, 504, and timeouts): the gateway sends as much as the endpoint accepts, higher priorities first, and the rest later."
     )
     .switch(),
     setting!(
         "delivery.expires_after",
         delivery.expires_after,
         Or(millis(SECOND, 10 * YEAR), "off"),
-        "Work that has waited so long has failed, as expired. Tenants, endpoints and events may have their own."
+        "The maximum time that a delivery waits; then it fails as expired. Tenants, endpoints and events can override it."
     ),
     setting!(
         "delivery.response_kept",
         delivery.response_kept,
         bytes(0, MIB),
-        "How much of an answer is kept with its attempt."
+        "The number of bytes of a response that are stored with the attempt."
     ),
     setting!(
         "delivery.response_read",
         delivery.response_read,
         bytes(0, 64 * MIB),
-        "How much of an answer is read at most; what is longer ends the connection."
+        "The maximum number of bytes of a response that are read. The connection is closed if the response is longer."
     ),
-    setting!("limits.payload", limits.payload, bytes(1, 64 * MIB), "The largest payload of an event."),
+    setting!("limits.payload", limits.payload, bytes(1, 64 * MIB), "The maximum payload of an event."),
     setting!(
         "limits.batch_events",
         limits.batch_events,
         count(1, 100_000),
-        "The most events in one batch."
+        "The maximum number of events in one batch."
     ),
-    setting!("limits.batch_bytes", limits.batch_bytes, bytes(KIB, GIB), "The largest body of a batch."),
+    setting!("limits.batch_bytes", limits.batch_bytes, bytes(KIB, GIB), "The maximum body of a batch request."),
     setting!(
-        "limits.bodies",
-        limits.bodies,
+        "limits.body_memory",
+        limits.body_memory,
         bytes(MIB, TIB),
-        "How many bytes of request bodies the API holds in memory at once; more are answered 503. One tenant gets its share of it (limits.tenant_share). Set it to at least 16 times limits.batch_bytes, so that every tenant's share holds a whole batch."
+        "The maximum number of bytes of request bodies that the API holds in memory; beyond it, the API responds with 503. One tenant may use its share (limits.tenant_share). Set it to at least 16 times limits.batch_bytes, so that each tenant's share holds a whole batch."
     ),
     setting!(
         "limits.body_timeout",
         limits.body_timeout,
         millis(SECOND, HOUR),
-        "How long the body of a request to the API may take to arrive."
+        "The timeout for receiving the body of an API request."
     ),
     setting!(
         "limits.tenant_share",
         limits.tenant_share,
         count(1, 100),
-        "The share of one tenant in each limit that all tenants share (limits.bodies, permits.max, test sends), in percent; more is answered 429. A tenant alone may use more, up to what leaves one share free for another. 100: no shares."
+        "The share of one tenant in each limit that all tenants share (limits.body_memory, permits.max, test sends), in percent; beyond it, the API responds with 429. While no other tenant uses the limit, a tenant may use more, as long as one share stays free. 100: no shares."
     ),
     setting!(
         "limits.first_request_timeout",
         limits.first_request_timeout,
         millis(100, HOUR),
-        "How long a new connection to the API may take to send the headers of its first request."
+        "The timeout for receiving the headers of the first request on a new API connection."
     ),
     setting!(
         "limits.header_timeout",
         limits.header_timeout,
         millis(SECOND, HOUR),
-        "How long the headers of a request to the API may take to arrive; also how long an idle connection is kept."
+        "The timeout for receiving the headers of an API request. Idle connections are closed after the same time."
     ),
     setting!(
         "limits.connections",
         limits.connections,
         count(1, 1_000_000),
-        "Connections to the API at once. Each needs a file descriptor. When they are used up, the oldest idle connection that never sent a valid API key is closed for a new one."
+        "The maximum number of API connections. Each needs a file descriptor. At the maximum, a new connection replaces the oldest idle connection that never sent a valid API key."
     ),
     setting!(
         "limits.address_share",
         limits.address_share,
         count(1, 100),
-        "The share of one client address (of an IPv6 network of 64 bits) in limits.connections, in percent. An address alone may use more, up to what leaves one share free for another. Set it to 100 behind a reverse proxy: all connections come from its address."
+        "The share of one client address (for IPv6, of one /64 network) in limits.connections, in percent. While no other address is connected, an address may use more, as long as one share stays free. Set it to 100 behind a reverse proxy, because all connections come from the proxy's address."
     ),
     setting!(
         "limits.auth_failures",
         limits.auth_failures,
         count(1, 1_000_000),
-        "Requests in a minute from one address without a valid API key; more are answered 429."
+        "The maximum number of requests without a valid API key from one address in a minute; beyond it, the API responds with 429."
     ),
     setting!(
         "limits.backlog_count",
         limits.backlog.count,
         Count { least: 1, most: 1_000_000_000_000_u64 },
-        "How many deliveries of one tenant may wait; more are answered 429. A tenant may have its own."
+        "The maximum number of waiting deliveries of one tenant; beyond it, the API responds with 429. Tenants can override it."
     ),
     setting!(
         "limits.backlog_bytes",
         limits.backlog.bytes,
         bytes(KIB, 1024 * TIB),
-        "How many bytes of payload of one tenant may wait. A tenant may have its own."
+        "The maximum number of bytes of waiting payloads of one tenant; beyond it, the API responds with 429. Tenants can override it."
     ),
     setting!(
         "limits.endpoints",
         limits.endpoints,
         count(1, 10_000_000),
-        "How many endpoints one tenant may have; more are answered 429."
+        "The maximum number of endpoints of one tenant; beyond it, the API responds with 429."
     ),
     setting!(
-        "limits.reserve",
-        limits.reserve,
+        "limits.disk_reserve",
+        limits.disk_reserve,
         bytes(0, 1024 * TIB),
-        "With less free disk space than this nothing more is accepted, so that what was accepted can still be settled."
+        "The free disk space that is kept in reserve, so that accepted deliveries can always be settled. With less free space, the API accepts nothing and responds with 507."
     ),
     setting!(
         "retention.finished",
         retention.work.finished,
         millis(SECOND, 10 * YEAR),
-        "How long delivered and cancelled work is kept."
+        "How long delivered and cancelled deliveries are kept."
     ),
     setting!("retention.failed", retention.work.failed, millis(SECOND, 10 * YEAR), "How long dead letters are kept."),
     setting!(
         "retention.history",
         retention.history,
         millis(SECOND, 10 * YEAR),
-        "How long it is kept what happened to circuits."
+        "How long circuit history is kept."
     ),
     setting!(
-        "retention.notices",
-        retention.notices,
+        "retention.notifications",
+        retention.notifications,
         millis(SECOND, 10 * YEAR),
-        "How long it is kept what people were told."
+        "How long notifications are kept."
     ),
     setting!(
         "egress.allow",
         egress.allow,
         List { of: NETWORK, most: 1_000 },
-        "Networks that may be called although they are private, loopback or otherwise not public. Whoever creates an endpoint can reach what is allowed here."
+        "Networks that the gateway may call although they are private, loopback or otherwise not public. Every client that can create an endpoint can reach them."
     )
     .called("allow"),
     setting!(
         "egress.deny",
         egress.deny,
         List { of: NETWORK, most: 1_000 },
-        "Networks that are never called, even if they are public or allowed: public ranges of your own, and your own NAT64 prefix."
+        "Networks that the gateway never calls, even if they are public or allowed: for example your own public ranges, and your own NAT64 prefix."
     )
     .called("deny"),
     setting!(
         "egress.proxy",
         egress.proxy,
         Or(PROXY, "off"),
-        "The HTTP proxy through which all deliveries go."
+        "The HTTP proxy for all deliveries."
     ),
     setting!(
         "egress.ca_files",
         egress.ca_files,
         List { of: PATH, most: 1_000 },
-        "Files (PEM) with certificate authorities that are trusted besides the system's."
+        "PEM files with certificate authorities to trust in addition to the system's."
     ),
     setting!(
         "secrets.master_key",
         secrets.master_key,
         Secret,
-        "The key that seals signing secrets in the database. Only by this variable: flags and files are read by others."
+        "The master key, which encrypts signing secrets in the database. Only this variable sets it, because others can read flags and files."
     )
     .called("master_key")
     .secret(),
@@ -302,14 +308,14 @@ pub static SETTINGS: &[Setting] = &[
         "secrets.master_key_file",
         secrets.master_key_file,
         Or(PATH, "auto"),
-        "The file with that key, readable by its owner only. \"auto\" is keys/master.key in the data folder, made at the first start. Keep a copy elsewhere: without it, secrets are lost."
+        "The file with the master key, readable by its owner only. \"auto\" is keys/master.key in the data folder, created at the first start. Keep a copy elsewhere: without the key, secrets are lost."
     )
     .called("master_key_file"),
     setting!(
         "secrets.initial_admin_key",
         secrets.initial_admin_key,
         Secret,
-        "The admin key of the first start, chosen by you: bbx_ and the base64url of 32 random bytes. Used once, when there is no API key yet; then remove it. Only by this variable."
+        "The admin key that the first start creates: bbx_ and the base64url of 32 random bytes. It is used only while no API key exists; remove it afterwards. Only this variable sets it."
     )
     .called("initial_admin_key")
     .secret(),
@@ -317,21 +323,21 @@ pub static SETTINGS: &[Setting] = &[
         "secrets.initial_admin_key_file",
         secrets.initial_admin_key_file,
         Or(PATH, "off"),
-        "The file with the admin key of the first start, readable by its owner only."
+        "A file with the admin key that the first start creates, readable by its owner only."
     )
     .called("initial_admin_key_file"),
     setting!(
         "secrets.admin_key_file",
         secrets.admin_key_file,
         Or(PATH, "off"),
-        "The file to which the first start writes the admin key that it makes (mode 0600), instead of printing it. Move the key to where it belongs, and delete the file."
+        "The file to which the first start writes a generated admin key (mode 0600), instead of printing it. Store the key safely, and delete the file."
     )
     .called("admin_key_file"),
     setting!(
         "secrets.print_admin_key",
         secrets.print_admin_key,
         Or(Switch, "auto"),
-        "Whether the first start prints the admin key that it makes. \"auto\": only to a terminal, so that it reaches no log; a key that can't be shown is not made."
+        "Whether the first start prints a generated admin key. \"auto\": only to a terminal, so that the key gets into no log. A key that can't be shown is not generated."
     )
     .called("print_admin_key")
     .switch(),
@@ -339,97 +345,97 @@ pub static SETTINGS: &[Setting] = &[
         "circuits.max",
         circuits.max,
         count(1, 100_000_000),
-        "How many circuits are held in memory; beyond it, idle closed ones go first."
+        "The maximum number of circuits in memory. Beyond it, idle closed circuits are evicted."
     ),
     setting!(
         "circuits.tenant_max",
         circuits.tenant_max,
         Or(count(1, 100_000_000), "auto"),
-        "How many of them one tenant may have; \"auto\" is a quarter. Beyond it the tenant's own idle circuits go first; if none can go, permits for its new keys are answered 429, and deliveries to its new URLs go without a circuit."
+        "The maximum number of circuits of one tenant; \"auto\" is a quarter of circuits.max. Beyond it, the tenant's own idle circuits are evicted. If none can be evicted, the API responds with 429 to permit requests for new keys, and deliveries to new URLs use no circuit."
     ),
     setting!(
         "circuits.tenant_bytes",
         circuits.tenant_bytes,
         bytes(MIB, TIB),
-        "How many bytes the circuits of one tenant may take, at about 2 KiB each and four times the length of its key."
+        "The maximum memory for the circuits of one tenant. A circuit takes about 2 KiB and four times the length of its key."
     ),
     setting!(
         "permits.max",
         permits.max,
         count(1, 10_000_000),
-        "Permits of the decision API that may be out at once; more are answered 503. One tenant gets its share of them (limits.tenant_share). Each takes about 1 KiB of memory."
+        "The maximum number of unsettled permits of the decision API; beyond it, the API responds with 503. One tenant may use its share (limits.tenant_share). A permit takes about 1 KiB of memory."
     ),
     setting!(
         "permits.timeout",
         permits.timeout,
         millis(10, HOUR),
-        "How long a worker's call may take if it says nothing; then its permit has expired, and counts as a failure."
+        "The default time until a permit of the decision API expires. An expired permit counts as a failure. An acquire request can override it."
     ),
     setting!(
         "notify.webhook_url",
         notify.webhook_url,
         Or(WEBHOOK, "off"),
-        "Where the operator's notices go as signed requests. The address must be one that may be called."
+        "The URL of the webhook for operator notifications. Requests are signed. The address policy (egress.allow) must allow the URL."
     ),
     setting!(
         "notify.webhook_secret",
         notify.webhook_secret,
         Secret,
-        "What they are signed with: whsec_ and the base64 of 24 to 64 bytes. Only by this variable."
+        "The secret that signs requests to notify.webhook_url: whsec_ and the base64 of 24 to 64 bytes. Only this variable sets it."
     )
     .secret(),
     setting!(
         "notify.slack_url",
         notify.slack_url,
         Secret,
-        "Where the operator's notices go as Slack and its kin take them. Only by this variable: whoever knows the URL can write there."
+        "The URL for operator notifications in Slack's format. Only this variable sets it, because the URL is a credential."
     )
     .secret(),
     setting!(
         "notify.email",
         notify.email,
         List { of: MAIL_ADDRESS, most: 50 },
-        "To whom the operator's notices go as mails."
+        "The e-mail addresses for operator notifications."
     ),
     setting!(
         "notify.smtp_url",
         notify.smtp_url,
         Or(MAIL_SERVER, "off"),
-        "The server that takes mails: smtp:// with STARTTLS, smtps:// with TLS from the start, smtp+plain:// without. It may be at a private address. With one, tenants can have their notices mailed."
+        "The mail server: smtp:// requires STARTTLS, smtps:// uses TLS from the start, smtp+plain:// uses no TLS. It may have a private address. With a mail server, tenants can have e-mail targets."
     ),
     setting!(
         "notify.smtp_password",
         notify.smtp_password,
         Secret,
-        "The password of the user that notify.smtp_url names. Only by this variable."
+        "The password of the user in notify.smtp_url. Only this variable sets it."
     )
     .secret(),
-    setting!("notify.smtp_from", notify.smtp_from, Or(MAILBOX, "off"), "Who mails are from."),
+    setting!("notify.smtp_from", notify.smtp_from, Or(MAILBOX, "off"), "The sender of e-mails."),
     setting!(
         "notify.kinds",
         notify.kinds,
-        List { of: NOTICE_KIND, most: 50 },
-        "Of what the operator is told. A tenant's targets choose for themselves."
+        List { of: NOTIFICATION_KIND, most: 50 },
+        "Notification types sent to the operator. Each target of a tenant has its own list."
     ),
     setting!(
         "notify.burst",
         notify.burst,
         count(1, 100),
-        "How many messages may go to one target at once. What is over the limit waits, and goes out together."
+        "The maximum burst of messages to one target. Notifications beyond the limit wait, and are sent together as a digest."
     ),
     setting!(
         "notify.interval",
         notify.interval,
         millis(SECOND, DAY),
-        "And then one message to it in each of these."
+        "The interval between messages to one target after a burst."
     ),
     setting!(
         "notify.dead_letters",
         notify.dead_letters,
         Or(Count { least: 1, most: 1_000_000_000_u64 }, "off"),
-        "How many deliveries of one tenant that failed within an hour are told of; again at ten times as many."
+        "The number of dead letters of one tenant within an hour that causes a notification; each tenfold number causes another."
     ),
-    setting!("log.level", log.level, LEVEL, "What is logged, by part of the program if need be."),
-    setting!("log.format", log.format, LOG_FORMAT, "How a line of the log is written: \"text\" for people, \"json\" for machines."),
-    setting!("metrics.public", metrics.public, Switch, "Whether /metrics can be read without an API key.").switch(),
+    setting!("log.level", log.level, LEVEL, "The log level, for the whole program or for each module."),
+    setting!("log.format", log.format, LOG_FORMAT, "The format of log lines: \"text\" to read, \"json\" to parse."),
+    setting!("metrics.public", metrics.public, Switch, "Whether /metrics is readable without an API key.").switch(),
 ];

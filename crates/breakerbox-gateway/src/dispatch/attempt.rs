@@ -8,10 +8,12 @@ use breakerbox::throttle::{LoadSignal, Throttle};
 use breakerbox::{Classification, Epoch, OutcomeKind, Status};
 use breakerbox_core::Timestamp;
 use breakerbox_egress::Incoming;
-use breakerbox_model::delivery::lanes::{Ended, Sleep};
-use breakerbox_model::delivery::{Fate, Fault, LocalFault, Next, Reply, Ruling, Tried};
+use breakerbox_model::delivery::lanes::{LaneSignal, Sleep};
+use breakerbox_model::delivery::{
+    AttemptContext, Disposition, Fault, LocalFault, NextStep, Reply, ReplyEffect,
+};
 use breakerbox_model::objects::{Attempt, FailReason};
-use breakerbox_storage::{EndpointEntry, Leased, Settle, Settled};
+use breakerbox_storage::{EndpointEntry, Leased, Settled, Settlement};
 use bytes::Bytes;
 use tracing::{debug, error, warn};
 
@@ -39,7 +41,7 @@ impl Dispatch {
         let now = self.now();
         if leased.expires_at.is_some_and(|expires_at| expires_at <= now) {
             drop(pass);
-            self.ended(&destination, Ended::Neither, None, false);
+            self.ended(&destination, LaneSignal::Neither, None, false);
             self.give_up_expired(leased).await;
             return;
         }
@@ -51,52 +53,57 @@ impl Dispatch {
         let limit = pass.permit.time_left().map_or(timeout, |left| left.min(timeout));
         let stands_for = leased.run.as_ref().and_then(|run| run.stands_for(started_at));
         let incoming = match destination.request(&leased, stands_for, limit, started_at) {
-            Some(outgoing) => self.courier.send(outgoing).await,
+            Some(outgoing) => self.http_sender.send(outgoing).await,
             None => unreadable_url(),
         };
-        let ruling =
-            destination.rulings().of(incoming.reply, is_probe, destination.circuit.policy().cool_off());
-        let Ruling { circuit: kind, retry_after, .. } = ruling;
-        if let (Fate::PutOff, Reply::Failed(Fault::Local(cause))) = (ruling.fate, incoming.reply) {
+        let effect = destination.response_rules().of(
+            incoming.reply,
+            is_probe,
+            destination.circuit.policy().cool_off(),
+        );
+        let ReplyEffect { circuit: kind, retry_after, .. } = effect;
+        if let (Disposition::PutOff, Reply::Failed(Fault::Local(cause))) =
+            (effect.disposition, incoming.reply)
+        {
             return self.put_off(&destination, leased, pass, cause, &incoming).await;
         }
         if is_probe {
             // The next probe may begin only after the circuit's store has confirmed this result.
-            pass.permit.settle_and_confirm(judgement(kind, retry_after)).await;
+            pass.permit.settle_and_confirm(classification(kind, retry_after)).await;
         } else {
             pass.permit.settle(breakerbox::Outcome { kind, latency: incoming.latency, retry_after });
         }
         if let Some(throttle) = pass.throttle {
-            throttle.settle(ruling.throttle);
+            throttle.settle(effect.throttle);
         }
         let is_calm = destination.throttle.as_ref().is_some_and(Throttle::is_calm);
-        let eased = is_calm || ruling.throttle == LoadSignal::Accept;
+        let eased = is_calm || effect.throttle == LoadSignal::Accept;
         let now = self.now();
-        let ended = match (ruling.fate, ruling.circuit) {
-            (Fate::Delivered, _) | (_, OutcomeKind::Success) => Ended::Success,
-            (Fate::Retry, _) | (_, OutcomeKind::Failure) => Ended::Failure,
-            _ => Ended::Neither,
+        let ended = match (effect.disposition, effect.circuit) {
+            (Disposition::Delivered, _) | (_, OutcomeKind::Success) => LaneSignal::Success,
+            (Disposition::Retry, _) | (_, OutcomeKind::Failure) => LaneSignal::Failure,
+            _ => LaneSignal::Neither,
         };
-        self.ended(&destination, ended, ruling.sleep.map(|sleep| Sleep::Until(now + sleep)), eased);
+        self.ended(&destination, ended, effect.sleep.map(|sleep| Sleep::Until(now + sleep)), eased);
         self.metrics.attempts.of(incoming.reply).inc();
         self.metrics.probes.inc_by(u64::from(is_probe));
         self.metrics.request_seconds.observe(incoming.latency.as_secs_f64());
-        let tried = Tried {
+        let context = AttemptContext {
             attempts: leased.attempts,
             pulled_from: leased.pulled_from,
             probed: if is_probe { outage } else { None },
             jitter: rand::random_range(-1.0..=1.0),
         };
-        let next = tried.next(&ruling, destination.schedule(), now);
-        let settle = Settle {
+        let next = context.next(&effect, destination.schedule(), now);
+        let settlement = Settlement {
             id: leased.id,
             lease: leased.lease,
             attempt: attempt(incoming, started_at, is_probe),
             next,
             stands_for,
         };
-        self.settle(&leased, settle).await;
-        if ruling.fate == Fate::Gone {
+        self.settle(&leased, settlement).await;
+        if effect.disposition == Disposition::Gone {
             self.disable_gone(&destination).await;
         }
     }
@@ -124,7 +131,7 @@ impl Dispatch {
         }
         gates::give_token_back(destination);
         let again_at = self.local_faults.lock().unwrap_or_else(PoisonError::into_inner).next(self.now());
-        self.ended(destination, Ended::Neither, Some(Sleep::Until(again_at)), false);
+        self.ended(destination, LaneSignal::Neither, Some(Sleep::Until(again_at)), false);
         self.hand_back(leased).await;
     }
 
@@ -138,14 +145,14 @@ impl Dispatch {
         let now = self.wall();
         let Ok(destination) = self.destinations.apart(endpoint) else { return unreadable_url() };
         match destination.test_request(payload, &content_type, now) {
-            Some(outgoing) => self.courier.send(outgoing).await,
+            Some(outgoing) => self.http_sender.send(outgoing).await,
             None => unreadable_url(),
         }
     }
 
     /// Frees the lane's slot and wakes the lanes that can continue. With `eased`, the lanes that the throttle held try
     /// again at once.
-    fn ended(&self, destination: &Destination, how: Ended, sleep: Option<Sleep>, eased: bool) {
+    fn ended(&self, destination: &Destination, how: LaneSignal, sleep: Option<Sleep>, eased: bool) {
         let now = self.now();
         {
             let mut lanes = self.lanes();
@@ -153,11 +160,11 @@ impl Dispatch {
             match sleep {
                 Some(sleep) => lanes.sleep(destination.lane, sleep, now),
                 None if destination.circuit.status() != Status::Closed => {
-                    lanes.look(destination.lane, now);
+                    lanes.check_circuit(destination.lane, now);
                 }
                 None => {}
             }
-            lanes.circuit_moved(destination.key(), now);
+            lanes.circuit_settled(destination.key(), now);
             if eased {
                 lanes.throttle_eased(destination.key(), now);
             }
@@ -167,43 +174,44 @@ impl Dispatch {
 
     /// Writes the result of a delivery. If the queue fails, it retries for as long as the lease may hold; after that,
     /// the next worker that leases the delivery sends it again.
-    async fn settle(&self, leased: &Leased, settle: Settle) {
+    async fn settle(&self, leased: &Leased, settlement: Settlement) {
         // Bounded: while too many settlements wait for the disk, no request begins.
         let _unsettled = self.unsettled.acquire().await;
         let give_up_at = tokio::time::Instant::now() + self.settings.lease_margin;
         loop {
-            match self.queue.settle(settle.clone()).await {
+            match self.queue.settle(settlement.clone()).await {
                 Ok(Settled::Done) => break,
                 Ok(Settled::Fenced) => {
                     self.metrics.fenced.inc();
-                    debug!(delivery = %settle.id, "settled too late: its lease was over");
+                    debug!(delivery = %settlement.id, "settled after the lease expired; ignored");
                     return;
                 }
                 Err(error) if tokio::time::Instant::now() < give_up_at => {
-                    warn!(delivery = %settle.id, %error, "can't settle; trying again");
+                    warn!(delivery = %settlement.id, %error, "can't settle a delivery; retrying");
                     tokio::time::sleep(SETTLE_AGAIN).await;
                 }
                 Err(error) => {
                     self.metrics.unsettled.inc();
-                    error!(delivery = %settle.id, %error, "can't settle; it will be sent again after its lease");
+                    error!(delivery = %settlement.id, %error, "can't settle a delivery; it is sent again after its lease");
                     return;
                 }
             }
         }
         if leased.run.is_some() {
-            self.ring();
+            self.wake_scheduler();
         }
-        match settle.next {
-            Next::Retry { due_at, .. } => {
+        match settlement.next {
+            NextStep::Retry { due_at, .. } => {
                 let now = self.now();
                 self.lanes().arrived(leased.lane, leased.priority, 1, due_at, now);
                 self.wake();
                 self.metrics.deliveries.of(Outcome::Retried).inc();
             }
-            Next::Failed(reason) => _ = self.metrics.deliveries.of(reason).inc(),
-            Next::Delivered => {
+            NextStep::Failed(reason) => _ = self.metrics.deliveries.of(reason).inc(),
+            NextStep::Delivered => {
                 self.metrics.deliveries.of(Outcome::Delivered).inc();
-                let took = settle.attempt.started_at.since(leased.created_at) + settle.attempt.latency;
+                let took =
+                    settlement.attempt.started_at.since(leased.created_at) + settlement.attempt.latency;
                 self.metrics.delivery_seconds.observe(took.as_secs_f64());
             }
         }
@@ -221,20 +229,24 @@ impl Dispatch {
                 self.metrics.deliveries.of(FailReason::Expired).inc_by(batch.done);
                 self.arrived(&batch.woken);
             }
-            Err(error) => warn!(delivery = %leased.id, %error, "can't give up what has expired; later"),
+            Err(error) => warn!(delivery = %leased.id, %error, "can't expire a delivery; retrying later"),
         }
     }
 
     async fn disable_gone(&self, destination: &Destination) {
         let Some(endpoint) = &destination.endpoint else { return };
-        match self.chores.endpoint_is_gone(endpoint.id).await {
-            Ok(()) => warn!(endpoint = %endpoint.id, tenant = %endpoint.tenant.id, "answered 410: disabled"),
-            Err(error) => error!(endpoint = %endpoint.id, %error, "answered 410, and can't be disabled"),
+        match self.maintenance_records.endpoint_is_gone(endpoint.id).await {
+            Ok(()) => {
+                warn!(endpoint = %endpoint.id, tenant = %endpoint.tenant.id, "endpoint responded with 410; disabled");
+            }
+            Err(error) => {
+                error!(endpoint = %endpoint.id, %error, "endpoint responded with 410, but can't be disabled");
+            }
         }
     }
 }
 
-const fn judgement(kind: OutcomeKind, retry_after: Option<Duration>) -> Classification {
+const fn classification(kind: OutcomeKind, retry_after: Option<Duration>) -> Classification {
     match (kind, retry_after) {
         (OutcomeKind::Success, _) => Classification::SUCCESS,
         (OutcomeKind::Ignored, _) => Classification::IGNORED,
@@ -262,7 +274,7 @@ fn attempt(incoming: Incoming, started_at: Timestamp, probe: bool) -> Attempt {
 fn unreadable_url() -> Incoming {
     Incoming {
         reply: Reply::Failed(Fault::Protocol),
-        detail: Some("the URL can't be read".into()),
+        detail: Some("the URL is invalid".into()),
         body: Bytes::new(),
         latency: Duration::ZERO,
     }

@@ -10,7 +10,7 @@ use breakerbox::throttle::{Throttle, Throttles};
 use breakerbox::{Breakerbox, Circuit, KeyError};
 use breakerbox_core::Timestamp;
 use breakerbox_egress::Outgoing;
-use breakerbox_model::delivery::{RetrySchedule, Rulings, Signer, Target, TokenBucket};
+use breakerbox_model::delivery::{ResponseRules, RetrySchedule, Signer, Target, TokenBucket};
 use breakerbox_model::objects::{
     CircuitOwner, DisabledBecause, Id, LaneId, Moment, Purpose, RateLimit, SigningSecrets, TenantId,
 };
@@ -27,20 +27,20 @@ const AGENT: HeaderValue = HeaderValue::from_static(concat!("Breakerbox/", env!(
 const SCHEDULED_AT: HeaderName = HeaderName::from_static("breakerbox-scheduled-at");
 
 /// The settings that apply to every request of a lane.
-struct Terms {
+struct LaneSettings {
     timeout: Duration,
     max_in_flight: u32,
     retry: Arc<RetrySchedule>,
-    rulings: Arc<Rulings>,
+    response_rules: Arc<ResponseRules>,
 }
 
-impl Terms {
+impl LaneSettings {
     fn of_endpoint(endpoint: &EndpointEntry) -> Self {
         Self {
             timeout: endpoint.timeout,
             max_in_flight: endpoint.max_in_flight,
             retry: Arc::clone(&endpoint.retry),
-            rulings: Arc::clone(&endpoint.tenant.rulings),
+            response_rules: Arc::clone(&endpoint.tenant.response_rules),
         }
     }
 
@@ -52,13 +52,13 @@ impl Terms {
                 timeout: tenant.timeout,
                 max_in_flight: tenant.max_in_flight,
                 retry: Arc::clone(&tenant.retry),
-                rulings: Arc::clone(&tenant.rulings),
+                response_rules: Arc::clone(&tenant.response_rules),
             },
             Purpose::Reminders => Self {
                 timeout: reminders.timeout,
                 max_in_flight: reminders.max_in_flight,
                 retry: Arc::clone(&reminders.retry),
-                rulings: Arc::clone(&reminders.rulings),
+                response_rules: Arc::clone(&reminders.response_rules),
             },
         }
     }
@@ -77,7 +77,7 @@ pub(super) struct Destination {
     pub(super) tenant: Arc<TenantEntry>,
     /// None for a dynamic lane.
     pub(super) endpoint: Option<Arc<EndpointEntry>>,
-    terms: Terms,
+    settings: LaneSettings,
     /// None for a dynamic lane, and for a URL that nothing can be sent to.
     target: Option<Target>,
     pub(super) circuit: Circuit,
@@ -100,21 +100,21 @@ impl Destination {
 
     /// Returns the timeout of one request.
     pub(super) const fn timeout(&self) -> Duration {
-        self.terms.timeout
+        self.settings.timeout
     }
 
     /// Returns the limit of requests in flight.
     pub(super) const fn max_in_flight(&self) -> u32 {
-        self.terms.max_in_flight
+        self.settings.max_in_flight
     }
 
     pub(super) fn schedule(&self) -> &RetrySchedule {
-        &self.terms.retry
+        &self.settings.retry
     }
 
     /// Returns the response rules.
-    pub(super) fn rulings(&self) -> &Rulings {
-        &self.terms.rulings
+    pub(super) fn response_rules(&self) -> &ResponseRules {
+        &self.settings.response_rules
     }
 
     /// Returns whether both tenant and endpoint are enabled.
@@ -281,7 +281,7 @@ impl Destinations {
             return Some(endpoint.max_in_flight);
         }
         let tenant = self.directory.tenant(&waiting.tenant)?;
-        Some(Terms::of_tenant(&tenant, purpose_of(waiting.dynamic.as_ref()?)).max_in_flight)
+        Some(LaneSettings::of_tenant(&tenant, purpose_of(waiting.dynamic.as_ref()?)).max_in_flight)
     }
 
     /// Builds the destination of an endpoint as it is now, outside the cache and without its lane's rate limit.
@@ -311,7 +311,7 @@ impl Destinations {
             secrets: Arc::clone(&endpoint.secrets),
             signer: Mutex::default(),
             tenant: Arc::clone(&endpoint.tenant),
-            terms: Terms::of_endpoint(&endpoint),
+            settings: LaneSettings::of_endpoint(&endpoint),
             endpoint: Some(endpoint),
         })
     }
@@ -333,7 +333,7 @@ impl Destinations {
             headers: HeaderMap::from_iter([(USER_AGENT, AGENT)]),
             secrets: Arc::clone(&tenant.secrets),
             signer: Mutex::default(),
-            terms: Terms::of_tenant(&tenant, purpose),
+            settings: LaneSettings::of_tenant(&tenant, purpose),
             tenant,
             endpoint: None,
         })

@@ -9,17 +9,17 @@ use std::time::Duration;
 use breakerbox::throttle::Throttles;
 use breakerbox::{Breakerbox, Epoch};
 use breakerbox_core::Timestamp;
-use breakerbox_egress::Courier;
+use breakerbox_egress::HttpSender;
 use breakerbox_model::delivery::LocalFaultPace;
-use breakerbox_model::delivery::lanes::{KeepIdle, LaneCounts, Lanes};
+use breakerbox_model::delivery::lanes::{IdleLaneLimits, LaneCounts, Lanes};
 use breakerbox_model::objects::{LaneId, Priority};
 use breakerbox_storage::clock::WallClock;
 use breakerbox_storage::{Directory, Leased, Queue, WaitingLane};
 use tokio::sync::{Notify, Semaphore};
 use tracing::warn;
 
-use super::chores::Chores;
 use super::destination::{Destination, Destinations};
+use super::maintenance_records::MaintenanceRecords;
 use crate::telemetry::Metrics;
 
 /// Limits of dispatch.
@@ -44,7 +44,7 @@ pub struct Parts {
     /// The queue of deliveries.
     pub queue: Arc<dyn Queue>,
     /// The writes that dispatch delegates to the records.
-    pub chores: Arc<dyn Chores>,
+    pub maintenance_records: Arc<dyn MaintenanceRecords>,
     /// Tenants and endpoints.
     pub directory: Arc<Directory>,
     /// All circuits.
@@ -52,7 +52,7 @@ pub struct Parts {
     /// All throttles. `None` disables throttling: no call is shed.
     pub throttles: Option<Throttles>,
     /// Sends HTTP requests.
-    pub courier: Arc<dyn Courier>,
+    pub http_sender: Arc<dyn HttpSender>,
     /// The metrics that dispatch updates.
     pub metrics: Arc<Metrics>,
     /// The wall clock, for signatures and recorded times.
@@ -62,9 +62,9 @@ pub struct Parts {
 /// Sends deliveries to their receivers.
 pub struct Dispatch {
     pub(super) queue: Arc<dyn Queue>,
-    pub(super) chores: Arc<dyn Chores>,
+    pub(super) maintenance_records: Arc<dyn MaintenanceRecords>,
     pub(super) breakers: Breakerbox,
-    pub(super) courier: Arc<dyn Courier>,
+    pub(super) http_sender: Arc<dyn HttpSender>,
     pub(super) metrics: Arc<Metrics>,
     wall: WallClock,
     pub(super) settings: Settings,
@@ -80,7 +80,7 @@ pub struct Dispatch {
     /// Notified when an event is accepted whose deliveries are not all written yet.
     pub(super) deferred: Notify,
     /// Notified when a reminder needs a decision.
-    bell: Arc<Notify>,
+    wakeup: Arc<Notify>,
     /// The pace at which lanes retry after a local fault.
     pub(super) local_faults: Mutex<LocalFaultPace>,
     pub(super) unsettled: Semaphore,
@@ -91,7 +91,7 @@ pub struct Dispatch {
 
 /// A snapshot of dispatch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Seen {
+pub struct DispatchSnapshot {
     /// Maximum requests in flight.
     pub slots: u32,
     /// Requests in flight.
@@ -104,11 +104,12 @@ impl Dispatch {
     /// Builds a dispatch that does nothing until [`run`](Self::run).
     #[must_use]
     pub fn new(parts: Parts, settings: Settings) -> Arc<Self> {
-        let Parts { queue, chores, directory, breakers, throttles, courier, metrics, wall } = parts;
+        let Parts { queue, maintenance_records, directory, breakers, throttles, http_sender, metrics, wall } =
+            parts;
         Arc::new(Self {
             queue,
-            chores,
-            courier,
+            maintenance_records,
+            http_sender,
             metrics,
             wall,
             settings,
@@ -120,7 +121,7 @@ impl Dispatch {
             orphans: Mutex::default(),
             woken: Notify::new(),
             deferred: Notify::new(),
-            bell: Arc::default(),
+            wakeup: Arc::default(),
             local_faults: Mutex::default(),
             unsettled: Semaphore::new(settings.max_unsettled),
             stopping: AtomicBool::new(false),
@@ -165,10 +166,14 @@ impl Dispatch {
 
     /// Returns a snapshot of slots and lanes.
     #[must_use]
-    pub fn look(&self) -> Seen {
+    pub fn snapshot(&self) -> DispatchSnapshot {
         let now = self.now();
         let lanes = self.lanes();
-        Seen { slots: lanes.slots().total(), slots_in_use: lanes.slots().used(), lanes: lanes.count(now) }
+        DispatchSnapshot {
+            slots: lanes.slots().total(),
+            slots_in_use: lanes.slots().used(),
+            lanes: lanes.count(now),
+        }
     }
 
     /// Returns the number of requests in flight and of settlements not yet written.
@@ -178,13 +183,13 @@ impl Dispatch {
     }
 
     /// Returns the wakeup that is notified when a reminder needs a decision.
-    pub(super) fn bell(&self) -> Arc<Notify> {
-        Arc::clone(&self.bell)
+    pub(super) fn wakeup(&self) -> Arc<Notify> {
+        Arc::clone(&self.wakeup)
     }
 
     /// Reports that a reminder needs a decision.
-    pub(super) fn ring(&self) {
-        self.bell.notify_one();
+    pub(super) fn wake_scheduler(&self) {
+        self.wakeup.notify_one();
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -240,7 +245,7 @@ impl Dispatch {
                 let mut dynamic = self.dynamic.lock().unwrap_or_else(PoisonError::into_inner);
                 dynamic.entry(waiting.lane).or_insert_with(|| Arc::clone(key));
             }
-            lanes.know(waiting.lane, &waiting.tenant, max_in_flight);
+            lanes.register(waiting.lane, &waiting.tenant, max_in_flight);
             for (priority, due) in Priority::ALL.into_iter().zip(waiting.next_due) {
                 if let Some(due_at) = due {
                     lanes.arrived(waiting.lane, priority, waiting.count, due_at, now);
@@ -251,13 +256,13 @@ impl Dispatch {
     }
 
     /// Removes idle lanes, each with its destination and its circuit's key.
-    pub(super) fn forget_idle(&self, keep: &KeepIdle) {
+    pub(super) fn forget_idle(&self, keep: &IdleLaneLimits) {
         let now = self.now();
         let known = {
             let mut lanes = self.lanes();
             let mut dynamic = self.dynamic.lock().unwrap_or_else(PoisonError::into_inner);
             lanes.tidy(keep, |lane| dynamic.contains_key(&lane), now);
-            dynamic.retain(|lane, _| lanes.knows(*lane));
+            dynamic.retain(|lane, _| lanes.contains(*lane));
             lanes.known()
         };
         self.destinations.tidy(|lane| known.contains(&lane));
@@ -282,7 +287,7 @@ impl Dispatch {
                 self.wake();
             }
             Err(error) => {
-                warn!(delivery = %leased.id, %error, "can't hand back; it waits until its lease ends");
+                warn!(delivery = %leased.id, %error, "can't hand back a delivery; it waits until its lease expires");
             }
         }
     }

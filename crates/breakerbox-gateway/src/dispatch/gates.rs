@@ -48,41 +48,41 @@ impl Refused {
 }
 
 /// The decision of the gates, as far as it needs no waiting.
-pub(super) enum Said {
+pub(super) enum GateDecision {
     Pass(Pass),
     Refused(Refused),
-    /// The circuit's store has to be asked first: see [`ask_patiently`].
+    /// The circuit's store has to be asked first: see [`acquire_waiting`].
     Wait,
 }
 
-/// Checks all gates without waiting. Returns [`Said::Wait`] if the circuit is not closed, or its record was not read.
-pub(super) fn try_acquire(destination: &Destination, priority: Priority, now: Timestamp) -> Said {
+/// Checks all gates without waiting. Returns [`GateDecision::Wait`] if the circuit is not closed, or its record was not read.
+pub(super) fn try_acquire(destination: &Destination, priority: Priority, now: Timestamp) -> GateDecision {
     if !destination.is_enabled() {
-        return Said::Refused(Refused::Sleep(Sleep::Disabled));
+        return GateDecision::Refused(Refused::Sleep(Sleep::Disabled));
     }
     if destination.circuit.status() != Status::Closed || !destination.is_met() {
-        return Said::Wait;
+        return GateDecision::Wait;
     }
     if let Err(refused) = take_token(destination, now) {
-        return Said::Refused(refused);
+        return GateDecision::Refused(refused);
     }
-    let said = ask_throttle(destination, priority, now).and_then(|throttle| {
+    let decision = acquire_throttle(destination, priority, now).and_then(|throttle| {
         let permit =
             destination.circuit.try_acquire_owned().map_err(|refusal| sleep(destination, &refusal, now))?;
         Ok(Pass { permit, throttle })
     });
-    match said {
-        Ok(pass) => Said::Pass(pass),
+    match decision {
+        Ok(pass) => GateDecision::Pass(pass),
         Err(refused) => {
             give_token_back(destination);
-            Said::Refused(refused)
+            GateDecision::Refused(refused)
         }
     }
 }
 
 /// Checks all gates, and waits for the circuit's store where needed. A circuit that is not closed decides before the
 /// throttle, since a probe skips the throttle.
-pub(super) async fn ask_patiently(
+pub(super) async fn acquire_waiting(
     destination: &Destination,
     priority: Priority,
     now: Timestamp,
@@ -93,11 +93,11 @@ pub(super) async fn ask_patiently(
     take_token(destination, now)?;
     let asked = destination.circuit.acquire_owned_within(Duration::ZERO).await;
     destination.meet();
-    let said = asked.map_err(|refusal| sleep(destination, &refusal, now)).and_then(|permit| {
-        let throttle = if permit.is_probe() { None } else { ask_throttle(destination, priority, now)? };
+    let decision = asked.map_err(|refusal| sleep(destination, &refusal, now)).and_then(|permit| {
+        let throttle = if permit.is_probe() { None } else { acquire_throttle(destination, priority, now)? };
         Ok(Pass { permit, throttle })
     });
-    said.inspect_err(|_| give_token_back(destination))
+    decision.inspect_err(|_| give_token_back(destination))
 }
 
 fn take_token(destination: &Destination, now: Timestamp) -> Result<(), Refused> {
@@ -112,7 +112,7 @@ pub(super) fn give_token_back(destination: &Destination) {
     }
 }
 
-fn ask_throttle(
+fn acquire_throttle(
     destination: &Destination,
     priority: Priority,
     now: Timestamp,

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use breakerbox::{Epoch, Status};
 use breakerbox_core::Timestamp;
-use breakerbox_model::delivery::lanes::{Sleep, Turn};
+use breakerbox_model::delivery::lanes::{LaneTurn, Sleep};
 use breakerbox_model::objects::{FailReason, LaneId, Priority};
 use breakerbox_storage::{Claim, Claimed, Leased, QueueError};
 use tracing::{error, warn};
 
 use super::destination::Destination;
 use super::dispatcher::Dispatch;
-use super::gates::{self, Pass, Refused, Said};
+use super::gates::{self, GateDecision, Pass, Refused};
 
 /// Maximum turns in one claim, so that a commit stays short.
 const TURNS_AT_ONCE: usize = 256;
@@ -60,7 +60,7 @@ impl Dispatch {
         }
     }
 
-    fn take_turn(self: &Arc<Self>, turn: Turn, planned: &mut HashMap<LaneId, Planned>, now: Timestamp) {
+    fn take_turn(self: &Arc<Self>, turn: LaneTurn, planned: &mut HashMap<LaneId, Planned>, now: Timestamp) {
         let Some(destination) = self.destination_of(turn.lane) else {
             // The endpoint is gone; its deliveries are cancelled, now or soon.
             self.lanes().refused(turn.lane, turn.priority, Sleep::Disabled, now);
@@ -68,7 +68,7 @@ impl Dispatch {
         };
         let priority = turn.priority.unwrap_or(Priority::High);
         match gates::try_acquire(&destination, priority, now) {
-            Said::Pass(pass) => match turn.priority {
+            GateDecision::Pass(pass) => match turn.priority {
                 Some(priority) => {
                     let planned = planned.entry(turn.lane).or_insert_with(|| Planned::new(destination));
                     planned.passes[priority.index()].push(pass);
@@ -76,15 +76,15 @@ impl Dispatch {
                 // The circuit closed meanwhile, and no delivery is due.
                 None => {
                     gates::give_token_back(&destination);
-                    self.lanes().unused(turn.lane, None, now);
+                    self.lanes().release_slot(turn.lane, None, now);
                 }
             },
-            Said::Refused(refused) => self.refused(turn.lane, turn.priority, priority, refused),
-            Said::Wait => {
+            GateDecision::Refused(refused) => self.refused(turn.lane, turn.priority, priority, refused),
+            GateDecision::Wait => {
                 // One turn acquires for the whole lane: the other turns would only be refused.
                 self.lanes().claiming(turn.lane);
                 let dispatch = Arc::clone(self);
-                self.spawn(async move { dispatch.ask_and_claim(destination, turn).await });
+                self.spawn(async move { dispatch.acquire_and_claim(destination, turn).await });
             }
         }
     }
@@ -98,7 +98,7 @@ impl Dispatch {
             (Refused::Shed(hold), Some(turn)) => self.lanes().shed(lane, turn, hold, now),
             (Refused::Shed(hold), None) => {
                 let mut lanes = self.lanes();
-                lanes.unused(lane, None, now);
+                lanes.release_slot(lane, None, now);
                 lanes.hold(lane, priority, hold, now);
             }
         }
@@ -106,14 +106,14 @@ impl Dispatch {
     }
 
     /// Acquires for a turn whose circuit's store has to be asked, then claims.
-    async fn ask_and_claim(self: Arc<Self>, destination: Arc<Destination>, turn: Turn) {
+    async fn acquire_and_claim(self: Arc<Self>, destination: Arc<Destination>, turn: LaneTurn) {
         let priority = turn.priority.unwrap_or(Priority::High);
         if destination.circuit.status() != Status::Closed && !self.has_waiting(turn.lane).await {
             // Without a delivery to probe with, the circuit is left as it is.
             self.lanes().claimed(turn.lane, 1, [0; 4], [None; 4], self.now());
             return;
         }
-        let asked = gates::ask_patiently(&destination, priority, self.now()).await;
+        let asked = gates::acquire_waiting(&destination, priority, self.now()).await;
         let now = self.now();
         let pass = match asked {
             Ok(pass) => pass,
@@ -215,8 +215,8 @@ impl Dispatch {
                     self.spawn(dispatch.attempt(destination, leased, pass, outage));
                 }
                 None => {
-                    error!(delivery = %leased.id, "claimed without a pass");
-                    self.lanes().unused(leased.lane, None, now);
+                    error!(delivery = %leased.id, "a delivery was claimed without a pass of the throttle");
+                    self.lanes().release_slot(leased.lane, None, now);
                     let dispatch = Arc::clone(self);
                     self.spawn(async move { dispatch.hand_back(leased).await });
                 }
@@ -226,7 +226,7 @@ impl Dispatch {
     }
 
     fn claim_failed(&self, destination: &Destination, asked: usize, error: &QueueError) {
-        warn!(%error, "can't claim; trying again");
+        warn!(%error, "can't claim deliveries; retrying");
         (0..asked).for_each(|_| gates::give_token_back(destination));
         let now = self.now();
         let mut lanes = self.lanes();

@@ -28,7 +28,7 @@ impl Watcher for Watch {
             Changed::Tenant(tenant) => {
                 dispatch.destinations.forget_dynamic(&tenant.id);
                 if let Err(error) = dispatch.set_policies(tenant) {
-                    warn!(tenant = %tenant.id, %error, "its policy can't be set");
+                    warn!(tenant = %tenant.id, %error, "can't apply the policy");
                 }
                 dispatch.lanes().wake_tenant(&tenant.id, now);
             }
@@ -36,7 +36,7 @@ impl Watcher for Watch {
             Changed::CircuitPolicy(circuit, policy) => {
                 let policy = policy.map(|policy| (**policy).clone());
                 if let Err(error) = dispatch.breakers.set_key_policy(circuit, policy) {
-                    warn!(circuit = %ShownKey(circuit), %error, "its policy can't be set");
+                    warn!(circuit = %ShownKey(circuit), %error, "can't apply the policy");
                 }
             }
             Changed::Endpoint(endpoint) => {
@@ -46,8 +46,8 @@ impl Watcher for Watch {
                 let had = before.filter(|before| *before.key() != *endpoint.circuit);
                 dispatch.orphaned(had.map(|before| Arc::from(before.key())));
                 let mut lanes = dispatch.lanes();
-                if lanes.knows(endpoint.lane()) {
-                    lanes.know(endpoint.lane(), &endpoint.tenant.id, endpoint.max_in_flight);
+                if lanes.contains(endpoint.lane()) {
+                    lanes.register(endpoint.lane(), &endpoint.tenant.id, endpoint.max_in_flight);
                 }
                 lanes.wake(endpoint.lane(), now);
             }
@@ -58,7 +58,7 @@ impl Watcher for Watch {
                 dispatch.lanes().forget(lane);
             }
             Changed::Woken(waiting) => dispatch.arrived(std::slice::from_ref(waiting)),
-            Changed::Reminders => dispatch.ring(),
+            Changed::Reminders => dispatch.wake_scheduler(),
         }
         dispatch.wake();
     }

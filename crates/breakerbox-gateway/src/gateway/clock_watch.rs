@@ -27,7 +27,7 @@ pub(super) struct ClockWatch {
 
 /// The result of one check of the clocks.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct ClockLook {
+pub(super) struct ClockCheck {
     /// The drift between the clocks.
     pub(super) drift: Drift,
     /// The reasons why the gateway is degraded. Empty if it is not.
@@ -43,12 +43,12 @@ impl ClockWatch {
         Self { clock, drifts: Drifts { settled: 0.0, latest: 0.0, since: now }, step }
     }
 
-    pub(super) fn look(&mut self) -> ClockLook {
+    pub(super) fn check(&mut self) -> ClockCheck {
         let now = self.clock.now();
-        let look = self.drifts.look(self.clock.drift(), now);
+        let check = self.drifts.check(self.clock.drift(), now);
         let step = self.step.filter(|(_, since)| now.since(*since) < SETTLES_AFTER);
         let at_start = step.map(|(step, _)| at_start(step));
-        ClockLook { degraded: at_start.into_iter().chain(look.degraded).collect(), ..look }
+        ClockCheck { degraded: at_start.into_iter().chain(check.degraded).collect(), ..check }
     }
 }
 
@@ -68,7 +68,7 @@ struct Drifts {
 }
 
 impl Drifts {
-    fn look(&mut self, drift: Drift, now: Timestamp) -> ClockLook {
+    fn check(&mut self, drift: Drift, now: Timestamp) -> ClockCheck {
         let seconds = drift.seconds();
         let is_step = (seconds - self.latest).abs() > DEGRADED_FROM.as_secs_f64();
         if (seconds - self.latest).abs() > SAME {
@@ -88,7 +88,7 @@ impl Drifts {
                  machine's time synchronisation"
             )
         });
-        ClockLook { drift, degraded: degraded.into_iter().collect(), is_new: is_step }
+        ClockCheck { drift, degraded: degraded.into_iter().collect(), is_new: is_step }
     }
 }
 
@@ -103,8 +103,8 @@ mod tests {
         let start = Timestamp::from_millis(1_000_000);
         let mut drifts = Drifts { settled: 0.0, latest: 0.0, since: start };
         let mut at = |after: u32, drift: Drift| {
-            let look = drifts.look(drift, start + after * SECOND);
-            (!look.degraded.is_empty(), look.is_new)
+            let check = drifts.check(drift, start + after * SECOND);
+            (!check.degraded.is_empty(), check.is_new)
         };
         let ahead = |seconds: u32| Drift::Ahead(seconds * SECOND);
         assert_eq!(at(0, ahead(0)), (false, false));
@@ -122,8 +122,8 @@ mod tests {
     fn the_report_says_what_happened() {
         let start = Timestamp::from_millis(1_000_000);
         let mut drifts = Drifts { settled: 0.0, latest: 0.0, since: start };
-        let look = drifts.look(Drift::Behind(900 * SECOND), start);
-        let text = &look.degraded[0];
+        let check = drifts.check(Drift::Behind(900 * SECOND), start);
+        let text = &check.degraded[0];
         assert!(text.starts_with("clock: the wall clock went back by 900 s"), "{text}");
     }
 }

@@ -66,7 +66,7 @@ pub(super) async fn prepare(
     let Some((admin_key, handed_over)) = key(config, show)? else { return Ok(None) };
     let new = NewApiKey {
         hash: admin_key.hash(),
-        name: "made at the first start".into(),
+        name: "created at the first start".into(),
         scopes: Scopes::of(&[Scope::Admin]),
         tenant: None,
         expires_at: None,

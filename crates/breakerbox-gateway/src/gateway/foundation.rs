@@ -8,10 +8,10 @@ use breakerbox_storage::clock::{Clocks, StoreClock};
 use breakerbox_storage_sqlite::{Database, OnCommit, Options, SqliteCircuits, SqliteQueue, SqliteRecords};
 use tracing::warn;
 
-use super::history::Scribe;
-use super::{StartError, notices, settings, transitions};
+use super::history::HistoryWriter;
+use super::{StartError, notifications, settings, transitions};
 use crate::config::Config;
-use crate::dispatch::{Dispatch, Taker};
+use crate::dispatch::{DirectDispatch, Dispatch};
 use crate::telemetry::Metrics;
 
 /// The open database, and the parts that read and write it.
@@ -22,7 +22,7 @@ pub(super) struct Foundation {
     pub(super) queue: Arc<SqliteQueue>,
     pub(super) circuits: Arc<SqliteCircuits>,
     /// Takes fresh deliveries for the dispatch, which is created later.
-    pub(super) taker: Arc<Taker>,
+    pub(super) direct_dispatch: Arc<DirectDispatch>,
     /// Whether some secrets may still be sealed with an older master key.
     pub(super) is_rotating: bool,
 }
@@ -40,7 +40,7 @@ impl Foundation {
             clock: Arc::new(clock.clone()),
             wall: Some(Arc::clone(clocks.wall())),
             accept_clock_step: clocks.accepts_step(),
-            reserve: config.limits.reserve,
+            reserve: config.limits.disk_reserve,
             on_commit: Some(on_commit),
             ..Options::default()
         };
@@ -50,26 +50,26 @@ impl Foundation {
         let is_rotating = keyring.has_older();
         let records = SqliteRecords::open(database.clone(), keyring, settings::defaults(config)).await?;
         let records = Arc::new(records);
-        let taker = Arc::new(Taker::default());
-        let queue = SqliteQueue::new(database.clone(), records.directory().clone(), taker.clone());
+        let direct_dispatch = Arc::new(DirectDispatch::default());
+        let queue = SqliteQueue::new(database.clone(), records.directory().clone(), direct_dispatch.clone());
         let bounded = queue.bound_waits(records.directory()).await?;
         let circuits = Arc::new(SqliteCircuits::open(database.clone()).await?);
         if let Some(step) = database.clock_step() {
             warn!(
                 ahead = ?step.ahead,
                 deliveries = bounded,
-                "stored times are ahead of the clock: it was ahead at an earlier start, or is behind now; waits, circuits and \
-                 retention were bounded by their own durations"
+                "stored times are ahead of the clock: the clock was ahead at an earlier start, or is behind now; waits, cool-offs and \
+                 retention were limited to their own durations"
             );
         }
-        Ok(Self { database, clock, records, queue: Arc::new(queue), circuits, taker, is_rotating })
+        Ok(Self { database, clock, records, queue: Arc::new(queue), circuits, direct_dispatch, is_rotating })
     }
 }
 
 /// The receivers of circuit changes.
-pub(super) struct Heard {
-    pub(super) scribe: Scribe,
-    pub(super) hearer: Arc<OnceLock<Weak<Dispatch>>>,
+pub(super) struct ChangeReceivers {
+    pub(super) history_writer: HistoryWriter,
+    pub(super) dispatch_slot: Arc<OnceLock<Weak<Dispatch>>>,
     pub(super) metrics: Arc<Metrics>,
 }
 
@@ -77,11 +77,11 @@ pub(super) struct Heard {
 pub(super) fn breakers(
     config: &Config,
     circuits: &Arc<SqliteCircuits>,
-    heard_by: Heard,
+    receivers: ChangeReceivers,
     clock: &Database,
 ) -> Result<Breakerbox, StartError> {
-    let Heard { scribe, hearer, metrics } = heard_by;
-    let (of_store, clock) = (scribe.clone(), clock.clone());
+    let ChangeReceivers { history_writer, dispatch_slot, metrics } = receivers;
+    let (of_store, clock) = (history_writer.clone(), clock.clone());
     let started_at = clock.now();
     Ok(Breakerbox::builder()
         .policy(config.policy.build(config.delivery.timeout)?)
@@ -90,12 +90,12 @@ pub(super) fn breakers(
         .store(Arc::clone(circuits) as Arc<dyn Store>)
         .exclusive_store()
         .observer(move |heard| {
-            scribe.note(heard);
+            history_writer.record(heard);
             transitions::report(heard, started_at, &metrics);
-            if let Some(dispatch) = hearer.get().and_then(Weak::upgrade) {
+            if let Some(dispatch) = dispatch_slot.get().and_then(Weak::upgrade) {
                 dispatch.circuit_changed(heard);
             }
         })
-        .store_observer(move |health| of_store.tell(notices::of_store(health, clock.wall())))
+        .store_observer(move |health| of_store.notify(notifications::of_store(health, clock.wall())))
         .build())
 }

@@ -27,12 +27,12 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// The latest known health of the gateway.
 #[derive(Default)]
-pub(super) struct Report(Mutex<Known>);
+pub(super) struct Report(Mutex<HealthState>);
 
 #[derive(Default)]
-struct Known {
+struct HealthState {
     degraded: Vec<String>,
-    /// Why the database takes no writes. `None` if it takes them.
+    /// Why the database accepts no writes. `None` if it accepts them.
     unwritable: Option<String>,
     /// Whether this process can never write again; only a restart helps.
     is_dead: bool,
@@ -45,7 +45,7 @@ impl Report {
         let mut known = self.known();
         if known.degraded != degraded {
             if degraded.is_empty() {
-                info!("all is well again");
+                info!("no longer degraded");
             } else {
                 warn!(reasons = ?degraded, "degraded");
             }
@@ -53,7 +53,7 @@ impl Report {
         }
     }
 
-    /// Sets why the database takes no writes (`None` if it takes them), and whether only a restart helps.
+    /// Sets why the database accepts no writes (`None` if it accepts them), and whether only a restart helps.
     pub(super) fn writes_fail(&self, reason: Option<String>, is_dead: bool) {
         let mut known = self.known();
         (known.unwritable, known.is_dead) = (reason, is_dead);
@@ -68,7 +68,7 @@ impl Report {
         self.known().unwritable.is_none()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, HealthState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -110,8 +110,8 @@ impl Watcher {
         loop {
             ticks.tick().await;
             // A part that hangs must not keep the others from being checked.
-            let degraded = timeout(LIMIT, self.look()).await;
-            let late = |_| vec![format!("database: has not answered within {LIMIT:?}")];
+            let degraded = timeout(LIMIT, self.check()).await;
+            let late = |_| vec![format!("database: no response within {LIMIT:?}")];
             report.degraded(degraded.unwrap_or_else(late));
             if !report.takes_writes() {
                 self.metrics.database_up.set(0);
@@ -119,24 +119,24 @@ impl Watcher {
         }
     }
 
-    async fn look(&mut self) -> Vec<String> {
+    async fn check(&mut self) -> Vec<String> {
         let mut degraded = Vec::from_iter(self.shortfall.clone());
         degraded.extend(self.metrics.local_faults.current());
-        let parked = self.look_at_dispatch();
-        self.look_at_circuits(&mut degraded).await;
-        self.look_at_backlog(parked, &mut degraded).await;
-        self.look_at_disk(&mut degraded);
-        self.look_at_clock(&mut degraded).await;
+        let parked = self.check_dispatch();
+        self.check_circuits(&mut degraded).await;
+        self.check_backlog(parked, &mut degraded).await;
+        self.check_disk(&mut degraded);
+        self.check_clock(&mut degraded).await;
         for (target, since) in self.notifier.failing() {
             let since = Moment(since);
-            degraded.push(format!("notices: {target} has not taken any since {since}"));
+            degraded.push(format!("notifications: {target} has accepted none since {since}"));
         }
         degraded
     }
 
     /// Updates the gauges of dispatch. Returns the number of parked deliveries.
-    fn look_at_dispatch(&self) -> u64 {
-        let seen = self.dispatch.look();
+    fn check_dispatch(&self) -> u64 {
+        let seen = self.dispatch.snapshot();
         self.metrics.slots.set(seen.slots.into());
         self.metrics.slots_in_use.set(seen.slots_in_use.into());
         self.metrics.lanes.of(LaneState::Awake).set(number(seen.lanes.awake));
@@ -145,14 +145,14 @@ impl Watcher {
         seen.lanes.parked
     }
 
-    async fn look_at_circuits(&self, degraded: &mut Vec<String>) {
+    async fn check_circuits(&self, degraded: &mut Vec<String>) {
         match self.circuits.write_rest().await {
             Ok(0) => {}
             Ok(unwritten) => degraded.push(format!("circuits: {unwritten} records are not on disk yet")),
             Err(error) => degraded.push(format!("circuits: records can't be written: {error}")),
         }
         let mut by_state = [0_i64; CircuitState::ALL.len()];
-        self.breakers.for_each(|circuit| by_state[CircuitState::from(circuit.status()).place()] += 1);
+        self.breakers.for_each(|circuit| by_state[CircuitState::from(circuit.status()).index()] += 1);
         for (state, count) in CircuitState::ALL.iter().zip(by_state) {
             self.metrics.circuits.of(*state).set(count);
         }
@@ -162,18 +162,18 @@ impl Watcher {
         let lost = matches!(self.breakers.store_health(), Some(StoreHealth::Degraded { .. }));
         self.metrics.store_up.set((!lost).into());
         if lost {
-            degraded.push("circuits: their store does not answer; each decides by itself".into());
+            degraded.push("circuits: the store does not respond; this process uses its own circuits".into());
         }
         // Only calls since the last check count: an overload that is over is no longer reported.
         if self.uncontrolled.swap(counts.uncontrolled, Ordering::Relaxed) < counts.uncontrolled {
             degraded.push(
-                "circuits: calls are made without one; raise circuits.max, or circuits.tenant_max and circuits.tenant_bytes"
+                "circuits: some calls are made without a circuit; raise circuits.max, or circuits.tenant_max and circuits.tenant_bytes"
                     .into(),
             );
         }
     }
 
-    async fn look_at_backlog(&self, parked: u64, degraded: &mut Vec<String>) {
+    async fn check_backlog(&self, parked: u64, degraded: &mut Vec<String>) {
         let waiting = self.records.waiting().await;
         self.metrics.database_up.set(waiting.is_ok().into());
         match waiting {
@@ -190,25 +190,25 @@ impl Watcher {
         }
     }
 
-    async fn look_at_clock(&mut self, degraded: &mut Vec<String>) {
-        let look = self.clock.look();
+    async fn check_clock(&mut self, degraded: &mut Vec<String>) {
+        let check = self.clock.check();
         #[allow(clippy::cast_possible_truncation, reason = "whole seconds are enough")]
-        self.metrics.clock_drift.set(look.drift.seconds().round() as i64);
-        degraded.extend(look.degraded);
-        if look.is_new {
-            warn!(drift = %look.drift, "the wall clock was set, or the machine was suspended");
+        self.metrics.clock_drift.set(check.drift.seconds().round() as i64);
+        degraded.extend(check.degraded);
+        if check.is_new {
+            warn!(drift = %check.drift, "the wall clock was changed, or the machine was suspended");
         }
-        if let Err(error) = self.database.note_drift(look.drift).await {
-            warn!(%error, "the drift of the clock can't be written; the next start will not know of it");
+        if let Err(error) = self.database.note_drift(check.drift).await {
+            warn!(%error, "can't store the drift of the clock; the next start will not detect it");
         }
     }
 
-    fn look_at_disk(&self, degraded: &mut Vec<String>) {
+    fn check_disk(&self, degraded: &mut Vec<String>) {
         if let Ok(free) = self.free_space.bytes() {
             self.metrics.disk_free.set(number(free));
             if free < self.reserve {
                 degraded.push(format!(
-                    "disk: {free} bytes are free, and {} are kept in reserve; events are refused",
+                    "disk: {free} bytes are free, but {} are reserved (limits.disk_reserve); events are refused",
                     self.reserve
                 ));
             }

@@ -11,19 +11,19 @@ use std::time::Duration;
 use breakerbox::CircuitChange;
 use breakerbox::store::{ListQuery, Store};
 use breakerbox_core::{Change, Record, Status, Timestamp};
-use breakerbox_model::notifications::{Notice, is_old};
+use breakerbox_model::notifications::{Notification, is_old};
 use breakerbox_model::objects::{PastChange, ShownKey};
 use breakerbox_storage::QueueError;
 use breakerbox_storage::clock::{Drift, StoreClock};
-use breakerbox_storage::records::{Heard, Notices, PageOf, Records, RecordsError};
+use breakerbox_storage::records::{Notifications, ObservedChange, PageOf, Records, RecordsError};
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 
-use crate::notifications::{Teller, ToTell};
+use crate::notifications::{ChangeToReport, NotificationBuilder};
 use crate::telemetry::Metrics;
 
 /// Maximum changes that wait to be written.
-const LINE: usize = 65_536;
+const QUEUE_CAPACITY: usize = 65_536;
 
 /// Maximum changes in one write.
 const BATCH: usize = 500;
@@ -34,28 +34,28 @@ const TRIES: u32 = 10;
 /// An entry to be written.
 enum Entry {
     Change(PastChange),
-    Notice(Box<Notice>),
+    Notification(Box<Notification>),
 }
 
 /// Queues changes for the writer, without waiting.
 #[derive(Clone)]
-pub(super) struct Scribe {
-    line: mpsc::Sender<Entry>,
+pub(super) struct HistoryWriter {
+    queue: mpsc::Sender<Entry>,
     clock: StoreClock,
     metrics: Arc<Metrics>,
 }
 
 /// The task that writes the queued changes.
-pub(super) struct Writing {
-    line: mpsc::Receiver<Entry>,
+pub(super) struct HistoryTask {
+    queue: mpsc::Receiver<Entry>,
     metrics: Arc<Metrics>,
 }
 
-pub(super) fn line(metrics: &Arc<Metrics>, clock: StoreClock) -> (Scribe, Writing) {
-    let (sender, receiver) = mpsc::channel(LINE);
+pub(super) fn channel(metrics: &Arc<Metrics>, clock: StoreClock) -> (HistoryWriter, HistoryTask) {
+    let (sender, receiver) = mpsc::channel(QUEUE_CAPACITY);
     (
-        Scribe { line: sender, clock, metrics: Arc::clone(metrics) },
-        Writing { line: receiver, metrics: Arc::clone(metrics) },
+        HistoryWriter { queue: sender, clock, metrics: Arc::clone(metrics) },
+        HistoryTask { queue: receiver, metrics: Arc::clone(metrics) },
     )
 }
 
@@ -69,45 +69,45 @@ fn by_wall_clock(change: Change, drift: Drift) -> Change {
     }
 }
 
-impl Scribe {
+impl HistoryWriter {
     /// Queues a circuit change.
-    pub(super) fn note(&self, heard: &CircuitChange) {
-        let change = by_wall_clock(heard.change.clone(), self.clock.drift().noticeable());
-        let change = PastChange { key: Arc::clone(&heard.key), change };
-        if self.line.try_send(Entry::Change(change)).is_err() {
+    pub(super) fn record(&self, observed: &CircuitChange) {
+        let change = by_wall_clock(observed.change.clone(), self.clock.drift().noticeable());
+        let change = PastChange { key: Arc::clone(&observed.key), change };
+        if self.queue.try_send(Entry::Change(change)).is_err() {
             self.metrics.history_lost.inc();
-            error!(circuit = %ShownKey(&heard.key), "too many changes at once: this one is missing in the history");
+            error!(circuit = %ShownKey(&observed.key), "too many changes at once; a change is missing in the history");
         }
     }
 
     /// Queues a notification that belongs to no circuit change.
-    pub(super) fn tell(&self, notice: Notice) {
-        let kind = notice.kind();
-        if self.line.try_send(Entry::Notice(Box::new(notice))).is_err() {
+    pub(super) fn notify(&self, notification: Notification) {
+        let kind = notification.kind();
+        if self.queue.try_send(Entry::Notification(Box::new(notification))).is_err() {
             self.metrics.history_lost.inc();
-            error!(%kind, "too many changes at once: nobody is told of this one");
+            error!(%kind, "too many changes at once; a notification is lost");
         }
     }
 }
 
-impl Writing {
+impl HistoryTask {
     /// Writes until all senders are dropped.
-    pub(super) async fn run(mut self, records: Arc<dyn Records>, teller: Teller) {
+    pub(super) async fn run(mut self, records: Arc<dyn Records>, notification_builder: NotificationBuilder) {
         let mut batch = Vec::with_capacity(BATCH);
-        while self.line.recv_many(&mut batch, BATCH).await > 0 {
-            let (mut changes, mut notices) = (Vec::new(), Vec::new());
+        while self.queue.recv_many(&mut batch, BATCH).await > 0 {
+            let (mut changes, mut notifications) = (Vec::new(), Vec::new());
             for entry in batch.drain(..) {
                 match entry {
-                    Entry::Change(change) => changes.push(ToTell::from(change)),
-                    Entry::Notice(notice) => notices.push(*notice),
+                    Entry::Change(change) => changes.push(ChangeToReport::from(change)),
+                    Entry::Notification(notification) => notifications.push(*notification),
                 }
             }
-            let heard = teller.words(changes);
-            let count = heard.len();
-            let write = || records.append_history(heard.clone());
+            let changes = notification_builder.build(changes);
+            let count = changes.len();
+            let write = || records.append_history(changes.clone());
             self.persist(count, write).await;
-            for notice in notices {
-                let write = || records.tell(notice.clone());
+            for notification in notifications {
+                let write = || records.notify(notification.clone());
                 self.persist(1, write).await;
             }
         }
@@ -124,12 +124,12 @@ impl Writing {
         for _ in 0..TRIES {
             match write().await {
                 Ok(_) => return,
-                Err(error) => warn!(%error, count, "can't write the history of circuits; trying again"),
+                Err(error) => warn!(%error, count, "can't write circuit history; retrying"),
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         self.metrics.history_lost.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
-        error!(count, "changes of circuits are missing in the history");
+        error!(count, "changes are missing in the circuit history");
     }
 }
 
@@ -141,7 +141,7 @@ impl Writing {
 pub(super) async fn catch_up(
     store: &dyn Store,
     records: &dyn Records,
-    teller: &Teller,
+    notification_builder: &NotificationBuilder,
     now: Timestamp,
 ) -> Result<u64, RecordsError> {
     let mut query = ListQuery { prefix: String::new(), status: None, after: None, limit: BATCH };
@@ -150,7 +150,7 @@ pub(super) async fn catch_up(
         let page = match store.list(&query).await {
             Ok(page) => page,
             Err(error) => {
-                warn!(%error, "circuits can't be listed; what changed at the last stop may be missing in the history");
+                warn!(%error, "can't list circuits; changes at the last stop may be missing in the history");
                 return Ok(written);
             }
         };
@@ -160,19 +160,22 @@ pub(super) async fn catch_up(
                 missing.extend(unwritten(records, key, record).await?);
             }
         }
-        written += append(records, teller.words(missing)).await?;
+        written += append(records, notification_builder.build(missing)).await?;
         query.after = page.next;
         if query.after.is_none() {
             if written > 0 {
-                info!(written, "changes of circuits were found that the last stop had left unwritten");
+                info!(
+                    written,
+                    "wrote changes of circuits that were missing in the history since the last stop"
+                );
             }
             return Ok(written);
         }
     }
 }
 
-async fn append(records: &dyn Records, heard: Vec<Heard>) -> Result<u64, RecordsError> {
-    if heard.is_empty() { Ok(0) } else { Ok(records.append_history(heard).await?) }
+async fn append(records: &dyn Records, changes: Vec<ObservedChange>) -> Result<u64, RecordsError> {
+    if changes.is_empty() { Ok(0) } else { Ok(records.append_history(changes).await?) }
 }
 
 /// Returns the change in a record, if it is missing in the history.
@@ -180,7 +183,7 @@ async fn unwritten(
     records: &dyn Records,
     key: &Arc<str>,
     record: &Record,
-) -> Result<Option<ToTell>, RecordsError> {
+) -> Result<Option<ChangeToReport>, RecordsError> {
     let latest = records.circuit_history(key, &PageOf::first(1)).await?.items.pop();
     if latest.as_ref().is_some_and(|latest| latest.change.epoch >= record.epoch) {
         return Ok(None);
@@ -188,14 +191,14 @@ async fn unwritten(
     let before = latest.map_or(Status::Closed, |latest| latest.change.to);
     let from = record.cause.as_ref().and_then(breakerbox_core::Cause::leaves).unwrap_or(before);
     let change = Change::to(record, from);
-    Ok(change.map(|change| ToTell {
-        is_unheard_outage: record.is_automatic() && before == Status::Closed && from != Status::Closed,
+    Ok(change.map(|change| ChangeToReport {
+        is_unreported_outage: record.is_automatic() && before == Status::Closed && from != Status::Closed,
         change: PastChange { key: Arc::clone(key), change },
     }))
 }
 
 /// Writes that the store, which was lost at the last stop, is available: targets that were notified of the loss are
 /// notified of the recovery.
-pub(super) async fn store_is_here(records: &dyn Notices, now: Timestamp) -> Result<(), QueueError> {
-    records.tell(Notice::store_back(now)).await.map(drop)
+pub(super) async fn store_is_here(records: &dyn Notifications, now: Timestamp) -> Result<(), QueueError> {
+    records.notify(Notification::store_back(now)).await.map(drop)
 }

@@ -9,13 +9,13 @@ use breakerbox_core::{Attribution, Cause, Circuit, Policy, RandomBits, Record, S
 use breakerbox_model::notifications::News;
 use breakerbox_model::objects::Moment;
 use breakerbox_storage::Defaults;
-use breakerbox_storage::records::{History, NoticeFilter, Notices, PageOf, PastNotice};
+use breakerbox_storage::records::{History, NotificationFilter, Notifications, PageOf, PastNotification};
 use breakerbox_storage::secrets::{Keyring, MasterKey};
 use breakerbox_storage_sqlite::{Database, Options, SqliteRecords};
 use breakerbox_testkit::faults::{Fault, FaultyStore};
 
-use super::{history, notices};
-use crate::notifications::Teller;
+use super::{history, notifications};
+use crate::notifications::NotificationBuilder;
 use crate::telemetry::Metrics;
 
 const KEY: &str = "acme https://hooks.example.com/in";
@@ -41,14 +41,17 @@ impl World {
         self.database.now()
     }
 
-    async fn told(&self) -> Vec<PastNotice> {
-        let page =
-            self.records.notices(&NoticeFilter::default(), &PageOf::first(500)).await.expect("it answers");
+    async fn told(&self) -> Vec<PastNotification> {
+        let page = self
+            .records
+            .notifications(&NotificationFilter::default(), &PageOf::first(500))
+            .await
+            .expect("it answers");
         page.items.into_iter().rev().collect()
     }
 
     async fn kinds(&self) -> Vec<&'static str> {
-        self.told().await.iter().map(|past| past.notice.kind().name()).collect()
+        self.told().await.iter().map(|past| past.notification.kind().name()).collect()
     }
 
     async fn until(&self, expected: &[&str]) {
@@ -59,14 +62,16 @@ impl World {
         }
     }
 
-    fn teller(&self) -> Teller {
+    fn notification_builder(&self) -> NotificationBuilder {
         let breakers = Breakerbox::builder().policy(policy()).build();
-        Teller::new(breakers, Arc::clone(self.records.directory()))
+        NotificationBuilder::new(breakers, Arc::clone(self.records.directory()))
     }
 
     /// What a start does.
     async fn catch_up(&self, store: &dyn Store) -> u64 {
-        history::catch_up(store, &*self.records, &self.teller(), self.now()).await.expect("it answers")
+        history::catch_up(store, &*self.records, &self.notification_builder(), self.now())
+            .await
+            .expect("it answers")
     }
 }
 
@@ -171,19 +176,21 @@ async fn what_is_old_or_an_operators_is_not_told() {
 async fn a_store_that_is_lost_and_comes_back_is_told_once_each() {
     let world = World::new().await;
     let metrics = Arc::new(Metrics::new());
-    let (scribe, writing) = history::line(&metrics, breakerbox_storage::clock::Clocks::system().store());
+    let (history_writer, history_task) =
+        history::channel(&metrics, breakerbox_storage::clock::Clocks::system().store());
     let faulty = FaultyStore::new(Arc::new(MemoryStore::with_clock(WallClock)));
-    let (of_store, clock) = (scribe.clone(), world.database.clone());
+    let (of_store, clock) = (history_writer.clone(), world.database.clone());
     let breakers = Breakerbox::builder()
         .policy(policy())
         .store(Arc::clone(&faulty) as Arc<dyn Store>)
         .clock(WallClock)
         .store_timeout(Duration::from_millis(200))
-        .observer(move |heard| scribe.note(heard))
-        .store_observer(move |health| of_store.tell(notices::of_store(health, clock.now())))
+        .observer(move |heard| history_writer.record(heard))
+        .store_observer(move |health| of_store.notify(notifications::of_store(health, clock.now())))
         .build();
-    let teller = Teller::new(breakers.clone(), Arc::clone(world.records.directory()));
-    let task = tokio::spawn(writing.run(world.records.clone(), teller));
+    let notification_builder =
+        NotificationBuilder::new(breakers.clone(), Arc::clone(world.records.directory()));
+    let task = tokio::spawn(history_task.run(world.records.clone(), notification_builder));
     let circuit = breakers.circuit(KEY).expect("it is a key");
     // Each outcome is reported to the store.
     let call = || {
@@ -213,6 +220,6 @@ async fn a_store_that_is_lost_and_comes_back_is_told_once_each() {
     }
     world.until(&["store_lost", "store_back", "store_lost", "store_back"]).await;
     let told = world.told().await;
-    let News::StoreBack { since } = &told[3].notice.news else { panic!("{told:?}") };
-    assert_eq!(since.expect("it was lost").to_string(), Moment(told[2].notice.at).to_string());
+    let News::StoreBack { since } = &told[3].notification.news else { panic!("{told:?}") };
+    assert_eq!(since.expect("it was lost").to_string(), Moment(told[2].notification.at).to_string());
 }

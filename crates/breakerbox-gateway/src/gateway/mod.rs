@@ -10,7 +10,7 @@
 //! | `settings` | translates the settings for each part |
 //! | `health` | the reasons why the gateway is degraded, and the gauges that are updated periodically |
 //! | `history` | writes the history of circuits, with its notifications |
-//! | `notices` | the targets, the mail server and the limits of notifications |
+//! | `notifications` | the targets, the mail server and the limits of notifications |
 //! | `test_send` | one test request to an endpoint |
 //! | `writes` | checks whether the database takes writes, and notifies the operator if not |
 //! | `transitions` | transitions of circuits in the log and the metrics |
@@ -26,7 +26,7 @@ mod health;
 mod history;
 #[cfg(test)]
 mod history_tests;
-mod notices;
+mod notifications;
 mod settings;
 mod start_error;
 mod test_send;
@@ -42,7 +42,7 @@ use std::time::Duration;
 use breakerbox::throttle::Throttle;
 use breakerbox_core::Timestamp;
 use breakerbox_egress::host::Pauses;
-use breakerbox_egress::{Courier, Resolve, Sender, SystemResolver};
+use breakerbox_egress::{HttpSender, Resolve, Sender, SystemResolver};
 use breakerbox_model::delivery::LocalFault;
 use breakerbox_model::objects::ApiKeyText;
 use breakerbox_storage::Queue;
@@ -58,13 +58,13 @@ use tracing::{info, warn};
 
 use self::clock_watch::ClockWatch;
 pub use self::first_start::{FirstStart, HandedOver, Show};
-use self::foundation::{Foundation, Heard};
+use self::foundation::{ChangeReceivers, Foundation};
 pub use self::start_error::StartError;
 use self::writes::WriteWatcher;
 use crate::api::{self, Front, Services};
 use crate::config::Config;
 use crate::dispatch::{Dispatch, LaneHolds, Parts, Scheduler, Watch};
-use crate::notifications::{Notifier, Teller};
+use crate::notifications::{NotificationBuilder, Notifier};
 use crate::permits::{PermitParts, Permits};
 use crate::telemetry::Metrics;
 
@@ -177,18 +177,29 @@ impl Gateway {
         let api = tokio::spawn(async move {
             api::serve_front(listener, served, connections, &counted, stopping).await;
         });
-        info!(%address, "starting; /readyz answers 503 until the gateway is ready");
+        info!(%address, "starting; /readyz responds with 503 until the gateway is ready");
         let sender = Sender::with_resolver(&sending, resolver)?.with_pauses(pauses.clone());
-        let courier: Arc<dyn Courier> = Arc::new(sender.counting_repeated(metrics.repeated.clone()));
-        let post = notices::post(config, Arc::clone(&courier))?;
+        let http_sender: Arc<dyn HttpSender> = Arc::new(sender.counting_repeated(metrics.repeated.clone()));
+        let post = notifications::post(config, Arc::clone(&http_sender))?;
 
-        let Foundation { database, clock: store_clock, records, queue, circuits, taker, is_rotating } =
-            Foundation::open(config, clocks, &metrics).await?;
+        let Foundation {
+            database,
+            clock: store_clock,
+            records,
+            queue,
+            circuits,
+            direct_dispatch,
+            is_rotating,
+        } = Foundation::open(config, clocks, &metrics).await?;
         let directory = Arc::clone(records.directory());
-        let (scribe, writing) = history::line(&metrics, store_clock.clone());
-        let hearer: Arc<OnceLock<Weak<Dispatch>>> = Arc::default();
-        let heard = Heard { scribe, hearer: Arc::clone(&hearer), metrics: Arc::clone(&metrics) };
-        let breakers = foundation::breakers(config, &circuits, heard, &database)?;
+        let (history_writer, history_task) = history::channel(&metrics, store_clock.clone());
+        let dispatch_slot: Arc<OnceLock<Weak<Dispatch>>> = Arc::default();
+        let receivers = ChangeReceivers {
+            history_writer,
+            dispatch_slot: Arc::clone(&dispatch_slot),
+            metrics: Arc::clone(&metrics),
+        };
+        let breakers = foundation::breakers(config, &circuits, receivers, &database)?;
         for (circuit, policy) in directory.circuit_policies() {
             breakers.set_key_policy(&circuit, Some((*policy).clone()))?;
         }
@@ -212,11 +223,11 @@ impl Gateway {
         });
         let parts = Parts {
             queue: queue.clone(),
-            chores: records.clone(),
+            maintenance_records: records.clone(),
             directory: directory.clone(),
             breakers: breakers.clone(),
             throttles,
-            courier,
+            http_sender,
             metrics: Arc::clone(&metrics),
             wall: Arc::clone(clocks.wall()),
         };
@@ -225,12 +236,12 @@ impl Gateway {
             dispatch.set_policies(&tenant)?;
         }
         // Both are set only here.
-        let _ = hearer.set(Arc::downgrade(&dispatch));
+        let _ = dispatch_slot.set(Arc::downgrade(&dispatch));
         directory.watch(Watch::over(&dispatch));
-        taker.is(&dispatch);
+        direct_dispatch.set_dispatch(&dispatch);
 
-        let teller = Teller::new(breakers.clone(), directory.clone());
-        history::catch_up(&*circuits, &*records, &teller, database.now()).await?;
+        let notification_builder = NotificationBuilder::new(breakers.clone(), directory.clone());
+        history::catch_up(&*circuits, &*records, &notification_builder, database.now()).await?;
         history::store_is_here(&*records, database.wall()).await?;
         let notifier = Notifier::new(
             records.clone(),
@@ -239,7 +250,7 @@ impl Gateway {
             Arc::clone(&clock),
             Arc::clone(clocks.wall()),
             Arc::clone(&metrics),
-            notices::settings(config),
+            notifications::settings(config),
         );
 
         let first_start = match first_start::prepare(&*records, config, show).await {
@@ -260,7 +271,7 @@ impl Gateway {
             metrics: Arc::clone(&metrics),
             records: records.clone(),
             free_space: FreeSpace::of(&config.data).map_err(folder)?,
-            reserve: config.limits.reserve,
+            reserve: config.limits.disk_reserve,
             notifier: Arc::clone(&notifier),
             uncontrolled: AtomicU64::new(0),
             shortfall,
@@ -274,10 +285,12 @@ impl Gateway {
         };
         let mut tasks = vec![
             tokio::spawn(Arc::clone(&dispatch).run()),
-            tokio::spawn(Arc::clone(&dispatch).keep_house(config.retention.work, config.retention.history)),
-            tokio::spawn(Arc::clone(&permits).keep_house(pauses.clone())),
+            tokio::spawn(
+                Arc::clone(&dispatch).run_maintenance(config.retention.work, config.retention.history),
+            ),
+            tokio::spawn(Arc::clone(&permits).run_expiry(pauses.clone())),
             tokio::spawn(watch_pauses(pauses, Arc::clone(&metrics))),
-            tokio::spawn(writing.run(records.clone(), teller)),
+            tokio::spawn(history_task.run(records.clone(), notification_builder)),
             tokio::spawn(Arc::clone(&notifier).run()),
             tokio::spawn(watcher.run(Arc::clone(&health))),
             tokio::spawn(writes.run()),
@@ -296,13 +309,13 @@ impl Gateway {
         let services = Services {
             records: records.clone(),
             directory,
-            intake: Arc::new(Arc::clone(&dispatch)),
+            submitter: Arc::new(Arc::clone(&dispatch)),
             holds: Arc::clone(&dispatch) as Arc<dyn LaneHolds>,
             circuits: breakers,
             circuit_store: circuits,
             permits: Arc::clone(&permits),
             tests: Arc::new(test_send::Tests(Arc::clone(&dispatch))),
-            notice_tests: Arc::new(notices::Tests(notifier)),
+            notification_tests: Arc::new(notifications::Tests(notifier)),
             health: health.clone(),
             metrics,
             clock,
@@ -355,10 +368,10 @@ impl Gateway {
         let (api, all_ended) =
             tokio::join!(timeout(self.grace.max(API_GRACE), self.api), self.dispatch.stop(self.grace));
         if api.is_err() {
-            warn!("some requests to the API did not end in time");
+            warn!("some API requests did not finish in time");
         }
         self.tasks.iter().for_each(JoinHandle::abort);
-        self.permits.let_go();
+        self.permits.release_all();
         self.database.close().await;
         all_ended
     }
@@ -370,10 +383,10 @@ async fn reseal(records: Arc<SqliteRecords>) {
         Ok(done) => info!(
             rows = done.looked_at,
             sealed_anew = done.resealed,
-            "everything is sealed with the newest master key; the older ones can be taken away"
+            "all secrets are encrypted with the newest master key; older keys can be removed"
         ),
         Err(error) => {
-            warn!(%error, "not everything could be sealed anew; the older master keys are still needed");
+            warn!(%error, "some secrets can't be encrypted with the newest master key; older keys are still needed");
         }
     }
 }
@@ -381,7 +394,7 @@ async fn reseal(records: Arc<SqliteRecords>) {
 /// Counts and reports each pause of this process as a local fault.
 async fn watch_pauses(pauses: Pauses, metrics: Arc<Metrics>) {
     let report = |pause: Duration| {
-        let detail = format!("the process was not run for {} ms", pause.as_millis());
+        let detail = format!("the process was paused for {} ms", pause.as_millis());
         metrics.local_faults.note(LocalFault::Pause, &detail);
     };
     pauses.watch(report).await;

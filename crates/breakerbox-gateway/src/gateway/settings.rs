@@ -47,9 +47,9 @@ pub(super) fn defaults(config: &Config) -> Defaults {
         expires_after: delivery.expires_after,
         backlog: config.limits.backlog,
         endpoints: config.limits.endpoints,
-        policy: Some(config.policy.said()),
+        policy: Some(config.policy.set_values()),
         built_in_policy: Some(config.policy.built_in()),
-        notices: config.notify.targets(),
+        notification_targets: config.notify.targets(),
     }
 }
 
@@ -61,7 +61,7 @@ pub(super) fn limits(config: &Config) -> api::Limits {
         batch_events: limits.batch_events as usize,
         batch_bytes: size(limits.batch_bytes),
         permit_timeout: config.permits.timeout,
-        bodies: size(limits.bodies),
+        bodies: size(limits.body_memory),
         body_timeout: limits.body_timeout,
         tenant_share: limits.tenant_share,
         open_metrics: config.metrics.public,

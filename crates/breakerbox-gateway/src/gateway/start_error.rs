@@ -19,7 +19,7 @@ use crate::notifications::MailError;
 #[non_exhaustive]
 pub enum StartError {
     /// The data folder can't be created.
-    #[error("data: {} can't be made: {error}; name another folder with --data", path.display())]
+    #[error("data: can't create {}: {error}; choose another folder with --data", path.display())]
     Folder {
         /// The data folder.
         path: PathBuf,
@@ -27,7 +27,7 @@ pub enum StartError {
         error: io::Error,
     },
     /// The API can't listen on its address.
-    #[error("listen: {address} can't be listened on: {error}; choose another address with --listen")]
+    #[error("listen: can't listen on {address}: {error}; choose another address with --listen")]
     Listen {
         /// The configured address.
         address: SocketAddr,
@@ -49,11 +49,11 @@ pub enum StartError {
     )]
     AdminKey(#[source] io::Error),
     /// The initial admin key is not a valid API key.
-    #[error("{place}: holds no API key; it {error}")]
+    #[error("{place}: is not an API key; it {error}")]
     NotAnApiKey {
         /// The setting or the file that holds it.
         place: String,
-        /// What is wrong with the key.
+        /// The error of the key.
         error: ApiKeyTextError,
     },
     /// The policy can't be used.

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
-use breakerbox_model::notifications::Notice;
+use breakerbox_model::notifications::Notification;
 use breakerbox_model::objects::Moment;
 use breakerbox_storage::QueueError;
-use breakerbox_storage::records::Notices;
+use breakerbox_storage::records::Notifications;
 use breakerbox_storage_sqlite::Database;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{error, info, warn};
@@ -30,7 +30,7 @@ const NOTIFY_AFTER: Duration = Duration::from_secs(10);
 /// The minimum time between two notifications.
 const NOTIFY_EVERY: Duration = Duration::from_secs(300);
 
-/// Judges the outcomes of writes. Pure: time is an argument.
+/// Evaluates the outcomes of writes. Pure: time is an argument.
 #[derive(Debug, Default)]
 pub(super) struct WriteHealth {
     /// The time since which writes fail, and whether the operator was notified of it.
@@ -40,32 +40,32 @@ pub(super) struct WriteHealth {
 
 /// The action that follows from an outcome.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Follows {
+pub(super) enum FollowUp {
     /// No action.
     Nothing,
-    /// The database takes no writes: send this notification now, from memory.
-    SendUnwritten(Notice),
+    /// The database accepts no writes: send this notification now, from memory.
+    SendUnwritten(Notification),
     /// The database takes writes again: write this notification, so that it is sent.
-    Write(Notice),
+    Write(Notification),
 }
 
 impl WriteHealth {
     /// Records that a write succeeded, or failed for this reason.
-    pub(super) fn observe(&mut self, outcome: &Result<(), String>, now: Timestamp) -> Follows {
+    pub(super) fn observe(&mut self, outcome: &Result<(), String>, now: Timestamp) -> FollowUp {
         let Err(error) = outcome else {
             return match self.failing.take() {
-                Some((since, true)) => Follows::Write(Notice::database_back(since, now)),
-                _ => Follows::Nothing,
+                Some((since, true)) => FollowUp::Write(Notification::database_back(since, now)),
+                _ => FollowUp::Nothing,
             };
         };
         let (since, notified) = self.failing.get_or_insert((now, false));
         let is_due = !*notified && now.since(*since) >= NOTIFY_AFTER;
         if !is_due || self.notified_at.is_some_and(|at| now.since(at) < NOTIFY_EVERY) {
-            return Follows::Nothing;
+            return FollowUp::Nothing;
         }
         *notified = true;
         self.notified_at = Some(now);
-        Follows::SendUnwritten(Notice::database_lost(error, *since))
+        FollowUp::SendUnwritten(Notification::database_lost(error, *since))
     }
 
     /// Returns the time since which writes fail. `None` if they succeed.
@@ -77,7 +77,7 @@ impl WriteHealth {
 /// Makes the writes, and acts on their outcomes.
 pub(super) struct WriteWatcher {
     pub(super) database: Database,
-    pub(super) records: Arc<dyn Notices>,
+    pub(super) records: Arc<dyn Notifications>,
     pub(super) notifier: Arc<Notifier>,
     pub(super) report: Arc<Report>,
 }
@@ -114,22 +114,22 @@ impl WriteWatcher {
         let follows = health.observe(outcome, self.database.now());
         let reason = outcome.as_ref().err().zip(health.failing_since());
         match (was_failing, &reason) {
-            (false, Some((error, _))) => error!(%error, "the database takes no writes; not ready"),
-            (true, None) => info!("the database takes writes again"),
+            (false, Some((error, _))) => error!(%error, "the database accepts no writes; not ready"),
+            (true, None) => info!("the database accepts writes again"),
             _ => {}
         }
         let reason = reason
-            .map(|(error, since)| format!("database: takes no writes since {}: {error}", Moment(since)));
+            .map(|(error, since)| format!("database: accepts no writes since {}: {error}", Moment(since)));
         self.report.writes_fail(reason, is_dead);
         match follows {
-            Follows::Nothing => {}
-            Follows::SendUnwritten(notice) => {
+            FollowUp::Nothing => {}
+            FollowUp::SendUnwritten(notification) => {
                 let notifier = Arc::clone(&self.notifier);
-                tokio::spawn(async move { notifier.send_unwritten(&notice).await });
+                tokio::spawn(async move { notifier.send_unwritten(&notification).await });
             }
-            Follows::Write(notice) => {
-                if let Err(error) = self.records.tell(notice).await {
-                    warn!(%error, "the operator can't be notified that the database takes writes again");
+            FollowUp::Write(notification) => {
+                if let Err(error) = self.records.notify(notification).await {
+                    warn!(%error, "can't notify the operator that the database accepts writes again");
                 }
             }
         }
@@ -156,33 +156,33 @@ mod tests {
     fn the_operator_is_notified_once_for_an_outage_that_lasts() {
         let mut health = WriteHealth::default();
         let failed = Err("the disk is full".to_owned());
-        assert_eq!(health.observe(&Ok(()), at(0)), Follows::Nothing);
-        assert_eq!(health.observe(&failed, at(5)), Follows::Nothing, "it may be a blip");
+        assert_eq!(health.observe(&Ok(()), at(0)), FollowUp::Nothing);
+        assert_eq!(health.observe(&failed, at(5)), FollowUp::Nothing, "it may be a blip");
         assert_eq!(health.failing_since(), Some(at(5)));
-        assert_eq!(health.observe(&failed, at(10)), Follows::Nothing);
-        let lost = Notice::database_lost("the disk is full", at(5));
-        assert_eq!(health.observe(&failed, at(15)), Follows::SendUnwritten(lost));
-        assert_eq!(health.observe(&failed, at(600)), Follows::Nothing, "once");
-        let back = Notice::database_back(at(5), at(605));
-        assert_eq!(health.observe(&Ok(()), at(605)), Follows::Write(back));
+        assert_eq!(health.observe(&failed, at(10)), FollowUp::Nothing);
+        let lost = Notification::database_lost("the disk is full", at(5));
+        assert_eq!(health.observe(&failed, at(15)), FollowUp::SendUnwritten(lost));
+        assert_eq!(health.observe(&failed, at(600)), FollowUp::Nothing, "once");
+        let back = Notification::database_back(at(5), at(605));
+        assert_eq!(health.observe(&Ok(()), at(605)), FollowUp::Write(back));
         assert_eq!(health.failing_since(), None);
-        assert_eq!(health.observe(&Ok(()), at(610)), Follows::Nothing);
+        assert_eq!(health.observe(&Ok(()), at(610)), FollowUp::Nothing);
     }
 
     #[test]
     fn a_blip_and_an_outage_soon_after_another_send_nothing() {
         let mut health = WriteHealth::default();
         let failed = Err("it fails".to_owned());
-        assert_eq!(health.observe(&failed, at(0)), Follows::Nothing);
-        assert_eq!(health.observe(&Ok(()), at(5)), Follows::Nothing, "a blip");
-        assert_eq!(health.observe(&failed, at(10)), Follows::Nothing);
-        assert!(matches!(health.observe(&failed, at(20)), Follows::SendUnwritten(_)));
-        assert!(matches!(health.observe(&Ok(()), at(25)), Follows::Write(_)));
-        assert_eq!(health.observe(&failed, at(30)), Follows::Nothing);
-        assert_eq!(health.observe(&failed, at(60)), Follows::Nothing, "one in five minutes");
-        assert_eq!(health.observe(&Ok(()), at(65)), Follows::Nothing, "as its beginning was not");
-        assert_eq!(health.observe(&failed, at(400)), Follows::Nothing);
-        assert!(matches!(health.observe(&failed, at(410)), Follows::SendUnwritten(_)));
+        assert_eq!(health.observe(&failed, at(0)), FollowUp::Nothing);
+        assert_eq!(health.observe(&Ok(()), at(5)), FollowUp::Nothing, "a blip");
+        assert_eq!(health.observe(&failed, at(10)), FollowUp::Nothing);
+        assert!(matches!(health.observe(&failed, at(20)), FollowUp::SendUnwritten(_)));
+        assert!(matches!(health.observe(&Ok(()), at(25)), FollowUp::Write(_)));
+        assert_eq!(health.observe(&failed, at(30)), FollowUp::Nothing);
+        assert_eq!(health.observe(&failed, at(60)), FollowUp::Nothing, "one in five minutes");
+        assert_eq!(health.observe(&Ok(()), at(65)), FollowUp::Nothing, "as its beginning was not");
+        assert_eq!(health.observe(&failed, at(400)), FollowUp::Nothing);
+        assert!(matches!(health.observe(&failed, at(410)), FollowUp::SendUnwritten(_)));
     }
 
     #[tokio::test]

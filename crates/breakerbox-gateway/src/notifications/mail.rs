@@ -47,7 +47,7 @@ pub enum MailError {
         error: std::io::Error,
     },
     /// TLS can't be set up.
-    #[error("notify.smtp_url: no TLS: {0}")]
+    #[error("notify.smtp_url: TLS: {0}")]
     Tls(String),
 }
 
@@ -63,10 +63,10 @@ pub fn check_mail_url(url: &Url) -> Result<(), &'static str> {
         return Err("has no host");
     }
     if url.password().is_some() {
-        return Err("must not contain a password; say it with BREAKERBOX_NOTIFY_SMTP_PASSWORD");
+        return Err("must not contain a password; set BREAKERBOX_NOTIFY_SMTP_PASSWORD");
     }
     if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
-        return Err("must be a scheme, a host and at most a user and a port");
+        return Err("must consist of a scheme, a host and optionally a user and a port");
     }
     Ok(())
 }
@@ -190,8 +190,8 @@ mod tests {
             ("http://mail.example.com", "must begin with"),
             ("smtp://", "has no host"),
             ("smtp://user:secret@mail.example.com", "must not contain a password"),
-            ("smtp://mail.example.com/inbox", "must be a scheme, a host"),
-            ("smtp://mail.example.com?tls=none", "must be a scheme, a host"),
+            ("smtp://mail.example.com/inbox", "must consist of a scheme, a host"),
+            ("smtp://mail.example.com?tls=none", "must consist of a scheme, a host"),
         ] {
             let said = check_mail_url(&url.parse().unwrap()).unwrap_err();
             assert!(said.starts_with(why), "{url}: {said}");
@@ -210,7 +210,7 @@ mod tests {
         };
         let mailer = Mailer::new(&server, Duration::from_secs(1)).unwrap();
         let text = Text { title: "a\r\nBcc: evil@example.com".into(), body: "b\r\n.\r\nQUIT".into() };
-        let message = Message { id: "ntc_1".into(), text, json: serde_json::Value::Null };
+        let message = Message { id: "ntf_1".into(), text, json: serde_json::Value::Null };
         let mail = mailer.mail(&["ops@example.com".parse().unwrap()], &message).unwrap();
         let text = String::from_utf8(mail.formatted()).unwrap();
         assert!(!text.lines().any(|line| line.to_lowercase().starts_with("bcc:")), "{text}");

@@ -4,12 +4,12 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | [`notifications`](breakerbox_model::notifications) | pure: decides content, recipients and pace |
-//! | [`Teller`] | builds the notifications of circuit changes, with the policies and endpoints concerned |
+//! | [`NotificationBuilder`] | builds the notifications of circuit changes, with the policies and endpoints concerned |
 //! | [`Post`], [`Mailer`] | send one message to one target |
 //! | [`Notifier`] | the loop that sends waiting notifications |
 //!
 //! **Exactly one notification.** For each kind, subject and epoch the database holds one notification, written in the
-//! commit of the change that it reports ([`Writing::tell`](breakerbox_storage_sqlite::Writing::tell)). So it does not
+//! commit of the change that it reports ([`WriteTransaction::notify`](breakerbox_storage_sqlite::WriteTransaction::notify)). So it does not
 //! matter which process observes a change, nor how often.
 //!
 //! **Durable and bounded.** Waiting notifications are in the database. A message is tried six times. The number of
@@ -24,11 +24,11 @@
 //! that is written, the message is sent again, with the same id.
 
 mod mail;
+mod notification_builder;
 mod notifier;
 mod post;
-mod teller;
 
 pub use self::mail::{MailError, MailServer, Mailer, check_mail_url};
+pub use self::notification_builder::{ChangeToReport, NotificationBuilder};
 pub use self::notifier::{Notifier, NotifierSettings};
 pub use self::post::{Delivered, LIMIT, Post};
-pub use self::teller::{Teller, ToTell};

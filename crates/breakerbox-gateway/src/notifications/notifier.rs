@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::notifications::{
-    AfterFailure, Due, Growth, MOST_WAITING, Message, Notice, NoticeTarget, OPERATOR, Pacing, TestPace, Turn,
-    after_failure,
+    AfterFailure, Due, Growth, MOST_WAITING, Message, Notification, NotificationTarget, OPERATOR, Pacing,
+    PlannedMessage, TestPace, after_failure,
 };
-use breakerbox_model::objects::{Id, NoticeId, TenantId};
+use breakerbox_model::objects::{Id, NotificationId, TenantId};
 use breakerbox_storage::clock::WallClock;
 use breakerbox_storage::records::{
-    Records, RecordsError, SendResult, SendState, WaitingNotice, WaitingTarget,
+    Records, RecordsError, SendResult, SendState, WaitingNotification, WaitingTarget,
 };
 use breakerbox_storage::{Directory, QueueError};
 use futures_util::future::join_all;
@@ -25,13 +25,13 @@ use tracing::{debug, warn};
 
 use super::post::{Delivered, Post};
 use crate::telemetry::Metrics;
-use crate::telemetry::labels::NoticeResult;
+use crate::telemetry::labels::NotificationResult;
 
 /// The interval of checks for due notifications.
-const LOOK: Duration = Duration::from_secs(1);
+const FAST_TICK: Duration = Duration::from_secs(1);
 
 /// The interval of checks for dead letters and for old notifications.
-const SELDOM: Duration = Duration::from_secs(5);
+const SLOW_TICK: Duration = Duration::from_secs(5);
 
 /// Maximum rows that one transaction writes.
 const PIECE: usize = 500;
@@ -73,14 +73,14 @@ impl Default for NotifierSettings {
 }
 
 /// A message's slot in the pacing, which is freed on drop, however the message ends.
-struct Place {
+struct SendSlot {
     notifier: Arc<Notifier>,
     target: Arc<str>,
     /// Whether the target took the message. `None`: nothing was sent.
     went: Option<bool>,
 }
 
-impl Drop for Place {
+impl Drop for SendSlot {
     fn drop(&mut self) {
         let now = (self.notifier.clock)();
         let mut pacing = self.notifier.pacing();
@@ -123,7 +123,7 @@ impl Notifier {
 
     /// Sends until the task is dropped.
     pub async fn run(self: Arc<Self>) {
-        tokio::join!(Arc::clone(&self).send_on(), self.look_after());
+        tokio::join!(Arc::clone(&self).send_on(), self.run_maintenance());
     }
 
     /// Sends all notifications that are due and may go now, waits for the responses, and returns. For callers with
@@ -139,7 +139,7 @@ impl Notifier {
     }
 
     async fn send_on(self: Arc<Self>) {
-        let mut ticks = interval(LOOK);
+        let mut ticks = interval(FAST_TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut under_way = JoinSet::new();
         loop {
@@ -149,7 +149,7 @@ impl Notifier {
             }
             match self.records.waiting_targets().await {
                 Ok(waiting) => self.begin(waiting, &mut under_way),
-                Err(error) => warn!(%error, "can't see which notices wait; trying again"),
+                Err(error) => warn!(%error, "can't read waiting notifications; retrying"),
             }
         }
     }
@@ -157,46 +157,50 @@ impl Notifier {
     /// Starts the messages of the targets that have a turn.
     fn begin(self: &Arc<Self>, waiting: Vec<WaitingTarget>, under_way: &mut JoinSet<()>) {
         let all: u64 = waiting.iter().map(|target| target.waiting).sum();
-        self.metrics.notices_waiting.set(i64::try_from(all).unwrap_or(i64::MAX));
+        self.metrics.notifications_waiting.set(i64::try_from(all).unwrap_or(i64::MAX));
         let due = waiting.iter().map(|target| Due { target: Arc::clone(&target.name), count: target.due });
-        let turns = self.pacing().turns(due.collect(), (self.clock)());
-        for turn in turns {
-            let Some(target) = waiting.iter().find(|target| target.name == turn.target).cloned() else {
+        let plan = self.pacing().plan(due.collect(), (self.clock)());
+        for planned in plan {
+            let Some(target) = waiting.iter().find(|target| target.name == planned.target).cloned() else {
                 continue;
             };
             let notifier = Arc::clone(self);
-            under_way.spawn(async move { notifier.take_turn(turn, target).await });
+            under_way.spawn(async move { notifier.send_planned(planned, target).await });
         }
     }
 
     /// Sends one message to one target, and settles it.
-    async fn take_turn(self: Arc<Self>, turn: Turn, target: WaitingTarget) {
-        let mut place =
-            Place { notifier: Arc::clone(&self), target: Arc::clone(&turn.target), went: Some(false) };
-        match self.message_to(&turn, &target).await {
-            Ok(went) => place.went = went,
+    async fn send_planned(self: Arc<Self>, planned: PlannedMessage, target: WaitingTarget) {
+        let mut slot =
+            SendSlot { notifier: Arc::clone(&self), target: Arc::clone(&planned.target), went: Some(false) };
+        match self.message_to(&planned, &target).await {
+            Ok(went) => slot.went = went,
             // It may have been sent. It is sent again: twice is better than not at all.
             Err(error) => {
-                warn!(target = %turn.target, %error, "a notice can't be read or settled; trying again");
+                warn!(target = %planned.target, %error, "can't read or settle a notification; retrying");
             }
         }
     }
 
     /// Returns whether the target took the message. `None` if there is nothing to send, or the target is gone.
-    async fn message_to(&self, turn: &Turn, target: &WaitingTarget) -> Result<Option<bool>, RecordsError> {
-        let most = if turn.together { usize::try_from(MOST_WAITING).unwrap_or(usize::MAX) } else { 1 };
-        let due = self.records.due_notices(&target.name, most).await?;
+    async fn message_to(
+        &self,
+        planned: &PlannedMessage,
+        target: &WaitingTarget,
+    ) -> Result<Option<bool>, RecordsError> {
+        let most = if planned.together { usize::try_from(MOST_WAITING).unwrap_or(usize::MAX) } else { 1 };
+        let due = self.records.due_notifications(&target.name, most).await?;
         if due.is_empty() {
             return Ok(None);
         }
         let Some(found) = self.target(target) else {
-            let gone = Delivered::new(false, "the target is not there any more");
+            let gone = Delivered::new(false, "the target was removed");
             self.settle(target, due, &gone, "", 0, Some(SendState::Dropped)).await?;
             return Ok(None);
         };
         let (message, said_not_kept) = match &due[..] {
             [only] if target.not_kept == 0 => {
-                let past = match self.records.notice(only.headline.id).await {
+                let past = match self.records.notification(only.headline.id).await {
                     // It would be retried for ever, and delay others.
                     Err(error @ RecordsError::Unreadable { .. }) => {
                         let unreadable = Delivered::new(false, error.to_string());
@@ -205,7 +209,7 @@ impl Notifier {
                     }
                     past => past?,
                 };
-                (Message::of(past.id, &past.notice), 0)
+                (Message::of(past.id, &past.notification), 0)
             }
             many => {
                 let headlines: Vec<_> = many.iter().map(|waiting| waiting.headline.clone()).collect();
@@ -214,11 +218,11 @@ impl Notifier {
         };
         let delivered = self.post.send(target.tenant.as_ref(), &found.way, &message, (self.wall)()).await;
         if !delivered.is_local_fault {
-            let result = if delivered.well { NoticeResult::Sent } else { NoticeResult::Failed };
-            self.metrics.notice_messages.of(result).inc();
+            let result = if delivered.well { NotificationResult::Sent } else { NotificationResult::Failed };
+            self.metrics.notification_messages.of(result).inc();
         }
         if !delivered.well {
-            warn!(target = %target.name, answer = delivered.answer, "a notice was not taken");
+            warn!(target = %target.name, response = delivered.answer, "a target did not accept a notification");
         }
         let said = if delivered.well { said_not_kept } else { 0 };
         self.settle(target, due, &delivered, &message.id, said, None).await?;
@@ -229,14 +233,14 @@ impl Notifier {
     async fn settle(
         &self,
         target: &WaitingTarget,
-        notices: Vec<WaitingNotice>,
+        notifications: Vec<WaitingNotification>,
         delivered: &Delivered,
         message: &str,
         mut said_not_kept: u64,
         end: Option<SendState>,
     ) -> Result<(), QueueError> {
         let now = (self.clock)();
-        let follows = |waiting: &WaitingNotice| match (end, delivered.well) {
+        let follows = |waiting: &WaitingNotification| match (end, delivered.well) {
             (Some(end), _) => (waiting.headline.id, end, now),
             (None, true) => (waiting.headline.id, SendState::Sent, now),
             (None, false) if delivered.is_local_fault => {
@@ -247,18 +251,18 @@ impl Notifier {
                 AfterFailure::GivenUp => (waiting.headline.id, SendState::GivenUp, now),
             },
         };
-        for piece in notices.chunks(PIECE) {
-            let notices: Vec<_> = piece.iter().map(follows).collect();
-            let given_up = notices.iter().filter(|(_, state, _)| *state == SendState::GivenUp).count();
+        for piece in notifications.chunks(PIECE) {
+            let notifications: Vec<_> = piece.iter().map(follows).collect();
+            let given_up = notifications.iter().filter(|(_, state, _)| *state == SendState::GivenUp).count();
             if given_up > 0 {
-                self.metrics.notice_messages.of(NoticeResult::GivenUp).inc_by(given_up as u64);
-                warn!(target = %target.name, given_up, answer = delivered.answer, "notices are given up");
+                self.metrics.notification_messages.of(NotificationResult::GivenUp).inc_by(given_up as u64);
+                warn!(target = %target.name, given_up, response = delivered.answer, "gave up notifications");
             }
             let result = SendResult {
                 target: Arc::clone(&target.name),
                 message: message.to_owned(),
                 answer: delivered.answer.clone(),
-                notices,
+                notifications,
                 said_not_kept: std::mem::take(&mut said_not_kept),
                 tried: end.is_none() && !delivered.is_local_fault,
             };
@@ -268,13 +272,19 @@ impl Notifier {
     }
 
     /// Returns the current settings of a target. `None` if it is gone.
-    fn target(&self, waiting: &WaitingTarget) -> Option<NoticeTarget> {
-        let is_it = |target: &&NoticeTarget| target.name == waiting.name;
+    fn target(&self, waiting: &WaitingTarget) -> Option<NotificationTarget> {
+        let is_it = |target: &&NotificationTarget| target.name == waiting.name;
         match &waiting.tenant {
-            None => self.directory.defaults().notices.iter().find(is_it).cloned(),
-            Some(tenant) => {
-                self.directory.tenant(tenant)?.source.settings.notices.iter().find(is_it).cloned()
-            }
+            None => self.directory.defaults().notification_targets.iter().find(is_it).cloned(),
+            Some(tenant) => self
+                .directory
+                .tenant(tenant)?
+                .source
+                .settings
+                .notification_targets
+                .iter()
+                .find(is_it)
+                .cloned(),
         }
     }
 
@@ -282,9 +292,10 @@ impl Notifier {
     ///
     /// # Errors
     /// If there were too many tests lately: the time of the next try. Nothing was sent.
-    pub async fn test(&self, tenant: &TenantId) -> Result<Vec<(NoticeTarget, Delivered)>, Timestamp> {
+    pub async fn test(&self, tenant: &TenantId) -> Result<Vec<(NotificationTarget, Delivered)>, Timestamp> {
         let entry = self.directory.tenant(tenant);
-        let targets = entry.map(|entry| entry.source.settings.notices.clone()).unwrap_or_default();
+        let targets =
+            entry.map(|entry| entry.source.settings.notification_targets.clone()).unwrap_or_default();
         let pace = self.test_pace.lock().unwrap_or_else(PoisonError::into_inner).take(
             tenant,
             &targets,
@@ -292,7 +303,8 @@ impl Notifier {
         );
         pace?;
         let now = (self.wall)();
-        let message = Message::of(NoticeId(Id::first_at(now)), &Notice::test(Some(tenant.clone()), now));
+        let message =
+            Message::of(NotificationId(Id::first_at(now)), &Notification::test(Some(tenant.clone()), now));
         let message = &message;
         let tests = targets.into_iter().map(|target| async move {
             let delivered = self.post.send(Some(tenant), &target.way, message, now).await;
@@ -304,22 +316,23 @@ impl Notifier {
     /// Sends a notification about the gateway to the operator's targets that subscribe to its kind, from memory: for
     /// one that can't be written to the database. Each target is tried a few times; after that, the notification is
     /// lost.
-    pub async fn send_unwritten(&self, notice: &Notice) {
-        let kind = notice.kind();
-        let message = Message::of(NoticeId(Id::first_at((self.clock)())), notice);
-        let targets = self.directory.defaults().notices.iter().filter(|target| target.on.has(kind));
+    pub async fn send_unwritten(&self, notification: &Notification) {
+        let kind = notification.kind();
+        let message = Message::of(NotificationId(Id::first_at((self.clock)())), notification);
+        let targets =
+            self.directory.defaults().notification_targets.iter().filter(|target| target.on.has(kind));
         join_all(targets.map(|target| self.send_from_memory(target, &message))).await;
     }
 
-    async fn send_from_memory(&self, target: &NoticeTarget, message: &Message) {
+    async fn send_from_memory(&self, target: &NotificationTarget, message: &Message) {
         for attempt in 1..=UNWRITTEN_ATTEMPTS {
             let delivered = self.post.send(None, &target.way, message, (self.clock)()).await;
-            let result = if delivered.well { NoticeResult::Sent } else { NoticeResult::Failed };
-            self.metrics.notice_messages.of(result).inc();
+            let result = if delivered.well { NotificationResult::Sent } else { NotificationResult::Failed };
+            self.metrics.notification_messages.of(result).inc();
             if delivered.well {
                 return;
             }
-            warn!(target = %target.name, answer = delivered.answer, attempt, "a notice was not taken");
+            warn!(target = %target.name, response = delivered.answer, attempt, "a target did not accept a notification");
             if attempt < UNWRITTEN_ATTEMPTS {
                 sleep(UNWRITTEN_WAIT).await;
             }
@@ -335,8 +348,8 @@ impl Notifier {
         operators.map(|(name, since)| (Arc::clone(name), since)).collect()
     }
 
-    async fn look_after(&self) {
-        let mut ticks = interval(SELDOM);
+    async fn run_maintenance(&self) {
+        let mut ticks = interval(SLOW_TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut from = (self.wall)().before(HOUR);
         let mut growth = self.settings.dead_letters.map(Growth::new);
@@ -345,12 +358,12 @@ impl Notifier {
             if let Some(growth) = &mut growth
                 && let Err(error) = self.look_at_dead_letters(growth, &mut from).await
             {
-                warn!(%error, "can't count dead letters; trying again");
+                warn!(%error, "can't count dead letters; retrying");
             }
-            match self.records.prune_notices((self.wall)().before(self.settings.kept), PIECE).await {
+            match self.records.prune_notifications((self.wall)().before(self.settings.kept), PIECE).await {
                 Ok(0) => {}
-                Ok(pruned) => debug!(pruned, "old notices are forgotten"),
-                Err(error) => warn!(%error, "can't forget old notices; trying again"),
+                Ok(pruned) => debug!(pruned, "deleted old notifications"),
+                Err(error) => warn!(%error, "can't delete old notifications; retrying"),
             }
         }
     }
@@ -368,8 +381,10 @@ impl Notifier {
         }
         for grown in growth.grown(failed.until) {
             let tenant = grown.tenant.clone();
-            self.records.tell(Notice::dead_letters(tenant, grown.count, grown.limit, failed.until)).await?;
-            growth.told(&grown);
+            self.records
+                .notify(Notification::dead_letters(tenant, grown.count, grown.limit, failed.until))
+                .await?;
+            growth.reported(&grown);
         }
         Ok(())
     }

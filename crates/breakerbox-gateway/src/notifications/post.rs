@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
-use breakerbox_egress::{Courier, Outgoing};
+use breakerbox_egress::{HttpSender, Outgoing};
 use breakerbox_model::delivery::{Fault, Reply, Signer, Target};
 use breakerbox_model::notifications::{Message, Way};
 use breakerbox_model::objects::TenantId;
@@ -45,15 +45,15 @@ impl Delivered {
 /// Sends messages to targets.
 #[derive(Clone)]
 pub struct Post {
-    courier: Arc<dyn Courier>,
+    http_sender: Arc<dyn HttpSender>,
     mailer: Option<Mailer>,
 }
 
 impl Post {
     /// Sends through this HTTP client, and through this mailer if there is one.
     #[must_use]
-    pub fn new(courier: Arc<dyn Courier>, mailer: Option<Mailer>) -> Self {
-        Self { courier, mailer }
+    pub fn new(http_sender: Arc<dyn HttpSender>, mailer: Option<Mailer>) -> Self {
+        Self { http_sender, mailer }
     }
 
     /// Sends a message of a tenant, or of the operator, within ten seconds.
@@ -75,7 +75,7 @@ impl Post {
             Way::Slack { url } => self.request(tenant, url, headers(), message.slack()).await,
             Way::Email { to } => {
                 let Some(mailer) = &self.mailer else {
-                    return Delivered::new(false, "there is no mail server; set notify.smtp_url");
+                    return Delivered::new(false, "no mail server is configured; set notify.smtp_url");
                 };
                 match timeout(LIMIT, mailer.send(to, message)).await {
                     Ok(Ok(answer)) => Delivered::new(true, answer),
@@ -94,10 +94,10 @@ impl Post {
         body: bytes::Bytes,
     ) -> Delivered {
         let Ok(target) = Target::new(url) else {
-            return Delivered::new(false, "the URL can't be read");
+            return Delivered::new(false, "the URL is invalid");
         };
         let outgoing = Outgoing { target, headers, body, limit: LIMIT, tenant: tenant.cloned() };
-        let incoming = self.courier.send(outgoing).await;
+        let incoming = self.http_sender.send(outgoing).await;
         match incoming.reply {
             Reply::Answered { status, .. } => {
                 Delivered::new((200..300).contains(&status), status.to_string())

@@ -18,7 +18,7 @@ use super::{LONGEST_PERMIT, Permits};
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A call that a worker wants to make.
-pub struct Wanted {
+pub struct AcquireRequest {
     /// The tenant of the circuit.
     pub tenant: Arc<TenantEntry>,
     /// The key of the circuit.
@@ -33,14 +33,14 @@ pub struct Wanted {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Acquired {
     /// The worker may make the call, and must report its outcome.
-    Permit(Given),
+    Permit(GrantedPermit),
     /// The worker must not make the call.
-    Refused(Refused),
+    Refused(PermitRefusal),
 }
 
 /// A permit that was given out.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Given {
+pub struct GrantedPermit {
     /// The sealed token with which the worker settles the permit.
     pub token: String,
     /// Whether the call probes a half-open circuit.
@@ -53,7 +53,7 @@ pub struct Given {
 
 /// The refusal of a permit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Refused {
+pub struct PermitRefusal {
     /// The gate that refused, or the state of the circuit.
     pub reason: Reason,
     /// The time to wait before the next acquire. `None`: waiting does not help, since a person has to change something.
@@ -90,18 +90,16 @@ pub enum Reason {
 #[non_exhaustive]
 pub enum AcquireError {
     /// The maximum number of permits is out.
-    #[error("as many permits are out as this gateway gives; settle some, or raise permits.max")]
+    #[error("the maximum number of unsettled permits is reached; settle some, or raise permits.max")]
     NoRoom,
     /// The tenant has its maximum number of circuits, and none can be evicted.
     #[error(
-        "the tenant has as many circuits as it may have, and all are in use; use fewer keys, or raise circuits.tenant_max and \
-         circuits.tenant_bytes"
+        "the tenant has reached its circuit limit, and all of its circuits are in use; use fewer keys, or raise \
+         circuits.tenant_max and circuits.tenant_bytes"
     )]
     CircuitsFull,
     /// The tenant has its whole share of the permits out; the rest is reserved for other tenants.
-    #[error(
-        "the tenant has its whole share of this gateway's permits out; settle some, or raise permits.max"
-    )]
+    #[error("the tenant uses its whole share of unsettled permits; settle some, or raise permits.max")]
     ShareUsed,
     /// The key can't be the key of a circuit.
     #[error(transparent)]
@@ -122,21 +120,21 @@ impl Permits {
     ///
     /// # Errors
     /// If the gates could not decide. A refusal is not an error.
-    pub async fn acquire(&self, wanted: Wanted) -> Result<Acquired, AcquireError> {
+    pub async fn acquire(&self, wanted: AcquireRequest) -> Result<Acquired, AcquireError> {
         let answer = self.try_acquire(&wanted).await?;
         match &answer {
             Acquired::Permit(_) => _ = self.metrics.permits_given.inc(),
             Acquired::Refused(refused) => _ = self.metrics.permits_refused.of(refused.reason).inc(),
         }
-        self.note_how_many();
+        self.update_gauge();
         Ok(answer)
     }
 
-    async fn try_acquire(&self, wanted: &Wanted) -> Result<Acquired, AcquireError> {
+    async fn try_acquire(&self, wanted: &AcquireRequest) -> Result<Acquired, AcquireError> {
         if !wanted.tenant.enabled {
             return Ok(refused(Reason::TenantDisabled, None, self.now()));
         }
-        let place = self.table.place(&wanted.tenant.id)?;
+        let slot = self.table.slot(&wanted.tenant.id)?;
         let circuit = self.breakers.circuit(&wanted.key)?;
         if !circuit.is_controlled() && self.breakers.tenant_is_full(&wanted.key) {
             return Err(AcquireError::CircuitsFull);
@@ -156,17 +154,17 @@ impl Permits {
             }
         }
         let token = self.token(&permit, wanted);
-        let given = Given {
+        let given = GrantedPermit {
             token: token.seal(&self.keyring),
             is_probe: permit.is_probe(),
             expires_at: token.term.expires_at,
             time_left: token.term.expires_at.since(self.now()),
         };
-        self.table.put(token.term, Held { permit, throttle, place });
+        self.table.put(token.term, Held { permit, throttle, slot });
         Ok(Acquired::Permit(given))
     }
 
-    fn token(&self, permit: &OwnedPermit, wanted: &Wanted) -> Token {
+    fn token(&self, permit: &OwnedPermit, wanted: &AcquireRequest) -> Token {
         let wait = wanted.timeout.min(LONGEST_PERMIT);
         // The result of a probe after its deadline is a failure, so it need not be waited for.
         let wait = permit.time_left().map_or(wait, |left| left.min(wait));
@@ -199,5 +197,5 @@ fn refused_by(refusal: &Refusal, now: Timestamp) -> Acquired {
 }
 
 fn refused(reason: Reason, retry_in: Option<Duration>, now: Timestamp) -> Acquired {
-    Acquired::Refused(Refused { reason, retry_in, retry_at: retry_in.map(|wait| now + wait) })
+    Acquired::Refused(PermitRefusal { reason, retry_in, retry_at: retry_in.map(|wait| now + wait) })
 }

@@ -34,7 +34,7 @@ const REMEMBERED: Duration = Duration::from_secs(600);
 impl Permits {
     /// Expires permits until the task is dropped. After a pause of this process, workers first get as long to report as
     /// the pause took, since reports from meanwhile are still to be read.
-    pub async fn keep_house(self: Arc<Self>, pauses: Pauses) {
+    pub async fn run_expiry(self: Arc<Self>, pauses: Pauses) {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut cleared_at = Instant::now();
@@ -50,12 +50,12 @@ impl Permits {
                 continue;
             }
             if let Err(error) = self.expire().await {
-                warn!(%error, "can't see which permits were settled elsewhere; trying again");
+                warn!(%error, "can't read which permits were settled; retrying");
             }
             if cleared_at.elapsed() >= CLEAR_EVERY {
                 cleared_at = Instant::now();
                 if let Err(error) = self.clear().await {
-                    warn!(%error, "can't forget settled permits; trying again later");
+                    warn!(%error, "can't delete settled permits; retrying later");
                 }
             }
         }
@@ -80,7 +80,7 @@ impl Permits {
                     self.end(held, elsewhere.get(&term.id).copied());
                 }
             }
-            self.note_how_many();
+            self.update_gauge();
         }
     }
 

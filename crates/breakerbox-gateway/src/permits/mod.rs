@@ -35,8 +35,8 @@ use breakerbox_storage::records::SettledPermits;
 use breakerbox_storage::secrets::Keyring;
 use tokio::sync::Mutex;
 
-pub use self::acquire::{AcquireError, Acquired, Given, Reason, Refused, Wanted};
-pub use self::settle::{Answered, Report, Said};
+pub use self::acquire::{AcquireError, AcquireRequest, Acquired, GrantedPermit, PermitRefusal, Reason};
+pub use self::settle::{CallResult, Report, SettleResponse};
 use self::table::Table;
 pub use self::token::{LONGEST_TOKEN, Token};
 use crate::telemetry::Metrics;
@@ -45,7 +45,7 @@ use crate::telemetry::Metrics;
 pub const LONGEST_PERMIT: Duration = Duration::from_secs(3_600);
 
 /// The number of locks for settlements: so many settlements can be in flight without one waiting for another.
-const TURNS: usize = 1_024;
+const SETTLE_LOCKS: usize = 1_024;
 
 /// The dependencies of [`Permits`].
 pub struct PermitParts {
@@ -78,7 +78,7 @@ pub struct Permits {
     table: Table,
     /// The locks of settlements. Each is held while a permit that maps to it is settled, so that a repetition gets the
     /// result.
-    turns: Box<[Mutex<()>]>,
+    settle_locks: Box<[Mutex<()>]>,
 }
 
 impl Permits {
@@ -94,7 +94,7 @@ impl Permits {
             metrics,
             clock,
             table: Table::new(max, tenant_share),
-            turns: (0..TURNS).map(|_| Mutex::new(())).collect(),
+            settle_locks: (0..SETTLE_LOCKS).map(|_| Mutex::new(())).collect(),
         })
     }
 
@@ -106,8 +106,8 @@ impl Permits {
 
     /// Releases all that this process holds for permits, and counts nothing: the process ends. Another process can
     /// still settle the permits.
-    pub fn let_go(&self) {
-        self.table.let_go();
+    pub fn release_all(&self) {
+        self.table.release_all();
         self.metrics.permits_out.set(0);
     }
 
@@ -115,7 +115,7 @@ impl Permits {
         (self.clock)()
     }
 
-    fn note_how_many(&self) {
+    fn update_gauge(&self) {
         self.metrics.permits_out.set(i64::try_from(self.table.len()).unwrap_or(i64::MAX));
     }
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use breakerbox::throttle::LoadSignal;
 use breakerbox::{Outcome, OutcomeKind, Ticket};
-use breakerbox_model::delivery::{Reply, Rulings};
+use breakerbox_model::delivery::{Reply, ResponseRules};
 use breakerbox_model::objects::SettledAs;
 use breakerbox_storage::QueueError;
-use breakerbox_storage::records::Claimed;
+use breakerbox_storage::records::PermitClaim;
 use tracing::warn;
 
 use super::Permits;
@@ -20,15 +20,15 @@ use super::token::Token;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Report {
     /// The result of the call.
-    pub said: Said,
+    pub said: CallResult,
     /// The latency of the call. `None`: the time since the permit was given out.
     pub latency: Option<Duration>,
 }
 
 /// The result of a call, as the worker reports it.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Said {
-    /// The worker has judged the call itself.
+pub enum CallResult {
+    /// The worker classified the call itself.
     Outcome {
         /// The outcome for the circuit.
         kind: OutcomeKind,
@@ -43,7 +43,7 @@ pub enum Said {
 
 /// The response to a worker's report.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Answered {
+pub struct SettleResponse {
     /// The settlement by the circuit. `None`: the permit had expired.
     pub settled: Option<SettledAs>,
     /// Whether the permit was settled before. If so, this report counted nothing.
@@ -54,7 +54,7 @@ pub struct Answered {
 
 /// The meaning of a report for circuit and throttle.
 #[derive(Clone, Copy)]
-struct Meaning {
+struct Interpretation {
     kind: OutcomeKind,
     retry_after: Option<Duration>,
     throttle: LoadSignal,
@@ -71,27 +71,32 @@ impl Permits {
         self: &Arc<Self>,
         token: Token,
         report: Report,
-        rulings: &Rulings,
-    ) -> Result<Answered, QueueError> {
-        let meaning = self.meaning(&token.ticket, report, rulings);
+        response_rules: &ResponseRules,
+    ) -> Result<SettleResponse, QueueError> {
+        let interpretation = self.interpretation(&token.ticket, report, response_rules);
         let permits = Arc::clone(self);
-        let settling = tokio::spawn(async move { permits.settle_once(&token, report, meaning).await });
+        let settling = tokio::spawn(async move { permits.settle_once(&token, report, interpretation).await });
         settling.await.unwrap_or(Err(QueueError::Closed))
     }
 
-    fn meaning(&self, ticket: &Ticket, report: Report, rulings: &Rulings) -> Meaning {
+    fn interpretation(
+        &self,
+        ticket: &Ticket,
+        report: Report,
+        response_rules: &ResponseRules,
+    ) -> Interpretation {
         match report.said {
-            Said::Outcome { kind, retry_after, throttle } => {
-                Meaning { kind, retry_after, throttle, wait: None }
+            CallResult::Outcome { kind, retry_after, throttle } => {
+                Interpretation { kind, retry_after, throttle, wait: None }
             }
-            Said::Reply(reply) => {
+            CallResult::Reply(reply) => {
                 let cool_off = self.breakers.policy_of(&ticket.key).cool_off();
-                let ruling = rulings.of(reply, ticket.is_probe(), cool_off);
-                Meaning {
-                    kind: ruling.circuit,
-                    retry_after: ruling.retry_after,
-                    throttle: ruling.throttle,
-                    wait: ruling.sleep,
+                let effect = response_rules.of(reply, ticket.is_probe(), cool_off);
+                Interpretation {
+                    kind: effect.circuit,
+                    retry_after: effect.retry_after,
+                    throttle: effect.throttle,
+                    wait: effect.sleep,
                 }
             }
         }
@@ -101,30 +106,30 @@ impl Permits {
         &self,
         token: &Token,
         report: Report,
-        meaning: Meaning,
-    ) -> Result<Answered, QueueError> {
+        interpretation: Interpretation,
+    ) -> Result<SettleResponse, QueueError> {
         let Token { term, ticket, .. } = token;
-        let _turn = self.turns
-            [usize::from(u16::from_be_bytes([term.id.0[0], term.id.0[1]])) % self.turns.len()]
+        let _lock = self.settle_locks
+            [usize::from(u16::from_be_bytes([term.id.0[0], term.id.0[1]])) % self.settle_locks.len()]
         .lock()
         .await;
         // Taken from the table before it is claimed, or it might expire meanwhile.
         let held = self.table.take(*term);
-        let answered = match self.settled.claim_permit(*term, meaning.kind).await {
-            Ok(Claimed::Yours) => {
-                let settled = self.count(ticket, held, report, meaning).await;
+        let answered = match self.settled.claim_permit(*term, interpretation.kind).await {
+            Ok(PermitClaim::Yours) => {
+                let settled = self.count(ticket, held, report, interpretation).await;
                 if settled != SettledAs::Counted
                     && let Err(error) = self.settled.note_settlement(*term, settled).await
                 {
-                    warn!(%error, "can't note how a permit was settled; whoever repeats it hears that it counted");
+                    warn!(%error, "can't store the result of a settlement; a repeated request will get `counted`");
                 }
-                Answered { settled: Some(settled), repeated: false, wait: meaning.wait }
+                SettleResponse { settled: Some(settled), repeated: false, wait: interpretation.wait }
             }
-            Ok(Claimed::Settled(before)) => {
+            Ok(PermitClaim::Settled(before)) => {
                 if let Some(held) = held {
                     held.permit.settled_elsewhere(before.outcome);
                 }
-                Answered { settled: Some(before.settled), repeated: true, wait: meaning.wait }
+                SettleResponse { settled: Some(before.settled), repeated: true, wait: interpretation.wait }
             }
             unsettled => {
                 // The permit had expired, or the database failed: in both cases, expiry handles what is held.
@@ -132,11 +137,11 @@ impl Permits {
                     self.table.put(*term, held);
                 }
                 unsettled?;
-                Answered { settled: None, repeated: false, wait: None }
+                SettleResponse { settled: None, repeated: false, wait: None }
             }
         };
         self.metrics.permits_settled.of(answered).inc();
-        self.note_how_many();
+        self.update_gauge();
         Ok(answered)
     }
 
@@ -146,16 +151,16 @@ impl Permits {
         ticket: &Ticket,
         held: Option<Held>,
         report: Report,
-        meaning: Meaning,
+        interpretation: Interpretation,
     ) -> SettledAs {
         let latency = report.latency.unwrap_or_else(|| self.now().since(ticket.started_at));
-        let outcome = Outcome { kind: meaning.kind, latency, retry_after: meaning.retry_after };
+        let outcome = Outcome { kind: interpretation.kind, latency, retry_after: interpretation.retry_after };
         let (permit, throttle) = match held {
             Some(Held { permit, throttle, .. }) => (Some(permit), throttle),
             None => (None, None),
         };
         if let Some(throttle) = throttle {
-            throttle.settle(meaning.throttle);
+            throttle.settle(interpretation.throttle);
         }
         match permit {
             // The permit may hold a place on this process's ramp.
@@ -163,7 +168,7 @@ impl Permits {
             permit => {
                 let settled = self.breakers.settle_ticket(ticket, outcome).await;
                 if let Some(permit) = permit {
-                    permit.settled_elsewhere(meaning.kind);
+                    permit.settled_elsewhere(interpretation.kind);
                 }
                 settled.map_or(SettledAs::Late, SettledAs::from)
             }

@@ -10,14 +10,14 @@ use breakerbox_model::objects::{PermitId, PermitTerm, TenantId};
 use breakerbox_model::shares::{NoShare, SharePermit, SharePool};
 
 /// Room for one permit in the table, taken from its tenant's share.
-pub(super) type Place = SharePermit<TenantId>;
+pub(super) type PermitSlot = SharePermit<TenantId>;
 
-/// What is held for one permit. The caller that takes it from the table settles or releases it.
+/// The resources of one permit. The caller that takes them from the table settles or releases them.
 pub(super) struct Held {
     pub(super) permit: OwnedPermit,
     pub(super) throttle: Option<Pass<'static, Overload>>,
     #[allow(dead_code, reason = "it is given back when it is dropped")]
-    pub(super) place: Place,
+    pub(super) slot: PermitSlot,
 }
 
 /// All permits that this process holds.
@@ -38,7 +38,7 @@ impl Table {
     }
 
     /// Reserves room for one more permit of this tenant.
-    pub(super) fn place(&self, tenant: &TenantId) -> Result<Place, NoShare> {
+    pub(super) fn slot(&self, tenant: &TenantId) -> Result<PermitSlot, NoShare> {
         self.room.try_acquire(tenant, 1)
     }
 
@@ -66,7 +66,7 @@ impl Table {
     }
 
     /// Releases all permits, and counts nothing.
-    pub(super) fn let_go(&self) {
+    pub(super) fn release_all(&self) {
         let held = std::mem::take(&mut *self.lock()).by_id;
         held.into_values().for_each(|held| held.permit.settled_elsewhere(OutcomeKind::Ignored));
     }
@@ -79,6 +79,6 @@ impl Table {
 /// A process that ends reports nothing on calls that workers made.
 impl Drop for Table {
     fn drop(&mut self) {
-        self.let_go();
+        self.release_all();
     }
 }

@@ -6,7 +6,7 @@ use breakerbox_model::delivery::{Fault, LocalFault, Reply};
 use breakerbox_model::objects::{FailReason, SettledAs};
 
 use crate::api::Code;
-use crate::permits::{Answered, Reason};
+use crate::permits::{Reason, SettleResponse};
 
 /// A label with a small, fixed set of values.
 pub trait Label: Copy + 'static {
@@ -19,7 +19,7 @@ pub trait Label: Copy + 'static {
     fn word(self) -> &'static str;
 
     /// The index in [`ALL`](Self::ALL).
-    fn place(self) -> usize;
+    fn index(self) -> usize;
 }
 
 macro_rules! labels {
@@ -38,7 +38,7 @@ macro_rules! labels {
                 match self { $(Self::$word => $text,)* }
             }
 
-            fn place(self) -> usize {
+            fn index(self) -> usize {
                 self as usize
             }
         }
@@ -46,50 +46,50 @@ macro_rules! labels {
 }
 
 labels! {
-    /// Why events were not accepted.
-    Refused "reason" {
-        /// Too much of the tenant's work waits.
+    /// The reason of refused events.
+    EventRefusal "reason" {
+        /// The backlog limit of the tenant is reached.
         BacklogFull "backlog_full",
-        /// The tenant submits too fast.
+        /// The rate limit of the tenant is exceeded.
         RateLimited "rate_limited",
         /// The disk is nearly full.
         DiskReserve "disk_reserve",
         /// The request or an event is too large.
         TooLarge "too_large",
-        /// The request says something that won't do.
+        /// The request is invalid.
         Invalid "invalid",
         /// The idempotency key was used for another request.
         KeyReused "idempotency_key_reused",
-        /// More is asked than the gateway can do.
+        /// The gateway is overloaded.
         Overloaded "overloaded",
         /// The database fails.
         Unavailable "unavailable",
     }
 
-    /// What became of a delivery.
+    /// The effect of an attempt on its delivery.
     Outcome "outcome" {
-        /// The receiver has it.
+        /// The receiver accepted it.
         Delivered "delivered",
-        /// It is tried again later.
+        /// It is retried later.
         Retried "retried",
-        /// Failed: the receiver refuses the payload.
+        /// Failed: the receiver rejects the payload.
         Rejected "rejected",
         /// Failed: all attempts were used up.
         Exhausted "exhausted",
         /// Failed: the endpoint is gone.
         Gone "gone",
-        /// Failed: it waited for too long.
+        /// Failed: it waited longer than `expires_after`.
         Expired "expired",
         /// Failed: the stored delivery can't be read.
         Unreadable "unreadable",
-        /// Its endpoint was deleted, or its owner said so.
+        /// Cancelled by a client, or because the endpoint was deleted.
         Cancelled "cancelled",
     }
 
-    /// What came of one request.
+    /// The result of one request.
     Class "class" {
-        /// 100 to 199, or 600 and more: no answer that means anything.
-        Odd "odd",
+        /// 100 to 199, or 600 and more.
+        Odd "other",
         /// 200 to 299.
         Success "2xx",
         /// 300 to 399.
@@ -100,69 +100,69 @@ labels! {
         ServerError "5xx",
         /// The deadline passed.
         Timeout "timeout",
-        /// The name was not found.
+        /// The DNS look-up failed.
         Dns "dns",
         /// The address may not be called.
         Denied "address_denied",
-        /// No connection came about.
+        /// No connection was established.
         Connect "connect",
-        /// No trust came about.
+        /// The TLS handshake failed.
         Tls "tls",
         /// The connection broke.
         Reset "reset",
-        /// What came was no HTTP.
+        /// The response was not valid HTTP.
         Protocol "protocol",
-        /// The gateway itself was unable to make it.
+        /// A local fault of the gateway.
         Local "local",
     }
 
-    /// What became of a message with notices, or of a notice.
-    NoticeResult "result" {
-        /// Its target took it.
+    /// The result of a message with notifications, or of a notification.
+    NotificationResult "result" {
+        /// The target accepted it.
         Sent "sent",
-        /// Its target did not; it is tried again.
+        /// The target did not accept it; it is retried.
         Failed "failed",
-        /// A notice was tried often enough.
+        /// A notification has no attempts left.
         GivenUp "given_up",
     }
 
-    /// Whether anything waits in a lane, and whether a gate refuses it.
+    /// The state of a lane.
     LaneState "state" {
-        /// Something waits or is in flight, and no gate refused.
+        /// Deliveries are waiting or in flight, and no gate refuses.
         Awake "awake",
-        /// Something waits, and a gate refused.
+        /// Deliveries are waiting, and a gate refuses.
         Asleep "asleep",
-        /// Nothing waits.
+        /// No delivery is waiting.
         Idle "idle",
     }
 
     /// The state of a circuit.
     CircuitState "state" {
-        /// Calls go through.
+        /// Calls are admitted.
         Closed "closed",
         /// Calls are refused.
         Open "open",
         /// One call at a time probes.
         HalfOpen "half_open",
-        /// Refused until somebody enables it.
+        /// Calls are refused until the circuit is enabled.
         Disabled "disabled",
     }
 
-    /// Where work waits.
+    /// The place where a delivery waits.
     Waiting "lane" {
         /// In a lane that no gate refuses.
         Moving "moving",
         /// In a lane that a gate refuses.
         Parked "parked",
-        /// Accepted, and still to be written to its lane by a large fan-out.
+        /// Accepted by a large fan-out, and not in a lane yet.
         FanningOut "fanning_out",
     }
 
-    /// Which gate refused a lane.
+    /// The gate that refused a lane.
     Gate "gate" {
-        /// Tenant or endpoint are not enabled.
+        /// The tenant or the endpoint is disabled.
         Disabled "disabled",
-        /// As many are in flight as may be.
+        /// The in-flight limit.
         InFlight "in_flight",
         /// The rate limit.
         Rate "rate",
@@ -172,17 +172,17 @@ labels! {
         Circuit "circuit",
     }
 
-    /// Why a worker got no permit.
+    /// The reason of a refused permit.
     PermitRefused "reason" {
         /// The circuit is open.
         Open "open",
-        /// Somebody else is probing.
+        /// Another call is probing.
         Probing "probing",
-        /// The circuit has just closed.
+        /// The circuit has closed, and traffic returns step by step.
         Ramping "ramping",
         /// The circuit is about to open.
         TripPending "trip_pending",
-        /// The store of circuits is away.
+        /// The circuit store does not respond.
         StoreLost "store_lost",
         /// An operator forced the circuit open.
         ForcedOpen "forced_open",
@@ -190,23 +190,23 @@ labels! {
         Disabled "disabled",
         /// The throttle.
         Shed "shed",
-        /// The tenant is not enabled.
+        /// The tenant is disabled.
         TenantDisabled "tenant_disabled",
     }
 
-    /// What came of a worker's report.
+    /// The result of settling a permit.
     PermitEnd "settled" {
-        /// It counted.
+        /// The outcome was counted.
         Counted "counted",
-        /// It counts nowhere.
+        /// The outcome was not counted.
         Uncounted "uncounted",
-        /// It came too late for its circuit.
+        /// The outcome was late.
         Late "late",
-        /// The store did not answer.
+        /// The circuit store did not respond.
         Unconfirmed "unconfirmed",
         /// The permit had expired.
         Expired "expired",
-        /// It was settled before.
+        /// The permit was settled before.
         Repeated "repeated",
     }
 }
@@ -219,7 +219,7 @@ impl Label for LocalFault {
         self.name()
     }
 
-    fn place(self) -> usize {
+    fn index(self) -> usize {
         self as usize
     }
 }
@@ -240,8 +240,8 @@ impl From<Reason> for PermitRefused {
     }
 }
 
-impl From<Answered> for PermitEnd {
-    fn from(answered: Answered) -> Self {
+impl From<SettleResponse> for PermitEnd {
+    fn from(answered: SettleResponse) -> Self {
         match answered.settled {
             _ if answered.repeated => Self::Repeated,
             None => Self::Expired,
@@ -277,7 +277,7 @@ impl From<Reply> for Class {
     }
 }
 
-impl From<Code> for Refused {
+impl From<Code> for EventRefusal {
     fn from(code: Code) -> Self {
         match code {
             Code::BacklogFull => Self::BacklogFull,
@@ -298,7 +298,7 @@ impl From<Status> for CircuitState {
             Status::Closed => Self::Closed,
             Status::Open => Self::Open,
             Status::HalfOpen => Self::HalfOpen,
-            // The core may have more to say one day; none of it would let calls through.
+            // The core may get more states; none of them would admit calls.
             _ => Self::Disabled,
         }
     }

@@ -43,12 +43,12 @@ impl LocalFaults {
         self.counters.of(fault).inc();
         let now = Instant::now();
         let mut latest = self.latest();
-        let seen = &mut latest[fault.place()];
+        let seen = &mut latest[fault.index()];
         let begins = seen.as_ref().is_none_or(|seen| seen.is_over(now));
         *seen = Some(Seen { last: now, detail: detail.to_owned() });
         drop(latest);
         if begins {
-            warn!(cause = fault.name(), detail, "a local fault: deliveries wait, and no receiver is blamed");
+            warn!(cause = fault.name(), detail, "local fault; deliveries wait, and no circuit counts it");
         }
     }
 
@@ -64,7 +64,7 @@ impl LocalFaults {
         let now = Instant::now();
         let latest = self.latest();
         let going_on = LocalFault::ALL.into_iter().filter_map(|fault| {
-            let seen = latest[fault.place()].as_ref().filter(|seen| !seen.is_over(now))?;
+            let seen = latest[fault.index()].as_ref().filter(|seen| !seen.is_over(now))?;
             Some(format!("{}: {}; {}", fault.name(), seen.detail, advice(fault)))
         });
         going_on.collect()

@@ -39,9 +39,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl io::Write for Kept {
+    impl io::Write for LogBuffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -53,12 +53,12 @@ mod tests {
     }
 
     fn logged(level: &str, format: LogFormat, say: impl FnOnce()) -> String {
-        let kept = Kept::default();
-        let writer = kept.clone();
+        let buffer = LogBuffer::default();
+        let writer = buffer.clone();
         let settings = Log { level: level.into(), format };
         let layer = layer(&settings, false, move || writer.clone());
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), say);
-        let bytes = kept.0.lock().unwrap().clone();
+        let bytes = buffer.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
     }
 

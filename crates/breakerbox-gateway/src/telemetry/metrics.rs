@@ -17,8 +17,8 @@ use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::{Registry, Unit};
 
 use super::labels::{
-    CircuitState, Class, Gate, Label, LaneState, NoticeResult, Outcome, PermitEnd, PermitRefused, Refused,
-    Waiting,
+    CircuitState, Class, EventRefusal, Gate, Label, LaneState, NotificationResult, Outcome, PermitEnd,
+    PermitRefused, Waiting,
 };
 use super::local_faults::LocalFaults;
 
@@ -31,7 +31,7 @@ pub struct ByLabel<L, M> {
 impl<L: Label, M> ByLabel<L, M> {
     /// Returns the metric of this label value.
     pub fn of(&self, label: impl Into<L>) -> &M {
-        &self.metrics[label.into().place()]
+        &self.metrics[label.into().index()]
     }
 }
 
@@ -56,7 +56,7 @@ pub struct Metrics {
     /// Accepted events.
     pub events_accepted: Counter,
     /// Refused events, by reason.
-    pub events_refused: ByLabel<Refused, Counter>,
+    pub events_refused: ByLabel<EventRefusal, Counter>,
     /// Settled attempts, by what became of the delivery; and deliveries that ended without an attempt.
     pub deliveries: ByLabel<Outcome, Counter>,
     /// Requests, by the class of their result.
@@ -144,9 +144,9 @@ pub struct Metrics {
     /// The time from a reminder's due time to the firing of its run, in seconds.
     pub reminder_lag_seconds: Histogram,
     /// Messages with notifications that were sent, and notifications that were given up.
-    pub notice_messages: ByLabel<NoticeResult, Counter>,
+    pub notification_messages: ByLabel<NotificationResult, Counter>,
     /// Notifications that wait for a target.
-    pub notices_waiting: Gauge,
+    pub notifications_waiting: Gauge,
     registry: Registry,
 }
 
@@ -167,67 +167,88 @@ impl Metrics {
         let r = &mut registry;
         let build = Constant::default();
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
-        r.register("build_info", "The version that runs; always 1", build);
+        r.register("build_info", "Always 1; the label has the running version", build);
         let metrics = Self {
-            events_accepted: counter(r, "events_accepted", "Events that were accepted"),
-            events_refused: by_label(r, "events_refused", "Requests with events that were refused"),
-            deliveries: by_label(r, "deliveries", "Deliveries that were settled, by what became of them"),
-            attempts: by_label(r, "attempts", "Requests that were made, by what came of them"),
+            events_accepted: counter(r, "events_accepted", "Accepted events"),
+            events_refused: by_label(r, "events_refused", "Refused requests with events, by reason"),
+            deliveries: by_label(
+                r,
+                "deliveries",
+                "Attempts by their effect on the delivery, and deliveries that ended without an attempt",
+            ),
+            attempts: by_label(r, "attempts", "Requests by result"),
             local_faults: LocalFaults::new(by_label(
                 r,
                 "local_faults",
-                "Faults of the gateway or its host, by cause; they count against no receiver",
+                "Faults of the gateway or its host, by cause; no circuit counts them",
             )),
-            repeated: counter(r, "repeated_requests", "Requests made again on a fresh connection"),
+            repeated: counter(r, "repeated_requests", "Requests repeated on a new connection"),
             probes: counter(r, "probes", "Requests that probed a circuit"),
-            request_seconds: seconds(r, "request", "How long a request took", &REQUEST),
-            delivery_seconds: seconds(r, "delivery", "From being accepted to being delivered", &DELIVERY),
-            wait_seconds: seconds(r, "wait", "From being accepted to the first request", &DELIVERY),
-            refusals: by_label(r, "lane_refusals", "How often a gate refused a lane"),
-            claims: counter(r, "claims", "How often lanes were claimed from"),
-            claimed: counter(r, "claimed_deliveries", "Deliveries that were claimed"),
-            handed_over: counter(r, "handed_over", "Deliveries that went straight from acceptance to a slot"),
-            handed_back: counter(r, "handed_back", "Deliveries that were leased and given back untried"),
-            fenced: counter(r, "fenced_settlements", "Settlements that came too late for their lease"),
-            unsettled: counter(r, "unsettled", "Settlements that could not be written; sent again"),
-            history_lost: counter(r, "history_lost", "Changes of circuits that are missing in the history"),
-            late_results: counter(r, "late_results", "Results that came too late for their circuit"),
-            permits_given: counter(r, "permits_given", "Permits that were given to workers"),
-            permits_refused: by_label(r, "permits_refused", "How often workers were refused a permit"),
-            permits_settled: by_label(r, "permits_settled", "Reports of workers, by what came of them"),
-            permits_expired: counter(r, "permits_expired", "Permits that nobody settled in time"),
-            permits_out: gauge(r, "permits_out", "Permits that are out and not settled"),
-            commits: counter(r, "commits", "Transactions that were committed"),
-            commit_seconds: seconds(r, "commit", "How long a commit took, the sync included", &COMMIT),
-            commit_writes: histogram(r, "commit_writes", "How many writes went into one commit", &WRITES),
-            lanes: by_label(r, "lanes", "Lanes in which something waits"),
-            slots_in_use: gauge(r, "slots_in_use", "Requests in flight"),
-            slots: gauge(r, "slots", "Requests in flight that there may be"),
-            circuits: by_label(r, "circuits", "Circuits in memory"),
-            transitions: by_label(
+            request_seconds: seconds(r, "request", "Duration of a request", &REQUEST),
+            delivery_seconds: seconds(r, "delivery", "Time from accept to delivery", &DELIVERY),
+            wait_seconds: seconds(r, "wait", "Time from accept to the first request", &DELIVERY),
+            refusals: by_label(r, "lane_refusals", "Refusals of a lane, by gate"),
+            claims: counter(r, "claims", "Claims from lanes"),
+            claimed: counter(r, "claimed_deliveries", "Claimed deliveries"),
+            handed_over: counter(
                 r,
-                "circuit_transitions",
-                "Transitions of circuits, by the state they went to",
+                "direct_dispatches",
+                "Deliveries dispatched directly at accept, without a claim",
             ),
-            backlog: by_label(r, "backlog_deliveries", "Deliveries that wait"),
-            backlog_bytes: bytes(r, "backlog", "Bytes of the payloads that wait"),
-            store_up: gauge(r, "store_up", "1 if the store of circuits answers, else 0"),
-            database_up: gauge(r, "database_up", "1 if the database takes writes, else 0"),
+            handed_back: counter(r, "leases_returned", "Leased deliveries returned without an attempt"),
+            fenced: counter(r, "fenced_settlements", "Settlements after the lease expired"),
+            unsettled: counter(
+                r,
+                "settlements_failed",
+                "Settlements that could not be written; the delivery is sent again",
+            ),
+            history_lost: counter(r, "history_lost", "Changes missing in the circuit history"),
+            late_results: counter(r, "late_results", "Late results, which changed no circuit"),
+            permits_given: counter(r, "permits_given", "Permits given to workers"),
+            permits_refused: by_label(r, "permits_refused", "Refused permits, by reason"),
+            permits_settled: by_label(r, "permits_settled", "Settlements by workers, by result"),
+            permits_expired: counter(r, "permits_expired", "Permits that were not settled in time"),
+            permits_out: gauge(r, "permits_outstanding", "Permits that are not settled yet"),
+            commits: counter(r, "commits", "Committed transactions"),
+            commit_seconds: seconds(r, "commit", "Duration of a commit, including the sync", &COMMIT),
+            commit_writes: histogram(r, "commit_writes", "Writes in one commit", &WRITES),
+            lanes: by_label(r, "lanes", "Lanes, by state"),
+            slots_in_use: gauge(r, "slots_in_use", "Requests in flight"),
+            slots: gauge(r, "slots", "Maximum requests in flight"),
+            circuits: by_label(r, "circuits", "Circuits in memory, by state"),
+            transitions: by_label(r, "circuit_transitions", "Transitions of circuits, by the new state"),
+            backlog: by_label(r, "backlog_deliveries", "Waiting deliveries"),
+            backlog_bytes: bytes(r, "backlog", "Bytes of waiting payloads"),
+            store_up: gauge(r, "store_up", "1 if the circuit store responds, else 0"),
+            database_up: gauge(r, "database_up", "1 if the database accepts writes, else 0"),
             disk_free: bytes(r, "disk_free", "Free space on the disk of the data folder"),
             clock_drift: gauge(
                 r,
                 "clock_drift_seconds",
-                "Seconds that the wall clock went ahead of monotonic time since the start",
+                "Seconds by which the wall clock moved ahead of monotonic time since the start",
             ),
             database_bytes: bytes(r, "database", "Size of the database"),
             wal_bytes: bytes(r, "wal", "Size of the database's write-ahead log"),
-            pruned: counter(r, "pruned_deliveries", "Finished deliveries whose time of keeping was over"),
-            expired: counter(r, "expired_deliveries", "Deliveries that waited for too long"),
-            reminder_runs: counter(r, "reminder_runs", "Runs of reminders that were fired"),
-            reminders_stopped: counter(r, "reminders_stopped", "Reminders stopped by how a run ended"),
-            reminder_lag_seconds: seconds(r, "reminder_lag", "From a reminder's time to its run", &DELIVERY),
-            notice_messages: by_label(r, "notice_messages", "Messages with notices, by what came of them"),
-            notices_waiting: gauge(r, "notices_waiting", "Notices that wait for a target"),
+            pruned: counter(
+                r,
+                "pruned_deliveries",
+                "Finished deliveries deleted at the end of their retention",
+            ),
+            expired: counter(r, "expired_deliveries", "Deliveries that expired"),
+            reminder_runs: counter(r, "reminder_runs", "Fired runs of reminders"),
+            reminders_stopped: counter(r, "reminders_stopped", "Reminders stopped by the result of a run"),
+            reminder_lag_seconds: seconds(
+                r,
+                "reminder_lag",
+                "Time from an occurrence of a reminder to its run",
+                &DELIVERY,
+            ),
+            notification_messages: by_label(
+                r,
+                "notification_messages",
+                "Messages with notifications, by result",
+            ),
+            notifications_waiting: gauge(r, "notifications_waiting", "Notifications waiting for a target"),
             registry: Registry::default(),
         };
         Self { registry, ..metrics }

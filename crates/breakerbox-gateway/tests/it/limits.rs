@@ -33,7 +33,7 @@ impl House {
         let mut config =
             Config { data: folder.path().into(), listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
         config.egress.allow = vec!["127.0.0.0/8".parse().unwrap()];
-        config.limits.reserve = 0;
+        config.limits.disk_reserve = 0;
         let gateway = Gateway::start(&config).await.unwrap();
         let house = Self {
             url: format!("http://{}", gateway.address()),

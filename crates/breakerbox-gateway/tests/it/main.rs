@@ -8,7 +8,7 @@ mod dispatch;
 mod gateway;
 mod limits;
 mod metrics;
-mod notices;
+mod notifications;
 mod permits;
 mod reminders;
 

@@ -68,7 +68,7 @@ impl House {
         let mut config =
             Config { data: folder.path().into(), listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
         config.egress.allow = vec!["127.0.0.0/8".parse().unwrap()];
-        config.limits.reserve = 0;
+        config.limits.disk_reserve = 0;
         let gateway = Gateway::start(&config).await.unwrap();
         let arrived: Arc<Mutex<Vec<Arrived>>> = Arc::default();
         let book = Arc::clone(&arrived);
@@ -218,7 +218,7 @@ async fn the_answer_decides() {
         house.receiver.set(path, Behaviour::status(status));
         let reminder = house.reminder(path, json!({ "every": "1s" })).await;
         let shown = house.until_state(&reminder, "stopped").await;
-        assert_eq!((&shown["stopped_because"], &shown["runs"]), (&json!(why), &json!(1)), "{path}");
+        assert_eq!((&shown["stopped_reason"], &shown["runs"]), (&json!(why), &json!(1)), "{path}");
         let arrived = house.arrived(path);
         assert_eq!(arrived.len(), requests, "{path}");
         assert!(arrived.iter().all(|one| one.id() == format!("{reminder}_1")), "the same id on every retry");

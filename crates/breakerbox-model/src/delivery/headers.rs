@@ -49,7 +49,7 @@ const RESERVED_PREFIX: &str = "webhook-";
 /// assert_eq!(headers.iter().count(), 2);
 ///
 /// let refused = CustomHeaders::new([("Host", "elsewhere.example")]).unwrap_err();
-/// assert_eq!(refused.to_string(), "headers.host: can't be set; it belongs to the gateway or to HTTP itself");
+/// assert_eq!(refused.to_string(), "headers.host: can't be set; the gateway or HTTP itself uses it");
 /// # Ok::<(), breakerbox_model::delivery::HeaderError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -73,21 +73,21 @@ pub enum HeaderError {
         found: usize,
     },
     /// The gateway or HTTP sets this header.
-    #[error("headers.{name}: can't be set; it belongs to the gateway or to HTTP itself")]
+    #[error("headers.{name}: can't be set; the gateway or HTTP itself uses it")]
     Reserved {
         /// The name of the header.
         name: String,
     },
     /// The name is not a valid header name.
     #[error(
-        "headers.{name}: is no name of a header; use 1 to {MAX_NAME_LENGTH} letters, digits and characters such as `-`"
+        "headers.{name}: is not a valid header name; use 1 to {MAX_NAME_LENGTH} letters, digits and characters such as `-`"
     )]
     Name {
         /// The name, cut short.
         name: String,
     },
     /// The header occurs twice; case makes no difference.
-    #[error("headers.{name}: is there twice")]
+    #[error("headers.{name}: is given twice")]
     Twice {
         /// The name of the header.
         name: String,
@@ -229,14 +229,17 @@ mod tests {
         let long_value = "v".repeat(4_097);
         let names: Vec<_> = (0..33).map(|n| format!("x-{n}")).collect();
         let table: Vec<(Vec<(&str, &str)>, &str)> = vec![
-            (vec![("", "x")], "headers.: is no name"),
-            (vec![("a b", "x")], "headers.a b: is no name"),
-            (vec![(":path", "x")], "headers.:path: is no name"),
-            (vec![("host ", "x")], "headers.host : is no name"),
-            (vec![("a\r\nhost", "x")], "headers.a??host: is no name"),
-            (vec![("é", "x")], "headers.é: is no name"),
-            (vec![(&long_name, "x")], "headers.nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn: is no name"),
-            (vec![("x-a", "1"), ("X-A", "2")], "headers.x-a: is there twice"),
+            (vec![("", "x")], "headers.: is not a valid header name"),
+            (vec![("a b", "x")], "headers.a b: is not a valid header name"),
+            (vec![(":path", "x")], "headers.:path: is not a valid header name"),
+            (vec![("host ", "x")], "headers.host : is not a valid header name"),
+            (vec![("a\r\nhost", "x")], "headers.a??host: is not a valid header name"),
+            (vec![("é", "x")], "headers.é: is not a valid header name"),
+            (
+                vec![(&long_name, "x")],
+                "headers.nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn: is not a valid header name",
+            ),
+            (vec![("x-a", "1"), ("X-A", "2")], "headers.x-a: is given twice"),
             (vec![("x-a", "1\r\nhost: b")], "headers.x-a: must be visible ASCII"),
             (vec![("x-a", "1\n")], "headers.x-a: must be visible ASCII"),
             (vec![("x-a", " 1")], "headers.x-a: must be visible ASCII"),

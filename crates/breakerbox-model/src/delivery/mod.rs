@@ -4,10 +4,10 @@
 //! | --- | --- |
 //! | [`Reply`], [`Fault`] | the response to a request, or why there was none |
 //! | [`LocalFaultPace`] | when a delivery that met a local fault is retried |
-//! | [`Ruling`], [`Rulings`] | the effect of a reply on the delivery, its circuit and its throttle (response rules) |
+//! | [`ReplyEffect`], [`ResponseRules`] | the effect of a reply on the delivery, its circuit and its throttle (response rules) |
 //! | [`RetrySchedule`] | when a failed attempt is retried |
-//! | [`Rulings::for_reminders`], [`RetrySchedule::for_reminders`] | the differences for runs of reminders |
-//! | [`Tried`], [`Next`] | the next step after an attempt |
+//! | [`ResponseRules::for_reminders`], [`RetrySchedule::for_reminders`] | the differences for runs of reminders |
+//! | [`AttemptContext`], [`NextStep`] | the next step after an attempt |
 //! | [`lanes`] | which lane sends next: fair slots over tenants, lanes and priorities; which lanes sleep |
 //! | [`TokenBucket`], [`KeyedBuckets`] | how many requests are sent per second |
 //! | [`CustomHeaders`] | which headers an endpoint's owner may set |
@@ -18,13 +18,11 @@ mod buckets;
 mod headers;
 pub mod lanes;
 mod local_fault_pace;
-mod next;
-mod of_reminders;
+mod next_step;
 mod rate;
 mod reply;
+mod response_rules;
 mod retry;
-mod ruling;
-mod rulings;
 mod signature;
 mod target;
 
@@ -33,11 +31,12 @@ pub use headers::{
     CustomHeaders, HeaderError, MAX_HEADERS, MAX_NAME_LENGTH, MAX_TOTAL_LENGTH, MAX_VALUE_LENGTH,
 };
 pub use local_fault_pace::LocalFaultPace;
-pub use next::{Next, Tried, bounded_due};
+pub use next_step::{AttemptContext, NextStep, bounded_due};
 pub use rate::TokenBucket;
 pub use reply::{Fault, LocalFault, Reply};
+pub use response_rules::{
+    Disposition, MAX_LANE_SLEEP, MAX_RESPONSE_RULES, ReplyEffect, ResponseRules, ResponseRulesError,
+};
 pub use retry::{MAX_RETRY_AFTER, MAX_WAIT, MAX_WAITS, MIN_WAIT, RetrySchedule, RetryScheduleError};
-pub use ruling::{Fate, MAX_LANE_SLEEP, Ruling};
-pub use rulings::{MAX_RULINGS, Rulings, RulingsError};
 pub use signature::{SignatureError, Signer, TOLERANCE, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP};
 pub use target::{Target, TargetError};

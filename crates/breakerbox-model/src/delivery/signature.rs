@@ -54,13 +54,13 @@ pub enum SignatureError {
     #[error("the header {0} is missing or can't be read")]
     Header(&'static str),
     /// The request was signed too long ago: it may be a replay attack.
-    #[error("it was signed {} s ago; at most {} are allowed. Is a clock wrong?", .0.as_secs(), TOLERANCE.as_secs())]
+    #[error("the signature is {} s old; at most {} s are allowed; check the clocks", .0.as_secs(), TOLERANCE.as_secs())]
     TooOld(Duration),
     /// The request was signed in the future.
-    #[error("it was signed {} s in the future; at most {} are allowed. Is a clock wrong?", .0.as_secs(), TOLERANCE.as_secs())]
+    #[error("the signature is {} s in the future; at most {} s are allowed; check the clocks", .0.as_secs(), TOLERANCE.as_secs())]
     TooNew(Duration),
     /// No signature fits one of the secrets and this payload.
-    #[error("no signature fits; is it the right secret, and the payload as it came, byte for byte?")]
+    #[error("no signature matches; check the secret, and verify the payload byte for byte as received")]
     NoneFits,
 }
 

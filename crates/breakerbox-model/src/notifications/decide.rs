@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use breakerbox_core::{Cause, Change, CircuitBy, Policy, Status, Timestamp, Totals, TripRule};
 
-use super::notice::{
-    CircuitFacts, Counted, Disabled, GivesUp, News, Notice, Recovered, Tripped, Warned, Why,
+use super::notification::{
+    CircuitFacts, Counted, DisableConditions, Disabled, News, Notification, Recovered, Tripped, Warned, Why,
 };
 use crate::objects::CircuitId;
 use crate::objects::{CircuitOwner, EndpointId, Moment, Purpose, ShownKey};
@@ -35,16 +35,16 @@ pub struct Known<'k> {
     pub endpoints: &'k [EndpointId],
     /// Whether the present outage was not reported yet: the change that began it was found too late, and only its
     /// result is known.
-    pub is_unheard_outage: bool,
+    pub is_unreported_outage: bool,
 }
 
 /// Returns the notifications for a change.
 #[must_use]
-pub fn notices(key: &str, change: &Change, known: &Known<'_>) -> Vec<Notice> {
+pub fn notifications(key: &str, change: &Change, known: &Known<'_>) -> Vec<Notification> {
     let mut told = Vec::new();
     let mut tell = |epoch: u64, news: News| {
         let tenant = CircuitOwner::of_key(key).map(|owner| owner.tenant);
-        told.push(Notice { tenant, subject: key.into(), epoch, at: change.at, news });
+        told.push(Notification { tenant, subject: key.into(), epoch, at: change.at, news });
     };
     let circuit = || circuit(key, known.endpoints);
     let epoch = change.epoch.0;
@@ -57,7 +57,7 @@ pub fn notices(key: &str, change: &Change, known: &Known<'_>) -> Vec<Notice> {
             tell(epoch, News::Recovery(Recovered { circuit: circuit(), since: None, trips }));
         }
         Status::Open | Status::HalfOpen
-            if matches!(change.cause, Cause::Rule(_)) || known.is_unheard_outage =>
+            if matches!(change.cause, Cause::Rule(_)) || known.is_unreported_outage =>
         {
             tell(epoch, News::Trip(tripped(circuit(), change, known.policy)));
         }
@@ -105,13 +105,13 @@ fn tripped(circuit: CircuitFacts, change: &Change, policy: &Policy) -> Tripped {
     Tripped {
         circuit,
         since: Moment(change.at),
-        why: rule.map(|rule| why(rule, policy, change.evidence.as_deref())),
+        cause: rule.map(|rule| why(rule, policy, change.evidence.as_deref())),
         retry_at: change.retry_at.map(Moment),
         probes: policy.probes(),
         trips: change.trips,
-        gives_up: policy
+        disables: policy
             .disable_after()
-            .map(|trips| GivesUp { trips, silence_ms: millis(policy.disable_min()) }),
+            .map(|trips| DisableConditions { trips, failing_ms: millis(policy.disable_min()) }),
     }
 }
 
@@ -122,7 +122,7 @@ fn given_up(circuit: CircuitFacts, change: &Change) -> Disabled {
         _ => format!("{} trips", change.trips),
     };
     Disabled {
-        because: "circuit".into(),
+        disabled_reason: "circuit".into(),
         circuit: Some(circuit),
         endpoint: None,
         host: None,
@@ -147,7 +147,7 @@ fn why(rule: TripRule, policy: &Policy, totals: Option<&Totals>) -> Why {
         min_calls: policy.min_calls(),
         window_ms: millis(policy.window()),
         slow_call_ms: policy.slow_call().filter(|_| rule == TripRule::SlowRate).map(millis),
-        counted: totals.map(counted),
+        counts: totals.map(counted),
     }
 }
 
@@ -165,10 +165,10 @@ fn counted(totals: &Totals) -> Counted {
 
 /// Returns the facts about a circuit that its key contains.
 fn circuit(key: &str, endpoints: &[EndpointId]) -> CircuitFacts {
-    let place = key.split_once(' ').map(|(_, place)| place);
-    let by = match place {
+    let destination = key.split_once(' ').map(|(_, destination)| destination);
+    let by = match destination {
         None => CircuitBy::Tenant,
-        Some(place) if place.contains("://") => CircuitBy::Endpoint,
+        Some(destination) if destination.contains("://") => CircuitBy::Endpoint,
         Some(_) => CircuitBy::Host,
     };
     let is_for_reminders = CircuitOwner::of_key(key).is_some_and(|owner| owner.purpose == Purpose::Reminders);
@@ -176,14 +176,14 @@ fn circuit(key: &str, endpoints: &[EndpointId]) -> CircuitFacts {
         id: Some(CircuitId::of(key).to_string()),
         key: Some(key.to_owned()),
         fingerprint: ShownKey(key).fingerprint(),
-        by: match by {
+        circuit_by: match by {
             CircuitBy::Tenant => "tenant",
             CircuitBy::Host => "host",
             _ => "endpoint",
         }
         .into(),
         purpose: if is_for_reminders { "reminders" } else { "deliveries" }.into(),
-        place: ShownKey(key).destination(),
+        destination: ShownKey(key).destination(),
         endpoints: endpoints.iter().take(NAMED_ENDPOINTS).map(ToString::to_string).collect(),
         more_endpoints: endpoints.len().saturating_sub(NAMED_ENDPOINTS) as u64,
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::kind::Kind;
 use super::message::Message;
 use super::text::Text;
-use crate::objects::{Moment, NoticeId, ShownKey, TenantId};
+use crate::objects::{Moment, NotificationId, ShownKey, TenantId};
 
 /// The maximum number of subjects with a line of their own.
 const LINES: usize = 20;
@@ -20,7 +20,7 @@ const LINES: usize = 20;
 #[derive(Clone, PartialEq, Debug)]
 pub struct Headline {
     /// The id of the notification.
-    pub id: NoticeId,
+    pub id: NotificationId,
     /// Its kind.
     pub kind: Kind,
     /// The subject of the notification.
@@ -56,27 +56,24 @@ impl Message {
         let mut groups: Vec<(&str, Group<'_>)> = groups.into_iter().collect();
         groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.latest.id));
         let more = groups.split_off(groups.len().min(LINES));
-        let more_notices: u64 = more.iter().map(|(_, group)| group.total()).sum();
+        let more_notifications: u64 = more.iter().map(|(_, group)| group.total()).sum();
 
         let mut lines: Vec<String> = groups.iter().map(|(subject, group)| group.line(subject)).collect();
         if !more.is_empty() {
-            lines.push(format!("and {more_notices} more, about {} others", more.len()));
+            lines.push(format!("and {more_notifications} more about {} other subjects", more.len()));
         }
         if not_kept > 0 {
             lines.push(format!(
-                "and {not_kept} that were too many to be kept; GET /v1/circuits shows what holds now"
+                "and {not_kept} that were not stored because too many waited; GET /v1/circuits shows the present states"
             ));
         }
-        lines.push("All of them, one by one: GET /v1/notices.".into());
+        lines.push("GET /v1/notifications lists each of them.".into());
 
         let count = headlines.len() as u64 + not_kept;
         let subjects = groups.len() + more.len();
-        let about = if subjects == 1 {
-            ShownKey(groups[0].0).to_string()
-        } else {
-            format!("{subjects} different things")
-        };
-        let title = format!("{count} notices about {about}");
+        let about =
+            if subjects == 1 { ShownKey(groups[0].0).to_string() } else { format!("{subjects} subjects") };
+        let title = format!("{count} notifications about {about}");
         let id = digest_id(headlines);
         let body = lines.join("\n");
         let json = json!({
@@ -86,10 +83,10 @@ impl Message {
             "title": title,
             "text": body,
             "count": count,
-            "not_kept": not_kept,
+            "not_stored": not_kept,
             "groups": groups.iter().map(|(subject, group)| group.json(subject)).collect::<Vec<_>>(),
             "more_groups": more.len(),
-            "more_notices": more_notices,
+            "more_notifications": more_notifications,
         });
         Self { id, text: Text { title, body }, json }
     }
@@ -114,7 +111,7 @@ impl Group<'_> {
         let counts: Vec<String> =
             self.counts.iter().map(|(kind, count)| format!("{count} x {kind}")).collect();
         format!(
-            "{}: {}; the latest: {} at {}",
+            "{}: {}; latest: {} at {}",
             ShownKey(subject),
             counts.join(", "),
             self.latest.kind,
@@ -145,7 +142,7 @@ mod tests {
 
     fn headline(number: u64, kind: Kind, subject: &str) -> Headline {
         let at = Timestamp::from_millis(1_763_000_000_000 + number);
-        Headline { id: NoticeId(Id::first_at(at)), kind, subject: subject.into(), tenant: None, at }
+        Headline { id: NotificationId(Id::first_at(at)), kind, subject: subject.into(), tenant: None, at }
     }
 
     #[test]
@@ -155,13 +152,13 @@ mod tests {
             (1..=45).map(|n| headline(n, of(n), "acme https://a.example/s3cret")).collect();
         let message = Message::digest(&headlines, 0);
         let shown = ShownKey("acme https://a.example/s3cret").to_string();
-        assert_eq!(message.text.title, format!("45 notices about {shown}"));
+        assert_eq!(message.text.title, format!("45 notifications about {shown}"));
         assert!(!message.json.to_string().contains("s3cret"), "{}", message.json);
         assert_eq!(
             message.text.body,
             format!(
-                "{shown}: 23 x trip, 22 x recovery; the latest: trip at 2025-11-13T02:13:20.045Z\n\
-             All of them, one by one: GET /v1/notices."
+                "{shown}: 23 x trip, 22 x recovery; latest: trip at 2025-11-13T02:13:20.045Z\n\
+             GET /v1/notifications lists each of them."
             )
         );
         assert_eq!(message.json["groups"][0]["kinds"], json!({ "trip": 23, "recovery": 22 }));
@@ -176,19 +173,19 @@ mod tests {
         let message = Message::digest(&headlines, 7);
         let lines: Vec<&str> = message.text.body.lines().collect();
         assert_eq!(lines.len(), LINES + 3, "{lines:#?}");
-        assert!(lines[0].starts_with("acme s99: 4 x trip; the latest: trip at "), "{}", lines[0]);
+        assert!(lines[0].starts_with("acme s99: 4 x trip; latest: trip at "), "{}", lines[0]);
         let listed: u64 = lines[..LINES]
             .iter()
             .map(|line| {
                 line[line.find(": ").unwrap() + 2..].split(' ').next().unwrap().parse::<u64>().unwrap()
             })
             .sum();
-        assert_eq!(lines[LINES], format!("and {} more, about 280 others", 1_000 - listed));
-        assert!(lines[LINES + 1].starts_with("and 7 that were too many to be kept"));
-        assert_eq!(message.text.title, "1007 notices about 300 different things");
+        assert_eq!(lines[LINES], format!("and {} more about 280 other subjects", 1_000 - listed));
+        assert!(lines[LINES + 1].starts_with("and 7 that were not stored"));
+        assert_eq!(message.text.title, "1007 notifications about 300 subjects");
         let json = &message.json;
         assert_eq!(
-            (&json["count"], &json["more_groups"], &json["not_kept"]),
+            (&json["count"], &json["more_groups"], &json["not_stored"]),
             (&json!(1_007), &json!(280), &json!(7))
         );
     }

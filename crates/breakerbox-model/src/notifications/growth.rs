@@ -15,15 +15,15 @@ const MINUTES: u64 = 60;
 pub struct Growth {
     /// The first limit. The next limits are ten times as high, each.
     limit: u64,
-    tenants: BTreeMap<TenantId, Lately>,
+    tenants: BTreeMap<TenantId, LastHour>,
 }
 
 #[derive(Debug, Default)]
-struct Lately {
+struct LastHour {
     /// The count of each minute that has any, the oldest first.
     minutes: BTreeMap<u64, u64>,
     /// The highest limit that was reported. It is lowered when the count falls below it.
-    told: u64,
+    reported: u64,
 }
 
 /// A tenant whose failed deliveries reached a limit.
@@ -46,33 +46,33 @@ impl Growth {
 
     /// Adds failed deliveries of a tenant.
     pub fn add(&mut self, tenant: &TenantId, count: u64, at: Timestamp) {
-        let lately = self.tenants.entry(tenant.clone()).or_default();
-        let in_minute = lately.minutes.entry(minute(at)).or_default();
+        let last_hour = self.tenants.entry(tenant.clone()).or_default();
+        let in_minute = last_hour.minutes.entry(minute(at)).or_default();
         *in_minute = in_minute.saturating_add(count);
     }
 
     /// Records that a notification about this was created.
-    pub fn told(&mut self, grown: &Grown) {
-        if let Some(lately) = self.tenants.get_mut(&grown.tenant) {
-            lately.told = grown.limit;
+    pub fn reported(&mut self, grown: &Grown) {
+        if let Some(last_hour) = self.tenants.get_mut(&grown.tenant) {
+            last_hour.reported = grown.limit;
         }
     }
 
-    /// Returns the tenants that reached a limit which was not [reported](Self::told) yet. Counts older than an hour are
+    /// Returns the tenants that reached a limit which was not [reported](Self::reported) yet. Counts older than an hour are
     /// forgotten.
     pub fn grown(&mut self, now: Timestamp) -> Vec<Grown> {
         let first = minute(now).saturating_sub(MINUTES - 1);
         let mut grown = Vec::new();
-        for (tenant, lately) in &mut self.tenants {
-            lately.minutes = lately.minutes.split_off(&first);
-            let count = lately.minutes.values().fold(0_u64, |sum, count| sum.saturating_add(*count));
+        for (tenant, last_hour) in &mut self.tenants {
+            last_hour.minutes = last_hour.minutes.split_off(&first);
+            let count = last_hour.minutes.values().fold(0_u64, |sum, count| sum.saturating_add(*count));
             let limit = over(self.limit, count);
-            if limit > lately.told {
+            if limit > last_hour.reported {
                 grown.push(Grown { tenant: tenant.clone(), count, limit });
             }
-            lately.told = lately.told.min(limit);
+            last_hour.reported = last_hour.reported.min(limit);
         }
-        self.tenants.retain(|_, lately| !lately.minutes.is_empty());
+        self.tenants.retain(|_, last_hour| !last_hour.minutes.is_empty());
         grown
     }
 }
@@ -107,21 +107,21 @@ mod tests {
     fn it_is_told_at_the_limit_and_at_ten_times_as_many() {
         let acme: TenantId = "acme".parse().unwrap();
         let mut growth = Growth::new(100);
-        let mut told = |count: u64, minutes: u64| {
+        let mut reported = |count: u64, minutes: u64| {
             growth.add(&acme, count, at(minutes));
             let grown = growth.grown(at(minutes));
             assert_eq!(grown, growth.grown(at(minutes)), "as long as nobody was told");
-            grown.iter().for_each(|grown| growth.told(grown));
+            grown.iter().for_each(|grown| growth.reported(grown));
             grown.into_iter().map(|grown| (grown.count, grown.limit)).collect::<Vec<_>>()
         };
-        assert_eq!(told(99, 0), []);
-        assert_eq!(told(1, 1), [(100, 100)]);
-        assert_eq!(told(500, 2), [], "said already");
-        assert_eq!(told(400, 3), [(1_000, 1_000)]);
-        assert_eq!(told(1, 60), [], "the first are over an hour old");
-        assert_eq!(told(1, 63), [], "fewer again");
-        assert_eq!(told(98, 64), [(100, 100)], "and many again");
-        assert_eq!(told(200_000, 64), [(200_100, 100_000)], "one for the highest");
+        assert_eq!(reported(99, 0), []);
+        assert_eq!(reported(1, 1), [(100, 100)]);
+        assert_eq!(reported(500, 2), [], "said already");
+        assert_eq!(reported(400, 3), [(1_000, 1_000)]);
+        assert_eq!(reported(1, 60), [], "the first are over an hour old");
+        assert_eq!(reported(1, 63), [], "fewer again");
+        assert_eq!(reported(98, 64), [(100, 100)], "and many again");
+        assert_eq!(reported(200_000, 64), [(200_100, 100_000)], "one for the highest");
     }
 
     #[test]

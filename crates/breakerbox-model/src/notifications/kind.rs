@@ -7,17 +7,17 @@ use breakerbox_core::nearest;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident $name:literal,)*) => {
-        /// What a notice is about.
+        /// A notification type.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Kind {
             $($(#[$doc])* $kind,)*
         }
 
         impl Kind {
-            /// All of them.
+            /// All types.
             pub const ALL: &[Self] = &[$(Self::$kind),*];
 
-            /// Its name in settings, answers and messages.
+            /// Returns the name, as settings, responses and messages have it.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$kind => $name,)* }
@@ -27,27 +27,27 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A circuit opened: an outage begins. A failed probe that opens it again is no news.
+    /// A circuit opened: an outage begins. A failed probe that opens it again sends nothing.
     Trip "trip",
     /// A circuit closed again, after its probes succeeded.
     Recovery "recovery",
-    /// A circuit was given up, or an endpoint answered that it is gone. It stays so until somebody enables it.
+    /// A circuit was disabled because it kept failing, or an endpoint responded with 410.
     Disabled "disabled",
-    /// A circuit will be given up if it goes on like this.
+    /// A circuit will be disabled if it continues to fail.
     DisableWarning "disable_warning",
-    /// The store that several processes share their circuits through does not answer.
+    /// The store through which several processes share circuits does not respond.
     StoreLost "store_lost",
-    /// The store of circuits answers again.
+    /// The circuit store responds again.
     StoreBack "store_back",
-    /// The gateway's database takes no writes, so no events are accepted.
+    /// The gateway's database accepts no writes, so no events are accepted.
     DatabaseLost "database_lost",
-    /// The gateway's database takes writes again.
+    /// The gateway's database accepts writes again.
     DatabaseBack "database_back",
-    /// Many of a tenant's deliveries have failed for good.
+    /// Many deliveries of a tenant became dead letters.
     DeadLetters "dead_letters",
-    /// A reminder fires no more, because of what it was answered.
+    /// A reminder stopped because of the result of a run.
     ReminderStopped "reminder_stopped",
-    /// Somebody tries whether notices arrive. It can't be chosen: whoever asks for it gets it.
+    /// A test at a client's request. Every target gets it, so it can't be selected.
     Test "test",
 }
 

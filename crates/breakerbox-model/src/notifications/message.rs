@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::notice::Notice;
+use super::notification::Notification;
 use super::text::Text;
-use crate::objects::{Moment, NoticeId};
+use crate::objects::{Moment, NotificationId};
 
 /// A message to a target.
 #[derive(Clone, PartialEq, Debug)]
@@ -21,18 +21,18 @@ pub struct Message {
 impl Message {
     /// Returns the message for one notification.
     #[must_use]
-    pub fn of(id: NoticeId, notice: &Notice) -> Self {
-        let text = notice.text();
+    pub fn of(id: NotificationId, notification: &Notification) -> Self {
+        let text = notification.text();
         let mut fields = Map::new();
         fields.insert("id".into(), id.to_string().into());
-        fields.insert("at".into(), Moment(notice.at).to_string().into());
+        fields.insert("at".into(), Moment(notification.at).to_string().into());
         fields.insert(
             "tenant".into(),
-            notice.tenant.as_ref().map_or(Value::Null, |tenant| tenant.as_str().into()),
+            notification.tenant.as_ref().map_or(Value::Null, |tenant| tenant.as_str().into()),
         );
         fields.insert("title".into(), text.title.clone().into());
         fields.insert("text".into(), text.body.clone().into());
-        if let Ok(Value::Object(facts)) = serde_json::to_value(notice.news.clone().redacted()) {
+        if let Ok(Value::Object(facts)) = serde_json::to_value(notification.news.clone().redacted()) {
             fields.extend(facts);
         }
         Self { id: id.to_string(), text, json: Value::Object(fields) }
@@ -64,15 +64,15 @@ mod tests {
     use super::*;
     use crate::objects::Id;
 
-    fn id() -> NoticeId {
-        NoticeId(Id::first_at(Timestamp::from_millis(1_763_000_000_000)))
+    fn id() -> NotificationId {
+        NotificationId(Id::first_at(Timestamp::from_millis(1_763_000_000_000)))
     }
 
     #[test]
-    fn a_notice_has_stable_names() {
+    fn a_notification_has_stable_names() {
         let at = Timestamp::from_millis(1_763_000_000_000);
         let tenant = "acme".parse().unwrap();
-        let notice = Notice::reminder_stopped(
+        let notification = Notification::reminder_stopped(
             tenant,
             "rem_1",
             3,
@@ -80,7 +80,7 @@ mod tests {
             "it answered 400",
             at,
         );
-        let message = Message::of(id(), &notice);
+        let message = Message::of(id(), &notification);
         let expected = json!({
             "id": id().to_string(), "kind": "reminder_stopped", "at": "2025-11-13T02:13:20.000Z", "tenant": "acme",
             "title": message.text.title, "text": message.text.body,

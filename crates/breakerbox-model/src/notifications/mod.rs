@@ -3,10 +3,10 @@
 //!
 //! | part | task |
 //! | --- | --- |
-//! | [`notices`] | decides which changes of a circuit cause a notification, and of which kind |
-//! | [`Notice`], [`News`] | the content of a notification, as facts |
+//! | [`notifications`] | decides which changes of a circuit cause a notification, and of which kind |
+//! | [`Notification`], [`News`] | the content of a notification, as facts |
 //! | [`Text`], [`Message`] | its text, and its form for each kind of target; the digest of many |
-//! | [`Kind`], [`Kinds`], [`NoticeTarget`] | the targets, and the kinds that each receives |
+//! | [`Kind`], [`Kinds`], [`NotificationTarget`] | the targets, and the kinds that each receives |
 //! | [`Pacing`], [`after_failure`] | which target is next, what goes into a digest, when to retry and when to stop |
 //! | [`TestPace`] | the rate limit of test notifications |
 //! | [`Growth`] | detects a growing number of dead letters |
@@ -16,7 +16,7 @@ mod digest;
 mod growth;
 mod kind;
 mod message;
-mod notice;
+mod notification;
 mod pacing;
 mod target;
 mod test_pace;
@@ -24,17 +24,18 @@ mod test_pace;
 mod tests;
 mod text;
 
-pub use self::decide::{Known, is_old, notices};
+pub use self::decide::{Known, is_old, notifications};
 pub use self::digest::Headline;
 pub use self::growth::{Grown, Growth};
 pub use self::kind::{Kind, KindError, Kinds};
 pub use self::message::Message;
-pub use self::notice::{
-    CircuitFacts, Counted, Disabled, GivesUp, News, Notice, Recovered, STORE, Stopped, Tripped, Warned, Why,
+pub use self::notification::{
+    CircuitFacts, Counted, DisableConditions, Disabled, News, Notification, Recovered, STORE, Stopped,
+    Tripped, Warned, Why,
 };
 pub use self::pacing::{
-    AfterFailure, BACK_OFF, COUNTED, Due, MOST_WAITING, PLACES, Pacing, Turn, after_failure,
+    AfterFailure, BACK_OFF, COUNTED, Due, MAX_IN_FLIGHT, MOST_WAITING, Pacing, PlannedMessage, after_failure,
 };
-pub use self::target::{MOST_TARGETS, NoticeTarget, OPERATOR, Way, address, target_url};
+pub use self::target::{MOST_TARGETS, NotificationTarget, OPERATOR, Way, address, target_url};
 pub use self::test_pace::TestPace;
 pub use self::text::Text;

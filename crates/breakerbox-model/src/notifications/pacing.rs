@@ -16,7 +16,7 @@ use crate::delivery::TokenBucket;
 use crate::objects::RateLimit;
 
 /// The maximum number of messages in flight.
-pub const PLACES: usize = 4;
+pub const MAX_IN_FLIGHT: usize = 4;
 
 /// The waits after failed tries. After the last one the notification is given up.
 pub const BACK_OFF: [Duration; 5] = [
@@ -48,7 +48,7 @@ pub struct Due {
 
 /// A message that may be sent now.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Turn {
+pub struct PlannedMessage {
     /// The name of the target.
     pub target: Arc<str>,
     /// Whether all due notifications are sent as a digest. Otherwise the oldest is sent alone.
@@ -90,17 +90,18 @@ impl Pacing {
     }
 
     /// Returns the messages that may be sent now. Each takes a slot until [`ended`](Self::ended).
-    pub fn turns(&mut self, mut due: Vec<Due>, now: Timestamp) -> Vec<Turn> {
+    pub fn plan(&mut self, mut due: Vec<Due>, now: Timestamp) -> Vec<PlannedMessage> {
         // Working targets come first. The sort is stable: among equals the given order is kept.
         due.sort_by_key(|due| self.failing.contains_key(&due.target));
-        let mut turns = Vec::new();
+        let mut plan = Vec::new();
         for Due { target, count } in due {
-            if self.busy.len() >= PLACES {
+            if self.busy.len() >= MAX_IN_FLIGHT {
                 break;
             }
             let is_failing = self.failing.contains_key(&target);
             let failing_busy = self.busy.iter().filter(|busy| self.failing.contains_key(*busy)).count();
-            if count == 0 || self.busy.contains(&target) || (is_failing && failing_busy >= PLACES / 2) {
+            if count == 0 || self.busy.contains(&target) || (is_failing && failing_busy >= MAX_IN_FLIGHT / 2)
+            {
                 continue;
             }
             if self.buckets.len() >= BUCKETS && !self.buckets.contains_key(&target) {
@@ -113,9 +114,9 @@ impl Pacing {
                 continue;
             }
             self.busy.insert(Arc::clone(&target));
-            turns.push(Turn { target, together: tokens < count });
+            plan.push(PlannedMessage { target, together: tokens < count });
         }
-        turns
+        plan
     }
 
     /// Records the end of a message, and whether it succeeded.
@@ -169,19 +170,19 @@ mod tests {
         Pacing::new(5, Duration::from_secs(60))
     }
 
-    /// What is sent of a notice at each of these seconds: how many at which second.
-    fn sent(notices: &[u64]) -> Vec<(u64, u64)> {
+    /// What is sent of a notification at each of these seconds: how many at which second.
+    fn sent(notifications: &[u64]) -> Vec<(u64, u64)> {
         let mut pacing = pacing();
         let (mut waiting, mut sent) = (0, Vec::new());
         for second in 0..=300 {
-            waiting += notices.iter().filter(|at| **at == second).count() as u64;
+            waiting += notifications.iter().filter(|at| **at == second).count() as u64;
             loop {
-                let turns = pacing.turns(vec![due("t", waiting.min(COUNTED))], at(second));
-                let Some(turn) = turns.first() else { break };
-                let went = if turn.together { waiting } else { 1 };
+                let plan = pacing.plan(vec![due("t", waiting.min(COUNTED))], at(second));
+                let Some(planned) = plan.first() else { break };
+                let went = if planned.together { waiting } else { 1 };
                 waiting -= went;
                 sent.push((second, went));
-                pacing.ended(&turn.target, true, at(second));
+                pacing.ended(&planned.target, true, at(second));
             }
         }
         assert_eq!(waiting, 0, "all of it went out");
@@ -207,11 +208,11 @@ mod tests {
     fn a_target_has_one_message_at_a_time_and_there_are_places_for_a_few() {
         let mut pacing = pacing();
         let all = || (0..10).map(|n| due(&format!("t{n}"), 1)).collect::<Vec<_>>();
-        assert_eq!(pacing.turns(all(), at(0)).len(), PLACES);
-        assert_eq!(pacing.turns(all(), at(0)), []);
+        assert_eq!(pacing.plan(all(), at(0)).len(), MAX_IN_FLIGHT);
+        assert_eq!(pacing.plan(all(), at(0)), []);
         pacing.ended(&"t2".into(), true, at(1));
-        let next = pacing.turns(all(), at(1));
-        assert_eq!(next.iter().map(|turn| &*turn.target).collect::<Vec<_>>(), ["t2"]);
+        let next = pacing.plan(all(), at(1));
+        assert_eq!(next.iter().map(|planned| &*planned.target).collect::<Vec<_>>(), ["t2"]);
     }
 
     #[test]
@@ -219,14 +220,14 @@ mod tests {
         let mut pacing = pacing();
         for n in 0..6 {
             let target: Arc<str> = format!("dead{n}").into();
-            assert_eq!(pacing.turns(vec![due(&target, 1)], at(0)).len(), 1);
+            assert_eq!(pacing.plan(vec![due(&target, 1)], at(0)).len(), 1);
             pacing.ended(&target, false, at(0));
         }
         let mut all: Vec<Due> = (0..6).map(|n| due(&format!("dead{n}"), 1)).collect();
-        assert_eq!(pacing.turns(all.clone(), at(1)).len(), PLACES / 2);
+        assert_eq!(pacing.plan(all.clone(), at(1)).len(), MAX_IN_FLIGHT / 2);
         all.push(due("well", 1));
-        let next = pacing.turns(all, at(1));
-        assert_eq!(next.iter().map(|turn| &*turn.target).collect::<Vec<_>>(), ["well"]);
+        let next = pacing.plan(all, at(1));
+        assert_eq!(next.iter().map(|planned| &*planned.target).collect::<Vec<_>>(), ["well"]);
         assert_eq!(pacing.failing().count(), 6);
         pacing.ended(&"dead0".into(), true, at(2));
         assert_eq!(pacing.failing().count(), 5, "one that answers well is well");
@@ -242,11 +243,11 @@ mod tests {
     #[test]
     fn a_token_that_was_not_used_is_there_again() {
         let mut pacing = Pacing::new(1, Duration::from_secs(60));
-        assert_eq!(pacing.turns(vec![due("t", 1)], at(0)).len(), 1);
+        assert_eq!(pacing.plan(vec![due("t", 1)], at(0)).len(), 1);
         pacing.gave_back(&"t".into());
-        assert_eq!(pacing.turns(vec![due("t", 1)], at(0)).len(), 1);
+        assert_eq!(pacing.plan(vec![due("t", 1)], at(0)).len(), 1);
         pacing.ended(&"t".into(), true, at(0));
-        assert_eq!(pacing.turns(vec![due("t", 1)], at(59)), []);
-        assert_eq!(pacing.turns(vec![due("t", 1)], at(60)).len(), 1);
+        assert_eq!(pacing.plan(vec![due("t", 1)], at(59)), []);
+        assert_eq!(pacing.plan(vec![due("t", 1)], at(60)).len(), 1);
     }
 }

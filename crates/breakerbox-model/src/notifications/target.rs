@@ -20,7 +20,7 @@ pub const MOST_TARGETS: usize = 10;
 
 /// A destination of notifications.
 #[derive(Clone, PartialEq, Debug)]
-pub struct NoticeTarget {
+pub struct NotificationTarget {
     /// The name: `tgt_...`, or `operator/...` for a target of the configuration.
     pub name: Arc<str>,
     /// The kind of destination and its address.
@@ -51,7 +51,7 @@ pub enum Way {
     },
 }
 
-impl NoticeTarget {
+impl NotificationTarget {
     /// Returns whether the target is in the configuration, and not a tenant's.
     #[must_use]
     pub fn is_operators(&self) -> bool {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use breakerbox_core::Timestamp;
 
-use super::target::{NoticeTarget, Way};
+use super::target::{NotificationTarget, Way};
 use crate::delivery::KeyedBuckets;
 use crate::objects::{RateLimit, TenantId};
 
@@ -41,7 +41,7 @@ impl TestPace {
     pub fn take(
         &mut self,
         tenant: &TenantId,
-        targets: &[NoticeTarget],
+        targets: &[NotificationTarget],
         now: Timestamp,
     ) -> Result<(), Timestamp> {
         let destinations: Vec<_> = targets.iter().flat_map(|target| destinations(&target.way)).collect();
@@ -79,9 +79,9 @@ mod tests {
         Timestamp::from_millis(1_763_000_000_000 + seconds * 1_000)
     }
 
-    fn mail(to: &str) -> NoticeTarget {
+    fn mail(to: &str) -> NotificationTarget {
         let to = to.split(' ').map(|address| address.parse().unwrap()).collect();
-        NoticeTarget { name: "tgt_1".into(), way: Way::Email { to }, on: Kinds::ALL }
+        NotificationTarget { name: "tgt_1".into(), way: Way::Email { to }, on: Kinds::ALL }
     }
 
     fn tenant(name: &str) -> TenantId {

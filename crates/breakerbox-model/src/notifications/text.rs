@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use breakerbox_core::format_duration;
 
-use super::notice::{
-    CircuitFacts, Counted, Disabled, News, Notice, Recovered, Stopped, Tripped, Warned, Why,
+use super::notification::{
+    CircuitFacts, Counted, Disabled, News, Notification, Recovered, Stopped, Tripped, Warned, Why,
 };
 use crate::objects::Moment;
 
@@ -19,7 +19,7 @@ pub struct Text {
     pub body: String,
 }
 
-impl Notice {
+impl Notification {
     /// Returns the text of the notification.
     #[must_use]
     pub fn text(&self) -> Text {
@@ -32,21 +32,21 @@ impl Notice {
             News::DisableWarning(news) => warning(news, tenant),
             News::StoreLost { error } => store_lost(error, self),
             News::StoreBack { since } => (
-                "the store of circuits answers again".into(),
+                "the circuit store responds again".into(),
                 vec![
                     match since {
-                        Some(since) => format!("Since: {}. It did not answer since {since}.", at(self)),
+                        Some(since) => format!("Since: {}. It did not respond from {since} on.", at(self)),
                         None => format!("Since: {}.", at(self)),
                     },
-                    "What happens next: all processes decide together again.".into(),
+                    "What happens next: all processes share circuits again.".into(),
                     "What to do: nothing.".into(),
                 ],
             ),
             News::DatabaseLost { error } => database_lost(error, self),
             News::DatabaseBack { since } => (
-                "the database takes writes again".into(),
+                "the database accepts writes again".into(),
                 vec![
-                    format!("Since: {}. It took none since {since}.", at(self)),
+                    format!("Since: {}. It accepted none from {since} on.", at(self)),
                     "What happens next: events are accepted and delivered again.".into(),
                     "What to do: nothing.".into(),
                 ],
@@ -54,16 +54,16 @@ impl Notice {
             News::DeadLetters { count, limit } => dead_letters(tenant, *count, *limit, self),
             News::ReminderStopped(news) => stopped(news, self),
             News::Test {} => (
-                "a test: notices arrive here".into(),
-                vec!["Somebody tries this target. Nothing happened, and there is nothing to do.".into()],
+                "test notification".into(),
+                vec!["A client requested this test. Nothing happened, and there is nothing to do.".into()],
             ),
         };
         Text { title: format!("{tenant}: {title}"), body: lines.join("\n") }
     }
 }
 
-fn at(notice: &Notice) -> crate::objects::Moment {
-    crate::objects::Moment(notice.at)
+fn at(notification: &Notification) -> crate::objects::Moment {
+    crate::objects::Moment(notification.at)
 }
 
 fn span(millis: u64) -> String {
@@ -71,21 +71,28 @@ fn span(millis: u64) -> String {
 }
 
 /// Returns a short name of the failing destination.
-fn place(circuit: &CircuitFacts) -> String {
-    let whose = if circuit.purpose == "reminders" { "reminders" } else { "deliveries" };
-    match &circuit.place {
-        Some(place) if circuit.purpose == "reminders" => format!("{place} (reminders)"),
-        Some(place) => place.clone(),
-        None => format!("all {whose}"),
+fn destination(circuit: &CircuitFacts) -> String {
+    let is_for_reminders = circuit.purpose == "reminders";
+    match &circuit.destination {
+        Some(destination) if is_for_reminders => format!("{destination} (reminders)"),
+        Some(destination) => destination.clone(),
+        None if is_for_reminders => "all reminders".into(),
+        None => "all deliveries".into(),
     }
 }
 
+/// Returns the title: the destination, and its state in the singular or, for all calls of a tenant, in the plural.
+fn titled(circuit: &CircuitFacts, one: &str, all: &str) -> String {
+    let state = if circuit.destination.is_some() { one } else { all };
+    format!("{} {state}", destination(circuit))
+}
+
 /// Returns the line that states the subject.
-fn which(circuit: &CircuitFacts) -> String {
-    let mut line = match (circuit.by.as_str(), &circuit.place) {
-        ("host", Some(host)) => format!("Which: all endpoints on {host}"),
-        (_, Some(url)) => format!("Which: {url}"),
-        _ => format!("Which: all {} of the tenant, which share one circuit", circuit.purpose),
+fn affected(circuit: &CircuitFacts) -> String {
+    let mut line = match (circuit.circuit_by.as_str(), &circuit.destination) {
+        ("host", Some(host)) => format!("Affected: all endpoints on {host}"),
+        (_, Some(url)) => format!("Affected: {url}"),
+        _ => format!("Affected: all {} of the tenant, which share one circuit", circuit.purpose),
     };
     if !circuit.endpoints.is_empty() {
         line += &format!("; {}", circuit.endpoints.join(", "));
@@ -96,11 +103,16 @@ fn which(circuit: &CircuitFacts) -> String {
     if line.ends_with("...") { line } else { line + "." }
 }
 
-/// Returns what waits while a circuit is not closed.
+/// Returns the calls that wait while a circuit is not closed.
+fn waiting(circuit: &CircuitFacts) -> &'static str {
+    if circuit.purpose == "reminders" { "runs" } else { "deliveries" }
+}
+
+/// Returns the effect on waiting calls while a circuit is not closed.
 fn parked(circuit: &CircuitFacts) -> &'static str {
     match circuit.purpose.as_str() {
         "reminders" => "runs are parked; none is dropped",
-        _ => "deliveries are parked; none is lost, and none uses up an attempt",
+        _ => "deliveries are parked; none is lost, and none uses an attempt",
     }
 }
 
@@ -129,8 +141,8 @@ fn enable(circuit: &CircuitFacts, tenant: &str) -> String {
             format!("`breakerbox endpoints enable {endpoint}`, or POST /v1/endpoints/{endpoint}/enable")
         }
         (None, None) => format!(
-            "enable the circuit with the fingerprint {}, which `breakerbox circuits list --tenant {tenant}` and \
-             GET /v1/circuits?tenant={tenant} show",
+            "`breakerbox circuits list --tenant {tenant}` and GET /v1/circuits?tenant={tenant} show its id beside \
+             the fingerprint {}",
             circuit.fingerprint
         ),
     }
@@ -138,99 +150,95 @@ fn enable(circuit: &CircuitFacts, tenant: &str) -> String {
 
 fn trip(news: &Tripped, tenant: &str) -> (String, Vec<String>) {
     let circuit = &news.circuit;
-    let title = match &circuit.place {
-        Some(_) => format!("{} fails; its circuit is open", place(circuit)),
-        None => format!("{} fail; their circuit is open", place(circuit)),
-    };
+    let title = titled(circuit, "is failing; its circuit is open", "are failing; their circuit is open");
     let mut next = format!("What happens next: {}.", parked(circuit));
     if let Some(retry_at) = news.retry_at {
-        let times = if news.probes == 1 {
-            "when it succeeds".to_owned()
-        } else {
-            format!("when {} in a row have succeeded", news.probes)
+        let successes = match news.probes {
+            1 => "one success".to_owned(),
+            probes => format!("{probes} consecutive successes"),
         };
         next += &format!(
-            " From {retry_at} on one call at a time probes; {times}, the circuit closes and what is parked is sent, bit by bit."
+            " From {retry_at} on, one call at a time probes. After {successes} the circuit closes, and the parked {} are sent at a growing rate.",
+            waiting(circuit)
         );
     }
-    if let Some(gives_up) = news.gives_up {
-        let silence = match gives_up.silence_ms {
+    if let Some(conditions) = news.disables {
+        let failing = match conditions.failing_ms {
             0 => String::new(),
             millis => format!(" and {} without a success", span(millis)),
         };
-        next +=
-            &format!(" It is disabled at {} trips{silence}; this was number {}.", gives_up.trips, news.trips);
+        next += &format!(
+            " The circuit is disabled after {} trips{failing}; this was trip {}.",
+            conditions.trips, news.trips
+        );
     }
-    let why = news
-        .why
-        .as_ref()
-        .map_or_else(|| "it opened while nobody could write down why".to_owned(), Why::sentence);
+    let cause = news.cause.as_ref().map_or_else(|| "not recorded".to_owned(), Why::sentence);
     let lines = vec![
-        which(circuit),
+        affected(circuit),
         format!("Since: {}.", news.since),
-        format!("Why: {why}."),
+        format!("Reason: {cause}."),
         next,
         format!(
-            "What to do: look at what it answers ({}), and mend it there. The circuit closes by itself.",
+            "What to do: check the responses of the receiver ({}), and fix the receiver. The circuit then closes by itself.",
             look(circuit, tenant)
         ),
     ];
     (title, lines)
 }
 
-fn recovery(news: &Recovered, tenant: &str, notice: &Notice) -> (String, Vec<String>) {
+fn recovery(news: &Recovered, tenant: &str, notification: &Notification) -> (String, Vec<String>) {
     let circuit = &news.circuit;
-    let how_long = news.since.map_or_else(String::new, |since| {
-        let away = Duration::from_secs(notice.at.since(since.0).as_secs().max(1));
-        format!(" It was not since {since}, for {}.", format_duration(away))
+    let outage = news.since.map_or_else(String::new, |since| {
+        let lasted = Duration::from_secs(notification.at.since(since.0).as_secs().max(1));
+        format!(" The outage began at {since} and lasted {}.", format_duration(lasted))
     });
     let lines = vec![
-        which(circuit),
-        format!("Since: {} the circuit is closed.{how_long}", at(notice)),
-        "Why: its probes succeeded.".into(),
-        "What happens next: what is parked is sent, a little at first and then more.".into(),
-        format!("What to do: nothing. To watch it: {}.", look(circuit, tenant)),
+        affected(circuit),
+        format!("Since: {}.{outage}", at(notification)),
+        "Reason: the probes succeeded.".into(),
+        format!("What happens next: the parked {} are sent at a growing rate.", waiting(circuit)),
+        format!("What to do: nothing. For details, see {}.", look(circuit, tenant)),
     ];
-    let title = match &circuit.place {
-        Some(_) => format!("{} is back; its circuit is closed", place(circuit)),
-        None => format!("{} are back; their circuit is closed", place(circuit)),
-    };
+    let title =
+        titled(circuit, "has recovered; its circuit is closed", "have recovered; their circuit is closed");
     (title, lines)
 }
 
-fn disabled(news: &Disabled, tenant: &str, notice: &Notice) -> (String, Vec<String>) {
+fn disabled(news: &Disabled, tenant: &str, notification: &Notification) -> (String, Vec<String>) {
     if let Some(circuit) = &news.circuit {
         let lines = vec![
-            which(circuit),
-            format!("Since: {}.", latest_success(news.last_success_at)),
-            format!("Why: {}.", news.reason),
+            affected(circuit),
+            format!("Since: {}; {}.", at(notification), latest_success(news.last_success_at)),
+            format!("Reason: {}.", news.reason),
             format!(
-                "What happens next: nothing is sent, and nobody probes. Until somebody enables it, {}.",
+                "What happens next: nothing is sent, and nothing probes. Until the circuit is enabled, {}.",
                 parked(circuit)
             ),
             format!(
-                "What to do: once it is mended, {}. What is parked is sent then.",
-                enable(circuit, tenant)
+                "What to do: fix the receiver, then enable the circuit: {}. The parked {} are sent then.",
+                enable(circuit, tenant),
+                waiting(circuit)
             ),
         ];
-        let title = match &circuit.place {
-            Some(_) => format!("{} was given up; its circuit is disabled", place(circuit)),
-            None => format!("{} were given up; their circuit is disabled", place(circuit)),
-        };
+        let title = titled(
+            circuit,
+            "keeps failing; its circuit is disabled",
+            "keep failing; their circuit is disabled",
+        );
         return (title, lines);
     }
     let endpoint = news.endpoint.as_deref().unwrap_or_default();
-    let host = news.host.as_deref().unwrap_or("an endpoint");
+    let host = news.host.as_deref().unwrap_or("an unknown host");
     let lines = vec![
-        format!("Which: endpoint {endpoint} on {host}."),
-        format!("Since: {}.", at(notice)),
-        format!("Why: {}.", news.reason),
-        "What happens next: nothing is sent there. What waits for it is parked; none is lost. The delivery that was answered so has failed.".into(),
+        format!("Affected: endpoint {endpoint} on {host}."),
+        format!("Since: {}.", at(notification)),
+        format!("Reason: {}.", news.reason),
+        "What happens next: nothing is sent to the endpoint. Its waiting deliveries are parked; none is lost. The delivery that got this response has failed.".into(),
         format!(
-            "What to do: if it is really gone, `breakerbox endpoints delete {endpoint}`. If not, `breakerbox endpoints enable {endpoint}`, or POST /v1/endpoints/{endpoint}/enable.",
+            "What to do: if the endpoint is gone, delete it: `breakerbox endpoints delete {endpoint}`. Otherwise enable it: `breakerbox endpoints enable {endpoint}`, or POST /v1/endpoints/{endpoint}/enable.",
         ),
     ];
-    (format!("the endpoint on {host} is gone, and disabled"), lines)
+    (format!("the endpoint on {host} responded with 410 Gone and is disabled"), lines)
 }
 
 fn latest_success(at: Option<Moment>) -> String {
@@ -240,78 +248,76 @@ fn latest_success(at: Option<Moment>) -> String {
 fn warning(news: &Warned, tenant: &str) -> (String, Vec<String>) {
     let circuit = &news.circuit;
     let trips = if news.trips < news.trips_needed {
-        format!(" if it has tripped {} times by then ({} so far)", news.trips_needed, news.trips)
+        format!(", if it has tripped {} times by then ({} so far)", news.trips_needed, news.trips)
     } else {
         String::new()
     };
     let next_probe =
         news.retry_at.map(|retry_at| format!(" The next probe is at {retry_at}.")).unwrap_or_default();
     let lines = vec![
-        which(circuit),
+        affected(circuit),
         match news.failing_since {
-            Some(since) => {
-                format!("Since: it fails since {since}; {}.", latest_success(news.last_success_at))
-            }
+            Some(since) => format!("Since: {since}; {}.", latest_success(news.last_success_at)),
             None => format!("Since: {}.", latest_success(news.last_success_at)),
         },
-        "Why: half of the time has passed after which it is given up.".into(),
+        "Reason: it has failed for half of the time after which it is disabled.".into(),
         format!(
-            "What happens next: {}.{next_probe} A probe that fails from {} on disables it{trips}: then nobody probes any more.",
+            "What happens next: {}.{next_probe} A probe that fails at {} or later disables the circuit{trips}. A disabled circuit is not probed.",
             parked(circuit),
             news.disabled_at
         ),
         format!(
-            "What to do: mend it before. One success is enough. To look at it: {}.",
+            "What to do: fix the receiver before then; one success is enough. For details, see {}.",
             look(circuit, tenant)
         ),
     ];
-    (format!("{} will be disabled at {}", place(circuit), news.disabled_at), lines)
+    (format!("{} will be disabled at {}", destination(circuit), news.disabled_at), lines)
 }
 
-fn store_lost(error: &str, notice: &Notice) -> (String, Vec<String>) {
+fn store_lost(error: &str, notification: &Notification) -> (String, Vec<String>) {
     let lines = vec![
-        format!("Since: {}.", at(notice)),
-        format!("Why: {error}."),
-        "What happens next: each process goes on with the circuits as it knows them. Nothing is lost; circuits are not shared, and after a restart of the gateway what changed meanwhile may not be known.".into(),
-        "What to do: look at the disk or the server of the store, and at GET /readyz. There will be another notice when it answers.".into(),
+        format!("Since: {}.", at(notification)),
+        format!("Reason: {error}."),
+        "What happens next: each process continues with the circuits that it knows. No delivery is lost. Circuits are not shared, and changes of circuits meanwhile may be forgotten if the gateway restarts.".into(),
+        "What to do: check the disk or the server of the circuit store, and GET /readyz. Another notification follows when the store responds.".into(),
     ];
-    ("the store of circuits does not answer".into(), lines)
+    ("the circuit store does not respond".into(), lines)
 }
 
-fn database_lost(error: &str, notice: &Notice) -> (String, Vec<String>) {
+fn database_lost(error: &str, notification: &Notification) -> (String, Vec<String>) {
     let lines = vec![
-        format!("Since: {}.", at(notice)),
-        format!("Why: {error}."),
-        "What happens next: requests that write are refused, and no delivery is begun. What was accepted before is kept. The gateway tries to write every few seconds.".into(),
-        "What to do: look at the disk and the data folder, and at GET /readyz. Another notification follows when writes succeed.".into(),
+        format!("Since: {}.", at(notification)),
+        format!("Reason: {error}."),
+        "What happens next: requests that write are refused, and no delivery is started. Events that were accepted before are kept. The gateway tries to write every few seconds.".into(),
+        "What to do: check the disk and the data folder, and GET /readyz. Another notification follows when writes succeed.".into(),
     ];
-    ("the database takes no writes".into(), lines)
+    ("the database accepts no writes".into(), lines)
 }
 
-fn dead_letters(tenant: &str, count: u64, limit: u64, notice: &Notice) -> (String, Vec<String>) {
-    let title = format!("{count} deliveries failed for good within an hour");
+fn dead_letters(tenant: &str, count: u64, limit: u64, notification: &Notification) -> (String, Vec<String>) {
+    let title = format!("{count} deliveries became dead letters within an hour");
     let lines = vec![
-        format!("Since: within the hour before {}.", at(notice)),
+        format!("Since: within the hour before {}.", at(notification)),
         format!(
-            "Why: each was refused by its receiver, used up its attempts, or waited for too long. {limit} or more in an hour are told of."
+            "Reason: each was rejected by its receiver, used all of its attempts, or expired. The limit for a notification is {limit} in an hour."
         ),
-        "What happens next: they are kept as dead letters, and are not tried again by themselves.".into(),
+        "What happens next: the dead letters are kept, and are not retried automatically.".into(),
         format!(
-            "What to do: see why with `breakerbox deliveries list --tenant {tenant} --state failed`, or GET /v1/deliveries?tenant={tenant}&state=failed. Once that is mended: `breakerbox deliveries resend-all --tenant {tenant}`, or POST /v1/resends.",
+            "What to do: see the reasons with `breakerbox deliveries list --tenant {tenant} --state failed`, or GET /v1/deliveries?tenant={tenant}&state=failed. Then fix the receivers and resend: `breakerbox deliveries resend-all --tenant {tenant}`, or POST /v1/resends.",
         ),
     ];
     (title, lines)
 }
 
-fn stopped(news: &Stopped, notice: &Notice) -> (String, Vec<String>) {
+fn stopped(news: &Stopped, notification: &Notification) -> (String, Vec<String>) {
     let reminder = &news.reminder;
     let lines = vec![
-        format!("Which: reminder {reminder}, which calls {}.", news.host),
-        format!("Since: {}, run {}.", at(notice), news.run),
-        format!("Why: {}.", news.reason),
-        "What happens next: it does not fire again. It is kept, with its history.".into(),
+        format!("Affected: reminder {reminder}, which calls {}.", news.host),
+        format!("Since: {}, run {}.", at(notification), news.run),
+        format!("Reason: {}.", news.reason),
+        "What happens next: the reminder does not fire again. It is kept, with its history.".into(),
         format!(
-            "What to do: see its runs with `breakerbox reminders runs {reminder}`, or GET /v1/reminders/{reminder}/runs. Once what it calls is mended: `breakerbox reminders resume {reminder}`, or POST /v1/reminders/{reminder}/resume."
+            "What to do: see its runs with `breakerbox reminders runs {reminder}`, or GET /v1/reminders/{reminder}/runs. Then fix the receiver and resume the reminder: `breakerbox reminders resume {reminder}`, or POST /v1/reminders/{reminder}/resume."
         ),
     ];
     (format!("the reminder {reminder} has stopped"), lines)
@@ -322,29 +328,27 @@ impl Why {
     #[must_use]
     pub fn sentence(&self) -> String {
         let window = span(self.window_ms);
-        let (rule, limit, least) = (&self.rule, self.limit, self.min_calls);
-        let Some(Counted { calls, failures, slow, consecutive_failures, mean_latency_ms }) = self.counted
+        let (rule, limit, min_calls) = (&self.rule, self.limit, self.min_calls);
+        let Some(Counted { calls, failures, slow, consecutive_failures, mean_latency_ms }) = self.counts
         else {
-            return format!("the rule {rule} held, whose limit is {limit}, over {window}");
+            return format!("the rule {rule} with the limit {limit} held over {window}");
         };
         let slow_call = span(self.slow_call_ms.unwrap_or_default());
         match rule.as_str() {
-            "failure_rate" => {
-                format!(
-                    "{failures} of {calls} calls within {window} failed; {limit} % of {least} or more is the limit (failure_rate)"
-                )
-            }
-            "failures" => format!("{failures} calls within {window} failed; {limit} is the limit (failures)"),
+            "failure_rate" => format!(
+                "{failures} of {calls} calls in {window} failed; the limit is {limit} % of at least {min_calls} calls (failure_rate)"
+            ),
+            "failures" => format!("{failures} calls in {window} failed; the limit is {limit} (failures)"),
             "consecutive_failures" => format!(
-                "{consecutive_failures} calls failed one after the other; {limit} is the limit (consecutive_failures)"
+                "{consecutive_failures} consecutive calls failed; the limit is {limit} (consecutive_failures)"
             ),
             "mean_latency" => format!(
-                "{calls} calls within {window} took {} on average; {} for {least} or more is the limit (mean_latency)",
+                "{calls} calls in {window} took {} on average; the limit is {} for at least {min_calls} calls (mean_latency)",
                 span(mean_latency_ms),
                 span(limit)
             ),
             "slow_rate" => format!(
-                "{slow} of {calls} calls within {window} took {slow_call} or longer; {limit} % of {least} or more is the limit (slow_rate)"
+                "{slow} of {calls} calls in {window} took {slow_call} or longer; the limit is {limit} % of at least {min_calls} calls (slow_rate)"
             ),
             other => format!("the rule {other} held over {window}"),
         }

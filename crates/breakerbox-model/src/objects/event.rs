@@ -34,7 +34,7 @@ impl fmt::Display for EventType {
 /// The text is not an event type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "must be 1 to {MAX_TYPE_LENGTH} characters: words of a-z, A-Z, 0-9, `_` and `-`, parted by single dots"
+    "must be 1 to {MAX_TYPE_LENGTH} characters: words of a-z, A-Z, 0-9, `_` and `-`, separated by single dots"
 )]
 pub struct EventTypeError;
 

@@ -102,10 +102,10 @@ macro_rules! ids {
         pub struct $name(pub Id);
 
         impl $name {
-            /// How it begins when it is written.
+            /// The prefix of the text.
             pub const PREFIX: &str = $prefix;
 
-            /// The number, as a database keeps it.
+            /// Returns the number, as a database stores it.
             #[must_use]
             pub const fn number(self) -> i64 {
                 self.0.number()
@@ -129,23 +129,23 @@ macro_rules! ids {
 }
 
 ids! {
-    /// Names an endpoint.
+    /// The ID of an endpoint.
     EndpointId "ep_",
-    /// Names an event. It is the `webhook-id` of all its requests.
+    /// The ID of an event, and the `webhook-id` of all its requests.
     EventId "evt_",
-    /// Names a delivery.
+    /// The ID of a delivery.
     DeliveryId "dlv_",
-    /// Names a reminder. With the number of a run it is the `webhook-id` of that run's requests.
+    /// The ID of a reminder. With the number of a run it is the `webhook-id` of that run's requests.
     ReminderId "rem_",
-    /// Names an API key; it is no secret.
+    /// The ID of an API key. It is not a secret.
     ApiKeyId "key_",
-    /// Names a background job, such as a resend.
+    /// The ID of a background job, such as a resend.
     JobId "job_",
-    /// Names a lane: an endpoint's has the endpoint's number, one of a dynamic URL's circuit has a number of its own.
+    /// The ID of a lane. The lane of an endpoint has the endpoint's number; a lane of dynamic URLs has its own.
     LaneId "lane_",
-    /// Names a notice. It is the `webhook-id` of its message.
-    NoticeId "ntc_",
-    /// Names where a tenant's notices go.
+    /// The ID of a notification, and the `webhook-id` of its message.
+    NotificationId "ntf_",
+    /// The ID of a notification target of a tenant.
     TargetId "tgt_",
 }
 

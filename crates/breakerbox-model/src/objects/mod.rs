@@ -51,7 +51,8 @@ pub use endpoint::{DisabledBecause, Endpoint, EndpointSettings};
 pub use event::{Event, EventType, EventTypeError, Filter, IdempotencyKey, NewBatch, NewEvent};
 pub use history::PastChange;
 pub use id::{
-    ApiKeyId, DeliveryId, EndpointId, EventId, Id, IdError, JobId, LaneId, NoticeId, ReminderId, TargetId,
+    ApiKeyId, DeliveryId, EndpointId, EventId, Id, IdError, JobId, LaneId, NotificationId, ReminderId,
+    TargetId,
 };
 pub use moment::{Moment, MomentError};
 pub use permit::{PermitId, PermitSettled, PermitTerm, SettledAs};

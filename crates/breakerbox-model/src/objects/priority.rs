@@ -12,7 +12,7 @@ pub enum Priority {
     High,
     /// Important, but not critical.
     Important,
-    /// Few users notice if some are late.
+    /// Few users see it if some are late.
     #[default]
     Medium,
     /// Trivial, or easily done later.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use breakerbox_core::CircuitBy;
 
 use super::Backlog;
-use crate::delivery::{RetrySchedule, Rulings};
+use crate::delivery::{ResponseRules, RetrySchedule};
 use crate::reminder::{CatchUp, WhenFailed};
 
 /// The settings for all reminders of a tenant.
@@ -19,7 +19,7 @@ pub struct ReminderRules {
     /// The waits before a failed attempt of a run is retried.
     pub retry: Option<RetrySchedule>,
     /// Response rules where this tenant differs from the default.
-    pub rulings: Rulings,
+    pub response_rules: ResponseRules,
     /// The effect of a run that failed for good on its reminder.
     pub when_failed: WhenFailed,
     /// Which missed occurrences are fired, unless the reminder sets it.
@@ -38,7 +38,7 @@ impl Default for ReminderRules {
             policy: None,
             circuit_by: CircuitBy::Tenant,
             retry: None,
-            rulings: Rulings::default(),
+            response_rules: ResponseRules::default(),
             when_failed: WhenFailed::Stop,
             catch_up: CatchUp::All,
             timeout: None,

@@ -9,8 +9,8 @@ use breakerbox_core::{CircuitBy, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{ReminderRules, Revision, SigningSecrets};
-use crate::delivery::{RetrySchedule, Rulings};
-use crate::notifications::NoticeTarget;
+use crate::delivery::{ResponseRules, RetrySchedule};
+use crate::notifications::NotificationTarget;
 
 /// The longest name of a tenant, in bytes.
 const MAX_LENGTH: usize = 64;
@@ -43,7 +43,7 @@ pub struct TenantNumber(pub i64);
 
 /// The name consists of dots, so no tenant of this name can be created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("must not consist of dots: such a name can't be written in a path; add a letter or a digit")]
+#[error("must not consist of dots only, because it is part of paths; add a letter or a digit")]
 pub struct DotsOnly;
 
 impl fmt::Display for TenantId {
@@ -100,7 +100,7 @@ pub struct TenantSettings {
     /// The waits before failed attempts are retried.
     pub retry: Option<RetrySchedule>,
     /// Response rules where this tenant differs from the default.
-    pub rulings: Rulings,
+    pub response_rules: ResponseRules,
     /// The maximum backlog.
     pub backlog: Option<Backlog>,
     /// The limit on events that it may submit per second.
@@ -110,7 +110,7 @@ pub struct TenantSettings {
     /// The settings for its reminders.
     pub reminders: ReminderRules,
     /// The targets of its notifications.
-    pub notices: Vec<NoticeTarget>,
+    pub notification_targets: Vec<NotificationTarget>,
 }
 
 impl TenantSettings {
@@ -123,12 +123,12 @@ impl TenantSettings {
             policy: None,
             circuit_by: CircuitBy::default(),
             retry: None,
-            rulings: Rulings::default(),
+            response_rules: ResponseRules::default(),
             backlog: None,
             ingest_rate: None,
             expires_after: None,
             reminders: ReminderRules::default(),
-            notices: Vec::new(),
+            notification_targets: Vec::new(),
         }
     }
 }

@@ -12,7 +12,7 @@ use super::schedule::{MAX_EVERY, MIN_EVERY};
 #[non_exhaustive]
 pub enum ScheduleError {
     /// A one-off has no time.
-    #[error("at: is missing; say when it is due, or how it repeats with every or cron")]
+    #[error("at: is missing; send the time of the run, or every or cron to repeat")]
     NoTime,
     /// A time is beyond the end of the calendar.
     #[error("{field}: must be before the year 9999")]
@@ -32,7 +32,7 @@ pub enum ScheduleError {
         found: Duration,
     },
     /// Both `every` and `cron` are set.
-    #[error("every: must not come with cron; leave out one of them")]
+    #[error("every: can't be combined with cron; omit one of them")]
     TwoWays,
     /// The cron expression is invalid.
     #[error("cron: {problem}")]
@@ -52,7 +52,7 @@ pub enum ScheduleError {
         near: Option<String>,
     },
     /// The schedule would end before now.
-    #[error("ends_at: {} is in the past; leave it out, or name a later time", written(*.ends_at))]
+    #[error("ends_at: {} is in the past; omit it, or use a later time", written(*.ends_at))]
     Ended {
         /// The end of the schedule.
         ends_at: Timestamp,
@@ -64,10 +64,10 @@ pub enum ScheduleError {
         first: Timestamp,
     },
     /// The cron expression has no occurrence between its beginning and the end of the calendar.
-    #[error("at: the cron expression has no time after it; name an earlier one")]
+    #[error("at: the cron expression has no time after it; use an earlier one")]
     NothingAfter,
     /// The schedule would never run.
-    #[error("max_runs: must be at least 1; leave it out for no limit")]
+    #[error("max_runs: must be at least 1; omit it for no limit")]
     NoRuns,
 }
 

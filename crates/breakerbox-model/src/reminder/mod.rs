@@ -4,8 +4,8 @@
 //! | --- | --- |
 //! | [`Schedule`], [`Repeat`] | when it is due: once, at an interval, or by a cron expression in a time zone |
 //! | [`Cron`] | the local times that an expression matches, and the effect of the zone's gaps and overlaps |
-//! | [`Standing`], [`Step`] | the next step: fire, wait, stop or finish |
-//! | [`Looked`], [`Decided`] | a reminder as the scheduler read it, and the decision about it |
+//! | [`Progress`], [`Step`] | the next step: fire, wait, stop or finish |
+//! | [`DueReminder`], [`Decision`] | a reminder as the scheduler read it, and the decision about it |
 //!
 //! Times are wall-clock times, in microseconds since 1970. A wall clock jumps; so the next run is counted from the one
 //! before it, never from now, and nothing fires twice.
@@ -13,14 +13,14 @@
 mod cron;
 mod decide;
 mod error;
-mod kept;
+mod progress;
 mod schedule;
+mod stored_schedule;
 #[cfg(test)]
 mod tests;
-mod turn;
 
 pub use cron::{Cron, CronError, CronField};
-pub use decide::{Act, Asked, Decided, Looked, OpenRun, SeenTurn, TenantSays};
+pub use decide::{Action, ClientRequest, Decision, DueReminder, OpenRun, ReminderDefaults, ReminderVersion};
 pub use error::ScheduleError;
-pub use schedule::{MAX_EVERY, MAX_SKIPPED, MIN_EVERY, Missed, Repeat, Schedule, TakingOver};
-pub use turn::{CatchUp, Ended, Standing, Step, StopReason, UnknownName, WhenFailed};
+pub use progress::{CatchUp, Progress, RunResult, Step, StopReason, UnknownName, WhenFailed};
+pub use schedule::{MAX_EVERY, MAX_SKIPPED, MIN_EVERY, Missed, Repeat, Schedule, ScheduleChange};

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cron::Cron;
 use super::error::ScheduleError;
-use super::kept::Kept;
+use super::stored_schedule::StoredSchedule;
 
 /// The shortest time between two runs.
 pub const MIN_EVERY: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ const END_OF_TIME: Timestamp = Timestamp::from_millis(253_370_764_800_000);
 /// # Ok::<(), breakerbox_model::reminder::ScheduleError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(try_from = "Kept", into = "Kept")]
+#[serde(try_from = "StoredSchedule", into = "StoredSchedule")]
 pub struct Schedule {
     /// The first run; with a cron expression, no run is before it.
     pub first_at: Timestamp,
@@ -78,11 +78,11 @@ pub struct Missed {
 
 /// The effect of a new schedule on a reminder that has one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TakingOver {
+pub enum ScheduleChange {
     /// The new schedule has the same times, and only its end differs: the reminder continues where it was.
-    GoesOn,
+    Continues,
     /// The reminder starts over, and a waiting run is withdrawn.
-    Anew {
+    Restarts {
         /// This occurrence and all before it are done.
         last: Option<Timestamp>,
     },
@@ -138,9 +138,9 @@ impl Schedule {
     /// Returns the effect of replacing another schedule with this one. It counts from now on: earlier occurrences are
     /// not caught up, except that a one-off whose time has passed is due at once.
     #[must_use]
-    pub fn taking_over(&self, before: &Self, now: Timestamp) -> TakingOver {
+    pub fn change_from(&self, before: &Self, now: Timestamp) -> ScheduleChange {
         if self.continues(before) {
-            return TakingOver::GoesOn;
+            return ScheduleChange::Continues;
         }
         let last = match self.repeat {
             Repeat::Once => None,
@@ -150,7 +150,7 @@ impl Schedule {
                 self.latest(None, before).map(|missed| missed.latest)
             }
         };
-        TakingOver::Anew { last }
+        ScheduleChange::Restarts { last }
     }
 
     /// Returns whether this schedule continues another one: the same times, though it may begin at a later one of them

@@ -48,10 +48,10 @@ pub struct Shares<K> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NoShare {
     /// The owner holds as much as it may while others are to have their share.
-    #[error("its share is used up")]
+    #[error("the share is used up")]
     OwnerOver,
     /// All owners together hold the whole.
-    #[error("all of it is in use")]
+    #[error("the whole capacity is in use")]
     AllUsed,
 }
 

@@ -141,7 +141,7 @@ impl Cells {
             ReadRecordResult::Record if read == self.row.len() => return Ok(()),
             // The end of the line became part of a cell.
             ReadRecordResult::InputEmpty => "has a quote that is not closed; a row is one line",
-            ReadRecordResult::OutputEndsFull => "has more cells than there are fields",
+            ReadRecordResult::OutputEndsFull => "has more cells than fields",
             _ => "has a line end within the row; a row is one line",
         };
         Err(Fault::of_line(reason))
@@ -162,7 +162,7 @@ fn read_header(cells: &Cells) -> Result<Vec<&'static str>, Fault> {
     let mut columns = Vec::new();
     for name in cells.iter().map(str::trim) {
         if name.is_empty() {
-            return Err(Fault::of_line("has a column without a name; is there a comma too many?"));
+            return Err(Fault::of_line("has a column without a name; check for an extra comma"));
         }
         let column = known().find(|column| *column == name).ok_or_else(|| unknown(name, known()))?;
         if columns.contains(&column) {
@@ -173,7 +173,7 @@ fn read_header(cells: &Cells) -> Result<Vec<&'static str>, Fault> {
     let needed: &[&str] = if is_sampled(&columns) {
         let of_calls = ["outcome", "latency_ms", "retry_after_ms"];
         if let Some(column) = of_calls.into_iter().find(|column| columns.contains(column)) {
-            return Err(Fault::new(column, "does not go with samples; rows are calls or samples"));
+            return Err(Fault::new(column, "can't be combined with samples; a row is a call or a sample"));
         }
         &["at_ms", "key", "successes", "failures"]
     } else {

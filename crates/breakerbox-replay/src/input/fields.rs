@@ -64,7 +64,7 @@ impl<'a> Fields<'a> {
             ];
             return match call_field.iter().find(|(_, present)| *present) {
                 Some((field, _)) => {
-                    Err(Fault::new(field, "does not go with samples; a line is a call or a sample"))
+                    Err(Fault::new(field, "can't be combined with samples; a line is a call or a sample"))
                 }
                 None => Ok(Line::Tick(Tick { at_ms, samples })),
             };
@@ -119,7 +119,7 @@ fn whole(field: &str, found: &FileValue, expected: &str) -> Result<u64, Fault> {
         FileValue::Float(number) if number.fract() == 0.0 => *number as i128,
         _ => return Err(Fault::new(field, format!("must be {expected}, but is {found}"))),
     };
-    let hint = if field == "at_ms" { "; is it in milliseconds?" } else { "" };
+    let hint = if field == "at_ms" { "; check that it is in milliseconds" } else { "" };
     match u64::try_from(number) {
         Ok(number) if number <= MAX_MILLIS => Ok(number),
         _ if number < 0 => Err(Fault::new(field, format!("must not be negative, but is {number}"))),
@@ -168,5 +168,5 @@ pub(super) fn unknown<'n>(name: &str, known: impl IntoIterator<Item = &'n str> +
 }
 
 pub(super) fn twice(field: &str) -> Fault {
-    Fault::new(field, "is there twice; keep one")
+    Fault::new(field, "is given twice; keep one")
 }

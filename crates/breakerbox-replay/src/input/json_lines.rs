@@ -73,7 +73,7 @@ impl Faults {
                 None => Fault::of_line(reason),
             };
         }
-        let hint = if error.is_eof() { "; a line holds one whole object" } else { "" };
+        let hint = if error.is_eof() { "; each line must be a complete object" } else { "" };
         Fault::of_line(format!("is not JSON: {reason} (column {}){hint}", error.column()))
     }
 }
@@ -228,7 +228,7 @@ impl<'de> Visitor<'de> for Text {
     type Value = Cow<'de, str>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text")
+        f.write_str("a string")
     }
 
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {

@@ -163,7 +163,7 @@ fn refuse_compressed<R: BufRead>(input: &mut R) -> Result<(), ReadError> {
     const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
     let start = input.fill_buf()?;
     if start.starts_with(GZIP) || start.starts_with(ZSTD) {
-        let reason = "is compressed; unpack it first, such as with gzip -dc or zstd -dc, and pipe it in";
+        let reason = "is compressed; decompress it first, for example with gzip -dc or zstd -dc";
         return Err(Fault::of_line(reason).at_line(1));
     }
     Ok(())
@@ -213,7 +213,7 @@ impl Order {
         };
         let other_kind = |began, put| {
             format!(
-                "this file began with {began}, and one file holds one kind; put {put} in a file of their own"
+                "this file began with {began}, and a file must contain one kind; put {put} in a separate file"
             )
         };
         match (*self.kind.get_or_insert(kind), kind) {
@@ -225,7 +225,7 @@ impl Order {
         }
         if at_ms < self.latest_ms {
             let reason = format!(
-                "must not go back, but is {at_ms} after {}; sort the traffic by at_ms",
+                "must not decrease, but is {at_ms} after {}; sort the traffic by at_ms",
                 self.latest_ms
             );
             return Err(Fault::new("at_ms", reason));

@@ -9,8 +9,8 @@ use breakerbox_storage::records::{ApiKeys, Cursor, NewApiKey, Page, PageOf};
 use rusqlite::params;
 
 use super::SqliteRecords;
-use super::cursors::{Place, place};
-use crate::Writing;
+use super::cursors::{CursorPosition, place};
+use crate::WriteTransaction;
 use crate::columns::micros;
 use crate::error::JobError;
 
@@ -27,7 +27,7 @@ impl SqliteRecords {
     /// Inserts a key, and after the commit puts it in memory.
     pub(super) fn insert_api_key(
         &self,
-        writing: &mut Writing<'_>,
+        transaction: &mut WriteTransaction<'_>,
         new: NewApiKey,
     ) -> Result<ApiKey, JobError<RecordsError>> {
         let tenant = match &new.tenant {
@@ -38,16 +38,16 @@ impl SqliteRecords {
             None => None,
         };
         let key = ApiKey {
-            id: ApiKeyId(writing.next_id()),
+            id: ApiKeyId(transaction.next_id()),
             hash: new.hash,
             name: new.name,
             scopes: new.scopes,
             tenant: new.tenant,
-            created_at: writing.wall(),
+            created_at: transaction.wall(),
             expires_at: new.expires_at,
             revoked_at: None,
         };
-        let written = writing
+        let written = transaction
             .connection()
             .prepare_cached(
                 "INSERT INTO api_keys (id, hash, name, scopes, tenant, created_at, expires_at)
@@ -65,8 +65,8 @@ impl SqliteRecords {
         if written == 0 {
             return Err(RecordsError::Exists { what: API_KEY, name: key.name }.into());
         }
-        let (directory, kept) = (Arc::clone(&self.directory), key.clone());
-        writing.after_commit(move || directory.put_api_key(kept));
+        let (directory, stored) = (Arc::clone(&self.directory), key.clone());
+        transaction.after_commit(move || directory.put_api_key(stored));
         Ok(key)
     }
 }
@@ -75,7 +75,7 @@ impl SqliteRecords {
 impl ApiKeys for SqliteRecords {
     async fn create_api_key(&self, new: NewApiKey) -> Result<ApiKey, RecordsError> {
         let records = self.clone();
-        self.database.write(move |writing| records.insert_api_key(writing, new)).await
+        self.database.write(move |transaction| records.insert_api_key(transaction, new)).await
     }
 
     async fn api_key(&self, id: ApiKeyId) -> Result<ApiKey, RecordsError> {
@@ -92,18 +92,18 @@ impl ApiKeys for SqliteRecords {
     async fn revoke_api_key(&self, id: ApiKeyId) -> Result<ApiKey, RecordsError> {
         let records = self.clone();
         self.database
-            .write(move |writing| {
+            .write(move |transaction| {
                 let mut key = (*records.known_api_key(id)?).clone();
                 if key.revoked_at.is_some() {
                     return Ok(key);
                 }
-                key.revoked_at = Some(writing.wall());
-                writing.connection().execute(
+                key.revoked_at = Some(transaction.wall());
+                transaction.connection().execute(
                     "UPDATE api_keys SET revoked_at = ?2 WHERE id = ?1",
-                    params![id.number(), micros(writing.wall())],
+                    params![id.number(), micros(transaction.wall())],
                 )?;
-                let (directory, kept) = (Arc::clone(&records.directory), key.clone());
-                writing.after_commit(move || directory.put_api_key(kept));
+                let (directory, stored) = (Arc::clone(&records.directory), key.clone());
+                transaction.after_commit(move || directory.put_api_key(stored));
                 Ok(key)
             })
             .await

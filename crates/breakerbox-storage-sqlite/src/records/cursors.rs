@@ -9,12 +9,12 @@ use breakerbox_storage::RecordsError;
 use breakerbox_storage::records::{Cursor, Page, PageOf};
 
 /// A position that a page can end at.
-pub(super) trait Place: Sized {
+pub(super) trait CursorPosition: Sized {
     fn write(&self) -> String;
     fn read(text: &str) -> Option<Self>;
 }
 
-impl Place for Id {
+impl CursorPosition for Id {
     fn write(&self) -> String {
         self.to_string()
     }
@@ -24,7 +24,7 @@ impl Place for Id {
     }
 }
 
-impl Place for TenantId {
+impl CursorPosition for TenantId {
     fn write(&self) -> String {
         self.to_string()
     }
@@ -34,7 +34,7 @@ impl Place for TenantId {
     }
 }
 
-impl Place for u64 {
+impl CursorPosition for u64 {
     fn write(&self) -> String {
         self.to_string()
     }
@@ -45,7 +45,7 @@ impl Place for u64 {
 }
 
 /// A time, an epoch and a key.
-impl Place for (u64, u64, String) {
+impl CursorPosition for (u64, u64, String) {
     fn write(&self) -> String {
         format!("{}.{}.{}", self.0, self.1, URL_SAFE_NO_PAD.encode(&self.2))
     }
@@ -63,7 +63,7 @@ fn number<T: FromStr>(text: &str) -> Option<T> {
 }
 
 /// Returns where the previous page ended.
-pub(super) fn place<P: Place>(page: &PageOf) -> Result<Option<P>, RecordsError> {
+pub(super) fn place<P: CursorPosition>(page: &PageOf) -> Result<Option<P>, RecordsError> {
     match &page.after {
         None => Ok(None),
         Some(Cursor(text)) => P::read(text).map(Some).ok_or(RecordsError::Cursor),
@@ -71,7 +71,7 @@ pub(super) fn place<P: Place>(page: &PageOf) -> Result<Option<P>, RecordsError> 
 }
 
 /// Returns a page of at most `size` items, made from one more if there is more.
-pub(super) fn page<T, P: Place>(mut items: Vec<T>, size: usize, place: impl Fn(&T) -> P) -> Page<T> {
+pub(super) fn page<T, P: CursorPosition>(mut items: Vec<T>, size: usize, place: impl Fn(&T) -> P) -> Page<T> {
     let is_last = items.len() <= size;
     items.truncate(size);
     let next = items.last().filter(|_| !is_last).map(|last| Cursor(place(last).write()));

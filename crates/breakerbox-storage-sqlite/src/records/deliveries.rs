@@ -10,11 +10,11 @@ use breakerbox_model::objects::{
     NewEvent, ReminderId, RunId, TenantNumber,
 };
 use breakerbox_storage::RecordsError;
-use breakerbox_storage::records::{Cursor, Deliveries, Page, PageOf, Waiting};
+use breakerbox_storage::records::{Cursor, Deliveries, Page, PageOf, UnfinishedWork};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::cursors::{Place, page, place};
+use super::cursors::{CursorPosition, page, place};
 use super::scan::{Order, Scan};
 use super::{SqliteRecords, listed, readable};
 use crate::columns::{content_type_of, id, number, parsed, priority, state, time, whole};
@@ -186,13 +186,13 @@ impl Deliveries for SqliteRecords {
         self.resend_one(id).await
     }
 
-    async fn waiting(&self) -> Result<Waiting, RecordsError> {
+    async fn waiting(&self) -> Result<UnfinishedWork, RecordsError> {
         // The writer has it in memory; a transaction that writes nothing costs next to nothing.
         self.database
-            .write(|writing| {
-                let (unfinished, tenants) = writing.ledger.total();
+            .write(|transaction| {
+                let (unfinished, tenants) = transaction.writer_state.total();
                 let backlog = Backlog { count: unfinished.count, bytes: unfinished.bytes };
-                Ok(Waiting { backlog, tenants, fanning_out: writing.ledger.fanning_out() })
+                Ok(UnfinishedWork { backlog, tenants, fanning_out: transaction.writer_state.fanning_out() })
             })
             .await
     }

@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use breakerbox_model::notifications::Notice;
+use breakerbox_model::notifications::Notification;
 use breakerbox_model::objects::{
     Backlog, DisabledBecause, Endpoint, EndpointId, EndpointSettings, Id, Revision, Secret, SigningSecrets,
     TenantId,
 };
 use breakerbox_storage::records::{Deleted, Edit, Endpoints, NewEndpoint, Page, PageOf};
-use breakerbox_storage::{Batch, EndpointEntry, QueueError, RecordsError};
+use breakerbox_storage::{BatchResult, EndpointEntry, QueueError, RecordsError};
 use rusqlite::params;
 
 use super::cursors::{page, place};
-use super::kept::{self, ENDPOINT};
+use super::stored::{self, ENDPOINT};
 use super::{SqliteRecords, unchanged};
-use crate::Writing;
+use crate::WriteTransaction;
 use crate::columns::micros;
 use crate::error::JobError;
 use crate::fan_out;
@@ -29,16 +29,16 @@ impl SqliteRecords {
     /// Inserts an endpoint, and after the commit puts it in memory.
     pub(super) fn insert_endpoint(
         &self,
-        writing: &mut Writing<'_>,
+        transaction: &mut WriteTransaction<'_>,
         new: NewEndpoint,
     ) -> Result<Endpoint, JobError<RecordsError>> {
-        let now = writing.wall();
+        let now = transaction.wall();
         let limit = self.directory.defaults().endpoints;
         if self.directory.endpoint_count(&new.tenant) >= limit as usize {
             return Err(RecordsError::EndpointsFull { tenant: new.tenant, limit }.into());
         }
         let endpoint = Endpoint {
-            id: EndpointId(writing.next_id()),
+            id: EndpointId(transaction.next_id()),
             tenant: new.tenant,
             settings: new.settings,
             disabled: new.disabled.then_some(DisabledBecause::Owner),
@@ -48,8 +48,8 @@ impl SqliteRecords {
             revision: Revision::FIRST,
         };
         let entry = self.directory.resolve_endpoint(endpoint.clone())?;
-        let columns = kept::endpoint(&endpoint, &self.keyring);
-        writing
+        let columns = stored::endpoint(&endpoint, &self.keyring);
+        transaction
             .connection()
             .prepare_cached(
                 "INSERT INTO endpoints (id, tenant, settings, sealed, disabled, revision, created_at, changed_at)
@@ -60,33 +60,33 @@ impl SqliteRecords {
                 entry.tenant.row,
                 columns.settings,
                 columns.sealed.0,
-                endpoint.disabled.map(kept::disabled_name),
+                endpoint.disabled.map(stored::disabled_name),
                 endpoint.revision.0,
                 micros(now)
             ])?;
         let directory = Arc::clone(&self.directory);
-        writing.after_commit(move || directory.put_endpoint(entry));
+        transaction.after_commit(move || directory.put_endpoint(entry));
         Ok(endpoint)
     }
 
     /// Changes an endpoint in its row, and after the commit in memory.
     pub(super) fn update_endpoint(
         &self,
-        writing: &mut Writing<'_>,
+        transaction: &mut WriteTransaction<'_>,
         id: EndpointId,
-        alter: impl FnOnce(&mut Endpoint, &Writing<'_>) -> Result<(), JobError<RecordsError>>,
+        alter: impl FnOnce(&mut Endpoint, &WriteTransaction<'_>) -> Result<(), JobError<RecordsError>>,
     ) -> Result<Endpoint, JobError<RecordsError>> {
         let before = &self.known_endpoint(id)?.source;
         let mut endpoint = before.clone();
-        alter(&mut endpoint, writing)?;
+        alter(&mut endpoint, transaction)?;
         if endpoint == *before {
             return Ok(endpoint);
         }
         endpoint.revision = endpoint.revision.next();
-        endpoint.changed_at = writing.wall();
+        endpoint.changed_at = transaction.wall();
         let entry = self.directory.resolve_endpoint(endpoint.clone())?;
-        let columns = kept::endpoint(&endpoint, &self.keyring);
-        writing
+        let columns = stored::endpoint(&endpoint, &self.keyring);
+        transaction
             .connection()
             .prepare_cached(
                 "UPDATE endpoints SET settings = ?2, sealed = ?3, disabled = ?4, revision = ?5, changed_at = ?6
@@ -96,32 +96,34 @@ impl SqliteRecords {
                 id.number(),
                 columns.settings,
                 columns.sealed.0,
-                endpoint.disabled.map(kept::disabled_name),
+                endpoint.disabled.map(stored::disabled_name),
                 endpoint.revision.0,
                 micros(endpoint.changed_at)
             ])?;
         if endpoint.disabled == Some(DisabledBecause::Gone) && endpoint.disabled != before.disabled {
-            writing.tell(&gone(&endpoint), &*self.directory)?;
+            transaction.notify(&gone(&endpoint), &*self.directory)?;
         }
         let directory = Arc::clone(&self.directory);
-        writing.after_commit(move || directory.put_endpoint(entry));
+        transaction.after_commit(move || directory.put_endpoint(entry));
         Ok(endpoint)
     }
 
     async fn alter_endpoint(
         &self,
         id: EndpointId,
-        alter: impl FnOnce(&mut Endpoint, &Writing<'_>) -> Result<(), JobError<RecordsError>> + Send + 'static,
+        alter: impl FnOnce(&mut Endpoint, &WriteTransaction<'_>) -> Result<(), JobError<RecordsError>>
+        + Send
+        + 'static,
     ) -> Result<Endpoint, RecordsError> {
         let records = self.clone();
-        self.database.write(move |writing| records.update_endpoint(writing, id, alter)).await
+        self.database.write(move |transaction| records.update_endpoint(transaction, id, alter)).await
     }
 }
 
 /// Returns the notification for an endpoint that responded with 410.
-fn gone(endpoint: &Endpoint) -> Notice {
+fn gone(endpoint: &Endpoint) -> Notification {
     let revision = endpoint.revision.0.unsigned_abs();
-    Notice::endpoint_gone(
+    Notification::endpoint_gone(
         endpoint.tenant.clone(),
         endpoint.id,
         &endpoint.settings.url,
@@ -134,7 +136,7 @@ fn gone(endpoint: &Endpoint) -> Notice {
 impl Endpoints for SqliteRecords {
     async fn create_endpoint(&self, new: NewEndpoint) -> Result<Endpoint, RecordsError> {
         let records = self.clone();
-        self.database.write(move |writing| records.insert_endpoint(writing, new)).await
+        self.database.write(move |transaction| records.insert_endpoint(transaction, new)).await
     }
 
     async fn endpoint(&self, id: EndpointId) -> Result<Endpoint, RecordsError> {
@@ -171,7 +173,7 @@ impl Endpoints for SqliteRecords {
         id: EndpointId,
         disabled: Option<DisabledBecause>,
     ) -> Result<Endpoint, RecordsError> {
-        let disabled = disabled.map(|because| kept::disabled(kept::disabled_name(because)));
+        let disabled = disabled.map(|because| stored::disabled(stored::disabled_name(because)));
         self.alter_endpoint(id, move |endpoint, _| {
             endpoint.disabled = disabled;
             Ok(())
@@ -182,15 +184,15 @@ impl Endpoints for SqliteRecords {
     async fn delete_endpoint(&self, id: EndpointId, seen: Option<Revision>) -> Result<Deleted, RecordsError> {
         let records = self.clone();
         self.database
-            .write(move |writing| {
+            .write(move |transaction| {
                 let known = records.known_endpoint(id)?;
                 unchanged(known.source.revision, seen, ENDPOINT, &id)?;
-                let pending = fan_out::pending_in(writing.connection(), known.tenant.row, id.number())?;
-                let cancelled = writing.ledger.waiting_in(id.number()) + pending;
-                writing.connection().execute("DELETE FROM endpoints WHERE id = ?1", [id.number()])?;
-                writing.close_lane(id.into())?;
+                let pending = fan_out::pending_in(transaction.connection(), known.tenant.row, id.number())?;
+                let cancelled = transaction.writer_state.waiting_in(id.number()) + pending;
+                transaction.connection().execute("DELETE FROM endpoints WHERE id = ?1", [id.number()])?;
+                transaction.close_lane(id.into())?;
                 let directory = Arc::clone(&records.directory);
-                writing.after_commit(move || directory.remove_endpoint(id));
+                transaction.after_commit(move || directory.remove_endpoint(id));
                 Ok(Deleted { cancelled })
             })
             .await
@@ -202,8 +204,8 @@ impl Endpoints for SqliteRecords {
         secret: Secret,
         overlap: Duration,
     ) -> Result<Endpoint, RecordsError> {
-        self.alter_endpoint(id, move |endpoint, writing| {
-            endpoint.secrets = endpoint.secrets.rotated(secret, overlap, writing.wall());
+        self.alter_endpoint(id, move |endpoint, transaction| {
+            endpoint.secrets = endpoint.secrets.rotated(secret, overlap, transaction.wall());
             Ok(())
         })
         .await
@@ -220,10 +222,10 @@ impl Endpoints for SqliteRecords {
     async fn endpoint_backlog(&self, id: EndpointId) -> Result<Backlog, RecordsError> {
         self.known_endpoint(id)?;
         // The writer has it in memory; a transaction that writes nothing costs next to nothing.
-        self.database.write(move |writing| Ok(writing.unfinished_in(id.into()))).await
+        self.database.write(move |transaction| Ok(transaction.unfinished_in(id.into()))).await
     }
 
-    async fn cancel_orphans(&self, limit: usize) -> Result<Batch, QueueError> {
+    async fn cancel_orphans(&self, limit: usize) -> Result<BatchResult, QueueError> {
         self.database.cancel_closed(limit).await
     }
 }

@@ -10,7 +10,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::SqliteRecords;
 use super::deliveries::{DELIVERY, show};
-use crate::Writing;
+use crate::WriteTransaction;
 use crate::columns::{DELIVERED, id, level, state, time, whole};
 use crate::error::JobError;
 
@@ -44,10 +44,10 @@ pub(super) enum Resent {
 impl SqliteRecords {
     pub(super) async fn cancel_one(&self, wanted: DeliveryId) -> Result<Delivery, RecordsError> {
         self.database
-            .write(move |writing| {
-                let state = shown(writing, wanted)?.state;
-                if !state.is_finished() && writing.cancel(wanted)? {
-                    return shown(writing, wanted);
+            .write(move |transaction| {
+                let state = shown(transaction, wanted)?.state;
+                if !state.is_finished() && transaction.cancel(wanted)? {
+                    return shown(transaction, wanted);
                 }
                 let state = state.name();
                 Err(RecordsError::State { id: wanted, state, verb: "cancelled" }.into())
@@ -58,11 +58,11 @@ impl SqliteRecords {
     pub(super) async fn resend_one(&self, wanted: DeliveryId) -> Result<Delivery, RecordsError> {
         let records = self.clone();
         self.database
-            .write(move |writing| match resend(writing, &records.directory, wanted, None)? {
+            .write(move |transaction| match resend(transaction, &records.directory, wanted, None)? {
                 Resent::Waits(lane) => {
                     let directory = Arc::clone(&records.directory);
-                    writing.after_commit(move || directory.woken(&lane));
-                    shown(writing, wanted)
+                    transaction.after_commit(move || directory.woken(&lane));
+                    shown(transaction, wanted)
                 }
                 Resent::Missing => Err(RecordsError::missing(DELIVERY, wanted).into()),
                 Resent::Unfinished(state) => {
@@ -77,17 +77,17 @@ impl SqliteRecords {
 
 /// Makes a finished delivery pending again, at this priority or its old one. The caller wakes its lane.
 pub(super) fn resend(
-    writing: &mut Writing<'_>,
+    transaction: &mut WriteTransaction<'_>,
     directory: &Directory,
     wanted: DeliveryId,
     priority: Option<Priority>,
 ) -> Result<Resent, JobError<RecordsError>> {
-    let Some(moved) = find(writing, wanted)? else { return Ok(Resent::Missing) };
+    let Some(moved) = find(transaction, wanted)? else { return Ok(Resent::Missing) };
     // A delivery that waits in a closed lane is cancelled, and its endpoint was deleted.
-    if !moved.state.is_finished() && !writing.ledger.is_closed(moved.lane) {
+    if !moved.state.is_finished() && !transaction.writer_state.is_closed(moved.lane) {
         return Ok(Resent::Unfinished(moved.state));
     }
-    let name = writing.ledger.tenant(writing.connection, moved.tenant)?;
+    let name = transaction.writer_state.tenant(transaction.connection, moved.tenant)?;
     let lane = LaneId(id(moved.lane));
     let gone = Resent::EndpointGone(EndpointId(lane.0));
     // Another tenant may have the same name by now.
@@ -96,7 +96,7 @@ pub(super) fn resend(
     };
     let (lane, expires_after) = match &moved.url {
         Some(url) => {
-            let lane = writing.lane_of(moved.tenant, &tenant.key_of(moved.purpose, url)?)?;
+            let lane = transaction.lane_of(moved.tenant, &tenant.key_of(moved.purpose, url)?)?;
             // The reminder, not the tenant, sets how long a run waits.
             let expires_after = tenant.expires_after.filter(|_| moved.purpose == Purpose::Deliveries);
             (lane, expires_after)
@@ -106,7 +106,7 @@ pub(super) fn resend(
             None => return Ok(gone),
         },
     };
-    let now = writing.unfinished(moved.tenant);
+    let now = transaction.unfinished(moved.tenant);
     if now.count >= tenant.backlog.count || now.bytes.saturating_add(moved.bytes) > tenant.backlog.bytes {
         return Ok(Resent::BacklogFull(RecordsError::BacklogFull {
             tenant: name,
@@ -115,18 +115,18 @@ pub(super) fn resend(
         }));
     }
     if let Some(priority) = priority {
-        writing
+        transaction
             .connection()
             .prepare_cached("UPDATE deliveries SET priority = ?2 WHERE id = ?1 AND state >= ?3")?
             .execute(params![wanted.number(), level(priority), DELIVERED])?;
     }
     // It has its original lifetime again, however often it is resent.
-    let expires_at = moved.lives_for.or(expires_after).map(|lives_for| writing.now() + lives_for);
-    Ok(writing.resend(wanted, lane, expires_at)?.map_or(Resent::Missing, Resent::Waits))
+    let expires_at = moved.lives_for.or(expires_after).map(|lives_for| transaction.now() + lives_for);
+    Ok(transaction.resend(wanted, lane, expires_at)?.map_or(Resent::Missing, Resent::Waits))
 }
 
-fn find(writing: &Writing<'_>, wanted: DeliveryId) -> rusqlite::Result<Option<Moved>> {
-    writing
+fn find(transaction: &WriteTransaction<'_>, wanted: DeliveryId) -> rusqlite::Result<Option<Moved>> {
+    transaction
         .connection()
         .prepare_cached(
             "SELECT d.tenant, d.lane, d.state, d.reason, d.attempts, e.expires_at, e.not_before, e.url, e.size, e.reminder
@@ -151,7 +151,7 @@ fn find(writing: &Writing<'_>, wanted: DeliveryId) -> rusqlite::Result<Option<Mo
         .optional()
 }
 
-fn shown(writing: &Writing<'_>, wanted: DeliveryId) -> Result<Delivery, JobError<RecordsError>> {
-    let found = show(writing.connection(), wanted.number())?;
+fn shown(transaction: &WriteTransaction<'_>, wanted: DeliveryId) -> Result<Delivery, JobError<RecordsError>> {
+    let found = show(transaction.connection(), wanted.number())?;
     found.ok_or_else(|| RecordsError::missing(DELIVERY, wanted).into())
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use breakerbox_core::{Cause, Change, Epoch, Mode, Status, Timestamp, Totals};
 use breakerbox_model::objects::{CircuitOwner, PastChange};
-use breakerbox_storage::records::{ChangeFilter, Cursor, Heard, History, Page, PageOf};
+use breakerbox_storage::records::{ChangeFilter, Cursor, History, ObservedChange, Page, PageOf};
 use breakerbox_storage::{Directory, QueueError, RecordsError};
 use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
 
-use super::cursors::{Place, page, place};
+use super::cursors::{CursorPosition, page, place};
 use super::{SqliteRecords, listed};
 use crate::columns::{micros, number, time, whole};
 
@@ -19,7 +19,7 @@ const LOOKS: usize = 2_000;
 
 /// The stored form of a change, without the values that have columns of their own.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredChange {
     from: String,
     to: String,
     cause: Cause,
@@ -38,21 +38,21 @@ fn past_change(row: &Row<'_>) -> rusqlite::Result<PastChange> {
     let unreadable = |error: serde_json::Error| {
         rusqlite::Error::FromSqlConversionFailure(3, rusqlite::types::Type::Text, error.into())
     };
-    let kept: Kept = serde_json::from_str(row.get_ref(3)?.as_str()?).map_err(unreadable)?;
+    let stored: StoredChange = serde_json::from_str(row.get_ref(3)?.as_str()?).map_err(unreadable)?;
     Ok(PastChange {
         key: row.get(0)?,
         change: Change {
-            from: status(&kept.from),
-            to: status(&kept.to),
+            from: status(&stored.from),
+            to: status(&stored.to),
             at: time(row.get(2)?),
             epoch: Epoch(whole(row.get(1)?)),
-            cause: kept.cause,
-            retry_at: kept.retry_at,
-            trips: kept.trips,
-            last_success: kept.last_success,
-            failing_since: kept.failing_since,
-            evidence: kept.evidence,
-            mode: kept.mode,
+            cause: stored.cause,
+            retry_at: stored.retry_at,
+            trips: stored.trips,
+            last_success: stored.last_success,
+            failing_since: stored.failing_since,
+            evidence: stored.evidence,
+            mode: stored.mode,
         },
     })
 }
@@ -126,13 +126,13 @@ fn owner(directory: &Directory, key: &str) -> Option<i64> {
 
 #[async_trait]
 impl History for SqliteRecords {
-    async fn append_history(&self, changes: Vec<Heard>) -> Result<u64, QueueError> {
+    async fn append_history(&self, changes: Vec<ObservedChange>) -> Result<u64, QueueError> {
         let directory = Arc::clone(&self.directory);
         self.database
-            .write(move |writing| {
+            .write(move |transaction| {
                 let mut new = 0;
-                for Heard { change: PastChange { key, change }, notices } in changes {
-                    let kept = Kept {
+                for ObservedChange { change: PastChange { key, change }, notifications } in changes {
+                    let stored = StoredChange {
                         from: change.from.name().to_owned(),
                         to: change.to.name().to_owned(),
                         cause: change.cause,
@@ -143,20 +143,20 @@ impl History for SqliteRecords {
                         evidence: change.evidence,
                         mode: change.mode,
                     };
-                    let kept = serde_json::to_string(&kept)
+                    let stored = serde_json::to_string(&stored)
                         .map_err(|error| QueueError::Database(Arc::new(error)))?;
-                    let written = writing
+                    let written = transaction
                         .connection()
                         .prepare_cached(
                             "INSERT OR IGNORE INTO circuit_changes (key, epoch, at, change, owner) VALUES (?1, ?2, ?3, ?4, ?5)",
                         )?
-                        .execute(params![key, number(change.epoch.0), micros(change.at), kept, owner(&directory, &key)])?;
+                        .execute(params![key, number(change.epoch.0), micros(change.at), stored, owner(&directory, &key)])?;
                     if written == 0 {
                         continue;
                     }
                     new += 1;
-                    for notice in &notices {
-                        writing.tell(notice, &*directory)?;
+                    for notification in &notifications {
+                        transaction.notify(notification, &*directory)?;
                     }
                 }
                 Ok(new)
@@ -195,8 +195,8 @@ impl History for SqliteRecords {
 
     async fn prune_history(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError> {
         self.database
-            .write(move |writing| {
-                let mut statement = writing.connection().prepare_cached(
+            .write(move |transaction| {
+                let mut statement = transaction.connection().prepare_cached(
                     "DELETE FROM circuit_changes WHERE (key, epoch) IN
                      (SELECT key, epoch FROM circuit_changes INDEXED BY changes_by_time WHERE at < ?1 ORDER BY at LIMIT ?2)",
                 )?;

@@ -10,7 +10,7 @@ use breakerbox_storage::{Directory, QueueError, RecordsError};
 use rusqlite::Connection;
 use serde_json::json;
 
-use super::kept;
+use super::stored;
 use crate::Database;
 use crate::columns::{id, parsed, time};
 use crate::error::{JobError, queue_error};
@@ -79,7 +79,7 @@ fn tenants(connection: &Connection, directory: &Directory, keyring: &Keyring) ->
     while let Some(row) = rows.next()? {
         let id: TenantId = parsed(1, row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?)?;
         let (settings, secrets) =
-            kept::tenant_of(&row.get::<_, String>(2)?, row.get(3)?, keyring, id.as_str())?;
+            stored::tenant_of(&row.get::<_, String>(2)?, row.get(3)?, keyring, id.as_str())?;
         let mut tenant = Tenant {
             id,
             settings,
@@ -93,18 +93,18 @@ fn tenants(connection: &Connection, directory: &Directory, keyring: &Keyring) ->
         // The gateway's own policy may have changed since. Sending continues with the gateway's.
         let mut entry = resolved(&tenant);
         if let Err(RecordsError::Policy(problem)) = &entry {
-            tracing::warn!(tenant = %tenant.id, problem, "the tenant's policy does not fit the gateway's any more; ignored");
+            tracing::warn!(tenant = %tenant.id, problem, "ignoring the tenant's policy: it is invalid together with the gateway's policy");
             tenant.settings.policy = None;
             entry = resolved(&tenant);
         }
         if let Err(RecordsError::ReminderPolicy(problem)) = &entry {
-            tracing::warn!(tenant = %tenant.id, problem, "the policy of the tenant's reminders does not fit any more; their preset holds");
+            tracing::warn!(tenant = %tenant.id, problem, "ignoring the policy of the tenant's reminders: it is invalid; the preset applies");
             // Independent of the layers below it: a preset starts over.
             tenant.settings.reminders.policy = Some(json!({ "preset": "reminders" }));
             entry = resolved(&tenant);
         }
         let entry = entry?;
-        directory.put_household(directory.resolve_household(entry)?);
+        directory.put_tenant_endpoints(directory.resolve_tenant_endpoints(entry)?);
     }
     Ok(())
 }
@@ -118,12 +118,12 @@ fn endpoints(connection: &Connection, directory: &Directory, keyring: &Keyring) 
     while let Some(row) = rows.next()? {
         let endpoint_id = EndpointId(id(row.get(0)?));
         let (settings, secrets) =
-            kept::endpoint_of(&row.get::<_, String>(2)?, row.get(3)?, keyring, &endpoint_id.to_string())?;
+            stored::endpoint_of(&row.get::<_, String>(2)?, row.get(3)?, keyring, &endpoint_id.to_string())?;
         let mut endpoint = Endpoint {
             id: endpoint_id,
             tenant: parsed(1, row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?)?,
             settings,
-            disabled: row.get::<_, Option<String>>(4)?.as_deref().map(kept::disabled),
+            disabled: row.get::<_, Option<String>>(4)?.as_deref().map(stored::disabled),
             secrets,
             revision: Revision(row.get(5)?),
             created_at: at(row, 6)?,
@@ -131,7 +131,7 @@ fn endpoints(connection: &Connection, directory: &Directory, keyring: &Keyring) 
         };
         let entry = match directory.resolve_endpoint(endpoint.clone()) {
             Err(RecordsError::Policy(problem)) => {
-                tracing::warn!(endpoint = %endpoint.id, problem, "the endpoint's policy does not fit its tenant's any more; ignored");
+                tracing::warn!(endpoint = %endpoint.id, problem, "ignoring the endpoint's policy: it is invalid together with the tenant's policy");
                 endpoint.settings.policy = None;
                 directory.resolve_endpoint(endpoint)
             }

@@ -4,7 +4,7 @@
 //! | part | task |
 //! | --- | --- |
 //! | `load` | fills the directory at the start |
-//! | `kept` | the form of tenants and endpoints in their rows |
+//! | `stored` | the form of tenants and endpoints in their rows |
 //! | `reseal` | seals everything with the newest master key |
 //! | `tenants`, `endpoints`, `api_keys` | operations on tenants, endpoints and API keys |
 //! | `deliveries`, `scan` | listings of events, deliveries and attempts |
@@ -13,7 +13,7 @@
 //! | `requests` | idempotent requests: each creation with its idempotency key |
 //! | `resends` | resends by filter, as background jobs |
 //! | `history` | the history of circuits |
-//! | `notices`, `notices_sent` | notifications and their results |
+//! | `notifications` | notifications and their results |
 //! | `permits` | the settled permits of the decision API |
 //! | `routes` | the directory as the writer sees it |
 //! | `cursors` | the end of a page, as text |
@@ -24,10 +24,8 @@ mod deliveries;
 mod endpoints;
 mod finished;
 mod history;
-mod kept;
-mod kept_target;
 mod load;
-mod notices;
+mod notifications;
 mod permits;
 mod reminders;
 mod requests;
@@ -35,6 +33,8 @@ mod reseal;
 mod resends;
 mod routes;
 mod scan;
+mod stored;
+mod stored_target;
 mod tenants;
 
 use std::sync::Arc;
@@ -56,8 +56,8 @@ pub struct SqliteRecords {
     database: Database,
     directory: Arc<Directory>,
     keyring: Arc<Keyring>,
-    /// The job that had the latest turn.
-    turn: Arc<AtomicI64>,
+    /// The resend job that was continued last.
+    last_resend: Arc<AtomicI64>,
 }
 
 impl SqliteRecords {
@@ -69,7 +69,7 @@ impl SqliteRecords {
         let keyring = Arc::new(keyring);
         let directory = Arc::new(Directory::new(defaults));
         load::fill(&database, &directory, &keyring).await?;
-        Ok(Self { database, directory, keyring, turn: Arc::default() })
+        Ok(Self { database, directory, keyring, last_resend: Arc::default() })
     }
 
     /// Returns whether a file holds any sealed values. If so, its master key must be available at the start.
@@ -105,7 +105,7 @@ fn readable<T>(
         Ok(None) => Err(RecordsError::missing(what, name).into()),
         Err(error) if is_unreadable(&error) => {
             let name = name.to_string();
-            tracing::error!(what, name, %error, "a stored row can't be read");
+            tracing::error!(what, name, %error, "can't read a stored row");
             Err(RecordsError::Unreadable { what, name }.into())
         }
         Err(error) => Err(error.into()),
@@ -117,7 +117,7 @@ fn listed<T>(row: rusqlite::Result<T>, what: &'static str, id: impl ToString) ->
     match row {
         Ok(found) => Ok(Some(found)),
         Err(error) if is_unreadable(&error) => {
-            tracing::error!(what, id = id.to_string(), %error, "a stored row can't be read; it is left out of a listing");
+            tracing::error!(what, id = id.to_string(), %error, "can't read a stored row; it is missing in a listing");
             Ok(None)
         }
         Err(error) => Err(error),

@@ -5,41 +5,45 @@ use async_trait::async_trait;
 use breakerbox_core::{OutcomeKind, Timestamp};
 use breakerbox_model::objects::{PermitId, PermitSettled, PermitTerm, SettledAs};
 use breakerbox_storage::QueueError;
-use breakerbox_storage::records::{Claimed, SettledPermits};
+use breakerbox_storage::records::{PermitClaim, SettledPermits};
 use rusqlite::{OptionalExtension, params};
 
 use super::SqliteRecords;
-use crate::Writing;
+use crate::WriteTransaction;
 use crate::columns::{micros, number};
 
 const OUTCOMES: [OutcomeKind; 3] = [OutcomeKind::Success, OutcomeKind::Failure, OutcomeKind::Ignored];
 
 #[async_trait]
 impl SettledPermits for SqliteRecords {
-    async fn claim_permit(&self, permit: PermitTerm, outcome: OutcomeKind) -> Result<Claimed, QueueError> {
+    async fn claim_permit(
+        &self,
+        permit: PermitTerm,
+        outcome: OutcomeKind,
+    ) -> Result<PermitClaim, QueueError> {
         self.database
-            .write(move |writing| {
-                if let Some(settled) = find(writing, permit)? {
-                    return Ok(Claimed::Settled(settled));
+            .write(move |transaction| {
+                if let Some(settled) = find(transaction, permit)? {
+                    return Ok(PermitClaim::Settled(settled));
                 }
-                if permit.expires_at <= writing.now() {
-                    return Ok(Claimed::Expired);
+                if permit.expires_at <= transaction.now() {
+                    return Ok(PermitClaim::Expired);
                 }
-                let mut insert = writing.connection().prepare_cached(
+                let mut insert = transaction.connection().prepare_cached(
                     "INSERT INTO settled_permits (expires_at, id, settled, outcome) VALUES (?1, ?2, ?3, ?4)",
                 )?;
                 let settled = place(&SettledAs::ALL, SettledAs::Counted);
                 let outcome = place(&OUTCOMES, outcome);
                 insert.execute(params![micros(permit.expires_at), permit.id.0, settled, outcome])?;
-                Ok(Claimed::Yours)
+                Ok(PermitClaim::Yours)
             })
             .await
     }
 
     async fn note_settlement(&self, permit: PermitTerm, settled: SettledAs) -> Result<(), QueueError> {
         self.database
-            .write(move |writing| {
-                let mut update = writing.connection().prepare_cached(
+            .write(move |transaction| {
+                let mut update = transaction.connection().prepare_cached(
                     "UPDATE settled_permits SET settled = ?3 WHERE expires_at = ?1 AND id = ?2",
                 )?;
                 let settled = place(&SettledAs::ALL, settled);
@@ -54,10 +58,10 @@ impl SettledPermits for SqliteRecords {
         expired: Vec<PermitTerm>,
     ) -> Result<Vec<(PermitId, PermitSettled)>, QueueError> {
         self.database
-            .write(move |writing| {
+            .write(move |transaction| {
                 let mut found = Vec::new();
                 for permit in expired {
-                    found.extend(find(writing, permit)?.map(|settled| (permit.id, settled)));
+                    found.extend(find(transaction, permit)?.map(|settled| (permit.id, settled)));
                 }
                 Ok(found)
             })
@@ -66,8 +70,8 @@ impl SettledPermits for SqliteRecords {
 
     async fn prune_permits(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError> {
         self.database
-            .write(move |writing| {
-                let mut delete = writing.connection().prepare_cached(
+            .write(move |transaction| {
+                let mut delete = transaction.connection().prepare_cached(
                     "DELETE FROM settled_permits WHERE (expires_at, id) IN
                      (SELECT expires_at, id FROM settled_permits WHERE expires_at < ?1 ORDER BY expires_at LIMIT ?2)",
                 )?;
@@ -77,8 +81,8 @@ impl SettledPermits for SqliteRecords {
     }
 }
 
-fn find(writing: &Writing<'_>, permit: PermitTerm) -> rusqlite::Result<Option<PermitSettled>> {
-    let mut select = writing
+fn find(transaction: &WriteTransaction<'_>, permit: PermitTerm) -> rusqlite::Result<Option<PermitSettled>> {
+    let mut select = transaction
         .connection()
         .prepare_cached("SELECT settled, outcome FROM settled_permits WHERE expires_at = ?1 AND id = ?2")?;
     let found = select.query_row(params![micros(permit.expires_at), permit.id.0], |row| {

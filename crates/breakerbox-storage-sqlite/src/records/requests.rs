@@ -8,12 +8,12 @@ use breakerbox_model::objects::{
 };
 use breakerbox_storage::RecordsError;
 use breakerbox_storage::records::{
-    Answered, NewApiKey, NewEndpoint, NewReminder, NewResend, NewTenant, Request, Requests,
+    NewApiKey, NewEndpoint, NewReminder, NewResend, NewTenant, Request, RequestResult, Requests,
 };
 
 use super::reminders::create_all;
 use super::{SqliteRecords, reminders};
-use crate::Writing;
+use crate::WriteTransaction;
 use crate::error::JobError;
 use crate::idempotency::{OPERATOR, earlier, remember};
 
@@ -22,31 +22,33 @@ impl SqliteRecords {
     async fn once<T: Send + 'static>(
         &self,
         request: Request<T>,
-        create: impl FnOnce(&Self, &mut Writing<'_>) -> Result<T, JobError<RecordsError>> + Send + 'static,
-    ) -> Result<Answered, RecordsError> {
+        create: impl FnOnce(&Self, &mut WriteTransaction<'_>) -> Result<T, JobError<RecordsError>>
+        + Send
+        + 'static,
+    ) -> Result<RequestResult, RecordsError> {
         let Request { key, scope, respond } = request;
         let records = self.clone();
         let Some(key) = key else {
-            let created = self.database.write(move |writing| create(&records, writing)).await?;
-            return Ok(Answered { response: respond(&created), repeated: false });
+            let created = self.database.write(move |transaction| create(&records, transaction)).await?;
+            return Ok(RequestResult { response: respond(&created), repeated: false });
         };
         self.database
-            .write(move |writing| {
+            .write(move |transaction| {
                 let scope = match &scope {
                     None => Some(OPERATOR),
                     Some(tenant) => records.directory.tenant(tenant).map(|entry| entry.row),
                 };
                 // Without its tenant nothing can be created: the creation itself reports that.
                 let Some(scope) = scope else {
-                    let created = create(&records, writing)?;
-                    return Ok(Answered { response: respond(&created), repeated: false });
+                    let created = create(&records, transaction)?;
+                    return Ok(RequestResult { response: respond(&created), repeated: false });
                 };
-                if let Some(earlier) = earlier(writing, scope, &key)? {
-                    return Ok(Answered { response: earlier.response()?, repeated: true });
+                if let Some(earlier) = earlier(transaction, scope, &key)? {
+                    return Ok(RequestResult { response: earlier.response()?, repeated: true });
                 }
-                let response = respond(&create(&records, writing)?);
-                remember(writing, scope, &key, &response)?;
-                Ok(Answered { response, repeated: false })
+                let response = respond(&create(&records, transaction)?);
+                remember(transaction, scope, &key, &response)?;
+                Ok(RequestResult { response, repeated: false })
             })
             .await
     }
@@ -58,56 +60,57 @@ impl Requests for SqliteRecords {
         &self,
         request: Request<Tenant>,
         new: NewTenant,
-    ) -> Result<Answered, RecordsError> {
-        self.once(request, move |records, writing| records.insert_tenant(writing, new)).await
+    ) -> Result<RequestResult, RecordsError> {
+        self.once(request, move |records, transaction| records.insert_tenant(transaction, new)).await
     }
 
     async fn create_endpoint_for(
         &self,
         request: Request<Endpoint>,
         new: NewEndpoint,
-    ) -> Result<Answered, RecordsError> {
-        self.once(request, move |records, writing| records.insert_endpoint(writing, new)).await
+    ) -> Result<RequestResult, RecordsError> {
+        self.once(request, move |records, transaction| records.insert_endpoint(transaction, new)).await
     }
 
     async fn create_api_key_for(
         &self,
         request: Request<ApiKey>,
         new: NewApiKey,
-    ) -> Result<Answered, RecordsError> {
-        self.once(request, move |records, writing| records.insert_api_key(writing, new)).await
+    ) -> Result<RequestResult, RecordsError> {
+        self.once(request, move |records, transaction| records.insert_api_key(transaction, new)).await
     }
 
     async fn create_reminder_for(
         &self,
         request: Request<Reminder>,
         new: NewReminder,
-    ) -> Result<Answered, RecordsError> {
-        self.once(request, move |records, writing| reminders::create_one(records, writing, &new)).await
+    ) -> Result<RequestResult, RecordsError> {
+        self.once(request, move |records, transaction| reminders::create_one(records, transaction, &new))
+            .await
     }
 
     async fn create_reminders_for(
         &self,
         request: Request<Vec<Reminder>>,
         new: Vec<NewReminder>,
-    ) -> Result<Answered, RecordsError> {
-        self.once(request, move |records, writing| create_all(records, writing, &new)).await
+    ) -> Result<RequestResult, RecordsError> {
+        self.once(request, move |records, transaction| create_all(records, transaction, &new)).await
     }
 
     async fn run_reminder_for(
         &self,
         request: Request<Reminder>,
         id: ReminderId,
-    ) -> Result<Answered, RecordsError> {
-        self.once(request, move |records, writing| reminders::run_now(records, writing, id)).await
+    ) -> Result<RequestResult, RecordsError> {
+        self.once(request, move |records, transaction| reminders::run_now(records, transaction, id)).await
     }
 
     async fn create_resend_for(
         &self,
         request: Request<Resend>,
         new: NewResend,
-    ) -> Result<Answered, RecordsError> {
-        self.once(request, move |records, writing| records.insert_resend(writing, &new)).await
+    ) -> Result<RequestResult, RecordsError> {
+        self.once(request, move |records, transaction| records.insert_resend(transaction, &new)).await
     }
 
     async fn rotate_tenant_secret_for(
@@ -116,11 +119,11 @@ impl Requests for SqliteRecords {
         id: &TenantId,
         secret: Secret,
         overlap: Duration,
-    ) -> Result<Answered, RecordsError> {
+    ) -> Result<RequestResult, RecordsError> {
         let id = id.clone();
-        let rotate = move |records: &Self, writing: &mut Writing<'_>| {
-            records.update_tenant(writing, &id, |tenant, writing| {
-                tenant.secrets = tenant.secrets.rotated(secret, overlap, writing.wall());
+        let rotate = move |records: &Self, transaction: &mut WriteTransaction<'_>| {
+            records.update_tenant(transaction, &id, |tenant, transaction| {
+                tenant.secrets = tenant.secrets.rotated(secret, overlap, transaction.wall());
                 Ok(())
             })
         };
@@ -133,10 +136,10 @@ impl Requests for SqliteRecords {
         id: EndpointId,
         secret: Secret,
         overlap: Duration,
-    ) -> Result<Answered, RecordsError> {
-        let rotate = move |records: &Self, writing: &mut Writing<'_>| {
-            records.update_endpoint(writing, id, |endpoint, writing| {
-                endpoint.secrets = endpoint.secrets.rotated(secret, overlap, writing.wall());
+    ) -> Result<RequestResult, RecordsError> {
+        let rotate = move |records: &Self, transaction: &mut WriteTransaction<'_>| {
+            records.update_endpoint(transaction, id, |endpoint, transaction| {
+                endpoint.secrets = endpoint.secrets.rotated(secret, overlap, transaction.wall());
                 Ok(())
             })
         };

@@ -5,7 +5,7 @@ use breakerbox_model::objects::EndpointId;
 use breakerbox_storage::secrets::{Owner, Sealed};
 use rusqlite::params;
 
-use super::kept::{ENDPOINT, TENANT};
+use super::stored::{ENDPOINT, TENANT};
 use super::{LoadError, SqliteRecords};
 use crate::columns::id;
 use crate::error::JobError;
@@ -82,8 +82,8 @@ impl SqliteRecords {
             // If a row was changed meanwhile, its value is newer and sealed with the newest key.
             total.resealed += self
                 .database
-                .write(move |writing| {
-                    let mut statement = writing.connection().prepare_cached(update)?;
+                .write(move |transaction| {
+                    let mut statement = transaction.connection().prepare_cached(update)?;
                     let mut written = 0;
                     for (number, old, new) in changed {
                         written += statement.execute(params![number, old, new])? as u64;

@@ -12,7 +12,7 @@ use breakerbox_model::objects::{
     StateName, TenantId, TenantNumber,
 };
 use breakerbox_storage::records::{NewResend, Page, PageOf, Resends};
-use breakerbox_storage::{Batch, QueueError, RecordsError, WaitingLane};
+use breakerbox_storage::{BatchResult, QueueError, RecordsError, WaitingLane};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ use super::cursors::{page, place};
 use super::finished::{Resent, resend};
 use super::scan::{Found, Order, Scan};
 use super::{SqliteRecords, listed, readable};
-use crate::Writing;
+use crate::WriteTransaction;
 use crate::columns::{id, micros, number, time, whole};
 use crate::error::JobError;
 
@@ -34,13 +34,13 @@ const REMEMBERED: Duration = Duration::from_secs(30 * 86_400);
 /// The maximum number of finished jobs that are deleted when one is created.
 const FORGOTTEN_AT_ONCE: u32 = 16;
 /// The maximum number of jobs that a step tries, if their tenants' backlogs are full.
-const TURNS: usize = 8;
+const MAX_JOBS_TRIED: usize = 8;
 
 const COLUMNS: &str = "id, wanted, by, position, done, skipped, created_at, finished_at, cancelled, tenant";
 
 /// The stored form of a filter.
 #[derive(Serialize, Deserialize)]
-struct Wanted {
+struct StoredFilter {
     tenant: Option<String>,
     endpoint: Option<String>,
     event: Option<String>,
@@ -50,7 +50,7 @@ struct Wanted {
     until_us: u64,
 }
 
-impl Wanted {
+impl StoredFilter {
     fn of(filter: &DeliveryFilter, state: StateName, until: Timestamp) -> Self {
         Self {
             tenant: filter.tenant.as_ref().map(ToString::to_string),
@@ -83,7 +83,7 @@ impl Wanted {
 fn job(row: &Row<'_>) -> rusqlite::Result<Resend> {
     let unreadable =
         || rusqlite::Error::InvalidColumnType(1, "wanted".to_owned(), rusqlite::types::Type::Text);
-    let wanted: Wanted = serde_json::from_str(row.get_ref(1)?.as_str()?).map_err(|_| unreadable())?;
+    let wanted: StoredFilter = serde_json::from_str(row.get_ref(1)?.as_str()?).map_err(|_| unreadable())?;
     let finished_at = row.get::<_, Option<i64>>(7)?.map(time);
     let state = match (finished_at, row.get(8)?) {
         (_, true) => ResendState::Cancelled,
@@ -115,14 +115,14 @@ fn show(connection: &Connection, wanted: JobId) -> Result<Resend, JobError<Recor
 }
 
 /// A job whose turn it is, and the deliveries that it found.
-struct Turn {
+struct ResendPiece {
     job: i64,
     position: Option<i64>,
     found: Found,
 }
 
 /// Returns the running job after this one, or the first.
-fn turn(connection: &Connection, after: i64, limit: usize) -> rusqlite::Result<Option<Turn>> {
+fn next_piece(connection: &Connection, after: i64, limit: usize) -> rusqlite::Result<Option<ResendPiece>> {
     let mut next = connection.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM jobs INDEXED BY jobs_to_do
          WHERE finished_at IS NULL AND kind = '{KIND}' AND id > ?1 ORDER BY id LIMIT 1"
@@ -148,28 +148,28 @@ fn turn(connection: &Connection, after: i64, limit: usize) -> rusqlite::Result<O
             _ => nothing,
         },
     };
-    Ok(Some(Turn { job: id, position, found }))
+    Ok(Some(ResendPiece { job: id, position, found }))
 }
 
 impl SqliteRecords {
     /// Moves the deliveries that a job found. `None` if another step was faster, or the backlog is full.
-    async fn take_turn(&self, turn: Turn) -> Result<Option<Batch>, RecordsError> {
+    async fn write_piece(&self, next_piece: ResendPiece) -> Result<Option<BatchResult>, RecordsError> {
         let records = self.clone();
         self.database
-            .write(move |writing| {
-                let is_current = writing
+            .write(move |transaction| {
+                let is_current = transaction
                     .connection()
                     .prepare_cached("SELECT 1 FROM jobs WHERE id = ?1 AND finished_at IS NULL AND position IS ?2")?
-                    .exists(params![turn.job, turn.position])?;
+                    .exists(params![next_piece.job, next_piece.position])?;
                 if !is_current {
                     return Ok(None);
                 }
                 let (mut resent, mut skipped) = (0_u64, 0_u64);
                 let mut lanes: BTreeMap<LaneId, WaitingLane> = BTreeMap::new();
-                let mut position = turn.position;
+                let mut position = next_piece.position;
                 let mut is_full = false;
-                for found in turn.found.ids {
-                    match resend(writing, &records.directory, DeliveryId(id(found)), Some(Priority::Low))? {
+                for found in next_piece.found.ids {
+                    match resend(transaction, &records.directory, DeliveryId(id(found)), Some(Priority::Low))? {
                         Resent::Waits(lane) => {
                             resent += 1;
                             lanes
@@ -187,26 +187,26 @@ impl SqliteRecords {
                     }
                     position = Some(found);
                 }
-                let is_done = !is_full && turn.found.stopped_at.is_none();
+                let is_done = !is_full && next_piece.found.stopped_at.is_none();
                 if !is_full {
-                    position = turn.found.stopped_at.or(position);
+                    position = next_piece.found.stopped_at.or(position);
                 }
-                writing
+                transaction
                     .connection()
                     .prepare_cached(
                         "UPDATE jobs SET position = ?2, done = done + ?3, skipped = skipped + ?4, finished_at = ?5
                          WHERE id = ?1",
                     )?
                     .execute(params![
-                        turn.job,
+                        next_piece.job,
                         position,
                         number(resent),
                         number(skipped),
-                        is_done.then(|| micros(writing.wall()))
+                        is_done.then(|| micros(transaction.wall()))
                     ])?;
                 let woken = lanes.into_values().collect();
                 let is_stuck = is_full && resent == 0 && skipped == 0;
-                Ok((!is_stuck).then_some(Batch { done: resent, woken, more: true }))
+                Ok((!is_stuck).then_some(BatchResult { done: resent, woken, more: true }))
             })
             .await
     }
@@ -216,10 +216,10 @@ impl SqliteRecords {
     /// Inserts a job.
     pub(super) fn insert_resend(
         &self,
-        writing: &mut Writing<'_>,
+        transaction: &mut WriteTransaction<'_>,
         new: &NewResend,
     ) -> Result<Resend, JobError<RecordsError>> {
-        let now = writing.wall();
+        let now = transaction.wall();
         let filter = &new.filter;
         let mut tenant = None;
         if let Some(id) = &filter.tenant {
@@ -230,7 +230,7 @@ impl SqliteRecords {
             self.known_endpoint(id)?;
         }
         if let Some(id) = filter.event {
-            let exists = writing
+            let exists = transaction
                 .connection()
                 .prepare_cached("SELECT 1 FROM events WHERE id = ?1")?
                 .exists([id.number()])?;
@@ -239,20 +239,20 @@ impl SqliteRecords {
             }
         }
         // Includes deliveries that were created while the clock was ahead.
-        let newest = now.max(writing.newest_id_time());
+        let newest = now.max(transaction.newest_id_time());
         let until = filter.until.map_or(newest, |until| until.min(newest));
-        let wanted = Wanted::of(filter, filter.state.unwrap_or(StateName::Failed), until);
+        let wanted = StoredFilter::of(filter, filter.state.unwrap_or(StateName::Failed), until);
         let wanted = serde_json::to_string(&wanted).expect("texts and numbers have a JSON");
         let before = Timestamp::from_micros(now.as_micros().saturating_sub(REMEMBERED.as_secs() * 1_000_000));
-        writing
+        transaction
             .connection()
             .prepare_cached(
                 "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs NOT INDEXED
                      WHERE id < ?1 AND finished_at IS NOT NULL ORDER BY id LIMIT ?2)",
             )?
             .execute(params![Id::first_at(before).number(), FORGOTTEN_AT_ONCE])?;
-        let job = JobId(writing.next_id());
-        writing
+        let job = JobId(transaction.next_id());
+        transaction
             .connection()
             .prepare_cached(
                 "INSERT INTO jobs (id, tenant, kind, wanted, by, done, skipped, created_at)
@@ -266,7 +266,7 @@ impl SqliteRecords {
                 new.by.map(ApiKeyId::number),
                 micros(now)
             ])?;
-        show(writing.connection(), job)
+        show(transaction.connection(), job)
     }
 }
 
@@ -274,7 +274,7 @@ impl SqliteRecords {
 impl Resends for SqliteRecords {
     async fn create_resend(&self, new: NewResend) -> Result<Resend, RecordsError> {
         let records = self.clone();
-        self.database.write(move |writing| records.insert_resend(writing, &new)).await
+        self.database.write(move |transaction| records.insert_resend(transaction, &new)).await
     }
 
     async fn resend(&self, wanted: JobId) -> Result<Resend, RecordsError> {
@@ -313,35 +313,37 @@ impl Resends for SqliteRecords {
 
     async fn cancel_resend(&self, wanted: JobId) -> Result<Resend, RecordsError> {
         self.database
-            .write(move |writing| {
-                writing
+            .write(move |transaction| {
+                transaction
                     .connection()
                     .prepare_cached(&format!(
                         "UPDATE jobs SET finished_at = ?2, cancelled = 1
                          WHERE id = ?1 AND kind = '{KIND}' AND finished_at IS NULL"
                     ))?
-                    .execute(params![wanted.number(), micros(writing.wall())])?;
-                show(writing.connection(), wanted)
+                    .execute(params![wanted.number(), micros(transaction.wall())])?;
+                show(transaction.connection(), wanted)
             })
             .await
     }
 
-    async fn step_resends(&self, limit: usize) -> Result<Batch, QueueError> {
-        for _ in 0..TURNS {
-            let after = self.turn.load(Ordering::Relaxed);
+    async fn step_resends(&self, limit: usize) -> Result<BatchResult, QueueError> {
+        for _ in 0..MAX_JOBS_TRIED {
+            let after = self.last_resend.load(Ordering::Relaxed);
             let next = self
                 .database
-                .read(move |connection| Ok::<_, JobError<QueueError>>(turn(connection, after, limit.max(1))?))
+                .read(move |connection| {
+                    Ok::<_, JobError<QueueError>>(next_piece(connection, after, limit.max(1))?)
+                })
                 .await?;
-            let Some(next) = next else { return Ok(Batch::default()) };
-            self.turn.store(next.job, Ordering::Relaxed);
-            match self.take_turn(next).await {
+            let Some(next) = next else { return Ok(BatchResult::default()) };
+            self.last_resend.store(next.job, Ordering::Relaxed);
+            match self.write_piece(next).await {
                 Ok(Some(batch)) => return Ok(batch),
                 Ok(None) => {}
                 Err(RecordsError::Queue(error)) => return Err(error),
                 Err(other) => return Err(QueueError::Database(std::sync::Arc::new(other))),
             }
         }
-        Ok(Batch { more: true, ..Batch::default() })
+        Ok(BatchResult { more: true, ..BatchResult::default() })
     }
 }

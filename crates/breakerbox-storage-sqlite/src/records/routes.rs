@@ -4,32 +4,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::CircuitBy;
-use breakerbox_model::notifications::Notice;
+use breakerbox_model::notifications::Notification;
 use breakerbox_model::objects::{Backlog, EndpointId, EventType, LaneId, TenantId};
-use breakerbox_storage::{Directory, Household};
+use breakerbox_storage::{Directory, TenantEndpoints};
 
 use crate::{Audience, EndpointRoute, Routes, TenantRoutes};
 
 impl Routes for Directory {
     fn tenant(&self, tenant: &TenantId) -> Option<Arc<dyn TenantRoutes>> {
-        let household: Arc<Household> = self.household(tenant)?;
-        Some(household)
+        let tenant_endpoints: Arc<TenantEndpoints> = self.tenant_endpoints(tenant)?;
+        Some(tenant_endpoints)
     }
 
-    fn audience(&self, notice: &Notice) -> Audience {
-        let entry = notice.tenant.as_ref().and_then(|id| Self::tenant(self, id));
+    fn audience(&self, notification: &Notification) -> Audience {
+        let entry = notification.tenant.as_ref().and_then(|id| Self::tenant(self, id));
         let row = entry.as_ref().map(|entry| entry.row);
-        let kind = notice.kind();
+        let kind = notification.kind();
         let own = entry.as_ref().filter(|_| !kind.is_operators());
-        let own =
-            own.into_iter().flat_map(|entry| entry.source.settings.notices.iter().map(|one| (one, row)));
-        let all = self.defaults().notices.iter().map(|one| (one, None)).chain(own);
+        let own = own
+            .into_iter()
+            .flat_map(|entry| entry.source.settings.notification_targets.iter().map(|one| (one, row)));
+        let all = self.defaults().notification_targets.iter().map(|one| (one, None)).chain(own);
         let told = all.filter(|(target, _)| target.on.has(kind));
         Audience { tenant: row, targets: told.map(|(target, row)| (Arc::clone(&target.name), row)).collect() }
     }
 }
 
-impl TenantRoutes for Household {
+impl TenantRoutes for TenantEndpoints {
     fn row(&self) -> i64 {
         self.tenant().row
     }

@@ -112,12 +112,12 @@ impl Scan {
                 continue;
             }
             if let Some(wanted) = self.state {
-                let kept = row.get(4)?;
+                let stored = row.get(4)?;
                 // A delivery that waits in a closed lane is cancelled, though its row may show it a little later.
                 let is_cancelled =
-                    kept == WAITING && any_closed && is_closed.exists([row.get::<_, i64>(3)?])?;
-                let kept = if is_cancelled { CANCELLED } else { kept };
-                if state(kept, None, row.get(5)?).name() != wanted {
+                    stored == WAITING && any_closed && is_closed.exists([row.get::<_, i64>(3)?])?;
+                let stored = if is_cancelled { CANCELLED } else { stored };
+                if state(stored, None, row.get(5)?).name() != wanted {
                     continue;
                 }
             }

@@ -11,10 +11,10 @@ use breakerbox_storage::records::{Cursor, Edit, NewTenant, Page, PageOf, TenantB
 use breakerbox_storage::{RecordsError, TenantEntry};
 use rusqlite::params;
 
-use super::cursors::{Place, page, place};
-use super::kept::{self, TENANT};
+use super::cursors::{CursorPosition, page, place};
+use super::stored::{self, TENANT};
 use super::{SqliteRecords, unchanged};
-use crate::Writing;
+use crate::WriteTransaction;
 use crate::columns::micros;
 use crate::error::JobError;
 use crate::reminders::totals;
@@ -30,13 +30,13 @@ impl SqliteRecords {
     /// Inserts a tenant, and after the commit puts it in memory.
     pub(super) fn insert_tenant(
         &self,
-        writing: &mut Writing<'_>,
+        transaction: &mut WriteTransaction<'_>,
         new: NewTenant,
     ) -> Result<Tenant, JobError<RecordsError>> {
         if self.directory.tenant(&new.id).is_some() {
             return Err(RecordsError::Exists { what: TENANT, name: new.id.to_string() }.into());
         }
-        let now = writing.wall();
+        let now = transaction.wall();
         let tenant = Tenant {
             id: new.id,
             settings: new.settings,
@@ -45,8 +45,8 @@ impl SqliteRecords {
             changed_at: now,
             revision: Revision::FIRST,
         };
-        let columns = kept::tenant(&tenant, &self.keyring);
-        writing
+        let columns = stored::tenant(&tenant, &self.keyring);
+        transaction
             .connection()
             .prepare_cached(
                 "INSERT INTO tenants (id, settings, sealed, revision, created_at, changed_at)
@@ -59,33 +59,33 @@ impl SqliteRecords {
                 tenant.revision.0,
                 micros(now)
             ])?;
-        let row = writing.connection().last_insert_rowid();
+        let row = transaction.connection().last_insert_rowid();
         let entry = self.directory.resolve_tenant(tenant.clone(), row)?;
-        let household = self.directory.resolve_household(entry)?;
+        let tenant_endpoints = self.directory.resolve_tenant_endpoints(entry)?;
         let directory = Arc::clone(&self.directory);
-        writing.after_commit(move || directory.put_household(household));
+        transaction.after_commit(move || directory.put_tenant_endpoints(tenant_endpoints));
         Ok(tenant)
     }
 
     /// Changes a tenant in its row, and after the commit in memory.
     pub(super) fn update_tenant(
         &self,
-        writing: &mut Writing<'_>,
+        transaction: &mut WriteTransaction<'_>,
         id: &TenantId,
-        alter: impl FnOnce(&mut Tenant, &Writing<'_>) -> Result<(), JobError<RecordsError>>,
+        alter: impl FnOnce(&mut Tenant, &WriteTransaction<'_>) -> Result<(), JobError<RecordsError>>,
     ) -> Result<Tenant, JobError<RecordsError>> {
         let known = self.known_tenant(id)?;
         let mut tenant = known.source.clone();
-        alter(&mut tenant, writing)?;
+        alter(&mut tenant, transaction)?;
         if tenant == known.source {
             return Ok(tenant);
         }
         tenant.revision = tenant.revision.next();
-        tenant.changed_at = writing.wall();
+        tenant.changed_at = transaction.wall();
         let entry = self.directory.resolve_tenant(tenant.clone(), known.row)?;
-        let household = self.directory.resolve_household(entry)?;
-        let columns = kept::tenant(&tenant, &self.keyring);
-        writing
+        let tenant_endpoints = self.directory.resolve_tenant_endpoints(entry)?;
+        let columns = stored::tenant(&tenant, &self.keyring);
+        transaction
             .connection()
             .prepare_cached(
                 "UPDATE tenants SET settings = ?2, sealed = ?3, revision = ?4, changed_at = ?5 WHERE row = ?1",
@@ -98,17 +98,19 @@ impl SqliteRecords {
                 micros(tenant.changed_at)
             ])?;
         let directory = Arc::clone(&self.directory);
-        writing.after_commit(move || directory.put_household(household));
+        transaction.after_commit(move || directory.put_tenant_endpoints(tenant_endpoints));
         Ok(tenant)
     }
 
     async fn alter_tenant(
         &self,
         id: &TenantId,
-        alter: impl FnOnce(&mut Tenant, &Writing<'_>) -> Result<(), JobError<RecordsError>> + Send + 'static,
+        alter: impl FnOnce(&mut Tenant, &WriteTransaction<'_>) -> Result<(), JobError<RecordsError>>
+        + Send
+        + 'static,
     ) -> Result<Tenant, RecordsError> {
         let (records, id) = (self.clone(), id.clone());
-        self.database.write(move |writing| records.update_tenant(writing, &id, alter)).await
+        self.database.write(move |transaction| records.update_tenant(transaction, &id, alter)).await
     }
 }
 
@@ -116,7 +118,7 @@ impl SqliteRecords {
 impl Tenants for SqliteRecords {
     async fn create_tenant(&self, new: NewTenant) -> Result<Tenant, RecordsError> {
         let records = self.clone();
-        self.database.write(move |writing| records.insert_tenant(writing, new)).await
+        self.database.write(move |transaction| records.insert_tenant(transaction, new)).await
     }
 
     async fn tenant(&self, id: &TenantId) -> Result<Tenant, RecordsError> {
@@ -147,26 +149,26 @@ impl Tenants for SqliteRecords {
     async fn delete_tenant(&self, id: &TenantId, seen: Option<Revision>) -> Result<(), RecordsError> {
         let (records, id) = (self.clone(), id.clone());
         self.database
-            .write(move |writing| {
+            .write(move |transaction| {
                 let known = records.known_tenant(&id)?;
                 unchanged(known.source.revision, seen, TENANT, &id)?;
                 let has_endpoints = !records.directory.endpoints_before(Some(&id), None, 1).is_empty();
-                let reminders = totals::of(writing.connection(), known.row)?.count;
-                if has_endpoints || reminders > 0 || writing.unfinished(known.row).count > 0 {
+                let reminders = totals::of(transaction.connection(), known.row)?.count;
+                if has_endpoints || reminders > 0 || transaction.unfinished(known.row).count > 0 {
                     return Err(RecordsError::InUse(id).into());
                 }
-                let connection = writing.connection();
+                let connection = transaction.connection();
                 connection.execute("DELETE FROM api_keys WHERE tenant = ?1", [known.row])?;
                 connection.execute(
                     "UPDATE jobs SET finished_at = ?2, cancelled = 1 WHERE tenant = ?1 AND finished_at IS NULL",
-                    params![known.row, micros(writing.wall())],
+                    params![known.row, micros(transaction.wall())],
                 )?;
                 connection.execute(
                     "UPDATE tenants SET deleted_at = ?2, sealed = x'' WHERE row = ?1",
-                    params![known.row, micros(writing.wall())],
+                    params![known.row, micros(transaction.wall())],
                 )?;
                 let directory = Arc::clone(&records.directory);
-                writing.after_commit(move || directory.remove_tenant(&id));
+                transaction.after_commit(move || directory.remove_tenant(&id));
                 Ok(())
             })
             .await
@@ -178,8 +180,8 @@ impl Tenants for SqliteRecords {
         secret: Secret,
         overlap: Duration,
     ) -> Result<Tenant, RecordsError> {
-        self.alter_tenant(id, move |tenant, writing| {
-            tenant.secrets = tenant.secrets.rotated(secret, overlap, writing.wall());
+        self.alter_tenant(id, move |tenant, transaction| {
+            tenant.secrets = tenant.secrets.rotated(secret, overlap, transaction.wall());
             Ok(())
         })
         .await
@@ -199,7 +201,7 @@ impl Tenants for SqliteRecords {
         let tenants = self.directory.tenants_after(after.as_ref(), LOOKS + 1);
         // The writer has them in memory; a transaction that writes nothing costs next to nothing.
         self.database
-            .write(move |writing| {
+            .write(move |transaction| {
                 let mut items = Vec::new();
                 let mut next = None;
                 for (looked, tenant) in tenants.iter().enumerate() {
@@ -207,7 +209,7 @@ impl Tenants for SqliteRecords {
                         return Ok(Page { items, next });
                     }
                     next = Some(Cursor(tenant.id.write()));
-                    let waiting = writing.unfinished(tenant.row);
+                    let waiting = transaction.unfinished(tenant.row);
                     if waiting.count > 0 {
                         items.push(TenantBacklog { tenant: tenant.id.clone(), waiting });
                     }
@@ -219,6 +221,6 @@ impl Tenants for SqliteRecords {
 
     async fn backlog(&self, id: &TenantId) -> Result<Backlog, RecordsError> {
         let row = self.known_tenant(id)?.row;
-        self.database.write(move |writing| Ok(writing.unfinished(row))).await
+        self.database.write(move |transaction| Ok(transaction.unfinished(row))).await
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! | part | task |
 //! | --- | --- |
-//! | `kept` | the form of a reminder in its row |
-//! | `look` | finds the reminders that are to be checked |
-//! | `steps` | carries out decisions about them: fires runs, stops, finishes |
+//! | `stored` | the form of a reminder in its row |
+//! | `due` | finds the reminders that are to be checked |
+//! | `apply` | carries out decisions about them: fires runs, stops, finishes |
 //! | `prune` | deletes those that have ended |
 //! | `runs` | the effect of the end of a run on its reminder; withdraws one |
 //! | `totals` | the number of reminders of a tenant |
@@ -12,38 +12,38 @@
 //!
 //! The operations of the API on reminders are in [`records`](super::records).
 
-pub(super) mod kept;
-pub(super) mod look;
+mod apply;
+pub(super) mod due;
 pub(super) mod prune;
 pub(super) mod runs;
-mod steps;
+pub(super) mod stored;
 pub(super) mod totals;
 pub(super) mod unreadable;
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
-use breakerbox_model::reminder::{Decided, Looked};
-use breakerbox_storage::{Calendar, QueueError, StepError, Stepped};
+use breakerbox_model::reminder::{Decision, DueReminder};
+use breakerbox_storage::{AppliedDecisions, ApplyError, QueueError, ReminderStore};
 use rusqlite::Connection;
 
-use self::steps::TakeSteps;
+use self::apply::ApplyDecisions;
 use self::unreadable::StopUnreadable;
-use super::line::Urgency;
 use super::queue::SqliteQueue;
+use super::write_queue::Urgency;
 use crate::error::JobError;
 
 #[async_trait]
-impl Calendar for SqliteQueue {
-    async fn next_look(&self) -> Result<Option<Timestamp>, QueueError> {
-        self.database().read(|connection| Ok(look::next(connection)?)).await
+impl ReminderStore for SqliteQueue {
+    async fn next_check_at(&self) -> Result<Option<Timestamp>, QueueError> {
+        self.database().read(|connection| Ok(due::next(connection)?)).await
     }
 
-    async fn to_look_at(&self, until: Timestamp, limit: usize) -> Result<Vec<Looked>, QueueError> {
+    async fn due_reminders(&self, until: Timestamp, limit: usize) -> Result<Vec<DueReminder>, QueueError> {
         loop {
-            let look = move |connection: &Connection| {
-                Ok::<_, JobError<QueueError>>(look::until(connection, until, limit)?)
+            let read = move |connection: &Connection| {
+                Ok::<_, JobError<QueueError>>(due::until(connection, until, limit)?)
             };
-            let due = self.database().read(look).await?;
+            let due = self.database().read(read).await?;
             if due.unreadable.is_empty() {
                 return Ok(due.readable);
             }
@@ -57,12 +57,12 @@ impl Calendar for SqliteQueue {
         }
     }
 
-    async fn take_steps(&self, steps: Vec<Decided>) -> Result<Stepped, StepError> {
-        if steps.is_empty() {
-            return Ok(Stepped::default());
+    async fn apply_decisions(&self, decisions: Vec<Decision>) -> Result<AppliedDecisions, ApplyError> {
+        if decisions.is_empty() {
+            return Ok(AppliedDecisions::default());
         }
-        let (routes, hand_over, unheard) = self.shared();
-        let take = TakeSteps { steps, routes, hand_over, reserved: Vec::new(), unheard };
-        self.database().request(take, Urgency::Urgent).await?
+        let (routes, reservations, abandoned) = self.shared();
+        let apply = ApplyDecisions { decisions, routes, reservations, reserved: Vec::new(), abandoned };
+        self.database().request(apply, Urgency::Urgent).await?
     }
 }

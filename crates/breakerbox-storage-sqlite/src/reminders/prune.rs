@@ -5,12 +5,12 @@ use breakerbox_model::reminder::StopReason;
 use breakerbox_storage::QueueError;
 use rusqlite::params;
 
-use super::kept::{STOPPED, reason};
+use super::stored::{STOPPED, reason};
 use super::totals;
 use crate::columns::{micros, number, whole};
 use crate::error::JobError;
 use crate::job::Command;
-use crate::writer::Writing;
+use crate::writer::WriteTransaction;
 
 /// Deletes reminders that have ended.
 pub(crate) struct Prune {
@@ -19,10 +19,10 @@ pub(crate) struct Prune {
 }
 
 impl Command for Prune {
-    type Answer = u64;
+    type Output = u64;
 
-    fn run(&mut self, writing: &mut Writing<'_>) -> Result<u64, JobError<QueueError>> {
-        let connection = writing.connection;
+    fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<u64, JobError<QueueError>> {
+        let connection = transaction.connection;
         let ended = connection
             .prepare_cached(
                 "SELECT id, tenant, size, state = ?3 AND reason <> ?4 FROM reminders INDEXED BY ended_reminders

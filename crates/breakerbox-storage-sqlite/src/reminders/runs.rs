@@ -3,9 +3,9 @@
 use breakerbox_model::reminder::Missed;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::kept::{CANCELLED, PAUSED};
+use super::stored::{CANCELLED, PAUSED};
 use crate::columns::micros;
-use crate::writer::Writing;
+use crate::writer::WriteTransaction;
 
 /// Schedules a check of the reminder at once, because its run has ended. A delivery that is not a run, or not the
 /// latest one, has no effect.
@@ -44,18 +44,18 @@ pub(crate) fn stands_for(
 
 /// Returns whether a run that would be retried must not be, because its reminder was paused or cancelled meanwhile. If
 /// so, the run of a paused reminder is treated as not fired.
-pub(crate) fn is_called_off(
-    writing: &mut Writing<'_>,
+pub(crate) fn is_withdrawn(
+    transaction: &mut WriteTransaction<'_>,
     reminder: i64,
     delivery: i64,
 ) -> rusqlite::Result<bool> {
-    let state: Option<i64> = writing
+    let state: Option<i64> = transaction
         .connection
         .prepare_cached("SELECT state FROM reminders WHERE id = ?1 AND open_run = ?2")?
         .query_row(params![reminder, delivery], |row| row.get(0))
         .optional()?;
     if state == Some(PAUSED) {
-        unfire(writing.connection, reminder, WasSent::Yes)?;
+        undo_firing(transaction.connection, reminder, WasSent::Yes)?;
     }
     Ok(matches!(state, Some(PAUSED | CANCELLED)))
 }
@@ -71,7 +71,7 @@ pub(crate) enum WasSent {
 ///
 /// Its number is reused only if no receiver has seen it: a receiver that knows a `webhook-id` treats the next request
 /// with it as a repetition.
-pub(crate) fn unfire(connection: &Connection, reminder: i64, was_sent: WasSent) -> rusqlite::Result<()> {
+pub(crate) fn undo_firing(connection: &Connection, reminder: i64, was_sent: WasSent) -> rusqlite::Result<()> {
     let free = i64::from(was_sent == WasSent::No);
     connection
         .prepare_cached(

@@ -7,26 +7,26 @@
 
 use std::sync::Arc;
 
-use breakerbox_model::notifications::Notice;
+use breakerbox_model::notifications::Notification;
 use breakerbox_model::objects::ReminderId;
 use breakerbox_model::reminder::StopReason;
 use breakerbox_storage::QueueError;
 use rusqlite::{OptionalExtension, params};
 
-use super::kept::{CANCELLED, FINISHED, NOTHING_ASKED, STOPPED, reason};
+use super::stored::{CANCELLED, FINISHED, NO_REQUEST, STOPPED, reason};
 use super::totals;
 use crate::columns::{id, micros, whole};
 use crate::error::JobError;
 use crate::job::Command;
 use crate::routes::Routes;
-use crate::writer::Writing;
+use crate::writer::WriteTransaction;
 
 /// A reminder whose row can't be read.
 #[derive(Debug)]
 pub(crate) struct Unreadable {
     pub(crate) id: i64,
     /// The version of the row that was read.
-    pub(crate) turn: i64,
+    pub(crate) version: i64,
     /// The error of reading it.
     pub(crate) error: String,
 }
@@ -38,25 +38,25 @@ pub(super) struct StopUnreadable {
 }
 
 impl Command for StopUnreadable {
-    type Answer = ();
+    type Output = ();
 
-    fn run(&mut self, writing: &mut Writing<'_>) -> Result<(), JobError<QueueError>> {
-        self.reminders.iter().try_for_each(|unreadable| stop(writing, unreadable, &*self.routes))
+    fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<(), JobError<QueueError>> {
+        self.reminders.iter().try_for_each(|unreadable| stop(transaction, unreadable, &*self.routes))
     }
 }
 
 /// Stops one reminder.
 pub(super) fn stop(
-    writing: &mut Writing<'_>,
+    transaction: &mut WriteTransaction<'_>,
     unreadable: &Unreadable,
     routes: &dyn Routes,
 ) -> Result<(), JobError<QueueError>> {
-    let found = writing
+    let found = transaction
         .connection
         .prepare_cached(
             "SELECT tenant, state, size, numbered, reference FROM reminders WHERE id = ?1 AND turn = ?2",
         )?
-        .query_row(params![unreadable.id, unreadable.turn], |row| {
+        .query_row(params![unreadable.id, unreadable.version], |row| {
             let reference: Option<String> = row.get(4)?;
             Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get(2)?, row.get(3)?, reference))
         })
@@ -64,13 +64,13 @@ pub(super) fn stop(
     let Some((tenant, state, size, numbered, reference)) = found else { return Ok(()) };
     let has_ended = matches!(state, FINISHED | CANCELLED);
     let reminder = ReminderId(id(unreadable.id));
-    tracing::error!(%reminder, reference, error = unreadable.error, "a reminder can't be read; it is stopped");
-    let connection = writing.connection;
+    tracing::error!(%reminder, reference, error = unreadable.error, "can't read a reminder; it is stopped");
+    let connection = transaction.connection;
     if has_ended {
         // The reminder has ended already: only the requested run is dropped.
         connection
             .prepare_cached("UPDATE reminders SET turn = turn + 1, look_at = NULL, asked = ?2 WHERE id = ?1")?
-            .execute(params![unreadable.id, NOTHING_ASKED])?;
+            .execute(params![unreadable.id, NO_REQUEST])?;
         return Ok(());
     }
     connection
@@ -83,15 +83,16 @@ pub(super) fn stop(
             unreadable.id,
             STOPPED,
             reason(StopReason::Unreadable),
-            NOTHING_ASKED,
-            micros(writing.wall)
+            NO_REQUEST,
+            micros(transaction.wall)
         ])?;
     totals::remove(connection, tenant, whole(size))?;
     // A tenant that can't be read can't be notified either.
-    let Ok(tenant) = writing.ledger.tenant(connection, tenant) else { return Ok(()) };
+    let Ok(tenant) = transaction.writer_state.tenant(connection, tenant) else { return Ok(()) };
     let run = u32::try_from(whole(numbered)).unwrap_or(u32::MAX);
     let why = StopReason::Unreadable.text();
-    let notice = Notice::reminder_stopped(tenant, reminder.to_string(), run, "", why, writing.wall);
-    writing.tell(&notice, routes)?;
+    let notification =
+        Notification::reminder_stopped(tenant, reminder.to_string(), run, "", why, transaction.wall);
+    transaction.notify(&notification, routes)?;
     Ok(())
 }

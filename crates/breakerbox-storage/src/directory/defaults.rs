@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breakerbox_core::Preset;
 use breakerbox_model::delivery::RetrySchedule;
-use breakerbox_model::notifications::NoticeTarget;
+use breakerbox_model::notifications::NotificationTarget;
 use breakerbox_model::objects::Backlog;
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ pub struct Defaults {
     /// The gateway's built-in policy, for values that the configuration does not set.
     pub built_in_policy: Option<Value>,
     /// The operator's targets of notifications.
-    pub notices: Arc<[NoticeTarget]>,
+    pub notification_targets: Arc<[NotificationTarget]>,
 }
 
 impl Default for Defaults {
@@ -45,7 +45,7 @@ impl Default for Defaults {
             endpoints: 10_000,
             policy: None,
             built_in_policy: None,
-            notices: Arc::default(),
+            notification_targets: Arc::default(),
         }
     }
 }

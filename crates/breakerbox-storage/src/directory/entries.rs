@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::{CircuitBy, KeyError, Policy};
-use breakerbox_model::delivery::{CustomHeaders, RetrySchedule, Rulings};
+use breakerbox_model::delivery::{CustomHeaders, ResponseRules, RetrySchedule};
 use breakerbox_model::objects::{
     Backlog, CircuitOwner, DisabledBecause, Endpoint, EndpointId, Filter, LaneId, Purpose, RateLimit,
     SigningSecrets, Tenant, TenantId, TenantSettings,
@@ -40,7 +40,7 @@ pub struct TenantEntry {
     /// The maximum number of requests in flight for each dynamic lane.
     pub max_in_flight: u32,
     /// The response rules.
-    pub rulings: Arc<Rulings>,
+    pub response_rules: Arc<ResponseRules>,
     /// The maximum backlog.
     pub backlog: Backlog,
     /// The limit on events that it may submit per second. `None`: no limit.
@@ -65,7 +65,7 @@ pub struct ReminderEntry {
     /// The waits before a failed attempt of a run is retried.
     pub retry: Arc<RetrySchedule>,
     /// The response rules.
-    pub rulings: Arc<Rulings>,
+    pub response_rules: Arc<ResponseRules>,
     /// The effect of a run that failed for good on its reminder.
     pub when_failed: WhenFailed,
     /// Which missed occurrences are fired, unless the reminder sets it.
@@ -94,7 +94,7 @@ impl ReminderEntry {
             retry: Arc::new(
                 rules.retry.clone().map_or_else(RetrySchedule::for_reminders, RetrySchedule::without_jitter),
             ),
-            rulings: Arc::new(rules.rulings.laid_over(&Rulings::for_reminders())),
+            response_rules: Arc::new(rules.response_rules.applied_over(&ResponseRules::for_reminders())),
             when_failed: rules.when_failed,
             catch_up: rules.catch_up,
             timeout,
@@ -127,7 +127,7 @@ impl TenantEntry {
             retry: Arc::new(settings.retry.as_ref().unwrap_or(&defaults.retry).clone()),
             timeout: defaults.timeout,
             max_in_flight: defaults.max_in_flight,
-            rulings: Arc::new(settings.rulings.clone()),
+            response_rules: Arc::new(settings.response_rules.clone()),
             backlog: settings.backlog.unwrap_or(defaults.backlog),
             ingest_rate: settings.ingest_rate,
             expires_after: settings.expires_after.or(defaults.expires_after),

@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | [`Directory`] | lookups by lane, by tenant, by key |
 //! | [`TenantEntry`], [`EndpointEntry`] | the effective settings of a tenant or an endpoint |
-//! | [`Household`] | a tenant with its endpoints, and which of them receive events of a type |
+//! | [`TenantEndpoints`] | a tenant with its endpoints, and which of them receive events of a type |
 //! | [`Defaults`] | the values for everything that is not set |
 //! | [`PolicyLayers`] | policies applied over each other, and the origin of each value |
 //! | [`Watcher`], [`Changed`] | the observer of changes |
@@ -28,8 +28,8 @@
 mod circuits;
 mod defaults;
 mod entries;
-mod household;
 mod policy;
+mod tenant_endpoints;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -44,8 +44,8 @@ use subtle::ConstantTimeEq;
 use self::circuits::Circuits;
 pub use self::defaults::Defaults;
 pub use self::entries::{EndpointEntry, ReminderEntry, TenantEntry};
-pub use self::household::Household;
 pub use self::policy::{BuiltPolicy, ExplainedValue, PolicyLayers, PolicyOrigin};
+pub use self::tenant_endpoints::TenantEndpoints;
 use super::WaitingLane;
 use super::records::RecordsError;
 
@@ -53,13 +53,13 @@ use super::records::RecordsError;
 #[derive(Default)]
 pub struct Directory {
     defaults: Defaults,
-    known: RwLock<Known>,
+    known: RwLock<Entries>,
     watcher: OnceLock<Box<dyn Watcher>>,
 }
 
 #[derive(Default)]
-struct Known {
-    tenants: BTreeMap<TenantId, Arc<Household>>,
+struct Entries {
+    tenants: BTreeMap<TenantId, Arc<TenantEndpoints>>,
     endpoints: BTreeMap<LaneId, Arc<EndpointEntry>>,
     circuits: Circuits,
     keys: BTreeMap<ApiKeyId, Arc<ApiKey>>,
@@ -119,26 +119,28 @@ impl Directory {
     /// Returns a tenant.
     #[must_use]
     pub fn tenant(&self, id: &TenantId) -> Option<Arc<TenantEntry>> {
-        self.read().tenants.get(id).map(|household| Arc::clone(&household.entry))
+        self.read().tenants.get(id).map(|tenant_endpoints| Arc::clone(&tenant_endpoints.entry))
     }
 
     /// Returns the endpoints of a tenant that receive events of this type, including disabled ones: their deliveries
     /// are parked. `None` if the tenant does not exist.
     #[must_use]
     pub fn fan_out(&self, tenant: &TenantId, kind: &EventType) -> Option<Arc<[Arc<EndpointEntry>]>> {
-        Some(self.household(tenant)?.for_type(kind))
+        Some(self.tenant_endpoints(tenant)?.for_type(kind))
     }
 
     /// Returns the number of endpoints of a tenant.
     #[must_use]
     pub fn endpoint_count(&self, tenant: &TenantId) -> usize {
-        self.household(tenant).map_or(0, |household| household.endpoint_count())
+        self.tenant_endpoints(tenant).map_or(0, |tenant_endpoints| tenant_endpoints.endpoint_count())
     }
 
     /// Returns the endpoints of a tenant, the oldest first.
     #[must_use]
     pub fn endpoints_of(&self, tenant: &TenantId) -> Vec<Arc<EndpointEntry>> {
-        self.household(tenant).map(|household| household.endpoints.clone()).unwrap_or_default()
+        self.tenant_endpoints(tenant)
+            .map(|tenant_endpoints| tenant_endpoints.endpoints.clone())
+            .unwrap_or_default()
     }
 
     /// Returns all tenants, by name.
@@ -153,7 +155,7 @@ impl Directory {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let known = self.read();
         let found = known.tenants.range::<TenantId, _>((from, Bound::Unbounded)).take(limit);
-        found.map(|(_, household)| Arc::clone(&household.entry)).collect()
+        found.map(|(_, tenant_endpoints)| Arc::clone(&tenant_endpoints.entry)).collect()
     }
 
     /// Returns all endpoints, the oldest first.
@@ -194,11 +196,11 @@ impl Directory {
             let found = known.endpoints.range((Bound::Unbounded, until)).rev().take(limit);
             return found.map(|(_, endpoint)| Arc::clone(endpoint)).collect();
         };
-        let Some(household) = self.household(tenant) else { return Vec::new() };
-        let end = before.map_or(household.endpoints.len(), |before| {
-            household.endpoints.partition_point(|endpoint| endpoint.id < before)
+        let Some(tenant_endpoints) = self.tenant_endpoints(tenant) else { return Vec::new() };
+        let end = before.map_or(tenant_endpoints.endpoints.len(), |before| {
+            tenant_endpoints.endpoints.partition_point(|endpoint| endpoint.id < before)
         });
-        household.endpoints[..end].iter().rev().take(limit).cloned().collect()
+        tenant_endpoints.endpoints[..end].iter().rev().take(limit).cloned().collect()
     }
 
     /// Returns the API key with this hash, if it is valid now: known, not revoked, not expired.
@@ -264,7 +266,7 @@ impl Directory {
     ///
     /// # Errors
     /// If the policy of an endpoint does not fit any more.
-    pub fn resolve_household(&self, entry: TenantEntry) -> Result<Household, RecordsError> {
+    pub fn resolve_tenant_endpoints(&self, entry: TenantEntry) -> Result<TenantEndpoints, RecordsError> {
         let entry = Arc::new(entry);
         let resolve = |endpoint: &Arc<EndpointEntry>| {
             let source = endpoint.source.clone();
@@ -275,12 +277,12 @@ impl Directory {
             })
         };
         let endpoints = self.endpoints_of(&entry.id).iter().map(resolve).collect::<Result<_, _>>()?;
-        Ok(Household::new(entry, endpoints))
+        Ok(TenantEndpoints::new(entry, endpoints))
     }
 
     /// Stores a tenant and its endpoints as they were committed.
-    pub fn put_household(&self, household: Household) {
-        let (entry, endpoints) = (Arc::clone(&household.entry), household.endpoints.clone());
+    pub fn put_tenant_endpoints(&self, tenant_endpoints: TenantEndpoints) {
+        let (entry, endpoints) = (Arc::clone(&tenant_endpoints.entry), tenant_endpoints.endpoints.clone());
         let mut policies = Vec::new();
         {
             let mut known = self.write();
@@ -288,11 +290,11 @@ impl Directory {
                 let before = known.endpoints.insert(endpoint.lane(), Arc::clone(endpoint));
                 policies.extend(known.circuits.change(before.as_ref(), Some(endpoint)));
             }
-            known.tenants.insert(entry.id.clone(), Arc::new(household));
+            known.tenants.insert(entry.id.clone(), Arc::new(tenant_endpoints));
         }
-        self.tell(Changed::Tenant(&entry));
-        self.tell_policies(&policies);
-        endpoints.iter().for_each(|endpoint| self.tell(Changed::Endpoint(endpoint)));
+        self.notify(Changed::Tenant(&entry));
+        self.notify_policies(&policies);
+        endpoints.iter().for_each(|endpoint| self.notify(Changed::Endpoint(endpoint)));
     }
 
     /// Removes a deleted tenant, with its API keys.
@@ -303,7 +305,7 @@ impl Directory {
             known.keys.retain(|_, key| key.tenant.as_ref() != Some(id));
             known.keys_by_hash.retain(|_, key| key.tenant.as_ref() != Some(id));
         }
-        self.tell(Changed::TenantGone(id));
+        self.notify(Changed::TenantGone(id));
     }
 
     /// Stores an endpoint as it was committed.
@@ -311,14 +313,14 @@ impl Directory {
         let entry = Arc::new(entry);
         let policies = {
             let mut known = self.write();
-            if let Some(household) = known.tenants.get_mut(&entry.tenant.id) {
-                Household::change(household).put(&entry);
+            if let Some(tenant_endpoints) = known.tenants.get_mut(&entry.tenant.id) {
+                TenantEndpoints::change(tenant_endpoints).put(&entry);
             }
             let before = known.endpoints.insert(entry.lane(), Arc::clone(&entry));
             known.circuits.change(before.as_ref(), Some(&entry))
         };
-        self.tell_policies(&policies);
-        self.tell(Changed::Endpoint(&entry));
+        self.notify_policies(&policies);
+        self.notify(Changed::Endpoint(&entry));
     }
 
     /// Removes a deleted endpoint.
@@ -326,13 +328,15 @@ impl Directory {
         let policies = {
             let mut known = self.write();
             let gone = known.endpoints.remove(&id.into());
-            if let Some(household) = gone.as_ref().and_then(|gone| known.tenants.get_mut(&gone.tenant.id)) {
-                Household::change(household).remove(id);
+            if let Some(tenant_endpoints) =
+                gone.as_ref().and_then(|gone| known.tenants.get_mut(&gone.tenant.id))
+            {
+                TenantEndpoints::change(tenant_endpoints).remove(id);
             }
             known.circuits.change(gone.as_ref(), None)
         };
-        self.tell_policies(&policies);
-        self.tell(Changed::EndpointGone(id.into()));
+        self.notify_policies(&policies);
+        self.notify(Changed::EndpointGone(id.into()));
     }
 
     /// Stores an API key as it was committed.
@@ -345,38 +349,38 @@ impl Directory {
 
     /// Reports that deliveries wait in a lane that did not before.
     pub fn woken(&self, lane: &WaitingLane) {
-        self.tell(Changed::Woken(lane));
+        self.notify(Changed::Woken(lane));
     }
 
     /// Reports that a reminder needs a decision.
     pub fn reminders_changed(&self) {
-        self.tell(Changed::Reminders);
+        self.notify(Changed::Reminders);
     }
 
     /// Returns a tenant and its endpoints, as they are now. A backend calls this while it accepts events.
     #[must_use]
-    pub fn household(&self, tenant: &TenantId) -> Option<Arc<Household>> {
+    pub fn tenant_endpoints(&self, tenant: &TenantId) -> Option<Arc<TenantEndpoints>> {
         self.read().tenants.get(tenant).cloned()
     }
 
     /// Never call this under the lock: a watcher may do lookups.
-    fn tell(&self, changed: Changed<'_>) {
+    fn notify(&self, changed: Changed<'_>) {
         if let Some(watcher) = self.watcher.get() {
             watcher.changed(changed);
         }
     }
 
-    fn tell_policies(&self, policies: &[(Arc<str>, Option<Arc<Policy>>)]) {
+    fn notify_policies(&self, policies: &[(Arc<str>, Option<Arc<Policy>>)]) {
         for (circuit, policy) in policies {
-            self.tell(Changed::CircuitPolicy(circuit, policy.as_ref()));
+            self.notify(Changed::CircuitPolicy(circuit, policy.as_ref()));
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Known> {
+    fn read(&self) -> RwLockReadGuard<'_, Entries> {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Known> {
+    fn write(&self) -> RwLockWriteGuard<'_, Entries> {
         self.known.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

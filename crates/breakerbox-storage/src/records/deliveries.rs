@@ -7,7 +7,7 @@ use super::{Page, PageOf, RecordsError};
 
 /// The unfinished work of all tenants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Waiting {
+pub struct UnfinishedWork {
     /// Deliveries that wait or are in flight.
     pub backlog: Backlog,
     /// The number of tenants that have any.
@@ -65,5 +65,5 @@ pub trait Deliveries: Send + Sync + 'static {
     ///
     /// # Errors
     /// If the database fails.
-    async fn waiting(&self) -> Result<Waiting, RecordsError>;
+    async fn waiting(&self) -> Result<UnfinishedWork, RecordsError>;
 }

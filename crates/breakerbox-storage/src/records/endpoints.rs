@@ -8,7 +8,7 @@ use breakerbox_model::objects::{
 };
 
 use super::{Edit, Page, PageOf, RecordsError};
-use crate::{Batch, QueueError};
+use crate::{BatchResult, QueueError};
 
 /// An endpoint to create.
 #[derive(Clone, PartialEq, Debug)]
@@ -105,7 +105,7 @@ pub trait Endpoints: Send + Sync + 'static {
     ///
     /// # Errors
     /// If the database fails.
-    async fn cancel_orphans(&self, limit: usize) -> Result<Batch, QueueError>;
+    async fn cancel_orphans(&self, limit: usize) -> Result<BatchResult, QueueError>;
 
     /// Rotates the signing secret: requests are signed with this one from now on, and for the overlap with the previous
     /// one too.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use breakerbox_core::{Status, Timestamp};
-use breakerbox_model::notifications::Notice;
+use breakerbox_model::notifications::Notification;
 use breakerbox_model::objects::{PastChange, TenantId};
 
 use super::{Page, PageOf, RecordsError};
@@ -13,17 +13,17 @@ use crate::QueueError;
 
 /// A change that a process observed.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Heard {
+pub struct ObservedChange {
     /// The change.
     pub change: PastChange,
     /// The notifications that it causes.
-    pub notices: Vec<Notice>,
+    pub notifications: Vec<Notification>,
 }
 
-impl From<PastChange> for Heard {
+impl From<PastChange> for ObservedChange {
     /// A change without notifications.
     fn from(change: PastChange) -> Self {
-        Self { change, notices: Vec::new() }
+        Self { change, notifications: Vec::new() }
     }
 }
 
@@ -50,7 +50,7 @@ pub trait History: Send + Sync + 'static {
     ///
     /// # Errors
     /// If the database fails; none was written.
-    async fn append_history(&self, changes: Vec<Heard>) -> Result<u64, QueueError>;
+    async fn append_history(&self, changes: Vec<ObservedChange>) -> Result<u64, QueueError>;
 
     /// Lists the changes of one circuit, the newest epoch first.
     ///

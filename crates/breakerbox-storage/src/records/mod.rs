@@ -9,7 +9,7 @@
 //! | [`Resends`] | resend by filter, as a background job |
 //! | [`Requests`] | everything that creates something, at most once for an idempotency key |
 //! | [`History`] | the history of circuits |
-//! | [`Notices`] | notifications and their results |
+//! | [`Notifications`] | notifications and their results |
 //! | [`SettledPermits`] | the settled permits of the decision API; not part of `Records`, since the API does not list them |
 //! | [`Records`] | all of the above but the settled permits |
 //! | [`Page`], [`PageOf`], [`Cursor`] | pagination |
@@ -30,7 +30,7 @@ mod deliveries;
 mod edit;
 mod endpoints;
 mod history;
-mod notices;
+mod notifications;
 mod page;
 mod permits;
 mod reminders;
@@ -39,17 +39,18 @@ mod resends;
 mod tenants;
 
 pub use api_keys::{ApiKeys, NewApiKey};
-pub use deliveries::{Deliveries, Waiting};
+pub use deliveries::{Deliveries, UnfinishedWork};
 pub use edit::{Edit, Refused};
 pub use endpoints::{Deleted, Endpoints, NewEndpoint};
-pub use history::{ChangeFilter, Heard, History};
-pub use notices::{
-    Failed, NoticeFilter, Notices, PastNotice, PastSend, SendResult, SendState, WaitingNotice, WaitingTarget,
+pub use history::{ChangeFilter, History, ObservedChange};
+pub use notifications::{
+    Failed, NotificationFilter, Notifications, PastNotification, PastSend, SendResult, SendState,
+    WaitingNotification, WaitingTarget,
 };
 pub use page::{Cursor, MAX_PAGE, Page, PageOf};
-pub use permits::{Claimed, SettledPermits};
+pub use permits::{PermitClaim, SettledPermits};
 pub use reminders::{NewReminder, ReminderChange, ReminderFilter, Reminders};
-pub use requests::{Answered, Request, RequestResponse, Requests};
+pub use requests::{Request, RequestResponse, RequestResult, Requests};
 pub use resends::{NewResend, Resends};
 pub use tenants::{NewTenant, TenantBacklog, Tenants};
 
@@ -59,11 +60,11 @@ use super::QueueError;
 
 /// All records: everything that the gateway stores besides the hot queue.
 pub trait Records:
-    Tenants + Endpoints + ApiKeys + Deliveries + Reminders + Resends + Requests + History + Notices
+    Tenants + Endpoints + ApiKeys + Deliveries + Reminders + Resends + Requests + History + Notifications
 {
 }
 
-impl<R: Tenants + Endpoints + ApiKeys + Deliveries + Reminders + Resends + Requests + History + Notices>
+impl<R: Tenants + Endpoints + ApiKeys + Deliveries + Reminders + Resends + Requests + History + Notifications>
     Records for R
 {
 }
@@ -80,7 +81,7 @@ pub enum RecordsError {
         name: String,
     },
     /// The object exists already.
-    #[error("there is a {what} {name} already")]
+    #[error("the {what} {name} already exists")]
     Exists {
         /// The kind of object, in a word.
         what: &'static str,
@@ -96,7 +97,7 @@ pub enum RecordsError {
         name: String,
     },
     /// Another client changed the object first: the revision does not match.
-    #[error("the {what} {name} was changed by somebody else; read it again")]
+    #[error("another client changed the {what} {name}; read it again")]
     Changed {
         /// The kind of object, in a word.
         what: &'static str,
@@ -108,7 +109,7 @@ pub enum RecordsError {
     KeyReused,
     /// The request was carried out before, and its response held a secret, which is not stored.
     #[error(
-        "this request was carried out before: it created {id}; its response held a secret and was not stored"
+        "an earlier request with this key created {id}; its response contained a secret and was not stored"
     )]
     AlreadyCreated {
         /// The id of the created object.
@@ -144,7 +145,7 @@ pub enum RecordsError {
         verb: &'static str,
     },
     /// The tenant has reached its limit of endpoints.
-    #[error("{tenant} has {limit} endpoints, and may not have more; delete some, or raise limits.endpoints")]
+    #[error("{tenant} has reached the limit of {limit} endpoints; delete some, or raise limits.endpoints")]
     EndpointsFull {
         /// The tenant.
         tenant: TenantId,
@@ -153,7 +154,7 @@ pub enum RecordsError {
     },
     /// The tenant has reached its limit of reminders.
     #[error(
-        "{tenant} has {count} reminders with {bytes} bytes of payload, and may not have more; cancel some, or raise its limit"
+        "{tenant} has reached its limit with {count} reminders and {bytes} bytes of payload; cancel some, or raise the limit"
     )]
     RemindersFull {
         /// The tenant.
@@ -172,7 +173,7 @@ pub enum RecordsError {
         error: Box<RecordsError>,
     },
     /// The disk is nearly full. The rest is reserved for settlements.
-    #[error("the disk is nearly full: {free} bytes are free, {reserve} are kept in reserve")]
+    #[error("the disk is nearly full: {free} bytes are free, {reserve} are reserved")]
     DiskReserve {
         /// The number of free bytes.
         free: u64,
@@ -190,13 +191,13 @@ pub enum RecordsError {
         bytes: u64,
     },
     /// The cursor is invalid.
-    #[error("cursor: must be one that this listing gave")]
+    #[error("cursor: must be the `next` of an earlier page of this listing")]
     Cursor,
     /// The policy is invalid, together with the layers that it is applied over.
     #[error("policy: {0}")]
     Policy(String),
     /// The tenant's policy is valid, but not together with that of one of its endpoints.
-    #[error("policy: {why}; with the policy of the endpoint {endpoint} on top: change that one first")]
+    #[error("policy: {why}; together with the policy of the endpoint {endpoint}: change that policy first")]
     EndpointPolicy {
         /// The endpoint whose policy does not fit.
         endpoint: EndpointId,

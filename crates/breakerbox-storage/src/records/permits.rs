@@ -8,7 +8,7 @@ use crate::QueueError;
 
 /// The result of a claim to settle a permit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Claimed {
+pub enum PermitClaim {
     /// The caller, and no other, settles the permit. Until another result is [noted](SettledPermits::note_settlement)
     /// it is stored as counted.
     Yours,
@@ -26,7 +26,8 @@ pub trait SettledPermits: Send + Sync + 'static {
     ///
     /// # Errors
     /// If the database fails; nothing was written.
-    async fn claim_permit(&self, permit: PermitTerm, outcome: OutcomeKind) -> Result<Claimed, QueueError>;
+    async fn claim_permit(&self, permit: PermitTerm, outcome: OutcomeKind)
+    -> Result<PermitClaim, QueueError>;
 
     /// Stores the circuit's response to the outcome of a claimed permit.
     ///

@@ -42,7 +42,7 @@ pub struct RequestResponse {
 
 /// The response to a request, and whether it is that of an earlier request with the same key.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Answered {
+pub struct RequestResult {
     /// The response.
     pub response: RequestResponse,
     /// Whether the request was carried out before. If so, nothing was created now.
@@ -60,49 +60,49 @@ pub trait Requests: Send + Sync + 'static {
         &self,
         request: Request<Tenant>,
         new: NewTenant,
-    ) -> Result<Answered, RecordsError>;
+    ) -> Result<RequestResult, RecordsError>;
 
     /// As [`create_endpoint`](super::Endpoints::create_endpoint).
     async fn create_endpoint_for(
         &self,
         request: Request<Endpoint>,
         new: NewEndpoint,
-    ) -> Result<Answered, RecordsError>;
+    ) -> Result<RequestResult, RecordsError>;
 
     /// As [`create_api_key`](super::ApiKeys::create_api_key).
     async fn create_api_key_for(
         &self,
         request: Request<ApiKey>,
         new: NewApiKey,
-    ) -> Result<Answered, RecordsError>;
+    ) -> Result<RequestResult, RecordsError>;
 
     /// As [`create_reminder`](super::Reminders::create_reminder).
     async fn create_reminder_for(
         &self,
         request: Request<Reminder>,
         new: NewReminder,
-    ) -> Result<Answered, RecordsError>;
+    ) -> Result<RequestResult, RecordsError>;
 
     /// As [`create_reminders`](super::Reminders::create_reminders).
     async fn create_reminders_for(
         &self,
         request: Request<Vec<Reminder>>,
         new: Vec<NewReminder>,
-    ) -> Result<Answered, RecordsError>;
+    ) -> Result<RequestResult, RecordsError>;
 
     /// As [`run_reminder`](super::Reminders::run_reminder), which creates a run.
     async fn run_reminder_for(
         &self,
         request: Request<Reminder>,
         id: ReminderId,
-    ) -> Result<Answered, RecordsError>;
+    ) -> Result<RequestResult, RecordsError>;
 
     /// As [`create_resend`](super::Resends::create_resend).
     async fn create_resend_for(
         &self,
         request: Request<Resend>,
         new: NewResend,
-    ) -> Result<Answered, RecordsError>;
+    ) -> Result<RequestResult, RecordsError>;
 
     /// As [`rotate_tenant_secret`](super::Tenants::rotate_tenant_secret).
     async fn rotate_tenant_secret_for(
@@ -111,7 +111,7 @@ pub trait Requests: Send + Sync + 'static {
         id: &TenantId,
         secret: Secret,
         overlap: Duration,
-    ) -> Result<Answered, RecordsError>;
+    ) -> Result<RequestResult, RecordsError>;
 
     /// As [`rotate_endpoint_secret`](super::Endpoints::rotate_endpoint_secret).
     async fn rotate_endpoint_secret_for(
@@ -120,5 +120,5 @@ pub trait Requests: Send + Sync + 'static {
         id: EndpointId,
         secret: Secret,
         overlap: Duration,
-    ) -> Result<Answered, RecordsError>;
+    ) -> Result<RequestResult, RecordsError>;
 }

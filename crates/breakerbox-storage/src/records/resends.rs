@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use breakerbox_model::objects::{ApiKeyId, DeliveryFilter, JobId, Resend, TenantId};
 
 use super::{Page, PageOf, RecordsError};
-use crate::{Batch, QueueError};
+use crate::{BatchResult, QueueError};
 
 /// A resend to create.
 #[derive(Clone, PartialEq, Debug)]
@@ -50,5 +50,5 @@ pub trait Resends: Send + Sync + 'static {
     ///
     /// # Errors
     /// If the database fails; nothing was resent.
-    async fn step_resends(&self, limit: usize) -> Result<Batch, QueueError>;
+    async fn step_resends(&self, limit: usize) -> Result<BatchResult, QueueError>;
 }

@@ -11,8 +11,8 @@ use super::KeyId;
 pub enum SecretsError {
     /// The value is sealed with a key that was not given.
     #[error(
-        "the {what} {name} is sealed with the master key {key}, which was not given; add that key after the newest one, or \
-         restore the key file that belongs to this database"
+        "the {what} {name} is encrypted with the master key {key}, which is missing; add that key after the newest one, or \
+         restore the key file of this database"
     )]
     KeyMissing {
         /// The kind of object that the value belongs to.
@@ -24,7 +24,7 @@ pub enum SecretsError {
     },
     /// The sealed value was changed, or belongs to another object.
     #[error(
-        "what is kept of the {what} {name} was damaged, or moved here from another row; restore it from a backup"
+        "the encrypted data of the {what} {name} is damaged, or was copied from another row; restore it from a backup"
     )]
     Damaged {
         /// The kind of object that the value belongs to.
@@ -33,13 +33,13 @@ pub enum SecretsError {
         name: String,
     },
     /// There is no key at all.
-    #[error("{place}: holds no master key; put the base64 of 32 random bytes there")]
+    #[error("{place}: contains no master key; write the base64 of 32 random bytes to it")]
     NoKey {
         /// The source that was searched.
         place: String,
     },
     /// A text in the source is not a key.
-    #[error("{place}: key {number} is no master key; each must be the base64 of 32 random bytes")]
+    #[error("{place}: key {number} is not a master key; each must be the base64 of 32 random bytes")]
     Malformed {
         /// The source.
         place: String,
@@ -48,7 +48,7 @@ pub enum SecretsError {
     },
     /// Other users can read or write the file.
     #[error(
-        "{} can be read or written by others (mode {mode:03o}); run `chmod 600` on it, and replace the key if somebody did",
+        "{} is accessible to other users (mode {mode:03o}); run `chmod 600` on it, and replace the key if it was read",
         path.display()
     )]
     Exposed {
@@ -58,14 +58,14 @@ pub enum SecretsError {
         mode: u32,
     },
     /// The path is not a regular file.
-    #[error("{} is not a plain file", path.display())]
+    #[error("{} is not a regular file", path.display())]
     NotAFile {
         /// The path.
         path: PathBuf,
     },
     /// The database holds sealed secrets, but the file with their key is missing.
     #[error(
-        "{} is not there, but the database holds sealed secrets; restore the key file, or name it in the configuration",
+        "{} does not exist, but the database contains encrypted secrets; restore the key file, or set its path in the configuration",
         path.display()
     )]
     FileMissing {

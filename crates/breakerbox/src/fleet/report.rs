@@ -13,7 +13,7 @@ use crate::cell::Cell;
 use crate::clock::Clock;
 use crate::fleet::Shared;
 
-/// How long the reporter sleeps when there is nothing to report, so that it notices when the registry is gone.
+/// How long the reporter sleeps when there is nothing to report, so that it detects when the registry is gone.
 const IDLE_WAIT: Duration = Duration::from_secs(1);
 
 /// How many answers are applied before other tasks run.

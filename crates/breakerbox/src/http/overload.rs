@@ -71,8 +71,8 @@ impl HttpOverload {
     pub fn of_error(&self, error: &(dyn Error + 'static)) -> LoadSignal {
         let never_sent = || was_never_sent(error).then_some(LoadSignal::Neither);
         let of_http = || chain(error).find_map(signs::capacity);
-        (self.errors.from_added_checks(error).or_else(never_sent).or_else(of_http))
-            .or_else(|| Overload::from_built_in_checks(error))
+        (self.errors.added_checks(error).or_else(never_sent).or_else(of_http))
+            .or_else(|| Overload::built_in_checks(error))
             .unwrap_or(LoadSignal::Neither)
     }
 }

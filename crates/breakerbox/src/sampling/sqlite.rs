@@ -101,7 +101,7 @@ impl File {
         query.set(Some(connection.get_interrupt_handle()));
         // From now on an interrupt finds the query.
         if query.over.load(Ordering::SeqCst) {
-            return Err(SampleError::failed("nobody waits for the answer any more"));
+            return Err(SampleError::failed("the caller no longer waits for the result"));
         }
         let samples = self.read(&connection, poll);
         query.set(None);

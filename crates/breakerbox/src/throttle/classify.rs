@@ -81,18 +81,16 @@ impl Overload {
     /// Classifies an error. For errors that are held in another type, such as a box.
     #[must_use]
     pub fn of(&self, error: &(dyn Error + 'static)) -> LoadSignal {
-        self.from_added_checks(error)
-            .or_else(|| Self::from_built_in_checks(error))
-            .unwrap_or(LoadSignal::Accept)
+        self.added_checks(error).or_else(|| Self::built_in_checks(error)).unwrap_or(LoadSignal::Accept)
     }
 
     /// Returns the result of the checks that the user added.
-    pub(crate) fn from_added_checks(&self, error: &(dyn Error + 'static)) -> Option<LoadSignal> {
+    pub(crate) fn added_checks(&self, error: &(dyn Error + 'static)) -> Option<LoadSignal> {
         chain(error).find_map(|error| self.signs.iter().find_map(|sign| sign(error)))
     }
 
     /// Returns the result of the built-in checks.
-    pub(crate) fn from_built_in_checks(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
+    pub(crate) fn built_in_checks(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
         chain(error).find_map(capacity)
     }
 }

@@ -48,9 +48,7 @@ impl ThrottleObservers {
     }
 
     fn notify(&self, key: &str, throttle: &Throttle, last: &LastNotified) {
-        let now = throttle
-            .state()
-            .and_then(|state| STATES.iter().position(|&from_built_in_checks| from_built_in_checks == state));
+        let now = throttle.state().and_then(|state| STATES.iter().position(|&known| known == state));
         let Some(now) = now.and_then(|index| u8::try_from(index).ok()) else { return };
         let before = last.0.load(Ordering::Relaxed);
         if before == now

@@ -31,7 +31,7 @@ fn no_error_repeats_what_its_source_says() {
     let table: Vec<(Box<dyn Error>, String)> = vec![
         (
             Box::new(CallError::<io::Error>::Refused(Refusal::Disabled)),
-            "the call was refused (disabled): the circuit is disabled until somebody enables it".into(),
+            "the call was refused (disabled): the circuit is disabled until it is enabled".into(),
         ),
         (
             Box::new(CallError::<io::Error>::ProbeTimedOut(ProbeTimeout)),

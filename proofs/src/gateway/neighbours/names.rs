@@ -56,7 +56,7 @@ pub async fn run(settings: &Settings) -> Result<()> {
     let mut config = Config { data: settings.data.clone(), listen: settings.listen, ..Config::default() };
     config.egress.allow = vec![settings.allow.parse().context("--allow")?];
     config.limits.connections = settings.connections;
-    config.limits.reserve = 0;
+    config.limits.disk_reserve = 0;
     let gateway = Gateway::start_resolving(&config, &Clocks::system(), Arc::new(Names)).await?;
     if let Some(first) = gateway.first_start() {
         println!("the admin key is {}", first.admin_key.reveal());

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use breakerbox_model::objects::{LaneId, Priority, ReminderRules, TenantId};
-use breakerbox_model::reminder::{CatchUp, Decided, TenantSays, WhenFailed};
-use breakerbox_storage::{Calendar, Claim, HandOver, Queue};
+use breakerbox_model::reminder::{CatchUp, Decision, ReminderDefaults, WhenFailed};
+use breakerbox_storage::{Claim, Queue, ReminderStore, Reservations};
 use breakerbox_storage_sqlite::SqliteQueue;
 use breakerbox_testkit::gateway::Settings;
 use breakerbox_testkit::receiver::{Receiver, Recording};
@@ -64,17 +64,17 @@ const DAY: Duration = Duration::from_secs(86_400);
 const TENANT: &str = "shop";
 const PATH: &str = "/reminders";
 const LEASE: Duration = Duration::from_secs(60);
-const SAYS: TenantSays = TenantSays { catch_up: CatchUp::All, when_failed: WhenFailed::Stop };
+const SAYS: ReminderDefaults = ReminderDefaults { catch_up: CatchUp::All, when_failed: WhenFailed::Stop };
 
 /// A dispatcher that takes nothing: every fired run must be claimed.
 struct NoDispatch;
 
-impl HandOver for NoDispatch {
-    fn take(&self, _: LaneId, _: &TenantId, _: Option<&Arc<str>>) -> Option<Duration> {
+impl Reservations for NoDispatch {
+    fn reserve(&self, _: LaneId, _: &TenantId, _: Option<&Arc<str>>) -> Option<Duration> {
         None
     }
 
-    fn lost(&self, _: LaneId) {}
+    fn release(&self, _: LaneId) {}
 }
 
 /// Compares a gateway without reminders with one that has many.
@@ -154,8 +154,8 @@ fn look_fire_claim(site: &Site, folder: &Folder, tenant: &TenantId) -> Result<Co
         .runtime
         .block_on(async {
             let began = Instant::now();
-            let nothing = queue.to_look_at(times::now(), PIECE).await?;
-            queue.next_look().await?;
+            let nothing = queue.due_reminders(times::now(), PIECE).await?;
+            queue.next_check_at().await?;
             let look = began.elapsed();
             ensure!(nothing.is_empty(), "{} are due", nothing.len());
             Ok((queue, look))
@@ -168,16 +168,16 @@ fn look_fire_claim(site: &Site, folder: &Folder, tenant: &TenantId) -> Result<Co
             folder.add((0..DUE).map(new))?;
             folder.runtime.block_on(async {
                 let began = Instant::now();
-                let due = queue.to_look_at(times::now(), PIECE).await?;
-                queue.next_look().await?;
+                let due = queue.due_reminders(times::now(), PIECE).await?;
+                queue.next_check_at().await?;
                 let look_at_due = began.elapsed();
                 ensure!(due.len() == DUE, "{} are due", due.len());
-                let decided: Vec<Decided> = due.iter().map(|due| due.decide(SAYS, times::now())).collect();
+                let decided: Vec<Decision> = due.iter().map(|due| due.decide(SAYS, times::now())).collect();
                 let began = Instant::now();
-                let stepped = queue.take_steps(decided).await?;
+                let applied = queue.apply_decisions(decided).await?;
                 let fire = began.elapsed();
-                ensure!(stepped.fired == DUE as u64, "{} were fired", stepped.fired);
-                let lane = stepped.woken.first().context("nothing waits")?.lane;
+                ensure!(applied.fired == DUE as u64, "{} were fired", applied.fired);
+                let lane = applied.woken.first().context("nothing waits")?.lane;
                 let limit = u32::try_from(DUE).unwrap_or(u32::MAX);
                 let began = Instant::now();
                 let claim = Claim::Due { lane, priority: Priority::Medium, limit, lease: LEASE };

@@ -1,7 +1,7 @@
-//! The guides to limits, notices and reminders: their commands are run against a real server on loopback.
+//! The guides to limits, notifications and reminders: their commands are run against a real server on loopback.
 
 mod limits;
-mod notices;
+mod notifications;
 mod reminders;
 #[allow(dead_code, reason = "the tests of the API use the rest")]
 #[path = "../../../../breakerbox-gateway/tests/it/api/site.rs"]

@@ -19,7 +19,7 @@ use http::request::Parts;
 
 pub(super) use self::failures::Failures;
 use super::Api;
-use super::problem::{Answer, Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 use super::serve::{OpenConnection, Peer};
 
 /// The default tenant, for requests with a key for all tenants that name no tenant.
@@ -60,7 +60,7 @@ wanted! {
 impl<S: Wanted> FromRequestParts<Api> for Allowed<S> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Answer<Self> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> ApiResult<Self> {
         let peer = parts.extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
         let caller = identify(&parts.headers, peer, api)?;
         if let Some(connection) = parts.extensions.get::<Arc<OpenConnection>>() {
@@ -74,7 +74,7 @@ impl<S: Wanted> FromRequestParts<Api> for Allowed<S> {
 }
 
 /// Returns the caller with the key in these headers.
-fn identify(headers: &HeaderMap, peer: IpAddr, api: &Api) -> Answer<Caller> {
+fn identify(headers: &HeaderMap, peer: IpAddr, api: &Api) -> ApiResult<Caller> {
     let Some(presented) = headers.get(AUTHORIZATION) else {
         let detail = "send an API key with the header `authorization: Bearer bbx_...`";
         return Err(Problem::new(Code::Unauthenticated, detail));
@@ -88,11 +88,11 @@ fn identify(headers: &HeaderMap, peer: IpAddr, api: &Api) -> Answer<Caller> {
         None => {
             let now = Instant::now();
             if let Some(wait) = api.failures.wait(peer, now) {
-                let detail = "too many requests without a valid API key came from this address";
+                let detail = "too many requests without a valid API key from this address";
                 return Err(Problem::new(Code::TooManyFailures, detail).retry_after(wait));
             }
             api.failures.count(peer, now);
-            let detail = "the API key is not known, was revoked, or has expired";
+            let detail = "the API key is unknown, revoked or expired";
             Err(Problem::new(Code::Unauthenticated, detail))
         }
     }
@@ -100,12 +100,12 @@ fn identify(headers: &HeaderMap, peer: IpAddr, api: &Api) -> Answer<Caller> {
 
 impl Caller {
     /// Checks that the key has this scope.
-    pub(super) fn needs(&self, scope: Scope, why: &str) -> Answer<()> {
+    pub(super) fn needs(&self, scope: Scope, why: &str) -> ApiResult<()> {
         self.needs_any(&[scope], why)
     }
 
     /// Checks that the key has one of these scopes.
-    fn needs_any(&self, scopes: &[Scope], why: &str) -> Answer<()> {
+    fn needs_any(&self, scopes: &[Scope], why: &str) -> ApiResult<()> {
         if scopes.iter().any(|scope| self.0.scopes.allow(*scope)) {
             return Ok(());
         }
@@ -113,7 +113,7 @@ impl Caller {
     }
 
     /// Checks that the key is for all tenants.
-    pub(super) fn needs_all_tenants(&self, why: &str) -> Answer<()> {
+    pub(super) fn needs_all_tenants(&self, why: &str) -> ApiResult<()> {
         if self.0.tenant.is_none() {
             return Ok(());
         }
@@ -135,7 +135,7 @@ impl Caller {
     }
 
     /// Returns the tenant for a new resource: the named one, or else the key's, or else the default one.
-    pub(super) fn tenant_for(&self, named: Option<TenantId>) -> Answer<TenantId> {
+    pub(super) fn tenant_for(&self, named: Option<TenantId>) -> ApiResult<TenantId> {
         match (&self.0.tenant, named) {
             (Some(own), Some(named)) if *own != named => Err(mismatch(&named)),
             (Some(own), _) => Ok(own.clone()),
@@ -145,7 +145,7 @@ impl Caller {
     }
 
     /// Returns the tenant whose resources are listed. `None`: all tenants.
-    pub(super) fn tenant_seen(&self, named: Option<TenantId>) -> Answer<Option<TenantId>> {
+    pub(super) fn tenant_seen(&self, named: Option<TenantId>) -> ApiResult<Option<TenantId>> {
         match (&self.0.tenant, named) {
             (Some(own), Some(named)) if *own != named => Err(mismatch(&named)),
             (Some(own), _) => Ok(Some(own.clone())),
@@ -156,6 +156,6 @@ impl Caller {
 
 /// The problem of a key for another tenant. It is the same whether the named tenant exists or not.
 fn mismatch(named: &TenantId) -> Problem {
-    let detail = format!("tenant: this API key is not for the tenant {:?}", named.as_str());
+    let detail = format!("tenant: this API key is not valid for the tenant {:?}", named.as_str());
     Problem::new(Code::TenantMismatch, detail).of_field("tenant")
 }

@@ -14,7 +14,7 @@ use super::view::ChangeView;
 use crate::api::Api;
 use crate::api::caller::{Allowed, Read};
 use crate::api::listing::{Limit, Listed, Paging};
-use crate::api::problem::Answer;
+use crate::api::problem::ApiResult;
 use crate::api::reading::Query;
 use crate::api::reading::fields::{Moment, Text};
 
@@ -22,50 +22,50 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(list_changes))
 }
 
-/// Which changes.
+/// A filter for changes.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-struct Which {
-    /// Only of this tenant's circuits, for deliveries and for reminders.
+struct ListQuery {
+    /// Only circuits of this tenant, for deliveries and for reminders.
     #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
-    /// Only of this circuit.
+    /// Only this circuit.
     #[param(value_type = Option<String>, pattern = "^cir_[A-Za-z0-9_-]{2,1366}$")]
     circuit: Option<Text<CircuitId>>,
-    /// At this time or later.
+    /// Only changes at this time or later.
     #[param(value_type = Option<String>, format = "date-time")]
     from: Option<Text<Moment>>,
-    /// Before this time.
+    /// Only changes before this time.
     #[param(value_type = Option<String>, format = "date-time")]
     until: Option<Text<Moment>>,
-    /// Only into this state: `open` for trips, `closed` for recoveries.
+    /// Only changes to this state: `open` for trips, `closed` for recoveries.
     #[param(inline)]
     to: Option<StateView>,
-    /// At most so many; 50 if nothing is said.
+    /// Maximum number of items. Default: 50.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<Text<Limit>>,
-    /// The `next` of the page before; empty or absent: the first page.
+    /// The `next` of the previous page. Omit it, or leave it empty, for the first page.
     cursor: Option<String>,
 }
 
-/// List what happened to circuits
+/// List the history of all circuits
 ///
-/// Every change of every circuit, the newest first: trips, probes, recoveries, orders. Nothing changes an entry; it is forgotten
-/// when it was kept as long as the configuration says (`retention.history`). A page may be short, or empty, and not the last.
+/// Every change of every circuit: trips, probes, recoveries and overrides; newest first. Entries are immutable, and are kept for
+/// `retention.history`. A page may have fewer items than `limit`, or none, and not be the last; follow `next`.
 #[utoipa::path(
     get,
     path = "/v1/changes",
     tag = "circuits",
-    params(Which),
-    responses((status = 200, description = "Changes, the newest first", body = Listed<ChangeView>)),
+    params(ListQuery),
+    responses((status = 200, description = "Changes; newest first", body = Listed<ChangeView>)),
     security(("api_key" = ["read"])),
 )]
 async fn list_changes(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
-    Query(which): Query<Which>,
-) -> Answer<axum::Json<Listed<ChangeView>>> {
+    Query(which): Query<ListQuery>,
+) -> ApiResult<axum::Json<Listed<ChangeView>>> {
     let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?;
     let filter = ChangeFilter {
         tenant,

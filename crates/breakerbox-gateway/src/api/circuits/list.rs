@@ -23,7 +23,7 @@ use super::{StateView, is_visible, store_problem, stored};
 use crate::api::Api;
 use crate::api::caller::{Allowed, Read};
 use crate::api::listing::{Limit, Listed};
-use crate::api::problem::Answer;
+use crate::api::problem::ApiResult;
 use crate::api::reading::Query;
 use crate::api::reading::fields::Text;
 
@@ -31,45 +31,45 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(list))
 }
 
-/// Which circuits.
+/// A filter for circuits.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-struct Which {
-    /// Only this tenant's, for deliveries and for reminders.
+struct CircuitsQuery {
+    /// Only circuits of this tenant, for deliveries and for reminders.
     #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
-    /// Only those in this state.
+    /// Only circuits in this state.
     #[param(inline)]
     state: Option<StateView>,
-    /// At most so many; 50 if nothing is said.
+    /// Maximum number of items. Default: 50.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<Text<Limit>>,
-    /// The `next` of the page before; empty or absent: the first page.
+    /// The `next` of the previous page. Omit it, or leave it empty, for the first page.
     cursor: Option<String>,
 }
 
 /// List circuits
 ///
-/// Those to which something has happened; all others are closed. In no particular order. A page may be short, or empty, and
-/// not the last.
+/// Lists circuits that have changed at least once; all others are closed. The order is not specified. A page may have fewer
+/// items than `limit`, or none, and not be the last; follow `next`.
 #[utoipa::path(
     get,
     path = "/v1/circuits",
     tag = "circuits",
-    params(Which),
+    params(CircuitsQuery),
     responses((status = 200, description = "Circuits", body = Listed<CircuitView>)),
     security(("api_key" = ["read"])),
 )]
 async fn list(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
-    Query(which): Query<Which>,
-) -> Answer<axum::Json<Listed<CircuitView>>> {
+    Query(which): Query<CircuitsQuery>,
+) -> ApiResult<axum::Json<Listed<CircuitView>>> {
     let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?;
     let status = which.state.map(Status::from);
     let places = places(tenant);
-    let mut place = Place::read(which.cursor.as_deref().unwrap_or_default(), places.len())?;
+    let mut place = ListPosition::read(which.cursor.as_deref().unwrap_or_default(), places.len())?;
     let limit = which.limit.map_or(PageOf::default().limit, |limit| limit.0.0);
     let mut items = Vec::new();
     while let Some(keys) = places.get(place.number).filter(|_| items.len() < limit) {
@@ -96,8 +96,8 @@ async fn list(
             }
         };
         place = match after {
-            Some(Cursor(after)) => Place { after: Some(after), ..place },
-            None => Place { number: place.number + 1, after: None },
+            Some(Cursor(after)) => ListPosition { after: Some(after), ..place },
+            None => ListPosition { number: place.number + 1, after: None },
         };
     }
     let next = (place.number < places.len()).then(|| place.write());
@@ -121,18 +121,18 @@ pub(super) fn places(tenant: Option<TenantId>) -> Vec<Keys> {
 
 /// The end of a page: the range, and the store's cursor in it.
 #[derive(PartialEq, Debug)]
-struct Place {
+struct ListPosition {
     number: usize,
     after: Option<String>,
 }
 
-impl Place {
+impl ListPosition {
     /// Encodes the cursor. The store's part may contain anything, such as a URL.
     fn write(&self) -> String {
         URL_SAFE_NO_PAD.encode(format!("{}{}", self.number, self.after.as_deref().unwrap_or_default()))
     }
 
-    fn read(cursor: &str, places: usize) -> Answer<Self> {
+    fn read(cursor: &str, places: usize) -> ApiResult<Self> {
         if cursor.is_empty() {
             return Ok(Self { number: 0, after: None });
         }
@@ -153,13 +153,13 @@ mod tests {
     #[test]
     fn places_are_read_back_and_nothing_else_is_one() {
         for place in [
-            Place { number: 0, after: Some("acme https://a.example/é?x=1".to_owned()) },
-            Place { number: 3, after: None },
+            ListPosition { number: 0, after: Some("acme https://a.example/é?x=1".to_owned()) },
+            ListPosition { number: 3, after: None },
         ] {
-            assert_eq!(Place::read(&place.write(), 4).unwrap(), place);
+            assert_eq!(ListPosition::read(&place.write(), 4).unwrap(), place);
         }
         for text in ["acme", "Ng", "!", "_w"] {
-            assert!(Place::read(text, 4).is_err(), "{text}");
+            assert!(ListPosition::read(text, 4).is_err(), "{text}");
         }
     }
 }

@@ -5,7 +5,7 @@
 
 mod changes;
 mod list;
-mod orders;
+mod overrides;
 mod reset;
 mod view;
 
@@ -26,7 +26,7 @@ pub(super) use self::view::{CircuitOf, PurposeView, StateView};
 use super::Api;
 use super::caller::{Allowed, Caller, Read};
 use super::listing::{Listed, Paging};
-use super::problem::{Answer, Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 use super::reading::{Named, Query};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
@@ -35,17 +35,17 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(show))
         .routes(routes!(history))
         .merge(changes::routes())
-        .merge(orders::routes())
+        .merge(overrides::routes())
 }
 
 /// Show a circuit
 ///
-/// With what its window holds and the policy that governs it. One to which nothing has happened is closed.
+/// Returns the circuit with the counts of its window and its policy. A circuit that never changed is closed.
 #[utoipa::path(
     get,
     path = "/v1/circuits/{circuit}",
     tag = "circuits",
-    params(("circuit" = String, Path, description = "The circuit's id", pattern = "^cir_[A-Za-z0-9_-]{2,1366}$")),
+    params(("circuit" = String, Path, description = "Circuit ID", pattern = "^cir_[A-Za-z0-9_-]{2,1366}$")),
     responses((status = 200, description = "The circuit", body = CircuitShown)),
     security(("api_key" = ["read"])),
 )]
@@ -53,20 +53,20 @@ async fn show(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<CircuitId>,
-) -> Answer<axum::Json<CircuitShown>> {
+) -> ApiResult<axum::Json<CircuitShown>> {
     let key = seen(&api, &caller, &id)?;
     shown(&api, &caller, key).await.map(axum::Json)
 }
 
-/// Show what happened to a circuit
+/// List the history of a circuit
 ///
-/// The newest first.
+/// Newest first.
 #[utoipa::path(
     get,
     path = "/v1/circuits/{circuit}/history",
     tag = "circuits",
-    params(("circuit" = String, Path, description = "The circuit's id", pattern = "^cir_[A-Za-z0-9_-]{2,1366}$"), Paging),
-    responses((status = 200, description = "Its changes, the newest first", body = Listed<ChangeView>)),
+    params(("circuit" = String, Path, description = "Circuit ID", pattern = "^cir_[A-Za-z0-9_-]{2,1366}$"), Paging),
+    responses((status = 200, description = "Changes of the circuit; newest first", body = Listed<ChangeView>)),
     security(("api_key" = ["read"])),
 )]
 async fn history(
@@ -74,7 +74,7 @@ async fn history(
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<CircuitId>,
     Query(paging): Query<Paging>,
-) -> Answer<axum::Json<Listed<ChangeView>>> {
+) -> ApiResult<axum::Json<Listed<ChangeView>>> {
     let key = seen(&api, &caller, &id)?;
     let (tenant, circuit) = (caller.0.tenant.clone(), Some(key.into()));
     let filter = ChangeFilter { tenant, circuit, ..ChangeFilter::default() };
@@ -83,7 +83,7 @@ async fn history(
 }
 
 /// Returns the key, if it belongs to a tenant that the caller may access.
-fn seen<'i>(api: &Api, caller: &Caller, id: &'i CircuitId) -> Answer<&'i str> {
+fn seen<'i>(api: &Api, caller: &Caller, id: &'i CircuitId) -> ApiResult<&'i str> {
     let tenant = id.owner().map(|owner| owner.tenant);
     let is_there = |tenant: &TenantId| caller.sees(tenant) && api.services.directory.tenant(tenant).is_some();
     match tenant.filter(is_there) {
@@ -93,7 +93,7 @@ fn seen<'i>(api: &Api, caller: &Caller, id: &'i CircuitId) -> Answer<&'i str> {
 }
 
 /// Returns the view of a circuit, with all details that the caller may see.
-async fn shown(api: &Api, caller: &Caller, key: &str) -> Answer<CircuitShown> {
+async fn shown(api: &Api, caller: &Caller, key: &str) -> ApiResult<CircuitShown> {
     let visible = |record: Option<Record>| {
         record.filter(|record| is_visible(caller, record)).unwrap_or_else(|| view::untouched(key))
     };
@@ -112,7 +112,7 @@ fn is_visible(caller: &Caller, record: &Record) -> bool {
     caller.0.tenant.is_none() || !reset::is_left_behind(record)
 }
 
-async fn stored(api: &Api, keys: &[Arc<str>]) -> Answer<Vec<Option<Record>>> {
+async fn stored(api: &Api, keys: &[Arc<str>]) -> ApiResult<Vec<Option<Record>>> {
     let read = api.services.circuit_store.read(keys).await.map_err(|error| store_problem(&error))?;
     Ok(read.value.into_iter().map(Result::ok).map(Option::flatten).collect())
 }
@@ -124,7 +124,7 @@ pub(super) fn key_of(api: &Api, endpoint: &Endpoint) -> Option<Arc<str>> {
 
 /// Returns the states of these circuits: from this process if it has them, else from the store; closed where there is
 /// no key.
-pub(super) async fn statuses(api: &Api, keys: &[Option<Arc<str>>]) -> Answer<Vec<Status>> {
+pub(super) async fn statuses(api: &Api, keys: &[Option<Arc<str>>]) -> ApiResult<Vec<Status>> {
     let here = |key: &Option<Arc<str>>| match key {
         Some(key) => api.services.circuits.find(key).map(|circuit| circuit.status()),
         None => Some(Status::Closed),
@@ -142,36 +142,33 @@ pub(super) async fn statuses(api: &Api, keys: &[Option<Arc<str>>]) -> Answer<Vec
 }
 
 /// Applies an operator's override, in the caller's name.
-pub(super) async fn obey(
+pub(super) async fn apply_override(
     api: &Api,
     caller: &Caller,
     key: &str,
     command: OverrideCommand,
     reason: &str,
-) -> Answer<Circuit> {
+) -> ApiResult<Circuit> {
     let by = Attribution::new(&caller.0.id.to_string(), reason)
         .map_err(|error| Problem::new(Code::InvalidField, error.to_string()).of_field(error.field))?;
     let circuit = api.services.circuits.circuit(key);
     let circuit = circuit.map_err(|_| Problem::not_found("circuit", key))?;
     circuit.apply_override(command, &by).await.map_err(|error| match error {
         OverrideError::Contended => {
-            Problem::new(Code::Overloaded, "others keep changing the circuit; try again")
+            Problem::new(Code::Overloaded, "other clients keep changing the circuit; retry")
         }
         OverrideError::NoRoom => Problem::new(
             Code::Overloaded,
-            "there is no room for one more circuit; raise the maximum, or try again",
+            "the maximum number of circuits is reached; raise circuits.max, or retry later",
         ),
-        other => Problem::new(
-            Code::Unavailable,
-            "the store of circuits does not answer; try again when it is back",
-        )
-        .caused_by(other.to_string()),
+        other => Problem::new(Code::Unavailable, "the circuit store does not respond; retry later")
+            .caused_by(other.to_string()),
     })?;
     Ok(circuit)
 }
 
 /// Maps an error of a store. A store does not report whether the request was wrong, such as an invalid cursor.
 fn store_problem(error: &StoreError) -> Problem {
-    Problem::new(Code::Unavailable, "the store of circuits does not answer; try again")
+    Problem::new(Code::Unavailable, "the circuit store does not respond; retry later")
         .caused_by(error.to_string())
 }

@@ -10,10 +10,10 @@ use breakerbox_model::objects::{CircuitOwner, TenantId};
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
 
 use super::list::{Keys, places};
-use super::{obey, store_problem, stored};
+use super::{apply_override, store_problem, stored};
 use crate::api::Api;
 use crate::api::caller::Caller;
-use crate::api::problem::Answer;
+use crate::api::problem::ApiResult;
 
 /// Maximum circuits that are reset at once, so that they share commits.
 const AT_ONCE: usize = 64;
@@ -33,7 +33,11 @@ pub(super) fn is_left_behind(record: &Record) -> bool {
 }
 
 /// Resets all circuits under this name. Permits that were given before become late.
-pub(in crate::api) async fn reset_circuits_of(api: &Api, caller: &Caller, tenant: &TenantId) -> Answer<()> {
+pub(in crate::api) async fn reset_circuits_of(
+    api: &Api,
+    caller: &Caller,
+    tenant: &TenantId,
+) -> ApiResult<()> {
     let mut keys: BTreeSet<Arc<str>> = BTreeSet::new();
     for place in places(Some(tenant.clone())) {
         match place {
@@ -62,7 +66,7 @@ pub(in crate::api) async fn reset_circuits_of(api: &Api, caller: &Caller, tenant
         }
     });
     let reset = |key: Arc<str>| async move {
-        obey(api, caller, &key, OverrideCommand::Reset, REASON).await.map(drop)
+        apply_override(api, caller, &key, OverrideCommand::Reset, REASON).await.map(drop)
     };
     iter(keys).map(reset).buffer_unordered(AT_ONCE).try_collect().await
 }

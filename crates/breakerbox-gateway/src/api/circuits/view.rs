@@ -19,7 +19,7 @@ pub(in crate::api) enum StateView {
     Disabled,
 }
 
-/// What a circuit is for.
+/// The calls that a circuit is for.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::api) enum PurposeView {
@@ -47,14 +47,14 @@ impl From<Status> for StateView {
     }
 }
 
-/// The circuit of something that is shown.
+/// The circuit of an endpoint or a reminder.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct CircuitOf {
-    /// Its name in paths.
+    /// Circuit ID.
     id: String,
-    /// Its key.
+    /// The key of the circuit.
     key: String,
-    /// Its state.
+    /// The state of the circuit.
     #[schema(inline)]
     state: StateView,
 }
@@ -76,16 +76,16 @@ impl From<StateView> for Status {
     }
 }
 
-/// Who decides about a circuit.
+/// The mode of a circuit.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Mode)]
 struct ModeView {
-    /// Its outcomes (`automatic`), or an operator.
+    /// `automatic`: outcomes decide. Otherwise an override decides.
     #[schema(inline)]
     name: ModeName,
-    /// Who said so: an API key's id, or the gateway.
+    /// The actor: an API key ID, or the gateway.
     actor: Option<String>,
-    /// Why.
+    /// The reason of the override.
     reason: Option<String>,
 }
 
@@ -114,50 +114,50 @@ impl From<&Mode> for ModeView {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Circuit)]
 pub(super) struct CircuitView {
-    /// Its name in paths.
+    /// Circuit ID.
     #[schema(example = "cir_YWNtZSBodHRwczovL2hvb2tzLmV4YW1wbGUuY29tL2lu")]
     id: String,
-    /// Its key: the tenant, and where.
+    /// The key of the circuit: the tenant and the destination.
     #[schema(example = "acme https://hooks.example.com/in")]
     key: String,
-    /// The beginning of the key's hash. Logs and notifications name a circuit by it where the key holds a URL.
+    /// The first characters of the key's hash. Logs and notifications show it instead of a key that contains a URL.
     #[schema(example = "3f2a9c1b8d02")]
     fingerprint: String,
-    /// Whose.
+    /// Tenant ID.
     tenant: String,
-    /// What it is for: a tenant's reminders have circuits of their own.
+    /// The calls that the circuit is for. A tenant's reminders have their own circuits.
     #[schema(inline)]
     purpose: PurposeView,
-    /// Its state.
+    /// The state of the circuit.
     #[schema(inline)]
     state: StateView,
-    /// Who decides.
+    /// The mode of the circuit.
     #[schema(inline)]
     mode: ModeView,
-    /// This life of the circuit. Grows with every change.
+    /// The number of the period between two changes. It grows with every change.
     epoch: u64,
-    /// Trips since it was last forgiven.
+    /// The number of trips since the count was last reset.
     trips: u32,
-    /// While open: from when on a delivery may probe.
+    /// While open: the time from which on a call may probe.
     #[schema(value_type = Option<String>, format = "date-time")]
     retry_at: Option<Moment>,
-    /// When it last tripped or was opened.
+    /// The time of the last trip or forced opening.
     #[schema(value_type = Option<String>, format = "date-time")]
     opened_at: Option<Moment>,
-    /// The latest success; null until there was one.
+    /// The time of the latest success; null: there was none.
     #[schema(value_type = Option<String>, format = "date-time")]
     last_success_at: Option<Moment>,
-    /// The first failure that counted after the latest success; null: it does not fail.
+    /// The time of the first counted failure after the latest success; null: the destination does not fail.
     #[schema(value_type = Option<String>, format = "date-time")]
     failing_since: Option<Moment>,
-    /// While half-open: how many probes have succeeded.
+    /// While half-open: the number of successful probes.
     probe_successes: u32,
-    /// Whether a probe is under way.
+    /// Whether a probe is in flight.
     probing: bool,
-    /// When it last changed; null: nothing has happened to it.
+    /// The time of the last change; null: there was none.
     #[schema(value_type = Option<String>, format = "date-time")]
     changed_at: Option<Moment>,
-    /// Why it last changed.
+    /// The cause of the last change.
     cause: Option<String>,
 }
 
@@ -199,33 +199,33 @@ fn owner(key: &str) -> (String, PurposeView) {
     }
 }
 
-/// A circuit with everything about it.
+/// A circuit with the counts of its window and its policy.
 #[derive(Serialize, ToSchema)]
 pub(super) struct CircuitShown {
     #[serde(flatten)]
     circuit: CircuitView,
-    /// What its window holds, as this process sees it.
+    /// The counts of the window, as this process sees them.
     #[schema(inline)]
     window: WindowView,
-    /// The policy that governs it, with the names of the policy file.
+    /// The policy of the circuit, with the names of the policy file.
     #[schema(value_type = Object)]
     policy: serde_json::Value,
 }
 
-/// What a window holds.
+/// The counts of a window.
 #[derive(Serialize, ToSchema)]
 struct WindowView {
-    /// Calls that count.
+    /// The number of counted calls.
     calls: u64,
-    /// Of which succeeded.
+    /// The number of successful calls.
     successes: u64,
-    /// Of which failed.
+    /// The number of failed calls.
     failures: u64,
-    /// Of which were slow.
+    /// The number of slow calls.
     slow: u64,
-    /// Failures in a row up to now.
+    /// The number of consecutive failures up to the latest call.
     consecutive_failures: u64,
-    /// The mean latency; null: there were no calls.
+    /// The mean latency, in milliseconds; null: there were no calls.
     mean_latency_ms: Option<f64>,
 }
 
@@ -249,44 +249,44 @@ impl CircuitShown {
     }
 }
 
-/// What happened to a circuit once.
+/// One change of a circuit.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Change)]
 pub(super) struct ChangeView {
-    /// The circuit's name in paths.
+    /// Circuit ID.
     #[schema(example = "cir_YWNtZSBodHRwczovL2EuZXhhbXBsZQ")]
     circuit: String,
-    /// Its key.
+    /// The key of the circuit.
     key: String,
-    /// Whose it is.
+    /// Tenant ID.
     tenant: String,
-    /// What it is for.
+    /// The calls that the circuit is for.
     #[schema(inline)]
     purpose: PurposeView,
-    /// When.
+    /// The time of the change.
     #[schema(value_type = String, format = "date-time")]
     at: Moment,
-    /// The state before.
+    /// The previous state.
     #[schema(inline)]
     from: StateView,
-    /// The state after.
+    /// The new state.
     #[schema(inline)]
     to: StateView,
-    /// The epoch that began.
+    /// The epoch that began with the change.
     epoch: u64,
-    /// Why: a trip rule, such as `failure_rate`; `probe_failed`, `cool_off_over`, `probes_succeeded`; or an order, such as
+    /// The cause: a trip rule, such as `failure_rate`; `probe_failed`, `cool_off_over`, `probes_succeeded`; or an override, such as
     /// `force_open`.
     cause: String,
-    /// The trip rule, if one held.
+    /// The trip rule; null: no rule caused the change.
     rule: Option<String>,
-    /// With an order: whose, an API key's id.
+    /// With an override: the actor, an API key ID.
     actor: Option<String>,
-    /// With an order: why.
+    /// With an override: its reason.
     reason: Option<String>,
-    /// While open: from when on a delivery may probe.
+    /// While open: the time from which on a call may probe.
     #[schema(value_type = Option<String>, format = "date-time")]
     retry_at: Option<Moment>,
-    /// Trips so far.
+    /// The number of trips so far.
     trips: u32,
 }
 

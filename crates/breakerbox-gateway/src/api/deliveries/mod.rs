@@ -17,7 +17,7 @@ pub(super) use self::view::{DeliveryView, FailReasonView, StateNameView};
 use super::Api;
 use super::caller::{Allowed, Caller, Manage, Read};
 use super::listing::{Limit, Listed, Paging};
-use super::problem::{Answer, Problem};
+use super::problem::{ApiResult, Problem};
 use super::reading::fields::{Moment, Text};
 use super::reading::{Named, Query};
 
@@ -30,55 +30,55 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(resend))
 }
 
-/// Which deliveries. All that is said must hold.
+/// A filter for deliveries. A delivery must match all of it.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-struct Which {
-    /// Of this tenant.
+struct ListQuery {
+    /// Only deliveries of this tenant.
     #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
-    /// To this endpoint.
+    /// Only deliveries to this endpoint.
     #[param(value_type = Option<String>, pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")]
     endpoint: Option<Text<EndpointId>>,
-    /// Of this event.
+    /// Only deliveries of this event.
     #[param(value_type = Option<String>, pattern = "^evt_[0-7][0-9a-hjkmnp-tv-z]{12}$")]
     event: Option<Text<EventId>>,
-    /// Of this type.
+    /// Only deliveries of this event type.
     #[param(value_type = Option<String>, min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*$")]
     r#type: Option<Text<EventType>>,
-    /// In this state.
+    /// Only deliveries in this state.
     #[param(value_type = Option<StateNameView>, inline)]
     state: Option<Text<StateName>>,
-    /// Created then or later.
+    /// Only deliveries created at this time or later.
     #[param(value_type = Option<String>, format = "date-time")]
     from: Option<Text<Moment>>,
-    /// Created before then.
+    /// Only deliveries created before this time.
     #[param(value_type = Option<String>, format = "date-time")]
     until: Option<Text<Moment>>,
-    /// At most so many; 50 if nothing is said.
+    /// Maximum number of items. Default: 50.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<Text<Limit>>,
-    /// The `next` of the page before; empty or absent: the first page.
+    /// The `next` of the previous page. Omit it, or leave it empty, for the first page.
     cursor: Option<String>,
 }
 
 /// List deliveries
 ///
-/// The newest first. A page may be short, or empty, and not the last.
+/// Newest first. A page may have fewer items than `limit`, or none, and not be the last; follow `next`.
 #[utoipa::path(
     get,
     path = "/v1/deliveries",
     tag = "deliveries",
-    params(Which),
-    responses((status = 200, description = "Deliveries, the newest first", body = Listed<DeliveryView>)),
+    params(ListQuery),
+    responses((status = 200, description = "Deliveries; newest first", body = Listed<DeliveryView>)),
     security(("api_key" = ["read"])),
 )]
 async fn list(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
-    Query(which): Query<Which>,
-) -> Answer<axum::Json<Listed<DeliveryView>>> {
+    Query(which): Query<ListQuery>,
+) -> ApiResult<axum::Json<Listed<DeliveryView>>> {
     let filter = DeliveryFilter {
         tenant: caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?,
         endpoint: which.endpoint.map(|endpoint| endpoint.0),
@@ -98,7 +98,7 @@ async fn list(
     get,
     path = "/v1/deliveries/{delivery}",
     tag = "deliveries",
-    params(("delivery" = String, Path, description = "The delivery's id", pattern = "^dlv_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    params(("delivery" = String, Path, description = "Delivery ID", pattern = "^dlv_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The delivery", body = DeliveryView)),
     security(("api_key" = ["read"])),
 )]
@@ -106,20 +106,20 @@ async fn show(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<DeliveryId>,
-) -> Answer<axum::Json<DeliveryView>> {
+) -> ApiResult<axum::Json<DeliveryView>> {
     let delivery = seen(&api, &caller, id).await?;
     Ok(axum::Json(DeliveryView::new(&api, delivery)))
 }
 
-/// Show a delivery's attempts
+/// List the attempts of a delivery
 ///
-/// The newest first.
+/// Newest first.
 #[utoipa::path(
     get,
     path = "/v1/deliveries/{delivery}/attempts",
     tag = "deliveries",
-    params(("delivery" = String, Path, description = "The delivery's id", pattern = "^dlv_[0-7][0-9a-hjkmnp-tv-z]{12}$"), Paging),
-    responses((status = 200, description = "Its attempts, the newest first", body = Listed<AttemptView>)),
+    params(("delivery" = String, Path, description = "Delivery ID", pattern = "^dlv_[0-7][0-9a-hjkmnp-tv-z]{12}$"), Paging),
+    responses((status = 200, description = "Attempts of the delivery; newest first", body = Listed<AttemptView>)),
     security(("api_key" = ["read"])),
 )]
 async fn attempts(
@@ -127,7 +127,7 @@ async fn attempts(
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<DeliveryId>,
     Query(paging): Query<Paging>,
-) -> Answer<axum::Json<Listed<AttemptView>>> {
+) -> ApiResult<axum::Json<Listed<AttemptView>>> {
     seen(&api, &caller, id).await?;
     let found = api.services.records.attempts(id, &paging.into()).await?;
     Ok(axum::Json(Listed::of(found, AttemptView::from)))
@@ -135,12 +135,12 @@ async fn attempts(
 
 /// Cancel a delivery
 ///
-/// One that waits. One in flight can't be called back: its answer decides.
+/// Cancels a waiting delivery. A delivery in flight can't be cancelled: the response decides its state.
 #[utoipa::path(
     post,
     path = "/v1/deliveries/{delivery}/cancel",
     tag = "deliveries",
-    params(("delivery" = String, Path, description = "The delivery's id", pattern = "^dlv_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    params(("delivery" = String, Path, description = "Delivery ID", pattern = "^dlv_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The delivery", body = DeliveryView)),
     security(("api_key" = ["manage"])),
 )]
@@ -148,7 +148,7 @@ async fn cancel(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<DeliveryId>,
-) -> Answer<axum::Json<DeliveryView>> {
+) -> ApiResult<axum::Json<DeliveryView>> {
     seen(&api, &caller, id).await?;
     let delivery = api.services.records.cancel_delivery(id).await?;
     Ok(axum::Json(DeliveryView::new(&api, delivery)))
@@ -156,12 +156,12 @@ async fn cancel(
 
 /// Resend a delivery
 ///
-/// One that was delivered, failed or cancelled is pending again, with all its attempts before it.
+/// Makes a delivered, failed or cancelled delivery pending again, with all of its attempts available again.
 #[utoipa::path(
     post,
     path = "/v1/deliveries/{delivery}/resend",
     tag = "deliveries",
-    params(("delivery" = String, Path, description = "The delivery's id", pattern = "^dlv_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    params(("delivery" = String, Path, description = "Delivery ID", pattern = "^dlv_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The delivery", body = DeliveryView)),
     security(("api_key" = ["manage"])),
 )]
@@ -169,14 +169,14 @@ async fn resend(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<DeliveryId>,
-) -> Answer<axum::Json<DeliveryView>> {
+) -> ApiResult<axum::Json<DeliveryView>> {
     seen(&api, &caller, id).await?;
     let delivery = api.services.records.resend_delivery(id).await?;
     Ok(axum::Json(DeliveryView::new(&api, delivery)))
 }
 
 /// Returns a delivery, if the caller may access it.
-async fn seen(api: &Api, caller: &Caller, id: DeliveryId) -> Answer<Delivery> {
+async fn seen(api: &Api, caller: &Caller, id: DeliveryId) -> ApiResult<Delivery> {
     let delivery = api.services.records.delivery(id).await?;
     if caller.owns(delivery.owner, &api.services.directory) {
         Ok(delivery)

@@ -15,48 +15,48 @@ use crate::api::reading::fields::Moment;
 #[derive(Serialize, ToSchema)]
 #[schema(as = Delivery)]
 pub(in crate::api) struct DeliveryView {
-    /// Its name.
+    /// Delivery ID.
     #[schema(example = "dlv_01h5k2m8w4c7e")]
     pub(in crate::api) id: String,
-    /// Whose.
+    /// Tenant ID.
     tenant: String,
-    /// What.
+    /// Event ID.
     event: String,
-    /// What kind.
+    /// Event type.
     r#type: String,
-    /// Where to; null for a dynamic URL.
+    /// Endpoint ID; null for a dynamic URL.
     endpoint: Option<String>,
-    /// The dynamic URL.
+    /// The dynamic URL; null for an endpoint.
     pub(in crate::api) url: Option<String>,
-    /// The reminder that it is a run of.
+    /// Reminder ID, if the delivery is a run of a reminder.
     reminder: Option<String>,
     /// The number of that run.
     run: Option<u32>,
-    /// How important.
+    /// Priority.
     #[schema(value_type = PrioritySchema, inline)]
     priority: &'static str,
-    /// What has become of it.
+    /// The state of the delivery.
     #[schema(value_type = StateNameView, inline)]
     pub(in crate::api) state: &'static str,
-    /// Why it failed: `rejected` (that payload is refused), `exhausted` (no attempts are left), `gone` (the endpoint answered
-    /// 410), `expired` or `unreadable` (the stored delivery can't be read).
+    /// The reason of a failure: `rejected` (the receiver rejects the payload), `exhausted` (no attempts are left), `gone` (the
+    /// receiver responded with 410), `expired`, or `unreadable` (the stored delivery can't be read).
     #[schema(value_type = Option<FailReasonView>, inline)]
     pub(in crate::api) reason: Option<&'static str>,
-    /// Whether it waits, though it may be due: for a circuit, for a throttle, or for a switch that is off. A registered
-    /// endpoint also waits for a `Retry-After` and for its rate limit.
+    /// Whether the delivery waits although it may be due: for a circuit, a throttle, or a disabled tenant or endpoint; at a
+    /// registered endpoint also for a `Retry-After` or the rate limit.
     pub(in crate::api) parked: bool,
-    /// Attempts that were used up.
+    /// The number of attempts used.
     pub(in crate::api) attempts: u32,
-    /// While it waits: not before this.
+    /// While waiting: the earliest time of the next attempt.
     #[schema(value_type = Option<String>, format = "date-time")]
     pub(in crate::api) due_at: Option<Moment>,
-    /// While it waits: given up then.
+    /// While waiting: the time at which the delivery expires.
     #[schema(value_type = Option<String>, format = "date-time")]
     expires_at: Option<Moment>,
-    /// When it was accepted.
+    /// The time at which the event was accepted.
     #[schema(value_type = String, format = "date-time")]
     pub(in crate::api) created_at: Moment,
-    /// When it was delivered, failed or cancelled.
+    /// The time at which the delivery was delivered, failed or cancelled.
     #[schema(value_type = Option<String>, format = "date-time")]
     pub(in crate::api) finished_at: Option<Moment>,
 }
@@ -74,7 +74,7 @@ pub(in crate::api) enum StateNameView {
     Cancelled,
 }
 
-/// Why a delivery failed.
+/// The reason of a failed delivery.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[allow(dead_code)]
@@ -156,20 +156,20 @@ fn is_parked(api: &Api, delivery: &Delivery) -> bool {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Attempt)]
 pub(super) struct AttemptView {
-    /// When it began.
+    /// The start of the request.
     #[schema(value_type = String, format = "date-time")]
     started_at: Moment,
-    /// How long it took.
+    /// The duration of the request, in milliseconds.
     latency_ms: u64,
-    /// The status that was answered; null: there was no answer.
+    /// The status of the response; null: there was no response.
     status: Option<u16>,
-    /// Why there was no answer: timeout, dns, address_denied, connect, tls, reset or protocol.
+    /// The reason for no response: timeout, dns, address_denied, connect, tls, reset or protocol.
     fault: Option<&'static str>,
-    /// More about the fault, for people.
+    /// Details of the fault, for people.
     detail: Option<String>,
-    /// The first bytes of the answer, as text.
+    /// The first bytes of the response, as text.
     response: String,
-    /// Whether it probed a circuit.
+    /// Whether the attempt was a probe.
     probe: bool,
 }
 

@@ -29,22 +29,25 @@ use super::Api;
 use super::idempotency::{IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED};
 use super::problem::{Code, PROBLEM_JSON, Written};
 
-const ABOUT: &str = "Send webhooks and scheduled callbacks through one circuit breaker per endpoint. Durations are texts such \
-    as `30s`, `5m` or `72h`; times are RFC 3339 in UTC. Listings come in pages: give the `next` of one page as `cursor` of \
-    the next request. Problems have a stable `code`.";
+const ABOUT: &str = "Send webhooks and scheduled callbacks through one circuit breaker per endpoint. Durations are strings \
+    such as `30s`, `5m` or `72h`; times are RFC 3339 in UTC. Listings are paged: pass the `next` of a page as the `cursor` of \
+    the next request. Errors are problems (RFC 9457) with a stable `code`.";
 
 const TAGS: &[(&str, &str)] = &[
-    ("events", "What is submitted, and goes to the endpoints of a tenant."),
-    ("endpoints", "Registered destinations."),
-    ("deliveries", "One event for one endpoint, and its attempts."),
-    ("resends", "Finished deliveries made pending again, by filter and time range."),
-    ("reminders", "Callbacks that are scheduled for a time, once or repeatedly, and their runs."),
-    ("circuits", "One for each endpoint, host or tenant, and an operator's orders."),
-    ("policies", "The numbers that govern circuits: what holds, where each value is from, and changes."),
-    ("permits", "For workers that make their calls themselves: ask, call, say how it went."),
-    ("tenants", "Whose endpoints they are, and what holds for all of them."),
-    ("notices", "What people are told: trips, recoveries, what was given up; to whom, and with what result."),
-    ("keys", "Who may do what."),
+    ("events", "Submit events, which are delivered to the endpoints of a tenant."),
+    ("endpoints", "Registered destinations of a tenant."),
+    ("deliveries", "Deliveries of an event to an endpoint, and their attempts."),
+    ("resends", "Background jobs that resend finished deliveries, by filter and time range."),
+    ("reminders", "Scheduled callbacks, once or repeatedly, and their runs."),
+    ("circuits", "Circuits of endpoints, hosts or tenants: state, history and overrides."),
+    ("policies", "Policies of circuits: effective values, the origin of each, and changes."),
+    (
+        "permits",
+        "Decision API for workers that make their own calls: acquire a permit, call, settle the permit.",
+    ),
+    ("tenants", "Tenants and their settings."),
+    ("notifications", "Notifications about circuits, dead letters and reminders, their targets and results."),
+    ("keys", "API keys and their scopes."),
     ("system", "Health and metrics."),
 ];
 
@@ -54,7 +57,7 @@ pub(super) fn frame() -> OpenApi {
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
         .bearer_format("bbx_...")
-        .description(Some("An API key. Its scopes: admin includes the rest, manage includes read."))
+        .description(Some("An API key. Scope `admin` includes all others; `manage` includes `read`."))
         .build();
     components.add_security_scheme("api_key", SecurityScheme::Http(bearer));
     components.schemas.insert("Problem".to_owned(), Written::schema());

@@ -29,7 +29,7 @@ pub(super) fn page(document: &Value) -> String {
     );
     html.push_str(
         "<p>Send an API key with each request: <code>authorization: Bearer bbx_...</code>. A key has scopes: \
-         <code>admin</code> includes the rest, <code>manage</code> includes <code>read</code>.</p>",
+         <code>admin</code> includes all others, <code>manage</code> includes <code>read</code>.</p>",
     );
     let tags = document["tags"].as_array().cloned().unwrap_or_default();
     html.push_str("<nav aria-label=\"Contents\"><ul>");
@@ -101,7 +101,7 @@ fn operation_of(html: &mut String, document: &Value, path: &str, method: &str, o
         if !status.starts_with('2') {
             continue;
         }
-        let title = format!("Answer {status}: {}", text(&response["description"]));
+        let title = format!("Response {status}: {}", text(&response["description"]));
         let schema =
             response["content"].as_object().and_then(|all| all.values().next()).map(|one| &one["schema"]);
         match schema {
@@ -181,7 +181,7 @@ fn resolved<'d>(document: &'d Value, schema: &'d Value) -> &'d Value {
 
 fn problems(html: &mut String) {
     html.push_str(
-        "<section><h2 id=\"problems\">problems</h2><p>What was not done is answered with \
+        "<section><h2 id=\"problems\">problems</h2><p>Error responses have the content type \
          <code>application/problem+json</code>.</p><table><thead><tr><th scope=\"col\">code</th>\
          <th scope=\"col\">status</th><th scope=\"col\">meaning</th></tr></thead><tbody>",
     );
@@ -190,7 +190,7 @@ fn problems(html: &mut String) {
             html,
             "<tr id=\"{name}\"><th scope=\"row\"><code>{name}</code></th><td>{}</td><td>{}</td></tr>",
             code.status(),
-            code.title(),
+            prose(code.title()),
             name = code.name(),
         );
     }

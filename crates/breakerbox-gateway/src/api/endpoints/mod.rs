@@ -23,7 +23,7 @@ use super::caller::{Allowed, Caller, Manage, Read};
 use super::circuits;
 use super::idempotency::{self, Created, CreatedOnce, KeyHeader, Keyed};
 use super::listing::{Listed, PagingOfTenant};
-use super::problem::{Answer, Problem};
+use super::problem::{ApiResult, Problem};
 use super::reading::{Json, Named, Query};
 use super::revision::{IfMatch, Revised};
 
@@ -39,20 +39,20 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 
 /// List endpoints
 ///
-/// The newest first.
+/// Newest first.
 #[utoipa::path(
     get,
     path = "/v1/endpoints",
     tag = "endpoints",
     params(PagingOfTenant),
-    responses((status = 200, description = "Endpoints, the newest first", body = Listed<EndpointView>)),
+    responses((status = 200, description = "Endpoints; newest first", body = Listed<EndpointView>)),
     security(("api_key" = ["read"])),
 )]
 async fn list(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Query(query): Query<PagingOfTenant>,
-) -> Answer<axum::Json<Listed<EndpointView>>> {
+) -> ApiResult<axum::Json<Listed<EndpointView>>> {
     let (tenant, page) = query.split();
     let tenant = caller.tenant_seen(tenant)?;
     let found = api.services.records.endpoints(tenant.as_ref(), &page).await?;
@@ -66,21 +66,21 @@ async fn list(
 
 /// Create an endpoint
 ///
-/// Events that are accepted from now on go there. The response shows its secret, once.
+/// The endpoint receives the events that are accepted from now on. The response contains its signing secret.
 #[utoipa::path(
     post,
     path = "/v1/endpoints",
     tag = "endpoints",
     request_body = EndpointBody,
     params(KeyHeader),
-    responses((status = 201, description = "The endpoint, and its secret", body = CreatedView, headers(("etag" = String)))),
+    responses((status = 201, description = "The endpoint and its secret", body = CreatedView, headers(("etag" = String)))),
     security(("api_key" = ["manage"])),
 )]
 async fn create(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Keyed(Json(mut body), key): Keyed<Json<EndpointBody>>,
-) -> Answer<CreatedOnce> {
+) -> ApiResult<CreatedOnce> {
     let settings = body.take_settings();
     if settings.sets_policy() {
         caller.needs(Scope::Admin, "setting a policy")?;
@@ -104,12 +104,12 @@ async fn create(
     Ok(api.services.records.create_endpoint_for(request, new).await?.into())
 }
 
-/// An endpoint that was created, and its secret.
+/// A new endpoint and its secret.
 #[derive(Serialize, ToSchema)]
 struct CreatedView {
     #[serde(flatten)]
     endpoint: EndpointView,
-    /// With which its requests are signed.
+    /// The signing secret.
     secret: String,
 }
 
@@ -118,7 +118,7 @@ struct CreatedView {
     get,
     path = "/v1/endpoints/{endpoint}",
     tag = "endpoints",
-    params(("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    params(("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The endpoint", body = EndpointView, headers(("etag" = String)))),
     security(("api_key" = ["read"])),
 )]
@@ -126,22 +126,23 @@ async fn show(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<EndpointId>,
-) -> Answer<Revised<EndpointView>> {
+) -> ApiResult<Revised<EndpointView>> {
     let endpoint = seen(&api, &caller, id).await?;
     Ok(Revised(endpoint.revision, shown(&api, endpoint).await?))
 }
 
 /// Change an endpoint
 ///
-/// What is left out stays; `null` means the default again. Another URL: what waits goes there. `policy` needs an admin key.
+/// Omitted fields stay unchanged; `null` restores the default. With a new URL, waiting deliveries go to the new URL. `policy` needs
+/// an admin key.
 #[utoipa::path(
     patch,
     path = "/v1/endpoints/{endpoint}",
     tag = "endpoints",
     request_body = EndpointChange,
     params(
-        ("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$"),
-        ("if-match" = Option<String>, Header, description = "Change it only if this is still its `etag`", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
+        ("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$"),
+        ("if-match" = Option<String>, Header, description = "Change the resource only if its `etag` still has this value", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
     ),
     responses((status = 200, description = "The endpoint", body = EndpointView, headers(("etag" = String)))),
     security(("api_key" = ["manage"])),
@@ -152,7 +153,7 @@ async fn change(
     Named(id): Named<EndpointId>,
     IfMatch(revision): IfMatch,
     Json(body): Json<EndpointChange>,
-) -> Answer<Revised<EndpointView>> {
+) -> ApiResult<Revised<EndpointView>> {
     if body.sets_policy() {
         caller.needs(Scope::Admin, "changing policy")?;
     }
@@ -163,25 +164,25 @@ async fn change(
     Ok(Revised(endpoint.revision, shown(&api, endpoint).await?))
 }
 
-/// What became of a deleted endpoint's work.
+/// The result of deleting an endpoint.
 #[derive(Serialize, ToSchema)]
 struct DeletedView {
-    /// How many deliveries waited, and are cancelled.
+    /// The number of waiting deliveries that were cancelled.
     cancelled: u64,
 }
 
 /// Delete an endpoint
 ///
-/// What waits for it is cancelled; the answer says how much.
+/// Cancels the waiting deliveries of the endpoint. The response states how many.
 #[utoipa::path(
     delete,
     path = "/v1/endpoints/{endpoint}",
     tag = "endpoints",
     params(
-        ("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$"),
-        ("if-match" = Option<String>, Header, description = "Delete it only if this is still its `etag`", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
+        ("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$"),
+        ("if-match" = Option<String>, Header, description = "Delete the resource only if its `etag` still has this value", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
     ),
-    responses((status = 200, description = "It is gone", body = DeletedView)),
+    responses((status = 200, description = "Deleted", body = DeletedView)),
     security(("api_key" = ["manage"])),
 )]
 async fn delete(
@@ -189,7 +190,7 @@ async fn delete(
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<EndpointId>,
     IfMatch(revision): IfMatch,
-) -> Answer<axum::Json<DeletedView>> {
+) -> ApiResult<axum::Json<DeletedView>> {
     seen(&api, &caller, id).await?;
     let deleted = api.services.records.delete_endpoint(id, revision).await?;
     Ok(axum::Json(DeletedView { cancelled: deleted.cancelled }))
@@ -197,13 +198,12 @@ async fn delete(
 
 /// Enable an endpoint
 ///
-/// Whatever it was disabled for: by its owner, because it answered 410, or because its circuit is disabled. What is parked
-/// drains.
+/// Enables the endpoint, whatever disabled it: its owner, a 410 response, or its circuit. Parked deliveries are sent.
 #[utoipa::path(
     post,
     path = "/v1/endpoints/{endpoint}/enable",
     tag = "endpoints",
-    params(("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    params(("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The endpoint", body = EndpointView, headers(("etag" = String)))),
     security(("api_key" = ["manage"])),
 )]
@@ -211,7 +211,7 @@ async fn enable(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<EndpointId>,
-) -> Answer<Revised<EndpointView>> {
+) -> ApiResult<Revised<EndpointView>> {
     let before = seen(&api, &caller, id).await?;
     let endpoint = match before.disabled {
         Some(_) => api.services.records.set_endpoint_disabled(id, None).await?,
@@ -220,7 +220,7 @@ async fn enable(
     if let Some(key) = circuits::key_of(&api, &endpoint) {
         let is_disabled = circuits::statuses(&api, &[Some(key.clone())]).await? == [Status::Disabled];
         if is_disabled {
-            circuits::obey(
+            circuits::apply_override(
                 &api,
                 &caller,
                 &key,
@@ -235,12 +235,12 @@ async fn enable(
 
 /// Disable an endpoint
 ///
-/// Nothing is sent until it is enabled. What comes meanwhile is parked, and not lost.
+/// Deliveries to the endpoint are parked until it is enabled; none is lost.
 #[utoipa::path(
     post,
     path = "/v1/endpoints/{endpoint}/disable",
     tag = "endpoints",
-    params(("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    params(("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The endpoint", body = EndpointView, headers(("etag" = String)))),
     security(("api_key" = ["manage"])),
 )]
@@ -248,14 +248,14 @@ async fn disable(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<EndpointId>,
-) -> Answer<Revised<EndpointView>> {
+) -> ApiResult<Revised<EndpointView>> {
     seen(&api, &caller, id).await?;
     let endpoint = api.services.records.set_endpoint_disabled(id, Some(DisabledBecause::Owner)).await?;
     Ok(Revised(endpoint.revision, shown(&api, endpoint).await?))
 }
 
 /// Returns an endpoint, if the caller may access it.
-pub(super) async fn seen(api: &Api, caller: &Caller, id: EndpointId) -> Answer<Endpoint> {
+pub(super) async fn seen(api: &Api, caller: &Caller, id: EndpointId) -> ApiResult<Endpoint> {
     let endpoint = api.services.records.endpoint(id).await?;
     if caller.sees(&endpoint.tenant) {
         Ok(endpoint)
@@ -265,7 +265,7 @@ pub(super) async fn seen(api: &Api, caller: &Caller, id: EndpointId) -> Answer<E
 }
 
 /// Returns the view of an endpoint, with its circuit.
-async fn shown(api: &Api, endpoint: Endpoint) -> Answer<EndpointView> {
+async fn shown(api: &Api, endpoint: Endpoint) -> ApiResult<EndpointView> {
     let key = circuits::key_of(api, &endpoint);
     let status = circuits::statuses(api, std::slice::from_ref(&key)).await?;
     Ok(EndpointView::new(endpoint, key.as_deref(), status.first().copied().unwrap_or(Status::Closed)))

@@ -15,7 +15,7 @@ use super::seen;
 use crate::api::Api;
 use crate::api::caller::{Allowed, Manage};
 use crate::api::idempotency::{self, Created, CreatedOnce, KeyHeader, Keyed};
-use crate::api::problem::{Answer, Problem};
+use crate::api::problem::{ApiResult, Problem};
 use crate::api::reading::fields::{Moment, Text};
 use crate::api::reading::{Named, OptionalJson};
 
@@ -28,25 +28,25 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(secrets)).routes(routes!(rotate))
 }
 
-/// Secrets, the newest first.
+/// Signing secrets, newest first.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Secrets)]
 pub(in crate::api) struct SecretsView {
-    /// One, or two during a rotation.
+    /// The secrets in use: one, or two during a rotation.
     #[schema(inline)]
     secrets: Vec<SecretView>,
 }
 
-/// A secret in its time.
+/// A signing secret and its time of use.
 #[derive(Serialize, ToSchema)]
 struct SecretView {
     /// The secret.
     #[schema(example = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")]
     secret: String,
-    /// Since when requests are signed with it.
+    /// The time from which on requests are signed with it.
     #[schema(value_type = String, format = "date-time")]
     since: Moment,
-    /// Until when; null: until it is replaced.
+    /// The time until which requests are signed with it; null: until it is replaced.
     #[schema(value_type = Option<String>, format = "date-time")]
     until: Option<Moment>,
 }
@@ -69,15 +69,15 @@ impl SecretsView {
     }
 }
 
-/// A secret that replaces another.
+/// A secret that replaces the present one.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct NewSecret {
-    /// The secret; a new one if nothing is said.
+    /// The new secret. Default: a generated one.
     #[serde(default)]
     #[schema(value_type = Option<String>, pattern = "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$")]
     secret: Option<Text<Secret>>,
-    /// For how long requests are signed with the one before too, from `0s` to `30d`; a day if nothing is said.
+    /// How long requests are also signed with the previous secret, from `0s` to `30d`. Default: `24h`.
     #[serde(default)]
     #[schema(pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "24h")]
     overlap: Option<String>,
@@ -85,7 +85,7 @@ pub(in crate::api) struct NewSecret {
 
 impl NewSecret {
     /// Returns the new secret, and how long the previous one stays valid.
-    pub(in crate::api) fn split(self) -> Answer<(Secret, Duration)> {
+    pub(in crate::api) fn split(self) -> ApiResult<(Secret, Duration)> {
         let overlap = match self.overlap {
             None => OVERLAP,
             Some(text) => parse_duration(&text).map_err(|why| Problem::invalid("overlap", why))?,
@@ -97,14 +97,14 @@ impl NewSecret {
     }
 }
 
-/// Show an endpoint's secrets
+/// Show the secrets of an endpoint
 ///
-/// The newest first; two during a rotation.
+/// Newest first; two during a rotation.
 #[utoipa::path(
     get,
     path = "/v1/endpoints/{endpoint}/secrets",
     tag = "endpoints",
-    params(("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    params(("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The secrets", body = SecretsView)),
     security(("api_key" = ["manage"])),
 )]
@@ -112,20 +112,20 @@ async fn secrets(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<EndpointId>,
-) -> Answer<axum::Json<SecretsView>> {
+) -> ApiResult<axum::Json<SecretsView>> {
     let endpoint = seen(&api, &caller, id).await?;
     Ok(axum::Json(SecretsView::new(&endpoint.secrets, api.wall())))
 }
 
-/// Rotate an endpoint's secret
+/// Rotate the secret of an endpoint
 ///
-/// Requests are signed with the new one from now on, and with the one before too for as long as the overlap says.
+/// Requests are signed with the new secret from now on, and during `overlap` also with the previous one.
 #[utoipa::path(
     post,
     path = "/v1/endpoints/{endpoint}/secrets/rotate",
     tag = "endpoints",
     request_body(content = Option<NewSecret>),
-    params(KeyHeader, ("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    params(KeyHeader, ("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The secrets", body = SecretsView)),
     security(("api_key" = ["manage"])),
 )]
@@ -134,7 +134,7 @@ async fn rotate(
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<EndpointId>,
     Keyed(OptionalJson(body), key): Keyed<OptionalJson<NewSecret>>,
-) -> Answer<CreatedOnce> {
+) -> ApiResult<CreatedOnce> {
     let tenant = seen(&api, &caller, id).await?.tenant;
     let (secret, overlap) = body.split()?;
     let now = api.wall();

@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 use super::seen;
 use crate::api::Api;
 use crate::api::caller::{Allowed, Manage};
-use crate::api::problem::{Answer, Problem};
+use crate::api::problem::{ApiResult, Problem};
 use crate::api::reading::fields::Text;
 use crate::api::reading::{Named, OptionalJson};
 use crate::api::services::TestEvent;
@@ -26,34 +26,34 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(test))
 }
 
-/// What to send.
+/// The test event to send.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct TestBody {
-    /// The event type; `breakerbox.test` if nothing is said.
+    /// Event type. Default: `breakerbox.test`.
     #[serde(default)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*$")]
     r#type: Option<Text<EventType>>,
-    /// Any JSON.
+    /// The payload, any JSON. Default: `{"test": true}`.
     #[serde(default)]
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<serde_json::Value>,
 }
 
-/// What came of it.
+/// The result of a test request.
 #[derive(Serialize, ToSchema)]
 struct TestView {
-    /// Whether it was answered with 2xx.
+    /// Whether the response was 2xx.
     ok: bool,
-    /// The status that was answered; null: there was no answer.
+    /// The status of the response; null: there was no response.
     status: Option<u16>,
-    /// Why there was no answer: timeout, dns, address_denied, connect, tls, reset, protocol, or local: the gateway was unable to make the request.
+    /// The reason for no response: timeout, dns, address_denied, connect, tls, reset, protocol, or local (a fault of the gateway).
     fault: Option<&'static str>,
-    /// More about the fault, for people.
+    /// Details of the fault, for people.
     detail: Option<String>,
-    /// How long it took.
+    /// The duration of the request, in milliseconds.
     latency_ms: u64,
-    /// The first bytes of the answer, as text.
+    /// The first bytes of the response, as text.
     response: String,
 }
 
@@ -76,14 +76,14 @@ impl From<Incoming> for TestView {
 
 /// Send a test event
 ///
-/// One signed request, now, whatever the circuit says. It is not retried, counts nowhere and is kept nowhere.
+/// Sends one signed request now, regardless of the circuit. It is not retried, not counted and not stored.
 #[utoipa::path(
     post,
     path = "/v1/endpoints/{endpoint}/test",
     tag = "endpoints",
     request_body(content = Option<TestBody>),
-    params(("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
-    responses((status = 200, description = "What came of it", body = TestView)),
+    params(("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "The result", body = TestView)),
     security(("api_key" = ["manage"])),
 )]
 async fn test(
@@ -91,7 +91,7 @@ async fn test(
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<EndpointId>,
     OptionalJson(body): OptionalJson<TestBody>,
-) -> Answer<axum::Json<TestView>> {
+) -> ApiResult<axum::Json<TestView>> {
     let endpoint = seen(&api, &caller, id).await?;
     let entry = api.services.directory.endpoint(endpoint.lane());
     let entry = entry.ok_or_else(|| Problem::not_found("endpoint", &id.to_string()))?;

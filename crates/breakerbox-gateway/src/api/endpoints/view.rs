@@ -12,7 +12,7 @@ use url::Url;
 use utoipa::ToSchema;
 
 use crate::api::circuits::CircuitOf;
-use crate::api::problem::{Answer, Problem};
+use crate::api::problem::{ApiResult, Problem};
 use crate::api::reading::bodies::bodies;
 use crate::api::reading::fields::{Change, Moment, Object, Span, Text};
 use crate::api::reading::payload::{callable, wrong_url};
@@ -31,51 +31,51 @@ const MOST_IN_FLIGHT: u32 = 10_000;
 #[derive(Serialize, ToSchema)]
 #[schema(as = Endpoint)]
 pub(super) struct EndpointView {
-    /// Its name.
+    /// Endpoint ID.
     #[schema(example = "ep_01h5k2m8w4c7e")]
     id: String,
-    /// Whose.
+    /// Tenant ID.
     tenant: String,
-    /// Where.
+    /// The URL that receives the events.
     url: String,
-    /// For people.
+    /// Description for people.
     description: String,
-    /// Which events it gets, such as `invoice.paid` or `invoice.*`; all if there are none.
+    /// The event types that the endpoint receives, such as `invoice.paid` or `invoice.*`; empty: all.
     types: Vec<String>,
-    /// Whether anything is sent. If not, what comes is parked.
+    /// Whether the endpoint is enabled. Deliveries to a disabled endpoint are parked.
     enabled: bool,
-    /// Why nothing is sent: its owner said so, it answered 410, or its circuit is disabled.
+    /// Why the endpoint is disabled: by its owner, by a 410 response (`gone`), or because its circuit is disabled.
     #[schema(inline)]
-    disabled_because: Option<BecauseView>,
-    /// Its circuit.
+    disabled_reason: Option<BecauseView>,
+    /// The circuit of the endpoint.
     #[schema(inline)]
     circuit: Option<CircuitOf>,
-    /// The names of the headers sent with each request. Their values may be secrets, and are not shown.
+    /// The names of the custom headers. Their values are not shown, because they may be secrets.
     header_names: Vec<String>,
-    /// How long a request may take; null: the gateway's default.
+    /// The timeout of a request; null: the gateway's default.
     timeout: Option<String>,
-    /// How many requests at once; null: the gateway's default.
+    /// The maximum number of requests in flight; null: the gateway's default.
     max_in_flight: Option<u32>,
-    /// How many requests in a second; null: as many as it takes.
+    /// The rate limit; null: none.
     #[schema(inline)]
     rate: Option<RateView>,
-    /// The waits between attempts; null: the tenant's.
+    /// The waits between attempts; null: those of the tenant.
     #[schema(value_type = Option<Vec<String>>)]
     retry: Option<RetrySchedule>,
-    /// The policy of its circuit, over the tenant's.
+    /// Policy values of the circuit that override those of the tenant.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
-    /// After how long waiting work is given up; null: as the tenant says.
+    /// The maximum time that a delivery waits before it expires; null: that of the tenant.
     expires_after: Option<String>,
-    /// When it was created.
+    /// The time of creation.
     #[schema(value_type = String, format = "date-time")]
     created_at: Moment,
-    /// When it was last changed.
+    /// The time of the last change.
     #[schema(value_type = String, format = "date-time")]
     changed_at: Moment,
 }
 
-/// Why nothing is sent.
+/// Why an endpoint is disabled.
 #[derive(Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum BecauseView {
@@ -100,7 +100,7 @@ impl EndpointView {
             description: settings.description,
             types: settings.filter.patterns().collect(),
             enabled: because.is_none(),
-            disabled_because: because,
+            disabled_reason: because,
             circuit: key.map(|key| CircuitOf::new(key, status)),
             header_names: settings.headers.iter().map(|(name, _)| name.to_string()).collect(),
             timeout: settings.timeout.map(format_duration),
@@ -118,53 +118,54 @@ impl EndpointView {
 bodies! {
     /// An endpoint to create.
     create EndpointBody {
-        /// Where: http or https.
+        /// The URL that receives the events, http or https.
         #[schema(format = "uri", max_length = 8192, example = "https://hooks.example.com/in")]
         url: [String],
-        /// Whose; needed only with a key for all tenants, and then `default` if nothing is said.
+        /// Tenant ID. Keys bound to one tenant may omit it; other keys default to `default`.
         #[serde(default)]
         #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
         tenant: [Option<Text<TenantId>>],
-        /// With which its requests are signed; a new one if nothing is said.
+        /// The signing secret. Default: a generated one.
         #[serde(default)]
         #[schema(value_type = Option<String>, pattern = "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$")]
         secret: [Option<Text<Secret>>],
-        /// False: it begins disabled.
+        /// Whether the endpoint is enabled. Default: `true`.
         #[serde(default)]
         enabled: [Option<bool>],
     }
-    /// What to change of an endpoint. What is left out stays; null: the default again.
+    /// A change of an endpoint. Omitted fields stay unchanged; null restores the default.
     change EndpointChange {
-        /// Where: http or https. What waits goes there.
+        /// The URL that receives the events, http or https. Waiting deliveries go to the new URL.
         #[schema(format = "uri", max_length = 8192)]
         url: [Option<String>],
     }
     both {
-        /// For people.
+        /// Description for people.
         #[schema(max_length = 500)]
         description: [Option<String>],
-        /// Which events it gets, such as `invoice.paid` or `invoice.*`; all if there are none.
+        /// The event types to receive, such as `invoice.paid` or `invoice.*`. Empty: all.
         #[schema(max_items = 100)]
         types: [Option<Vec<String>>],
-        /// Headers sent with each request, all of them. Not Host, nor those of HTTP itself, nor `webhook-*`.
+        /// Custom headers of each request; they replace the present ones. Not allowed: `Host`, hop-by-hop headers, `Content-Length`
+        /// and `webhook-*`.
         #[schema(value_type = Option<std::collections::BTreeMap<String, String>>)]
         headers: [Change<CustomHeaders>],
-        /// How long a request may take, from `100ms` to `5m`.
+        /// The timeout of a request, from `100ms` to `5m`.
         #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "15s")]
         timeout: [Change<Span>],
-        /// How many requests at once.
+        /// The maximum number of requests in flight.
         #[schema(value_type = Option<u32>, minimum = 1, maximum = 10_000)]
         max_in_flight: [Change<u32>],
-        /// How many requests in a second.
+        /// The rate limit.
         #[schema(value_type = Option<RateView>, inline)]
         rate: [Change<Object<RateView>>],
         /// The waits between attempts.
         #[schema(value_type = Option<Vec<String>>, max_items = 50, example = json!(["5s", "5m", "30m"]))]
         retry: [Change<RetrySchedule>],
-        /// The policy of its circuit, with the names of the policy file. Needs an admin key.
+        /// Policy values of the circuit, with the names of the policy file. Needs an admin key.
         #[schema(value_type = Option<Object>)]
         policy: [Change<Value>],
-        /// After how long waiting work is given up, such as `72h`.
+        /// The maximum time that a delivery waits before it expires, such as `72h`.
         #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "72h")]
         expires_after: [Change<Span>],
     }
@@ -181,7 +182,7 @@ impl EndpointChange {
         self,
         mut settings: EndpointSettings,
         addresses: &AddressPolicy,
-    ) -> Answer<EndpointSettings> {
+    ) -> ApiResult<EndpointSettings> {
         if let Some(url) = self.url {
             settings.url = destination(&url, addresses)?;
         }
@@ -203,18 +204,18 @@ impl EndpointChange {
 }
 
 /// Returns the default settings of an endpoint with this URL.
-pub(super) fn fresh(url: &str, addresses: &AddressPolicy) -> Answer<EndpointSettings> {
+pub(super) fn fresh(url: &str, addresses: &AddressPolicy) -> ApiResult<EndpointSettings> {
     Ok(EndpointSettings::new(destination(url, addresses)?))
 }
 
 /// Parses and checks the URL of an endpoint.
-fn destination(text: &str, addresses: &AddressPolicy) -> Answer<Url> {
+fn destination(text: &str, addresses: &AddressPolicy) -> ApiResult<Url> {
     // Checked as a key of any tenant: a URL that can't have a circuit can't be a destination.
     Key::of("t", text, CircuitBy::Endpoint).map_err(|error| wrong_url(&error))?;
     callable(text, addresses)
 }
 
-fn filter(types: &[String]) -> Answer<Filter> {
+fn filter(types: &[String]) -> ApiResult<Filter> {
     if types.len() > MOST_TYPES {
         let why = format!("must be at most {MOST_TYPES}, but are {}", types.len());
         return Err(Problem::invalid("types", why));
@@ -231,7 +232,7 @@ fn filter(types: &[String]) -> Answer<Filter> {
 }
 
 /// Checks the range of a timeout.
-pub(in crate::api) fn checked_timeout(span: Span) -> Answer<Duration> {
+pub(in crate::api) fn checked_timeout(span: Span) -> ApiResult<Duration> {
     if (Duration::from_millis(100)..=LONGEST_TIMEOUT).contains(&span.0) {
         return Ok(span.0);
     }
@@ -239,7 +240,7 @@ pub(in crate::api) fn checked_timeout(span: Span) -> Answer<Duration> {
 }
 
 /// Checks the range of an in-flight limit.
-pub(in crate::api) fn checked_in_flight(found: u32) -> Answer<u32> {
+pub(in crate::api) fn checked_in_flight(found: u32) -> ApiResult<u32> {
     if (1..=MOST_IN_FLIGHT).contains(&found) {
         return Ok(found);
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::api::problem::{Answer, Problem};
+use crate::api::problem::{ApiResult, Problem};
 use crate::api::reading::fields::{Moment, Object, Span, Text};
 use crate::api::reading::payload::{
     Carried, Circumstances, destination, none, some, wrong, wrong_batch, wrong_count,
@@ -45,7 +45,7 @@ pub(super) type EventBody<'a> = Fields<&'a RawValue>;
 
 impl<'a> EventBody<'a> {
     /// Parses the body of a request.
-    pub(super) fn read(body: &'a [u8]) -> Answer<Self> {
+    pub(super) fn read(body: &'a [u8]) -> ApiResult<Self> {
         let read = serde_json::from_slice::<Object<Self>>(body);
         read.map(|event| event.0).map_err(|error| wrong::<Fields<IgnoredAny>>(body, &error))
     }
@@ -56,7 +56,7 @@ impl<'a> EventBody<'a> {
     }
 
     /// Builds the event. Its payload shares the body's memory if it is most of the body.
-    pub(super) fn into_event(self, body: &Bytes, with: Circumstances<'_>) -> Answer<NewEvent> {
+    pub(super) fn into_event(self, body: &Bytes, with: Circumstances<'_>) -> ApiResult<NewEvent> {
         let now = with.now;
         let carried = Carried {
             payload: self.payload,
@@ -102,7 +102,7 @@ pub(super) struct BatchBody<'a> {
 
 impl<'a> BatchBody<'a> {
     /// Parses the body of a request, with at most `most` events.
-    pub(super) fn read(body: &'a [u8], most: usize) -> Answer<Self> {
+    pub(super) fn read(body: &'a [u8], most: usize) -> ApiResult<Self> {
         let read = serde_json::from_slice::<Object<Self>>(body);
         let batch = read.map_err(|error| {
             wrong_batch::<Outline>(body, &error, LIST, most, |event| EventBody::read(event).err())
@@ -113,7 +113,7 @@ impl<'a> BatchBody<'a> {
             return Err(wrong_count(LIST, most, Some(count)));
         }
         if let Some(at) = batch.events.iter().position(|event| event.0.tenant.is_some()) {
-            let why = "goes beside `events`: all events of a batch are of one tenant";
+            let why = "must be beside `events`: all events of a batch belong to one tenant";
             return Err(Problem::invalid("tenant", why).within(&format!("events[{at}]")));
         }
         Ok(batch)
@@ -125,7 +125,7 @@ impl<'a> BatchBody<'a> {
     }
 
     /// Builds the events.
-    pub(super) fn into_events(self, with: Circumstances<'_>) -> Answer<Vec<NewEvent>> {
+    pub(super) fn into_events(self, with: Circumstances<'_>) -> ApiResult<Vec<NewEvent>> {
         // Each payload gets its own memory: one that waits must not keep the whole batch in memory.
         let no_body = Bytes::new();
         let event = |(at, event): (usize, Object<EventBody<'_>>)| {
@@ -141,35 +141,35 @@ impl<'a> BatchBody<'a> {
 #[schema(example = json!({"type": "invoice.paid", "payload": {"invoice": 7}}))]
 #[allow(dead_code)]
 pub(super) struct EventSchema {
-    /// Whose; needed only with a key for all tenants, and then `default` if nothing is said.
+    /// Tenant ID. Keys bound to one tenant may omit it; other keys default to `default`.
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<String>,
-    /// What kind: words of letters, digits, `_` and `-`, parted by dots.
+    /// Event type: words of letters, digits, `_` and `-`, separated by dots.
     #[schema(min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*$")]
     r#type: String,
-    /// Any JSON; sent byte for byte. Either this or `payload_base64`.
+    /// The payload, any JSON, which is sent byte for byte. Use either this or `payload_base64`.
     payload: Option<Value>,
-    /// Raw bytes, as base64. Either this or `payload`.
+    /// The payload as base64, for raw bytes. Use either this or `payload`.
     #[schema(content_encoding = "base64")]
     payload_base64: Option<String>,
-    /// What the raw bytes are; `application/octet-stream` if nothing is said. Only with `payload_base64`.
+    /// The content type of the raw bytes. Default: `application/octet-stream`. Only with `payload_base64`.
     #[schema(max_length = 255)]
     content_type: Option<String>,
-    /// How important; medium if nothing is said.
+    /// Priority. Default: `medium`.
     #[schema(inline)]
     priority: Option<PrioritySchema>,
-    /// Send it there, and not to the tenant's endpoints.
+    /// Deliver the event to this URL only, not to the tenant's endpoints.
     #[schema(format = "uri", max_length = 8192)]
     url: Option<String>,
-    /// Not sent before.
+    /// The earliest time of delivery.
     #[schema(format = "date-time")]
     not_before: Option<String>,
-    /// Given up after so long, such as `1h`.
+    /// The maximum time that deliveries wait before they expire, such as `1h`.
     #[schema(pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "1h")]
     expires_after: Option<String>,
 }
 
-/// How important.
+/// The priority of an event, a call or a reminder's run.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[allow(dead_code)]
@@ -180,16 +180,16 @@ pub(in crate::api) enum PrioritySchema {
     Low,
 }
 
-/// Events to submit together.
+/// A batch of events.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"events": [{"type": "invoice.paid", "payload": {"invoice": 7}}]}))]
 #[allow(dead_code)]
 pub(super) struct BatchSchema {
-    /// Whose; needed only with a key for all tenants, and then `default` if nothing is said.
+    /// Tenant ID. Keys bound to one tenant may omit it; other keys default to `default`.
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<String>,
-    /// The events, as for a single one, without `tenant`.
+    /// The events, without `tenant`.
     #[schema(min_items = 1, max_items = 1000)]
     events: Vec<EventSchema>,
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use breakerbox_model::objects::{EventId, IdempotencyKey, NewBatch, NewEvent, TenantId};
-use breakerbox_storage::{Accepted, AcceptedEvent, TenantEntry};
+use breakerbox_storage::{Submitted, SubmittedEvent, TenantEntry};
 use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -26,7 +26,7 @@ use self::view::EventView;
 use super::Api;
 use super::caller::{Allowed, Caller, Read, Send};
 use super::idempotency::{Key, KeyHeader, json};
-use super::problem::{Answer, Problem};
+use super::problem::{ApiResult, Problem};
 use super::reading::payload::{Circumstances, body_limit};
 use super::reading::{Named, is_json, read_body};
 
@@ -34,51 +34,51 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(submit)).routes(routes!(submit_batch)).routes(routes!(show))
 }
 
-/// An event that was accepted.
+/// An accepted event.
 #[derive(Serialize, ToSchema)]
 struct AcceptedView {
-    /// Its name, and the `webhook-id` of all its requests.
+    /// Event ID, and the `webhook-id` of all its requests.
     #[schema(example = "evt_01h5k2m8w4c7e")]
     id: String,
-    /// How many deliveries it has: to how many endpoints it goes. If those are more than 1,000, the rest is written after this
-    /// answer; the event shows how many are to come.
+    /// The number of deliveries. Beyond 1,000, the gateway creates the rest after this response; the event shows how many are
+    /// still to be created.
     deliveries: u32,
 }
 
-impl From<AcceptedEvent> for AcceptedView {
-    fn from(accepted: AcceptedEvent) -> Self {
+impl From<SubmittedEvent> for AcceptedView {
+    fn from(accepted: SubmittedEvent) -> Self {
         Self { id: accepted.id.to_string(), deliveries: accepted.deliveries }
     }
 }
 
-/// Events that were accepted, in the order of the batch.
+/// Accepted events, in the order of the batch.
 #[derive(Serialize, ToSchema)]
 struct AcceptedBatchView {
     events: Vec<AcceptedView>,
 }
 
-/// Submit an event.
+/// Submit an event
 ///
-/// It goes to each of the tenant's endpoints whose `types` admit it, or to `url` alone. The answer comes when the event is
-/// durable, and not before. The payload is kept and sent byte for byte.
+/// The event is delivered to each of the tenant's endpoints with a matching `types`, or only to `url`. The response is sent after
+/// the event is durable. The payload is stored and sent byte for byte.
 #[utoipa::path(
     post,
     path = "/v1/events",
     tag = "events",
     request_body(content = inline(body::EventSchema), content_type = "application/json"),
     params(KeyHeader),
-    responses((status = 202, description = "Accepted, and durable", body = AcceptedView)),
+    responses((status = 202, description = "Accepted and durable", body = AcceptedView)),
     security(("api_key" = ["send"])),
 )]
 async fn submit(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Send>,
     request: Request,
-) -> Answer<Response> {
+) -> ApiResult<Response> {
     counted(&api, take_in(&api, &caller, request).await)
 }
 
-async fn take_in(api: &Api, caller: &Caller, request: Request) -> Answer<Response> {
+async fn take_in(api: &Api, caller: &Caller, request: Request) -> ApiResult<Response> {
     is_json(request.headers())?;
     let key = Key::of(&request)?;
     let limits = &api.services.limits;
@@ -95,27 +95,27 @@ async fn take_in(api: &Api, caller: &Caller, request: Request) -> Answer<Respons
     Ok(answer(&first, accepted.repeated))
 }
 
-/// Submit events together.
+/// Submit a batch of events
 ///
-/// At most 1,000 events and 4 MiB, which are accepted together or not at all. The answer is in the order of the batch.
+/// Accepts at most 1,000 events and 4 MiB by default, all of them or none. The response is in the order of the batch.
 #[utoipa::path(
     post,
     path = "/v1/events/batch",
     tag = "events",
     request_body(content = inline(body::BatchSchema), content_type = "application/json"),
     params(KeyHeader),
-    responses((status = 202, description = "Accepted, and durable", body = AcceptedBatchView)),
+    responses((status = 202, description = "Accepted and durable", body = AcceptedBatchView)),
     security(("api_key" = ["send"])),
 )]
 async fn submit_batch(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Send>,
     request: Request,
-) -> Answer<Response> {
+) -> ApiResult<Response> {
     counted(&api, take_batch_in(&api, &caller, request).await)
 }
 
-async fn take_batch_in(api: &Api, caller: &Caller, request: Request) -> Answer<Response> {
+async fn take_batch_in(api: &Api, caller: &Caller, request: Request) -> ApiResult<Response> {
     is_json(request.headers())?;
     let key = Key::of(&request)?;
     let limits = &api.services.limits;
@@ -132,20 +132,20 @@ async fn take_batch_in(api: &Api, caller: &Caller, request: Request) -> Answer<R
     Ok(answer(&AcceptedBatchView { events }, accepted.repeated))
 }
 
-/// Show an event.
+/// Show an event
 #[utoipa::path(
     get,
     path = "/v1/events/{event}",
     tag = "events",
-    params(("event" = String, Path, description = "The event's id", pattern = "^evt_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
-    responses((status = 200, description = "The event, with its payload", body = EventView)),
+    params(("event" = String, Path, description = "Event ID", pattern = "^evt_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 200, description = "The event with its payload", body = EventView)),
     security(("api_key" = ["read"])),
 )]
 async fn show(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<EventId>,
-) -> Answer<axum::Json<EventView>> {
+) -> ApiResult<axum::Json<EventView>> {
     let event = api.services.records.event(id).await?;
     if !caller.owns(event.owner, &api.services.directory) {
         return Err(Problem::not_found("event", &id.to_string()));
@@ -158,12 +158,12 @@ fn circumstances<'c>(api: &'c Api, tenant: &'c TenantEntry) -> Circumstances<'c>
     Circumstances { tenant, payload, addresses, now: api.wall() }
 }
 
-fn known(api: &Api, tenant: &TenantId) -> Answer<Arc<TenantEntry>> {
+fn known(api: &Api, tenant: &TenantId) -> ApiResult<Arc<TenantEntry>> {
     api.services.directory.tenant(tenant).ok_or_else(|| Problem::not_found("tenant", tenant.as_str()))
 }
 
 /// Counts refused requests, by reason.
-fn counted<T>(api: &Api, answer: Answer<T>) -> Answer<T> {
+fn counted<T>(api: &Api, answer: ApiResult<T>) -> ApiResult<T> {
     answer.inspect_err(|problem| {
         api.services.metrics.events_refused.of(problem.code()).inc();
     })
@@ -174,9 +174,9 @@ async fn accept(
     tenant: &TenantId,
     events: Vec<NewEvent>,
     idempotency: Option<IdempotencyKey>,
-) -> Answer<Accepted> {
+) -> ApiResult<Submitted> {
     let batch = NewBatch { tenant: tenant.clone(), events, idempotency };
-    Ok(api.services.intake.submit(batch).await?)
+    Ok(api.services.submitter.submit(batch).await?)
 }
 
 fn answer(accepted: &impl Serialize, repeated: bool) -> Response {

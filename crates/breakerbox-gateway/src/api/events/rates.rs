@@ -8,7 +8,7 @@ use breakerbox_model::delivery::TokenBucket;
 use breakerbox_model::objects::TenantId;
 use breakerbox_storage::TenantEntry;
 
-use crate::api::problem::{Answer, Code, Problem};
+use crate::api::problem::{ApiResult, Code, Problem};
 
 /// The number of tenants at which all buckets are dropped. Each is then full again, once.
 const REMEMBERED: usize = 100_000;
@@ -19,7 +19,7 @@ pub(in crate::api) struct IngestRates(Mutex<HashMap<TenantId, TokenBucket>>);
 
 impl IngestRates {
     /// Takes a token for each event, or none at all. A batch larger than the burst needs a full bucket.
-    pub(super) fn take(&self, tenant: &TenantEntry, events: usize, now: Timestamp) -> Answer<()> {
+    pub(super) fn take(&self, tenant: &TenantEntry, events: usize, now: Timestamp) -> ApiResult<()> {
         let Some(limit) = tenant.ingest_rate else { return Ok(()) };
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= REMEMBERED && !buckets.contains_key(&tenant.id) {
@@ -31,7 +31,7 @@ impl IngestRates {
         }
         bucket.take_many(u32::try_from(events).unwrap_or(u32::MAX), now).map_err(|due| {
             let detail = format!(
-                "the tenant may submit {} events in a second, {} at once; nothing was accepted",
+                "the tenant may submit {} events per second, in bursts of {}; nothing was accepted",
                 limit.per_second, limit.burst
             );
             Problem::new(Code::RateLimited, detail).retry_after(due.since(now))

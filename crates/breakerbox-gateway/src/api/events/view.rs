@@ -10,44 +10,44 @@ use utoipa::ToSchema;
 use super::body::PrioritySchema;
 use crate::api::reading::fields::Moment;
 
-/// An event that was accepted.
+/// An event.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Event)]
 pub(super) struct EventView {
-    /// Its name, and the `webhook-id` of all its requests.
+    /// Event ID, and the `webhook-id` of all its requests.
     id: String,
-    /// Whose.
+    /// Tenant ID.
     tenant: String,
-    /// What kind.
+    /// Event type.
     r#type: String,
-    /// What is sent, if it is JSON.
+    /// The payload, if it is JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Box<RawValue>>,
-    /// What is sent, if it is not JSON.
+    /// The payload as base64, if it is not JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_base64: Option<String>,
-    /// What the payload is.
+    /// The content type of the payload.
     content_type: String,
-    /// How important.
+    /// Priority.
     #[schema(value_type = PrioritySchema, inline)]
     priority: &'static str,
-    /// Where it goes, instead of to the tenant's endpoints.
+    /// The dynamic URL; null: the event goes to the tenant's endpoints.
     url: Option<String>,
-    /// Not sent before.
+    /// The earliest time of delivery.
     #[schema(value_type = Option<String>, format = "date-time")]
     not_before: Option<Moment>,
-    /// Given up then.
+    /// The time at which waiting deliveries expire.
     #[schema(value_type = Option<String>, format = "date-time")]
     expires_at: Option<Moment>,
-    /// When it was accepted.
+    /// The time at which the event was accepted.
     #[schema(value_type = String, format = "date-time")]
     accepted_at: Moment,
-    /// How many deliveries it has.
+    /// The number of deliveries.
     deliveries: u32,
-    /// How many of them are not listed yet. Of an event with more than 1,000 deliveries the gateway writes the rest after it has
-    /// answered; 0: all of them are there.
-    fanning_out: u32,
+    /// The number of deliveries that are still to be created: for an event with more than 1,000 deliveries, the gateway creates
+    /// the rest after its response. 0: all are created.
+    fan_out_remaining: u32,
 }
 
 impl From<Event> for EventView {
@@ -69,7 +69,7 @@ impl From<Event> for EventView {
             expires_at: submitted.expires_at.map(Moment),
             accepted_at: Moment(event.accepted_at),
             deliveries: event.deliveries,
-            fanning_out: event.fanning_out,
+            fan_out_remaining: event.fanning_out,
         }
     }
 }

@@ -14,60 +14,63 @@ use super::batch::{self, Answers, NotDone};
 use crate::api::Api;
 use crate::api::caller::{Allowed, Caller, Send};
 use crate::api::events::PrioritySchema;
-use crate::api::problem::{Answer, Code, Problem};
+use crate::api::problem::{ApiResult, Code, Problem};
 use crate::api::reading::Json;
 use crate::api::reading::fields::{Moment, Span, Text};
-use crate::permits::{AcquireError, Acquired, Given, LONGEST_PERMIT, Reason, Refused, Wanted};
+use crate::permits::{
+    AcquireError, AcquireRequest, Acquired, GrantedPermit, LONGEST_PERMIT, PermitRefusal, Reason,
+};
 
-/// A call that somebody wants to make: either to a `url`, or to what they call by a `key`.
+/// A call to request a permit for: to a `url`, or to a destination with a `key` of your own.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Acquire, example = json!({"url": "https://hooks.example.com/in", "priority": "high", "timeout": "30s"}))]
 pub(super) struct AcquireBody {
-    /// Whose; needed only with a key for all tenants, and then `default` if nothing is said.
+    /// Tenant ID. Keys bound to one tenant may omit it; other keys default to `default`.
     #[serde(default)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
-    /// The destination. Its circuit is that of deliveries to it: by URL, host or tenant, as the tenant's `circuit_by` says.
+    /// The URL of the destination. The circuit is the one of deliveries to this URL: by URL, host or tenant (`circuit_by`).
     #[serde(default)]
     #[schema(format = "uri", max_length = 8192)]
     url: Option<String>,
-    /// Your own name for a destination that has no URL, such as `warehouse db`.
+    /// Your own name for a destination without a URL, such as `warehouse db`.
     #[serde(default)]
     #[schema(min_length = 1, max_length = 900)]
     key: Option<String>,
-    /// How important; medium if nothing is said.
+    /// Priority. Default: `medium`.
     #[serde(default)]
     #[schema(value_type = Option<PrioritySchema>, inline)]
     priority: Option<Text<Priority>>,
-    /// How long the call may take, at most `1h`; `60s` if nothing is said. A permit that is not settled by then has failed.
+    /// The timeout of the call, at most `1h`. Default: `permits.timeout` of the gateway (`60s`). A permit that is not settled by then
+    /// counts as a failure.
     #[serde(default)]
     #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "30s")]
     timeout: Option<Span>,
 }
 
-/// Calls that somebody wants to make.
+/// A batch of calls to request permits for.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = AcquireBatch, example = json!({"items": [{"url": "https://hooks.example.com/in"}, {"key": "warehouse db"}]}))]
 #[allow(dead_code)]
 pub(super) struct AcquireItems {
-    /// The calls, as for a single one.
+    /// The calls.
     #[schema(min_items = 1, max_items = 1000)]
     items: Vec<AcquireBody>,
 }
 
-/// Either a permit or a refusal.
+/// A permit or a refusal.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = Acquired)]
 pub(super) enum AcquiredView {
-    /// Make the call, and settle the permit with what came of it.
+    /// Make the call, and settle the permit with its outcome.
     Permit(PermitView),
     /// Do not make the call.
     Refusal(RefusalView),
 }
 
-/// Either of them, or a problem.
+/// A permit, a refusal or a problem.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = AcquiredItem)]
@@ -80,39 +83,39 @@ pub(super) enum AcquiredItem {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Permit)]
 pub(super) struct PermitView {
-    /// What it is settled with. Sealed: send it back as it is.
+    /// Permit ID, an opaque token. Send it unchanged to settle the permit.
     #[schema(example = "per_AZ4r3...")]
     id: String,
-    /// The circuit.
+    /// Circuit ID.
     #[schema(example = "cir_YWNtZSBodHRwczovL2hvb2tzLmV4YW1wbGUuY29tL2lu")]
     circuit: String,
-    /// Whether this one call tests whether the destination is back.
+    /// Whether the call is the probe of a half-open circuit.
     probe: bool,
-    /// Until when it can be settled.
+    /// The time until which the permit can be settled.
     #[schema(value_type = String, format = "date-time")]
     expires_at: Moment,
-    /// How long that is from now. Give the call no more time than this.
+    /// The time left until `expires_at`, in milliseconds. Use it as the timeout of the call.
     time_left_ms: u64,
 }
 
-/// No permit.
+/// A refusal: no permit is given.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Refusal)]
 pub(super) struct RefusalView {
-    /// Why.
+    /// The reason of the refusal.
     #[schema(inline)]
     reason: ReasonView,
-    /// The circuit.
+    /// Circuit ID.
     #[schema(example = "cir_YWNtZSBodHRwczovL2hvb2tzLmV4YW1wbGUuY29tL2lu")]
     circuit: String,
-    /// When to ask again; null: nobody knows, somebody has to change something first.
+    /// The time at which to acquire again; null: not before an operator changes an override or enables the tenant.
     #[schema(value_type = Option<String>, format = "date-time")]
     retry_at: Option<Moment>,
-    /// How long that is from now, so that your clock need not be right.
+    /// The time left until `retry_at`, in milliseconds; independent of your clock.
     retry_in_ms: Option<u64>,
 }
 
-/// Why there is no permit.
+/// The reason of a refusal.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum ReasonView {
@@ -143,10 +146,10 @@ impl From<Reason> for ReasonView {
     }
 }
 
-/// Ask for a permit
+/// Acquire a permit
 ///
-/// Whether a call may be made now. The answer is a permit or a refusal; both are 200. Make the call within `time_left_ms`, then
-/// settle the permit. One that nobody settles until `expires_at` counts as a failure.
+/// Returns a permit or a refusal, both with status 200. With a permit, make the call within `time_left_ms`, then settle the permit.
+/// A permit that is not settled by `expires_at` counts as a failure.
 #[utoipa::path(
     post,
     path = "/v1/circuits/acquire",
@@ -159,32 +162,32 @@ pub(super) async fn acquire(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Send>,
     Json(body): Json<AcquireBody>,
-) -> Answer<axum::Json<AcquiredView>> {
+) -> ApiResult<axum::Json<AcquiredView>> {
     one(&api, &caller, body).await.map(axum::Json)
 }
 
-/// Ask for permits together
+/// Acquire permits in a batch
 ///
-/// At most 1,000, each answered at its place: a permit, a refusal, or a problem with that item alone.
+/// At most 1,000 items. The response has a permit, a refusal or a problem for each item, in the same order.
 #[utoipa::path(
     post,
     path = "/v1/circuits/acquire/batch",
     tag = "permits",
     request_body(content = AcquireItems),
-    responses((status = 200, description = "An answer for each", body = Answers<AcquiredItem>)),
+    responses((status = 200, description = "A result for each item", body = Answers<AcquiredItem>)),
     security(("api_key" = ["send"])),
 )]
 pub(super) async fn acquire_batch(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Send>,
     request: Request,
-) -> Answer<axum::Json<Answers<AcquiredItem>>> {
+) -> ApiResult<axum::Json<Answers<AcquiredItem>>> {
     let (api, caller) = (&api, &caller);
     let done = |body| async move { one(api, caller, body).await.map(AcquiredItem::Answered) };
     batch::each(api, request, done, AcquiredItem::NotDone).await.map(axum::Json)
 }
 
-async fn one(api: &Api, caller: &Caller, body: AcquireBody) -> Answer<AcquiredView> {
+async fn one(api: &Api, caller: &Caller, body: AcquireBody) -> ApiResult<AcquiredView> {
     let id = caller.tenant_for(body.tenant.map(|tenant| tenant.0))?;
     let tenant = api.services.directory.tenant(&id);
     let tenant = tenant.ok_or_else(|| Problem::not_found("tenant", id.as_str()))?;
@@ -195,7 +198,7 @@ async fn one(api: &Api, caller: &Caller, body: AcquireBody) -> Answer<AcquiredVi
     }
     let priority = body.priority.map_or_else(Priority::default, |priority| priority.0);
     let circuit = CircuitId::of(&key).to_string();
-    let wanted = Wanted { tenant, key, priority, timeout };
+    let wanted = AcquireRequest { tenant, key, priority, timeout };
     match api.services.permits.acquire(wanted).await {
         Ok(Acquired::Permit(given)) => Ok(AcquiredView::Permit(permit(api, circuit, given))),
         Ok(Acquired::Refused(refused)) => Ok(AcquiredView::Refusal(refusal(api, circuit, refused))),
@@ -207,7 +210,7 @@ async fn one(api: &Api, caller: &Caller, body: AcquireBody) -> Answer<AcquiredVi
 }
 
 /// Returns the key of the circuit.
-fn key(tenant: &TenantEntry, url: Option<&str>, key: Option<&str>) -> Answer<Arc<str>> {
+fn key(tenant: &TenantEntry, url: Option<&str>, key: Option<&str>) -> ApiResult<Arc<str>> {
     match (url, key) {
         (Some(url), None) => tenant.circuit_of(url).map_err(|error| {
             let why = error.to_string();
@@ -232,7 +235,7 @@ fn key(tenant: &TenantEntry, url: Option<&str>, key: Option<&str>) -> Answer<Arc
     }
 }
 
-fn permit(api: &Api, circuit: String, given: Given) -> PermitView {
+fn permit(api: &Api, circuit: String, given: GrantedPermit) -> PermitView {
     PermitView {
         id: given.token,
         circuit,
@@ -243,7 +246,7 @@ fn permit(api: &Api, circuit: String, given: Given) -> PermitView {
     }
 }
 
-fn refusal(api: &Api, circuit: String, refused: Refused) -> RefusalView {
+fn refusal(api: &Api, circuit: String, refused: PermitRefusal) -> RefusalView {
     RefusalView {
         reason: refused.reason.into(),
         circuit,

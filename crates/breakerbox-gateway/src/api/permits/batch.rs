@@ -14,7 +14,7 @@ use tokio::task::yield_now;
 use utoipa::ToSchema;
 
 use crate::api::Api;
-use crate::api::problem::{Answer, Problem, Written};
+use crate::api::problem::{ApiResult, Problem, Written};
 use crate::api::reading::fields::Object;
 use crate::api::reading::{explained, is_json, read_body};
 
@@ -24,18 +24,18 @@ const AT_A_STRETCH: usize = 16;
 /// The number of items up to which they are kept. No batch may have more, so the rest is not even counted.
 const COUNTED: usize = 100_000;
 
-/// What was answered, in the order of the batch.
+/// The results, in the order of the batch.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Answers)]
 pub(super) struct Answers<T: ToSchema> {
-    /// One for each item, at its place.
+    /// One result for each item, in the order of the batch.
     items: Vec<T>,
 }
 
-/// An item that was not done.
+/// An item that failed.
 #[derive(Serialize, ToSchema)]
 pub(super) struct NotDone {
-    /// Why.
+    /// The problem with this item.
     #[schema(value_type = Written<'static>)]
     problem: Box<RawValue>,
 }
@@ -61,11 +61,11 @@ pub(super) async fn each<B, T, F>(
     request: Request,
     done: impl Fn(B) -> F,
     not_done: impl Fn(NotDone) -> T,
-) -> Answer<Answers<T>>
+) -> ApiResult<Answers<T>>
 where
     B: DeserializeOwned,
     T: ToSchema,
-    F: Future<Output = Answer<T>>,
+    F: Future<Output = ApiResult<T>>,
 {
     is_json(request.headers())?;
     let limits = &api.services.limits;

@@ -14,57 +14,58 @@ use super::acquire::rounded_up;
 use super::batch::{self, Answers, NotDone};
 use crate::api::Api;
 use crate::api::caller::{Allowed, Caller, Send};
-use crate::api::problem::{Answer, Code, Problem};
+use crate::api::problem::{ApiResult, Code, Problem};
 use crate::api::reading::Json;
-use crate::permits::{Answered, LONGEST_TOKEN, Report, Said};
+use crate::permits::{CallResult, LONGEST_TOKEN, Report, SettleResponse};
 
 /// The longest latency and the longest wait that are accepted, in milliseconds.
 const LONGEST: u64 = 24 * 3_600 * 1_000;
 
-/// How a call went: an `outcome` of your own judgement, or the `status` that was answered, or the `fault` for which nothing was.
+/// The result of a call: your own `outcome`, or the `status` of the response, or the `fault` if there was no response.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = Settle, example = json!({"id": "per_AZ4r3...", "status": 200, "latency_ms": 87}))]
+#[schema(as = Settlement, example = json!({"id": "per_AZ4r3...", "status": 200, "latency_ms": 87}))]
 pub(super) struct SettleBody {
-    /// The permit's.
+    /// Permit ID.
     #[schema(min_length = 1, max_length = 4096)]
     id: String,
-    /// What the call turned out to be, if you judge it yourself.
+    /// The outcome of the call, if you classify it yourself.
     #[serde(default)]
     #[schema(inline)]
     outcome: Option<OutcomeWord>,
-    /// The HTTP status that was answered. The tenant's rulings say what it means, as for deliveries.
+    /// The HTTP status of the response. The tenant's `response_rules` classify it, as for deliveries.
     #[serde(default)]
     #[schema(minimum = 100, maximum = 999)]
     status: Option<u16>,
-    /// Why nothing was answered. The tenant's rulings say what it means.
+    /// The reason for no response. The tenant's `response_rules` classify it.
     #[serde(default)]
     #[schema(inline)]
     fault: Option<FaultWord>,
-    /// How long the call took; as long as the permit was out if nothing is said.
+    /// The duration of the call, in milliseconds. Default: the time since the permit was acquired.
     #[serde(default)]
     #[schema(maximum = 86_400_000)]
     latency_ms: Option<u64>,
-    /// When the destination wants to be called again, such as by `Retry-After`. With a failure or a status.
+    /// The wait that the destination asked for, such as with `Retry-After`, in milliseconds. Only with the outcome `failure` or a
+    /// `status`.
     #[serde(default)]
     #[schema(maximum = 86_400_000)]
     retry_after_ms: Option<u64>,
-    /// With an `outcome`: whether the destination turned the call away because it has too much to do.
+    /// With an `outcome`: whether the destination rejected the call because it is overloaded.
     #[serde(default)]
     overloaded: Option<bool>,
 }
 
-/// How calls went.
+/// A batch of results of calls.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = SettleBatch, example = json!({"items": [{"id": "per_AZ4r3...", "status": 200}, {"id": "per_0c9Ka...", "fault": "timeout"}]}))]
 #[allow(dead_code)]
 pub(super) struct SettleItems {
-    /// The reports, as for a single one.
+    /// The results.
     #[schema(min_items = 1, max_items = 1000)]
     items: Vec<SettleBody>,
 }
 
-/// What a call turned out to be.
+/// The outcome of a call.
 #[derive(Clone, Copy, PartialEq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum OutcomeWord {
@@ -73,7 +74,7 @@ enum OutcomeWord {
     Ignored,
 }
 
-/// Why nothing was answered.
+/// The reason for no response.
 #[derive(Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum FaultWord {
@@ -100,22 +101,23 @@ impl From<FaultWord> for Fault {
     }
 }
 
-/// What came of a report.
+/// The result of settling a permit.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Settled)]
 pub(super) struct SettledView {
-    /// `counted`: the circuit has it. `uncounted`: it says nothing about the destination, or an operator overrides the circuit.
-    /// `late`: the circuit or its probe had moved on. `expired`: the permit's time was over. `unheard`: the store of circuits
-    /// did not answer. Only the first changed anything.
+    /// `counted`: the circuit counted the outcome. `uncounted`: the outcome is ignored, or an override is active. `late`: the epoch or
+    /// the probe lease of the permit is not current. `expired`: the permit had expired. `unconfirmed`: the circuit store did not
+    /// respond. Only `counted` changes the circuit.
     #[schema(inline)]
     settled: SettledWord,
-    /// Whether it was settled before: this is what was answered then, and nothing counted now.
+    /// Whether the permit was settled before. Then this is the first result, and nothing is counted again.
     repeated: bool,
-    /// How long the destination asked to be left alone, where its circuit does not see to that; null: it did not.
+    /// How long to wait before the next call to the destination, in milliseconds, if the destination asked for it and the circuit
+    /// does not enforce it; null: no wait.
     wait_ms: Option<u64>,
 }
 
-/// What came of a report.
+/// The result of settling a permit.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum SettledWord {
@@ -126,7 +128,7 @@ enum SettledWord {
     Unconfirmed,
 }
 
-/// What came of it, or a problem.
+/// The result of settling a permit, or a problem.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = SettledItem)]
@@ -135,8 +137,8 @@ pub(super) enum SettledItem {
     NotDone(NotDone),
 }
 
-impl From<Answered> for SettledView {
-    fn from(answered: Answered) -> Self {
+impl From<SettleResponse> for SettledView {
+    fn from(answered: SettleResponse) -> Self {
         let settled = match answered.settled {
             Some(SettledAs::Counted) => SettledWord::Counted,
             Some(SettledAs::Uncounted) => SettledWord::Uncounted,
@@ -150,70 +152,69 @@ impl From<Answered> for SettledView {
 
 /// Settle a permit
 ///
-/// The first report counts. Whoever repeats it hears the same again, and nothing counts twice: so send it again if you do not
+/// The first request counts. A repeated request gets the same response, and nothing is counted twice; so repeat it if you do not
 /// know whether it arrived.
 #[utoipa::path(
     post,
     path = "/v1/permits/settle",
     tag = "permits",
     request_body(content = SettleBody),
-    responses((status = 200, description = "What came of it", body = SettledView)),
+    responses((status = 200, description = "The result", body = SettledView)),
     security(("api_key" = ["send"])),
 )]
 pub(super) async fn settle(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Send>,
     Json(body): Json<SettleBody>,
-) -> Answer<axum::Json<SettledView>> {
+) -> ApiResult<axum::Json<SettledView>> {
     one(&api, &caller, body).await.map(axum::Json)
 }
 
-/// Settle permits together
+/// Settle permits in a batch
 ///
-/// At most 1,000, each answered at its place: what came of it, or a problem with that item alone.
+/// At most 1,000 items. The response has a result or a problem for each item, in the same order.
 #[utoipa::path(
     post,
     path = "/v1/permits/settle/batch",
     tag = "permits",
     request_body(content = SettleItems),
-    responses((status = 200, description = "An answer for each", body = Answers<SettledItem>)),
+    responses((status = 200, description = "A result for each item", body = Answers<SettledItem>)),
     security(("api_key" = ["send"])),
 )]
 pub(super) async fn settle_batch(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Send>,
     request: Request,
-) -> Answer<axum::Json<Answers<SettledItem>>> {
+) -> ApiResult<axum::Json<Answers<SettledItem>>> {
     let (api, caller) = (&api, &caller);
     let done = |body| async move { one(api, caller, body).await.map(SettledItem::Answered) };
     batch::each(api, request, done, SettledItem::NotDone).await.map(axum::Json)
 }
 
-async fn one(api: &Api, caller: &Caller, body: SettleBody) -> Answer<SettledView> {
+async fn one(api: &Api, caller: &Caller, body: SettleBody) -> ApiResult<SettledView> {
     let report = report(&body)?;
     let permits = &api.services.permits;
     // The response does not reveal whether the token is forged, changed or another tenant's.
     let unknown = || {
-        let detail =
-            "id: there is no such permit; send the id as it was given, with a key for the same tenant";
+        let detail = "id: is not a permit; send the id unchanged, with a key for the same tenant";
         Problem::new(Code::NotFound, detail).of_field("id")
     };
     let token = permits.open(&body.id).ok_or_else(unknown)?;
     let tenant = token.tenant().filter(|tenant| caller.sees(tenant)).ok_or_else(unknown)?;
     let tenant = api.services.directory.tenant(&tenant).ok_or_else(unknown)?;
-    Ok(permits.settle(token, report, &tenant.rulings).await?.into())
+    Ok(permits.settle(token, report, &tenant.response_rules).await?.into())
 }
 
-fn report(body: &SettleBody) -> Answer<Report> {
+fn report(body: &SettleBody) -> ApiResult<Report> {
     if body.id.is_empty() || body.id.len() > LONGEST_TOKEN {
         return Err(Problem::invalid(
             "id",
-            format_args!("must be a permit's, of at most {LONGEST_TOKEN} characters"),
+            format_args!("must be a permit id of at most {LONGEST_TOKEN} characters"),
         ));
     }
     for (field, value) in [("latency_ms", body.latency_ms), ("retry_after_ms", body.retry_after_ms)] {
         if value.is_some_and(|value| value > LONGEST) {
-            return Err(Problem::invalid(field, format_args!("must be at most {LONGEST}, which is a day")));
+            return Err(Problem::invalid(field, format_args!("must be at most {LONGEST} (24 hours)")));
         }
     }
     let retry_after = body.retry_after_ms.map(Duration::from_millis);
@@ -221,9 +222,12 @@ fn report(body: &SettleBody) -> Answer<Report> {
         (Some(outcome), None, None) => judged(outcome, retry_after, body.overloaded)?,
         (None, status, fault) if status.is_some() != fault.is_some() => {
             if body.overloaded.is_some() {
-                return Err(Problem::invalid("overloaded", "goes with outcome; otherwise the rulings say"));
+                return Err(Problem::invalid(
+                    "overloaded",
+                    "is allowed with outcome only; otherwise the response rules decide",
+                ));
             }
-            Said::Reply(reply(status, fault, retry_after)?)
+            CallResult::Reply(reply(status, fault, retry_after)?)
         }
         (None, None, None) => {
             let detail = "outcome: is missing; send an outcome, a status, or a fault";
@@ -237,10 +241,17 @@ fn report(body: &SettleBody) -> Answer<Report> {
     Ok(Report { said, latency: body.latency_ms.map(Duration::from_millis) })
 }
 
-/// Builds the report of a worker that judges the outcome itself.
-fn judged(outcome: OutcomeWord, retry_after: Option<Duration>, overloaded: Option<bool>) -> Answer<Said> {
+/// Builds the report of a worker that classifies the outcome itself.
+fn judged(
+    outcome: OutcomeWord,
+    retry_after: Option<Duration>,
+    overloaded: Option<bool>,
+) -> ApiResult<CallResult> {
     if retry_after.is_some() && outcome != OutcomeWord::Failure {
-        return Err(Problem::invalid("retry_after_ms", "goes with a failure, or with a status"));
+        return Err(Problem::invalid(
+            "retry_after_ms",
+            "is allowed with the outcome failure or with a status only",
+        ));
     }
     let (kind, throttle) = match outcome {
         OutcomeWord::Success => (OutcomeKind::Success, LoadSignal::Accept),
@@ -248,16 +259,17 @@ fn judged(outcome: OutcomeWord, retry_after: Option<Duration>, overloaded: Optio
         OutcomeWord::Ignored => (OutcomeKind::Ignored, LoadSignal::Neither),
     };
     let throttle = if overloaded == Some(true) { LoadSignal::Reject } else { throttle };
-    Ok(Said::Outcome { kind, retry_after, throttle })
+    Ok(CallResult::Outcome { kind, retry_after, throttle })
 }
 
-fn reply(status: Option<u16>, fault: Option<FaultWord>, retry_after: Option<Duration>) -> Answer<Reply> {
+fn reply(status: Option<u16>, fault: Option<FaultWord>, retry_after: Option<Duration>) -> ApiResult<Reply> {
     match (status, fault) {
         (Some(status @ 100..=999), _) => Ok(Reply::Answered { status, retry_after }),
         (Some(_), _) => Err(Problem::invalid("status", "must be an HTTP status, 100 to 999")),
-        (None, _) if retry_after.is_some() => {
-            Err(Problem::invalid("retry_after_ms", "goes with a failure, or with a status"))
-        }
+        (None, _) if retry_after.is_some() => Err(Problem::invalid(
+            "retry_after_ms",
+            "is allowed with the outcome failure or with a status only",
+        )),
         (None, Some(fault)) => Ok(Reply::Failed(fault.into())),
         (None, None) => Err(Problem::invalid("fault", "is missing")),
     }

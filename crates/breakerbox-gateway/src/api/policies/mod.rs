@@ -19,7 +19,7 @@ use self::names::{NamesView, PolicyChange};
 use super::Api;
 use super::caller::{Admin, Allowed, Read};
 use super::circuits::PurposeView;
-use super::problem::{Answer, Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 use super::reading::{Json, Named};
 use super::revision::{IfMatch, Revised};
 use super::tenants::CircuitByName;
@@ -32,38 +32,38 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(of_endpoint, change_of_endpoint))
 }
 
-/// A policy in force, and where each of its values is from.
+/// The effective policy of circuits, with the origin of each value.
 #[derive(Serialize, ToSchema)]
 #[schema(as = EffectivePolicy)]
 struct PolicyView {
-    /// Whose circuits.
+    /// Tenant ID.
     tenant: String,
-    /// Which endpoint's circuit; null: the tenant's circuits.
+    /// Endpoint ID; null: the policy of the tenant.
     endpoint: Option<String>,
-    /// What those circuits are for.
+    /// The calls that the circuits are for.
     #[schema(inline)]
     purpose: PurposeView,
-    /// Who shares a circuit.
+    /// The requests that share a circuit.
     #[schema(inline)]
     circuit_by: CircuitByName,
-    /// What is said here and nowhere else; null: nothing.
+    /// The values that this tenant or endpoint sets itself; null: none.
     #[schema(value_type = Option<Object>)]
     own: Option<Value>,
-    /// The endpoint whose own policy or timeout holds for this circuit; null: the tenant's holds. It is always null unless
-    /// circuits are by endpoint; of several endpoints with one URL, and so with one circuit, it is the oldest that has its own.
+    /// The endpoint whose policy or timeout applies to this circuit; null: the tenant's applies. Always null unless `circuit_by` is
+    /// `endpoint`. If several endpoints have the same URL, and so share a circuit, it is the oldest with its own policy or timeout.
     decided_by: Option<String>,
-    /// Every name of the policy file.
+    /// All values, by the names of the policy file.
     policy: NamesView,
 }
 
-/// Show a tenant's policy in force
+/// Show the effective policy of a tenant
 ///
-/// Every name of the policy file with its value, what would hold without a word of the tenant's, and where the value is from.
+/// Returns each policy value with its inherited default and its origin.
 #[utoipa::path(
     get,
     path = "/v1/tenants/{tenant}/policy",
     tag = "policies",
-    params(("tenant" = String, Path, description = "The tenant's id", pattern = "^[A-Za-z0-9._-]{1,64}$")),
+    params(("tenant" = String, Path, description = "Tenant ID", pattern = "^[A-Za-z0-9._-]{1,64}$")),
     responses((status = 200, description = "The policy", body = PolicyView, headers(("etag" = String)))),
     security(("api_key" = ["read"])),
 )]
@@ -71,23 +71,23 @@ async fn of_tenant(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<TenantId>,
-) -> Answer<Revised<PolicyView>> {
+) -> ApiResult<Revised<PolicyView>> {
     tenants::seen(&api, &caller, &id).await?;
     shown_of_tenant(&api, &id, Purpose::Deliveries)
 }
 
-/// Change a tenant's policy
+/// Change the policy of a tenant
 ///
-/// What is left out stays; `null` removes the tenant's own value, and what is below holds again. It holds at once: state, counts
-/// and times of circuits stay, and the next outcome is judged by it.
+/// Omitted values stay unchanged; `null` removes the tenant's own value, so that the inherited one applies. The change takes effect
+/// with the next outcome; state, counts and times of circuits stay.
 #[utoipa::path(
     patch,
     path = "/v1/tenants/{tenant}/policy",
     tag = "policies",
     request_body = PolicyChange,
     params(
-        ("tenant" = String, Path, description = "The tenant's id", pattern = "^[A-Za-z0-9._-]{1,64}$"),
-        ("if-match" = Option<String>, Header, description = "Change it only if this is still the tenant's `etag`", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
+        ("tenant" = String, Path, description = "Tenant ID", pattern = "^[A-Za-z0-9._-]{1,64}$"),
+        ("if-match" = Option<String>, Header, description = "Change the policy only if the `etag` of the tenant still has this value", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
     ),
     responses((status = 200, description = "The policy", body = PolicyView, headers(("etag" = String)))),
     security(("api_key" = ["admin"])),
@@ -98,20 +98,20 @@ async fn change_of_tenant(
     Named(id): Named<TenantId>,
     IfMatch(revision): IfMatch,
     Json(change): Json<PolicyChange>,
-) -> Answer<Revised<PolicyView>> {
+) -> ApiResult<Revised<PolicyView>> {
     changed_of_tenant(&api, tenants::seen(&api, &caller, &id).await?, Purpose::Deliveries, revision, change)
         .await
 }
 
-/// Show the policy in force for a tenant's reminders
+/// Show the effective policy of a tenant's reminders
 ///
-/// Reminders have circuits of their own. Their policy begins from the preset `reminders`, and what is said on reminders (origin
-/// `reminders`) lies over that. The tenant's other policy is for deliveries.
+/// Reminders have their own circuits. Their policy is the preset `reminders`, overridden by the settings of the tenant's reminders
+/// (origin `reminders`). The tenant's own `policy` applies to deliveries.
 #[utoipa::path(
     get,
     path = "/v1/tenants/{tenant}/reminders/policy",
     tag = "policies",
-    params(("tenant" = String, Path, description = "The tenant's id", pattern = "^[A-Za-z0-9._-]{1,64}$")),
+    params(("tenant" = String, Path, description = "Tenant ID", pattern = "^[A-Za-z0-9._-]{1,64}$")),
     responses((status = 200, description = "The policy", body = PolicyView, headers(("etag" = String)))),
     security(("api_key" = ["read"])),
 )]
@@ -119,22 +119,23 @@ async fn of_reminders(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<TenantId>,
-) -> Answer<Revised<PolicyView>> {
+) -> ApiResult<Revised<PolicyView>> {
     tenants::seen(&api, &caller, &id).await?;
     shown_of_tenant(&api, &id, Purpose::Reminders)
 }
 
 /// Change the policy of a tenant's reminders
 ///
-/// As a tenant's policy is changed: what is left out stays, `null` brings back what is below, and it holds at once.
+/// Omitted values stay unchanged; `null` removes the own value, so that the inherited one applies. The change takes effect with the
+/// next outcome; state, counts and times of circuits stay.
 #[utoipa::path(
     patch,
     path = "/v1/tenants/{tenant}/reminders/policy",
     tag = "policies",
     request_body = PolicyChange,
     params(
-        ("tenant" = String, Path, description = "The tenant's id", pattern = "^[A-Za-z0-9._-]{1,64}$"),
-        ("if-match" = Option<String>, Header, description = "Change it only if this is still the tenant's `etag`", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
+        ("tenant" = String, Path, description = "Tenant ID", pattern = "^[A-Za-z0-9._-]{1,64}$"),
+        ("if-match" = Option<String>, Header, description = "Change the policy only if the `etag` of the tenant still has this value", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
     ),
     responses((status = 200, description = "The policy", body = PolicyView, headers(("etag" = String)))),
     security(("api_key" = ["admin"])),
@@ -145,19 +146,19 @@ async fn change_of_reminders(
     Named(id): Named<TenantId>,
     IfMatch(revision): IfMatch,
     Json(change): Json<PolicyChange>,
-) -> Answer<Revised<PolicyView>> {
+) -> ApiResult<Revised<PolicyView>> {
     changed_of_tenant(&api, tenants::seen(&api, &caller, &id).await?, Purpose::Reminders, revision, change)
         .await
 }
 
-/// Show an endpoint's policy in force
+/// Show the effective policy of an endpoint
 ///
-/// Every name of the policy file with its value, what would hold without a word of the endpoint's, and where the value is from.
+/// Returns each policy value with its inherited default and its origin.
 #[utoipa::path(
     get,
     path = "/v1/endpoints/{endpoint}/policy",
     tag = "policies",
-    params(("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    params(("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The policy", body = PolicyView, headers(("etag" = String)))),
     security(("api_key" = ["read"])),
 )]
@@ -165,24 +166,24 @@ async fn of_endpoint(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<EndpointId>,
-) -> Answer<Revised<PolicyView>> {
+) -> ApiResult<Revised<PolicyView>> {
     endpoints::seen(&api, &caller, id).await?;
     shown_of_endpoint(&api, id)
 }
 
-/// Change an endpoint's policy
+/// Change the policy of an endpoint
 ///
-/// What is left out stays; `null` removes the endpoint's own value, and the tenant's holds again. It holds at once: state, counts
-/// and times of the circuit stay, and the next outcome is judged by it. Where circuits are not by endpoint it is kept, but does
-/// not count.
+/// Omitted values stay unchanged; `null` removes the endpoint's own value, so that the tenant's applies. The change takes effect with
+/// the next outcome; state, counts and times of the circuit stay. Unless `circuit_by` is `endpoint`, the policy is stored but not
+/// used.
 #[utoipa::path(
     patch,
     path = "/v1/endpoints/{endpoint}/policy",
     tag = "policies",
     request_body = PolicyChange,
     params(
-        ("endpoint" = String, Path, description = "The endpoint's id", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$"),
-        ("if-match" = Option<String>, Header, description = "Change it only if this is still the endpoint's `etag`", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
+        ("endpoint" = String, Path, description = "Endpoint ID", pattern = "^ep_[0-7][0-9a-hjkmnp-tv-z]{12}$"),
+        ("if-match" = Option<String>, Header, description = "Change the policy only if the `etag` of the endpoint still has this value", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
     ),
     responses((status = 200, description = "The policy", body = PolicyView, headers(("etag" = String)))),
     security(("api_key" = ["admin"])),
@@ -193,7 +194,7 @@ async fn change_of_endpoint(
     Named(id): Named<EndpointId>,
     IfMatch(revision): IfMatch,
     Json(change): Json<PolicyChange>,
-) -> Answer<Revised<PolicyView>> {
+) -> ApiResult<Revised<PolicyView>> {
     endpoints::seen(&api, &caller, id).await?;
     let edit = move |stored: &Endpoint| {
         let mut settings = stored.settings.clone();
@@ -210,7 +211,7 @@ async fn changed_of_tenant(
     purpose: Purpose,
     revision: Option<Revision>,
     change: PolicyChange,
-) -> Answer<Revised<PolicyView>> {
+) -> ApiResult<Revised<PolicyView>> {
     let edit = move |stored: &Tenant| {
         let mut settings = stored.settings.clone();
         let own = match purpose {
@@ -224,7 +225,7 @@ async fn changed_of_tenant(
     shown_of_tenant(api, &tenant.id, purpose)
 }
 
-fn shown_of_tenant(api: &Api, id: &TenantId, purpose: Purpose) -> Answer<Revised<PolicyView>> {
+fn shown_of_tenant(api: &Api, id: &TenantId, purpose: Purpose) -> ApiResult<Revised<PolicyView>> {
     let directory = &api.services.directory;
     // The tenant may be deleted at this moment.
     let tenant = directory.tenant(id).ok_or_else(|| Problem::not_found("tenant", id.as_str()))?;
@@ -248,7 +249,7 @@ fn shown_of_tenant(api: &Api, id: &TenantId, purpose: Purpose) -> Answer<Revised
     Ok(Revised(tenant.source.revision, view))
 }
 
-fn shown_of_endpoint(api: &Api, id: EndpointId) -> Answer<Revised<PolicyView>> {
+fn shown_of_endpoint(api: &Api, id: EndpointId) -> ApiResult<Revised<PolicyView>> {
     let directory = &api.services.directory;
     let endpoint = directory.endpoint(id.into());
     let endpoint = endpoint.ok_or_else(|| Problem::not_found("endpoint", &id.to_string()))?;

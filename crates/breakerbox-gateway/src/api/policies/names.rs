@@ -8,24 +8,24 @@ use utoipa::ToSchema;
 
 use crate::api::reading::fields::Change;
 
-/// A value that is in force, and where it is from.
+/// An effective value and its origin.
 #[derive(Default, Serialize, ToSchema)]
 pub(in crate::api) struct ValueView {
-    /// As the policy file writes it: a number, or a text such as `30s`, `off` or the name of a preset; null: no preset.
+    /// The value in the format of the policy file: a number, or a string such as `30s`, `off` or the name of a preset; null: no preset.
     #[schema(value_type = Value, example = json!("1m"))]
     value: Value,
-    /// What holds if nothing is said here: for a tenant and its reminders the gateway's, for an endpoint the tenant's.
+    /// The inherited value: for a tenant and its reminders that of the gateway, for an endpoint that of the tenant.
     #[schema(value_type = Value, example = json!("1m"))]
     default: Value,
-    /// Where the value is from: `default` (built in), `preset NAME`, `gateway` (its configuration), `tenant`, `reminders` (the
-    /// tenant, for those alone), `endpoint`, or `timeout` (a probe may take as long as a request and 2 s).
+    /// The origin of the value: `default` (built in), `preset NAME`, `gateway` (its configuration), `tenant`, `reminders` (of the
+    /// tenant), `endpoint`, or `timeout` (for `probe_timeout`: the timeout of a request and 2 s).
     #[schema(example = "default")]
     origin: String,
 }
 
 macro_rules! names {
     ($($(#[doc = $doc:literal])* $name:ident { $($schema:tt)* })*) => {
-        /// What to change of a policy. What is left out stays; null: what is below holds again.
+        /// A change of a policy. Omitted values stay unchanged; null restores the inherited value.
         #[derive(Default, Deserialize, ToSchema)]
         #[serde(deny_unknown_fields)]
         pub(in crate::api) struct PolicyChange {$(
@@ -35,7 +35,7 @@ macro_rules! names {
             $name: Change<Value>,
         )*}
 
-        /// Every name of the policy file.
+        /// All values of a policy.
         #[derive(Default, Serialize, ToSchema)]
         pub(in crate::api) struct NamesView {$(
             $(#[doc = $doc])*
@@ -44,7 +44,7 @@ macro_rules! names {
         )*}
 
         impl PolicyChange {
-            /// What is said after the change, where this was said before; none: nothing.
+            /// Returns the values after the change of these values. `None`: there are none.
             pub(in crate::api) fn onto(self, before: Option<Value>) -> Option<Value> {
                 let mut said = match before {
                     Some(Value::Object(said)) => said,
@@ -71,50 +71,49 @@ macro_rules! names {
 }
 
 names! {
-    /// Begin from the numbers of a breaker that people know: `convoy`, `reminders`, `redis_lua` or `stoplight`. What is below it
-    /// does not count any more.
+    /// Start from the values of a known breaker: `convoy`, `reminders`, `redis_lua` or `stoplight`. Inherited values are ignored.
     preset { value_type = Option<String>, pattern = "^(convoy|reminders|redis_lua|stoplight)$", example = "reminders" }
     /// The rolling time over which outcomes count.
     window { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "5m" }
-    /// How many calls the rates and the mean need before they say anything.
+    /// The minimum number of calls before rates and means are evaluated.
     min_calls { value_type = Option<u64>, minimum = 1, maximum = 1_000_000_000 }
     /// Trip at this percentage of failures, 1 to 100, or `off`.
     failure_rate { value_type = Option<Value>, example = 70 }
     /// Trip at this many failures, 1 to 1,000,000,000, or `off`.
     failures { value_type = Option<Value>, example = 20 }
-    /// Trip at this many failures in a row, 1 to 1,000,000,000, or `off`.
+    /// Trip at this many consecutive failures, 1 to 1,000,000,000, or `off`.
     consecutive_failures { value_type = Option<Value>, example = "off" }
     /// Trip at this mean latency, or `off`.
     mean_latency { value_type = Option<String>, pattern = "^(off|([0-9]+(d|h|m|s|ms))+)$", example = "5s" }
-    /// From which latency on a call is slow, or `off`.
+    /// The latency from which on a call is slow, or `off`.
     slow_call { value_type = Option<String>, pattern = "^(off|([0-9]+(d|h|m|s|ms))+)$", example = "2s" }
     /// Trip at this percentage of slow calls, 1 to 100, or `off`. Needs `slow_call`.
     slow_rate { value_type = Option<Value>, example = 50 }
-    /// How long the first trip keeps a circuit open.
+    /// The time that a circuit stays open after the first trip.
     cool_off { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "30s" }
-    /// By how much that grows with each further trip.
+    /// The factor by which the cool-off grows with each further trip.
     cool_off_factor { value_type = Option<f64>, minimum = 1 }
-    /// The longest that it keeps it open.
+    /// The maximum cool-off.
     cool_off_max { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "10m" }
-    /// By how many percent that is spread, either way.
+    /// The random deviation of the cool-off, in percent, in both directions.
     jitter { value_type = Option<u8>, minimum = 0, maximum = 100 }
-    /// How many successful probes close a circuit.
+    /// The number of successful probes that close a circuit.
     probes { value_type = Option<u32>, minimum = 1, maximum = 1_000_000 }
-    /// How long one probe may take.
+    /// The timeout of a probe.
     probe_timeout { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "17s" }
-    /// How many calls in flight end the ramp after closing, 1 to 1,000,000, or `off`.
+    /// The number of calls in flight at which the ramp after closing ends, 1 to 1,000,000, or `off`.
     ramp_cap { value_type = Option<Value>, example = 64 }
-    /// How long a circuit must have been closed for its earlier trips to be forgotten.
+    /// The time that a circuit must be closed before its trip count restarts at 0.
     forgive_after { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "10m" }
-    /// At which trip a circuit is disabled, 1 to 1,000,000, or `off`.
+    /// The number of trips at which a circuit is disabled, 1 to 1,000,000, or `off`.
     disable_after { value_type = Option<Value>, example = 10 }
-    /// How long there must have been no success for it to be disabled.
+    /// The minimum time without a success before a circuit is disabled.
     disable_min { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "72h" }
-    /// Until when after its start a call that is given up counts nowhere.
+    /// The time from its start during which a cancelled call is not counted.
     cancel_grace { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "1s" }
     /// In sampling mode: the percentage of successes that closes a half-open circuit.
     recovery_rate { value_type = Option<u8>, minimum = 1, maximum = 100 }
-    /// In sampling mode: how many of the latest ticks are judged by themselves, 1 to 1,000, or `off`.
+    /// In sampling mode: the number of latest ticks that are also evaluated on their own, 1 to 1,000, or `off`.
     sample_recent { value_type = Option<Value>, example = 3 }
 }
 

@@ -28,7 +28,7 @@ macro_rules! bodies {
         }
 
         impl $Create {
-            /// Its settings, as a change of what nobody has said anything about.
+            /// Returns the settings of a new resource, as a change of the defaults.
             pub(in crate::api) fn take_settings(&mut self) -> $Change {
                 $Change { $($later: Default::default(),)* $($field: std::mem::take(&mut self.$field),)* }
             }

@@ -12,9 +12,9 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 
-use super::room::{HeldRoom, Room};
+use super::body_memory::{BodyMemory, HeldMemory};
 use crate::api::caller::Caller;
-use crate::api::problem::{Answer, Code, Problem};
+use crate::api::problem::{ApiResult, Code, Problem};
 
 /// The minimum charge of a body, in bytes, for the buffers of its connection.
 const LEAST: usize = 4 * 1024;
@@ -22,19 +22,19 @@ const LEAST: usize = 4 * 1024;
 /// The memory limit of all bodies, and the time limit of one.
 #[derive(Clone, Debug)]
 pub(in crate::api) struct Budget {
-    room: Room,
+    body_memory: BodyMemory,
     timeout: Duration,
 }
 
 impl Budget {
     /// Sets the bytes of all bodies, the share of one tenant in percent, and the time limit of one body.
     pub(in crate::api) fn new(bytes: usize, tenant_share: u32, timeout: Duration) -> Self {
-        Self { room: Room::new(bytes as u64, tenant_share), timeout }
+        Self { body_memory: BodyMemory::new(bytes as u64, tenant_share), timeout }
     }
 }
 
 /// Checks that the content type is JSON.
-pub(in crate::api) fn is_json(headers: &HeaderMap) -> Answer<()> {
+pub(in crate::api) fn is_json(headers: &HeaderMap) -> ApiResult<()> {
     let named = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = named.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {
@@ -55,45 +55,44 @@ pub(in crate::api) async fn read_body(
     request: Request,
     budget: &Budget,
     limit: usize,
-) -> Answer<(Bytes, HeldRoom)> {
+) -> ApiResult<(Bytes, HeldMemory)> {
     let (parts, body) = request.into_parts();
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large(limit));
     }
     let Some(caller) = parts.extensions.get::<Caller>() else {
-        return Err(Problem::new(Code::Internal, "something went wrong in the gateway")
+        return Err(Problem::new(Code::Internal, "internal error")
             .caused_by("a body is read before its caller is known".to_owned()));
     };
-    let mut room = budget.room.held_by(caller);
-    match tokio::time::timeout(budget.timeout, collect(body, &mut room, limit)).await {
-        Ok(whole) => Ok((whole?, room)),
+    let mut body_memory = budget.body_memory.held_by(caller);
+    match tokio::time::timeout(budget.timeout, collect(body, &mut body_memory, limit)).await {
+        Ok(whole) => Ok((whole?, body_memory)),
         Err(_) => {
             let seconds = budget.timeout.as_secs();
-            Err(Problem::new(Code::BodyTimeout, format!("the body must be there within {seconds} seconds")))
+            Err(Problem::new(Code::BodyTimeout, format!("the body must arrive within {seconds} seconds")))
         }
     }
 }
 
 /// Reads to the end. The chunks are copied into one buffer, so that many small ones take no more memory than a few
 /// large ones.
-async fn collect(mut body: Body, room: &mut HeldRoom, limit: usize) -> Answer<Bytes> {
-    grow(room, LEAST)?;
+async fn collect(mut body: Body, body_memory: &mut HeldMemory, limit: usize) -> ApiResult<Bytes> {
+    grow(body_memory, LEAST)?;
     let mut whole = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|_| Problem::new(Code::BodyIncomplete, "the body ended before it was whole"))?;
+        let frame = frame.map_err(|_| Problem::new(Code::BodyIncomplete, "the body is incomplete"))?;
         let Ok(piece) = frame.into_data() else { continue };
         let length = whole.len() + piece.len();
         if length > limit {
             return Err(too_large(limit));
         }
         if whole.is_empty() && body.is_end_stream() {
-            grow(room, length)?;
+            grow(body_memory, length)?;
             return Ok(piece);
         }
         if length > whole.capacity() {
             let capacity = length.max((2 * whole.capacity()).min(limit));
-            grow(room, capacity)?;
+            grow(body_memory, capacity)?;
             whole.reserve_exact(capacity - whole.len());
         }
         whole.extend_from_slice(&piece);
@@ -101,13 +100,13 @@ async fn collect(mut body: Body, room: &mut HeldRoom, limit: usize) -> Answer<By
     Ok(whole.into())
 }
 
-fn grow(room: &mut HeldRoom, bytes: usize) -> Answer<()> {
-    room.grow_to(bytes as u64).map_err(|why| match why {
+fn grow(body_memory: &mut HeldMemory, bytes: usize) -> ApiResult<()> {
+    body_memory.grow_to(bytes as u64).map_err(|why| match why {
         NoShare::OwnerOver => Problem::new(
             Code::TenantBusy,
-            "the bodies that this API key and its tenant send at once use up their share; send fewer at once",
+            "the concurrent requests of this API key and its tenant use their whole share of memory; send fewer at once",
         ),
-        NoShare::AllUsed => Problem::new(Code::Overloaded, "too many requests at once; try again"),
+        NoShare::AllUsed => Problem::new(Code::Overloaded, "too many concurrent requests; retry later"),
     })
 }
 

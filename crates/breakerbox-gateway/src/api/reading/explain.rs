@@ -106,9 +106,9 @@ impl de::Error for Fault {
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
         let why = match nearest(field, expected.iter().copied()) {
-            Some(near) => format!("there is no such field; did you mean `{near}`?"),
-            None if expected.is_empty() => "there is no such field, nor any other here".to_owned(),
-            None => format!("there is no such field; there are {}", listed(expected, "and")),
+            Some(near) => format!("is not a field; did you mean `{near}`?"),
+            None if expected.is_empty() => "is not a field; no fields are allowed here".to_owned(),
+            None => format!("is not a field; the fields are {}", listed(expected, "and")),
         };
         Self::new(Code::UnknownField, why).within(Step::Field(field.to_owned()))
     }
@@ -138,7 +138,6 @@ fn plain(expected: &dyn de::Expected) -> String {
         "i64" | "i128" | "isize" => "a whole number".to_owned(),
         "f32" | "f64" => "a number".to_owned(),
         "a boolean" => "true or false".to_owned(),
-        "a string" => "a text".to_owned(),
         "a sequence" => "a list".to_owned(),
         "a map" => "an object".to_owned(),
         name if name.starts_with("struct ") => "an object".to_owned(),
@@ -151,7 +150,7 @@ fn kind_of(found: de::Unexpected<'_>) -> &'static str {
     match found {
         de::Unexpected::Bool(_) => "true or false",
         de::Unexpected::Unsigned(_) | de::Unexpected::Signed(_) | de::Unexpected::Float(_) => "a number",
-        de::Unexpected::Char(_) | de::Unexpected::Str(_) => "a text",
+        de::Unexpected::Char(_) | de::Unexpected::Str(_) => "a string",
         de::Unexpected::Unit | de::Unexpected::Option => "null",
         de::Unexpected::Seq => "a list",
         de::Unexpected::Map => "an object",
@@ -211,7 +210,7 @@ impl<'de> Deserializer<'de> for Explained {
                 let name: StringDeserializer<Fault> = name.into_deserializer();
                 visitor.visit_enum(name)
             }
-            _ => Err(de::Error::custom("must be a text")),
+            _ => Err(de::Error::custom("must be a string")),
         }
     }
 
@@ -310,14 +309,14 @@ mod tests {
     #[test]
     fn types_of_the_program_are_not_named() {
         for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"] {
-            let fault = fault::<Numbers>(json!({ name: "x" })).expect("a text is no number and no object");
+            let fault = fault::<Numbers>(json!({ name: "x" })).expect("a string is no number and no object");
             let expected = match name {
                 "l" => "must be an object",
                 "j" | "k" => "must be a number",
                 _ => "must be a whole number",
             };
             assert!(
-                fault.why.starts_with(expected) && fault.why.ends_with(", but is a text"),
+                fault.why.starts_with(expected) && fault.why.ends_with(", but is a string"),
                 "{name}: {fault}"
             );
         }
@@ -338,10 +337,10 @@ mod tests {
             (
                 json!({"name": "a", "inner": [{"count": 1}, {"count": "x"}]}),
                 "inner[1].count",
-                "must be a whole number from 0 to 4294967295, but is a text",
+                "must be a whole number from 0 to 4294967295, but is a string",
             ),
-            (json!({"nam": "a"}), "nam", "there is no such field; did you mean `name`?"),
-            (json!({"name": "a", "zzz": 1}), "zzz", "there is no such field; there are `name` and `inner`"),
+            (json!({"nam": "a"}), "nam", "is not a field; did you mean `name`?"),
+            (json!({"name": "a", "zzz": 1}), "zzz", "is not a field; the fields are `name` and `inner`"),
             (json!({"inner": []}), "name", "is missing"),
             (json!({"name": "a", "inner": [{}]}), "inner[0].count", "is missing"),
             (
@@ -349,7 +348,7 @@ mod tests {
                 "inner[0].way",
                 "must be `left` or `right`",
             ),
-            (json!({"name": "a", "inner": [{"count": 1, "way": 3}]}), "inner[0].way", "must be a text"),
+            (json!({"name": "a", "inner": [{"count": 1, "way": 3}]}), "inner[0].way", "must be a string"),
             (
                 json!({"name": "a", "inner": [{"count": -1}]}),
                 "inner[0].count",

@@ -6,7 +6,7 @@
 //! | [`Query`] | a query |
 //! | [`Named`] | the id in a path |
 //! | [`Budget`] | the memory limit of all bodies |
-//! | `room` | the shares of tenants and API keys in it |
+//! | `body_memory` | the shares of tenants and API keys in it |
 //! | `bodies` | bodies to create and to change a resource, from one list |
 //! | `explain` | finds what is wrong with a value, and where |
 //! | [`fields`] | the types of single fields |
@@ -16,10 +16,10 @@
 
 pub(super) mod bodies;
 mod body;
+mod body_memory;
 mod explain;
 pub(super) mod fields;
 pub(super) mod payload;
-mod room;
 
 pub(super) use body::{Budget, is_json, read_body};
 
@@ -36,7 +36,7 @@ use serde_json::Value;
 
 use self::fields::Object;
 use super::Api;
-use super::problem::{Answer, Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 
 /// The largest body without a payload, in bytes.
 pub(super) const SMALL_BODY: usize = 128 * 1024;
@@ -47,21 +47,21 @@ const EXPLAINED: usize = 2 * SMALL_BODY;
 /// A small body that is read at once.
 pub(super) trait Body: Sized {
     /// Checks the content type. The outer error refuses the request before its body is read.
-    fn media_type(headers: &HeaderMap) -> Answer<Answer<()>>;
+    fn media_type(headers: &HeaderMap) -> ApiResult<ApiResult<()>>;
 
     /// Parses the body.
-    fn read(bytes: &Bytes, media_type: Answer<()>) -> Answer<Self>;
+    fn read(bytes: &Bytes, media_type: ApiResult<()>) -> ApiResult<Self>;
 }
 
 /// A JSON body.
 pub(super) struct Json<T>(pub(super) T);
 
 impl<T: DeserializeOwned> Body for Json<T> {
-    fn media_type(headers: &HeaderMap) -> Answer<Answer<()>> {
+    fn media_type(headers: &HeaderMap) -> ApiResult<ApiResult<()>> {
         is_json(headers).map(Ok)
     }
 
-    fn read(bytes: &Bytes, _: Answer<()>) -> Answer<Self> {
+    fn read(bytes: &Bytes, _: ApiResult<()>) -> ApiResult<Self> {
         from_json::<Object<T>>(bytes).map(|object| Self(object.0))
     }
 }
@@ -69,7 +69,7 @@ impl<T: DeserializeOwned> Body for Json<T> {
 impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, api: &Api) -> Answer<Self> {
+    async fn from_request(request: Request, api: &Api) -> ApiResult<Self> {
         whole(request, api).await
     }
 }
@@ -78,11 +78,11 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
 pub(super) struct OptionalJson<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Default> Body for OptionalJson<T> {
-    fn media_type(headers: &HeaderMap) -> Answer<Answer<()>> {
+    fn media_type(headers: &HeaderMap) -> ApiResult<ApiResult<()>> {
         Ok(is_json(headers))
     }
 
-    fn read(bytes: &Bytes, media_type: Answer<()>) -> Answer<Self> {
+    fn read(bytes: &Bytes, media_type: ApiResult<()>) -> ApiResult<Self> {
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
@@ -94,7 +94,7 @@ impl<T: DeserializeOwned + Default> Body for OptionalJson<T> {
 impl<T: DeserializeOwned + Default> FromRequest<Api> for OptionalJson<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, api: &Api) -> Answer<Self> {
+    async fn from_request(request: Request, api: &Api) -> ApiResult<Self> {
         whole(request, api).await
     }
 }
@@ -103,22 +103,22 @@ impl<T: DeserializeOwned + Default> FromRequest<Api> for OptionalJson<T> {
 pub(super) struct AnyBody;
 
 impl Body for AnyBody {
-    fn media_type(_: &HeaderMap) -> Answer<Answer<()>> {
+    fn media_type(_: &HeaderMap) -> ApiResult<ApiResult<()>> {
         Ok(Ok(()))
     }
 
-    fn read(_: &Bytes, _: Answer<()>) -> Answer<Self> {
+    fn read(_: &Bytes, _: ApiResult<()>) -> ApiResult<Self> {
         Ok(Self)
     }
 }
 
-async fn whole<B: Body>(request: Request, api: &Api) -> Answer<B> {
+async fn whole<B: Body>(request: Request, api: &Api) -> ApiResult<B> {
     let media_type = B::media_type(request.headers())?;
     let (bytes, _room) = read_body(request, &api.budget, SMALL_BODY).await?;
     B::read(&bytes, media_type)
 }
 
-fn from_json<T: DeserializeOwned>(bytes: &Bytes) -> Answer<T> {
+fn from_json<T: DeserializeOwned>(bytes: &Bytes) -> ApiResult<T> {
     serde_json::from_slice(bytes).map_err(|error| explained::<T>(bytes, &error))
 }
 
@@ -153,12 +153,12 @@ pub(super) struct Query<T>(pub(super) T);
 impl<T: DeserializeOwned> FromRequestParts<Api> for Query<T> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _api: &Api) -> Answer<Self> {
+    async fn from_request_parts(parts: &mut Parts, _api: &Api) -> ApiResult<Self> {
         let mut fields = BTreeMap::new();
         let query = parts.uri.query().unwrap_or_default();
         for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
             if fields.insert(name.to_string(), Value::String(value.into_owned())).is_some() {
-                let detail = format!("{name}: must be there only once");
+                let detail = format!("{name}: must be given only once");
                 return Err(Problem::new(Code::InvalidQuery, detail).of_field(&name));
             }
         }
@@ -179,12 +179,12 @@ pub(super) struct Named<T>(pub(super) T);
 impl<T: FromStr<Err: Display>> FromRequestParts<Api> for Named<T> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Answer<Self> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> ApiResult<Self> {
         let not_found = |detail: String| Problem::new(Code::NotFound, detail);
         let params = RawPathParams::from_request_parts(parts, api)
             .await
             .map_err(|_| not_found("the path is not valid UTF-8".to_owned()))?;
         let (what, text) = params.iter().next().unwrap_or_default();
-        text.parse().map(Self).map_err(|why| not_found(format!("there is no {what} {text:?}: an id {why}")))
+        text.parse().map(Self).map_err(|why| not_found(format!("there is no {what} {text:?}: the id {why}")))
     }
 }

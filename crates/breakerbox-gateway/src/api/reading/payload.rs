@@ -22,7 +22,7 @@ use url::Url;
 
 use super::fields::Object;
 use super::{explained, fault_in_fields, not_json};
-use crate::api::problem::{Answer, Code, Problem};
+use crate::api::problem::{ApiResult, Code, Problem};
 
 /// The longest content type, in bytes.
 const LONGEST_CONTENT_TYPE: usize = 255;
@@ -66,7 +66,7 @@ impl Carried<'_> {
     }
 
     /// Returns the payload and its content type. The payload shares the body's memory if it is most of the body.
-    pub(in crate::api) fn unpacked(&self, body: &Bytes, limit: usize) -> Answer<(Bytes, Arc<str>)> {
+    pub(in crate::api) fn unpacked(&self, body: &Bytes, limit: usize) -> ApiResult<(Bytes, Arc<str>)> {
         let (payload, content_type) = self.content(body)?;
         if payload.len() > limit {
             let detail = format!("payload: must have at most {limit} bytes, but has {}", payload.len());
@@ -75,12 +75,12 @@ impl Carried<'_> {
         Ok((payload, content_type))
     }
 
-    fn content(&self, body: &Bytes) -> Answer<(Bytes, Arc<str>)> {
+    fn content(&self, body: &Bytes) -> ApiResult<(Bytes, Arc<str>)> {
         match (self.payload, self.payload_base64) {
-            (Some(_), Some(_)) => Err(Problem::invalid("payload_base64", "can't go together with payload")),
+            (Some(_), Some(_)) => Err(Problem::invalid("payload_base64", "can't be combined with payload")),
             (Some(payload), None) => {
                 if self.content_type.is_some() {
-                    let why = "goes with payload_base64; payload is always application/json";
+                    let why = "is allowed with payload_base64 only; payload is always application/json";
                     return Err(Problem::invalid("content_type", why));
                 }
                 Ok((shared(body, payload.get().as_bytes()), json()))
@@ -127,7 +127,7 @@ fn json() -> Arc<str> {
     Arc::clone(JSON.get_or_init(|| "application/json".into()))
 }
 
-fn content_type(text: &str) -> Answer<Arc<str>> {
+fn content_type(text: &str) -> ApiResult<Arc<str>> {
     let essence = text.split(';').next().unwrap_or_default();
     let has_both =
         essence.split_once('/').is_some_and(|(kind, rest)| !kind.is_empty() && !rest.trim().is_empty());
@@ -144,14 +144,14 @@ pub(in crate::api) fn destination(
     tenant: &TenantEntry,
     purpose: Purpose,
     addresses: &AddressPolicy,
-) -> Answer<Url> {
+) -> ApiResult<Url> {
     tenant.key_of(purpose, text).map_err(|error| wrong_url(&error))?;
     callable(text, addresses)
 }
 
 /// Parses a URL that can be called. An address in it must be allowed; the addresses of a name are checked when it is
 /// called.
-pub(in crate::api) fn callable(text: &str, addresses: &AddressPolicy) -> Answer<Url> {
+pub(in crate::api) fn callable(text: &str, addresses: &AddressPolicy) -> ApiResult<Url> {
     let url = Url::parse(text).map_err(|error| wrong_url(&error))?;
     addresses.check_url(&url).map_err(|denied| Problem::invalid("url", denied))?;
     Ok(url)

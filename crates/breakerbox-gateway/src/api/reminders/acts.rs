@@ -13,7 +13,7 @@ use crate::api::Api;
 use crate::api::caller::{Allowed, Manage, SendOrManage};
 use crate::api::circuits;
 use crate::api::idempotency::{self, Created, CreatedOnce, KeyHeader, Keyed};
-use crate::api::problem::Answer;
+use crate::api::problem::ApiResult;
 use crate::api::reading::{AnyBody, Named};
 use crate::api::revision::Revised;
 
@@ -27,13 +27,13 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 
 /// Pause a reminder
 ///
-/// An active one fires nothing until it is resumed. A run that waits is withdrawn, as if it had not been fired; one that is in
-/// flight ends, and is not tried again.
+/// The reminder does not fire until it is resumed. A waiting run is withdrawn, as if it had not been fired; a run in flight ends, and
+/// is not retried.
 #[utoipa::path(
     post,
     path = "/v1/reminders/{reminder}/pause",
     tag = "reminders",
-    params(("reminder" = String, Path, description = "The reminder's id", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    params(("reminder" = String, Path, description = "Reminder ID", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The reminder", body = ReminderView, headers(("etag" = String)))),
     security(("api_key" = ["manage"])),
 )]
@@ -41,7 +41,7 @@ async fn pause(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<ReminderId>,
-) -> Answer<Revised<ReminderView>> {
+) -> ApiResult<Revised<ReminderView>> {
     seen(&api, &caller, id).await?;
     let reminder = api.services.records.pause_reminder(id).await?;
     Ok(Revised(reminder.revision, shown(&api, reminder, Resumes::No).await?))
@@ -49,13 +49,13 @@ async fn pause(
 
 /// Resume a reminder
 ///
-/// One that is paused or stopped goes on. What was due in the meantime is skipped, except that a one-off which has not run does
-/// so at once.
+/// Resumes a paused or stopped reminder. Occurrences in between are skipped; but a one-off reminder that has not run yet runs at
+/// once.
 #[utoipa::path(
     post,
     path = "/v1/reminders/{reminder}/resume",
     tag = "reminders",
-    params(("reminder" = String, Path, description = "The reminder's id", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    params(("reminder" = String, Path, description = "Reminder ID", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The reminder", body = ReminderView, headers(("etag" = String)))),
     security(("api_key" = ["manage"])),
 )]
@@ -63,7 +63,7 @@ async fn resume(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<ReminderId>,
-) -> Answer<Revised<ReminderView>> {
+) -> ApiResult<Revised<ReminderView>> {
     seen(&api, &caller, id).await?;
     let reminder = api.services.records.resume_reminder(id).await?;
     Ok(Revised(reminder.revision, shown(&api, reminder, Resumes::Yes).await?))
@@ -71,13 +71,13 @@ async fn resume(
 
 /// Run a reminder now
 ///
-/// Besides its schedule, and whatever its state is unless it is cancelled. A run that waits is due at once instead.
+/// Fires a run in addition to the schedule, in any state but cancelled. If a run is waiting already, that run becomes due instead.
 #[utoipa::path(
     post,
     path = "/v1/reminders/{reminder}/run",
     tag = "reminders",
-    params(KeyHeader, ("reminder" = String, Path, description = "The reminder's id", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
-    responses((status = 202, description = "It is fired at once; the reminder", body = ReminderView, headers(("etag" = String)))),
+    params(KeyHeader, ("reminder" = String, Path, description = "Reminder ID", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    responses((status = 202, description = "The reminder; the run is fired at once", body = ReminderView, headers(("etag" = String)))),
     security(("api_key" = ["manage"])),
 )]
 async fn run(
@@ -85,7 +85,7 @@ async fn run(
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<ReminderId>,
     Keyed(AnyBody, key): Keyed<AnyBody>,
-) -> Answer<CreatedOnce> {
+) -> ApiResult<CreatedOnce> {
     let before = seen(&api, &caller, id).await?;
     let circuit = circuit_of(&api, &before);
     let status = circuits::statuses(&api, std::slice::from_ref(&circuit)).await?;
@@ -101,13 +101,13 @@ async fn run(
 
 /// Cancel a reminder
 ///
-/// For good. A run that waits is cancelled; one that is in flight ends, and is not tried again. The reminder and its runs can be
-/// looked at for as long as finished work is kept.
+/// Cancels the reminder permanently. A waiting run is cancelled; a run in flight ends, and is not retried. The reminder and its runs
+/// stay visible for as long as finished deliveries are kept.
 #[utoipa::path(
     post,
     path = "/v1/reminders/{reminder}/cancel",
     tag = "reminders",
-    params(("reminder" = String, Path, description = "The reminder's id", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    params(("reminder" = String, Path, description = "Reminder ID", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The reminder", body = ReminderView, headers(("etag" = String)))),
     security(("api_key" = ["send"]), ("api_key" = ["manage"])),
 )]
@@ -115,7 +115,7 @@ async fn cancel(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<SendOrManage>,
     Named(id): Named<ReminderId>,
-) -> Answer<Revised<ReminderView>> {
+) -> ApiResult<Revised<ReminderView>> {
     seen(&api, &caller, id).await?;
     let reminder = api.services.records.cancel_reminder(id).await?;
     Ok(Revised(reminder.revision, shown(&api, reminder, Resumes::No).await?))

@@ -15,7 +15,7 @@ use url::Url;
 
 use super::reference::Reference;
 use super::times::TimesChange;
-use crate::api::problem::{Answer, Code, Problem};
+use crate::api::problem::{ApiResult, Code, Problem};
 use crate::api::reading::fields::{Change, Moment, Object, Span, Text};
 use crate::api::reading::payload::{
     Carried, Circumstances, destination, none, some, wrong, wrong_batch, wrong_count,
@@ -64,7 +64,7 @@ pub(super) type ReminderBody<'a> = Fields<&'a RawValue>;
 
 impl<'a> ReminderBody<'a> {
     /// Parses the body of a request.
-    pub(super) fn read(body: &'a [u8]) -> Answer<Self> {
+    pub(super) fn read(body: &'a [u8]) -> ApiResult<Self> {
         let read = serde_json::from_slice::<Object<Self>>(body);
         read.map(|reminder| reminder.0).map_err(|error| wrong::<Fields<IgnoredAny>>(body, &error))
     }
@@ -75,9 +75,9 @@ impl<'a> ReminderBody<'a> {
     }
 
     /// Builds a new reminder.
-    pub(super) fn into_new(self, body: &Bytes, with: Circumstances<'_>) -> Answer<NewReminder> {
+    pub(super) fn into_new(self, body: &Bytes, with: Circumstances<'_>) -> ApiResult<NewReminder> {
         let Some(url) = &self.url else {
-            let detail = "url: is missing; say who is called";
+            let detail = "url: is missing; send the URL to call";
             return Err(Problem::new(Code::MissingField, detail).of_field("url"));
         };
         let url = destination(url, with.tenant, Purpose::Reminders, with.addresses)?;
@@ -97,9 +97,9 @@ impl<'a> ReminderBody<'a> {
     }
 
     /// Builds a change of a reminder.
-    pub(super) fn into_patch(self, body: &Bytes, with: Circumstances<'_>) -> Answer<Patch> {
+    pub(super) fn into_patch(self, body: &Bytes, with: Circumstances<'_>) -> ApiResult<Patch> {
         if self.tenant.is_some() {
-            return Err(Problem::invalid("tenant", "can't be changed; leave it out"));
+            return Err(Problem::invalid("tenant", "can't be changed; omit it"));
         }
         let destination = |url| destination(url, with.tenant, Purpose::Reminders, with.addresses);
         let url = self.url.as_deref().map(destination).transpose()?;
@@ -137,7 +137,7 @@ pub(super) struct Patch {
 
 impl Patch {
     /// Returns the stored reminder with this change applied.
-    pub(super) fn onto(self, stored: &Reminder) -> Answer<ReminderChange> {
+    pub(super) fn onto(self, stored: &Reminder) -> ApiResult<ReminderChange> {
         let mut settings = stored.settings.clone();
         settings.url = self.url.unwrap_or(settings.url);
         let mut payload = None;
@@ -190,7 +190,7 @@ pub(super) struct BatchBody<'a> {
 
 impl<'a> BatchBody<'a> {
     /// Parses the body of a request, with at most `most` reminders.
-    pub(super) fn read(body: &'a [u8], most: usize) -> Answer<Self> {
+    pub(super) fn read(body: &'a [u8], most: usize) -> ApiResult<Self> {
         let read = serde_json::from_slice::<Object<Self>>(body);
         let batch = read.map_err(|error| {
             wrong_batch::<Outline>(body, &error, LIST, most, |reminder| ReminderBody::read(reminder).err())
@@ -201,7 +201,7 @@ impl<'a> BatchBody<'a> {
             return Err(wrong_count(LIST, most, Some(count)));
         }
         if let Some(at) = batch.reminders.iter().position(|reminder| reminder.0.tenant.is_some()) {
-            let why = "goes beside `reminders`: all reminders of a batch are of one tenant";
+            let why = "must be beside `reminders`: all reminders of a batch belong to one tenant";
             return Err(Problem::invalid("tenant", why).within(&format!("{LIST}[{at}]")));
         }
         Ok(batch)
@@ -213,7 +213,7 @@ impl<'a> BatchBody<'a> {
     }
 
     /// Builds the new reminders.
-    pub(super) fn into_new(self, with: Circumstances<'_>) -> Answer<Vec<NewReminder>> {
+    pub(super) fn into_new(self, with: Circumstances<'_>) -> ApiResult<Vec<NewReminder>> {
         let no_body = Bytes::new();
         let reminder = |(at, reminder): (usize, Object<ReminderBody<'_>>)| {
             reminder.0.into_new(&no_body, with).map_err(|problem| problem.within(&format!("{LIST}[{at}]")))

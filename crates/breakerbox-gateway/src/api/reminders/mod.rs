@@ -44,7 +44,7 @@ use super::caller::{Allowed, Caller, Manage, Read, SendOrManage};
 use super::circuits::{self, CircuitOf};
 use super::idempotency::{self, Created, CreatedOnce, Key, KeyHeader};
 use super::listing::{Limit, Listed, Paging};
-use super::problem::{Answer, Code, Problem};
+use super::problem::{ApiResult, Code, Problem};
 use super::reading::fields::Text;
 use super::reading::payload::{Circumstances, body_limit};
 use super::reading::{Named, Query, is_json, read_body};
@@ -61,43 +61,43 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
         .merge(preview::routes())
 }
 
-/// Which reminders. All that is said must hold.
+/// A filter for reminders. A reminder must match all of it.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-struct Which {
-    /// Of this tenant.
+struct ListQuery {
+    /// Only reminders of this tenant.
     #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
-    /// In this state.
+    /// Only reminders in this state.
     #[param(value_type = Option<ReminderStateView>, inline)]
     state: Option<Text<ReminderStateName>>,
-    /// With this reference.
+    /// Only the reminder with this reference.
     #[param(value_type = Option<String>, min_length = 1, max_length = 200, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$")]
     reference: Option<Text<Reference>>,
-    /// At most so many; 50 if nothing is said.
+    /// Maximum number of items. Default: 50.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<Text<Limit>>,
-    /// The `next` of the page before; empty or absent: the first page.
+    /// The `next` of the previous page. Omit it, or leave it empty, for the first page.
     cursor: Option<String>,
 }
 
 /// List reminders
 ///
-/// The newest first. A page may be short, or empty, and not the last.
+/// Newest first. A page may have fewer items than `limit`, or none, and not be the last; follow `next`.
 #[utoipa::path(
     get,
     path = "/v1/reminders",
     tag = "reminders",
-    params(Which),
-    responses((status = 200, description = "Reminders, the newest first", body = Listed<ReminderView>)),
+    params(ListQuery),
+    responses((status = 200, description = "Reminders; newest first", body = Listed<ReminderView>)),
     security(("api_key" = ["read"])),
 )]
 async fn list(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
-    Query(which): Query<Which>,
-) -> Answer<axum::Json<Listed<ReminderView>>> {
+    Query(which): Query<ListQuery>,
+) -> ApiResult<axum::Json<Listed<ReminderView>>> {
     let tenant = caller.tenant_seen(which.tenant.map(|tenant| tenant.0))?;
     let filter = ReminderFilter {
         tenant,
@@ -112,7 +112,8 @@ async fn list(
 
 /// Create a reminder
 ///
-/// `at` alone runs once; `every` and `cron` repeat. The answer comes when it is durable, and shows the next times.
+/// With `at` alone the reminder runs once; with `every` or `cron` it repeats. The response is sent after the reminder is durable, and
+/// shows the next times.
 #[utoipa::path(
     post,
     path = "/v1/reminders",
@@ -126,7 +127,7 @@ async fn create(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<SendOrManage>,
     request: Request,
-) -> Answer<CreatedOnce> {
+) -> ApiResult<CreatedOnce> {
     is_json(request.headers())?;
     let key = Key::of(&request)?;
     let limit = api.services.limits.payload;
@@ -144,15 +145,15 @@ async fn create(
     Ok(answered.map_err(|error| taken(error.into()))?.into())
 }
 
-/// Reminders that were created, in the order of the batch.
+/// New reminders, in the order of the batch.
 #[derive(Serialize, ToSchema)]
 struct CreatedBatchView {
     reminders: Vec<ReminderView>,
 }
 
-/// Create reminders together
+/// Create a batch of reminders
 ///
-/// At most 1,000 reminders and 4 MiB, which are created together or not at all. The answer is in the order of the batch.
+/// Accepts at most 1,000 reminders and 4 MiB by default, all of them or none. The response is in the order of the batch.
 #[utoipa::path(
     post,
     path = "/v1/reminders/batch",
@@ -166,7 +167,7 @@ async fn create_batch(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<SendOrManage>,
     request: Request,
-) -> Answer<CreatedOnce> {
+) -> ApiResult<CreatedOnce> {
     is_json(request.headers())?;
     let key = Key::of(&request)?;
     let limits = &api.services.limits;
@@ -191,7 +192,7 @@ async fn create_batch(
     get,
     path = "/v1/reminders/{reminder}",
     tag = "reminders",
-    params(("reminder" = String, Path, description = "The reminder's id", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    params(("reminder" = String, Path, description = "Reminder ID", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The reminder", body = ReminderView, headers(("etag" = String)))),
     security(("api_key" = ["read"])),
 )]
@@ -199,23 +200,23 @@ async fn show(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<ReminderId>,
-) -> Answer<Revised<ReminderView>> {
+) -> ApiResult<Revised<ReminderView>> {
     let reminder = seen(&api, &caller, id).await?;
     Ok(Revised(reminder.revision, shown(&api, reminder, Resumes::No).await?))
 }
 
 /// Change a reminder
 ///
-/// What is left out stays; `null` means the default again. Another schedule counts from now on: a run that waits is withdrawn,
-/// and nothing of before is made up for. With the same schedule, a run that waits goes on with what is changed.
+/// Omitted fields stay unchanged; `null` restores the default. A new schedule applies from now on: a waiting run is withdrawn, and
+/// earlier occurrences are not caught up. With an unchanged schedule, a waiting run continues with the changed fields.
 #[utoipa::path(
     patch,
     path = "/v1/reminders/{reminder}",
     tag = "reminders",
     request_body(content = inline(schema::ReminderChangeSchema), content_type = "application/json"),
     params(
-        ("reminder" = String, Path, description = "The reminder's id", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$"),
-        ("if-match" = Option<String>, Header, description = "Change it only if this is still its `etag`", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
+        ("reminder" = String, Path, description = "Reminder ID", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$"),
+        ("if-match" = Option<String>, Header, description = "Change the resource only if its `etag` still has this value", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
     ),
     responses((status = 200, description = "The reminder", body = ReminderView, headers(("etag" = String)))),
     security(("api_key" = ["manage"])),
@@ -226,7 +227,7 @@ async fn change(
     Named(id): Named<ReminderId>,
     IfMatch(revision): IfMatch,
     request: Request,
-) -> Answer<Revised<ReminderView>> {
+) -> ApiResult<Revised<ReminderView>> {
     is_json(request.headers())?;
     let limit = api.services.limits.payload;
     let (body, _room) = read_body(request, &api.budget, body_limit(limit)).await?;
@@ -240,14 +241,14 @@ async fn change(
     Ok(Revised(reminder.revision, shown(&api, reminder, Resumes::No).await?))
 }
 
-/// Show what a reminder sends
+/// Show the payload of a reminder
 ///
-/// Byte for byte, with its content type.
+/// Returns the payload byte for byte, with its content type.
 #[utoipa::path(
     get,
     path = "/v1/reminders/{reminder}/payload",
     tag = "reminders",
-    params(("reminder" = String, Path, description = "The reminder's id", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
+    params(("reminder" = String, Path, description = "Reminder ID", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$")),
     responses((status = 200, description = "The payload", body = Value, content_type = "*/*")),
     security(("api_key" = ["read"])),
 )]
@@ -255,7 +256,7 @@ async fn payload(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<ReminderId>,
-) -> Answer<Response> {
+) -> ApiResult<Response> {
     let reminder = seen(&api, &caller, id).await?;
     let payload = api.services.records.reminder_payload(id).await?;
     let mut response = Response::new(payload.into());
@@ -268,15 +269,15 @@ async fn payload(
     Ok(response)
 }
 
-/// List a reminder's runs
+/// List the runs of a reminder
 ///
-/// The newest first, as long as finished work is kept. Attempts are shown with the run's delivery.
+/// Newest first, for as long as finished deliveries are kept. The delivery of a run has its attempts.
 #[utoipa::path(
     get,
     path = "/v1/reminders/{reminder}/runs",
     tag = "reminders",
-    params(("reminder" = String, Path, description = "The reminder's id", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$"), Paging),
-    responses((status = 200, description = "Its runs, the newest first", body = Listed<RunView>)),
+    params(("reminder" = String, Path, description = "Reminder ID", pattern = "^rem_[0-7][0-9a-hjkmnp-tv-z]{12}$"), Paging),
+    responses((status = 200, description = "Runs of the reminder; newest first", body = Listed<RunView>)),
     security(("api_key" = ["read"])),
 )]
 async fn runs(
@@ -284,14 +285,14 @@ async fn runs(
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<ReminderId>,
     Query(paging): Query<Paging>,
-) -> Answer<axum::Json<Listed<RunView>>> {
+) -> ApiResult<axum::Json<Listed<RunView>>> {
     seen(&api, &caller, id).await?;
     let found = api.services.records.runs(id, &paging.into()).await?;
     Ok(axum::Json(Listed::of(found, |run| RunView::new(&api, run))))
 }
 
 /// Returns a reminder, if the caller may access it.
-async fn seen(api: &Api, caller: &Caller, id: ReminderId) -> Answer<Reminder> {
+async fn seen(api: &Api, caller: &Caller, id: ReminderId) -> ApiResult<Reminder> {
     let reminder = api.services.records.reminder(id).await?;
     if caller.owns(reminder.owner, &api.services.directory) {
         Ok(reminder)
@@ -300,7 +301,7 @@ async fn seen(api: &Api, caller: &Caller, id: ReminderId) -> Answer<Reminder> {
     }
 }
 
-fn known(api: &Api, tenant: TenantId) -> Answer<Arc<TenantEntry>> {
+fn known(api: &Api, tenant: TenantId) -> ApiResult<Arc<TenantEntry>> {
     api.services.directory.tenant(&tenant).ok_or_else(|| Problem::not_found("tenant", tenant.as_str()))
 }
 
@@ -324,7 +325,7 @@ enum Resumes {
     No,
 }
 
-async fn shown(api: &Api, reminder: Reminder, resumes: Resumes) -> Answer<ReminderView> {
+async fn shown(api: &Api, reminder: Reminder, resumes: Resumes) -> ApiResult<ReminderView> {
     let circuit = circuit_of(api, &reminder);
     let status = circuits::statuses(api, std::slice::from_ref(&circuit)).await?;
     let status = status.first().copied().unwrap_or(Status::Closed);
@@ -332,7 +333,7 @@ async fn shown(api: &Api, reminder: Reminder, resumes: Resumes) -> Answer<Remind
     Ok(ReminderView::new(reminder, around))
 }
 
-async fn shown_all(api: &Api, reminders: Vec<Reminder>) -> Answer<Vec<ReminderView>> {
+async fn shown_all(api: &Api, reminders: Vec<Reminder>) -> ApiResult<Vec<ReminderView>> {
     let keys: Vec<_> = reminders.iter().map(|reminder| circuit_of(api, reminder)).collect();
     let statuses = circuits::statuses(api, &keys).await?;
     let shown = |(reminder, (key, status)): (Reminder, (Option<Arc<str>>, Status))| {
@@ -351,7 +352,7 @@ struct Circuits {
 }
 
 impl Circuits {
-    async fn of(api: &Api, tenant: &TenantEntry, new: &[NewReminder]) -> Answer<Self> {
+    async fn of(api: &Api, tenant: &TenantEntry, new: &[NewReminder]) -> ApiResult<Self> {
         let key = |new: &NewReminder| tenant.key_of(Purpose::Reminders, new.settings.url.as_str()).ok();
         let keys: Vec<_> = new.iter().map(key).collect();
         let statuses = circuits::statuses(api, &keys).await?;

@@ -1,7 +1,7 @@
 //! Previews a schedule before a reminder is created: the next times, in its time zone.
 
 use axum::extract::State;
-use breakerbox_model::reminder::{CatchUp, Standing, WhenFailed};
+use breakerbox_model::reminder::{CatchUp, Progress, WhenFailed};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -10,7 +10,7 @@ use utoipa_axum::routes;
 use super::times::TimesChange;
 use crate::api::Api;
 use crate::api::caller::{Allowed, SendOrRead};
-use crate::api::problem::{Answer, Problem};
+use crate::api::problem::{ApiResult, Problem};
 use crate::api::reading::Json;
 use crate::api::reading::fields::{Change, Moment, Span, Text};
 
@@ -23,40 +23,40 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(preview))
 }
 
-/// A schedule to look at, with the fields of a reminder.
+/// A schedule to preview, with the fields of a reminder.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"cron": "30 2 * * *", "time_zone": "Europe/Berlin", "from": "2030-03-29T00:00:00Z", "count": 3}))]
 struct PreviewBody {
-    /// When it is due; with `every` the first time, with `cron` not before.
+    /// The time of the run; with `every`, of the first run; with `cron`, the earliest time.
     #[schema(value_type = Option<String>, format = "date-time")]
     #[serde(default)]
     at: Change<Text<Moment>>,
-    /// It repeats after so long, from `1s` to `1825d`.
+    /// The interval between runs, from `1s` to `1825d`.
     #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "24h")]
     #[serde(default)]
     every: Change<Span>,
-    /// It repeats at these local times: minute, hour, day, month, weekday.
+    /// A cron expression in local time: minute, hour, day, month, weekday.
     #[schema(value_type = Option<String>, max_length = 256, example = "0 9 * * MON-FRI")]
     #[serde(default)]
     cron: Change<String>,
-    /// Whose clock `cron` goes by: a name of the IANA database. UTC if nothing is said.
+    /// The time zone of `cron`, a name of the IANA database. Default: `UTC`.
     #[schema(value_type = Option<String>, max_length = 64, example = "Europe/Berlin")]
     #[serde(default)]
     time_zone: Change<String>,
-    /// Nothing is due after this. Only with `every` or `cron`.
+    /// The time after which no run is due. Only with `every` or `cron`.
     #[schema(value_type = Option<String>, format = "date-time")]
     #[serde(default)]
     ends_at: Change<Text<Moment>>,
-    /// So many runs at the most. Only with `every` or `cron`.
+    /// The maximum number of runs. Only with `every` or `cron`.
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 4_294_967_295_u64)]
     #[serde(default)]
     max_runs: Change<u32>,
-    /// As if it were created then; now if nothing is said.
+    /// The assumed time of creation. Default: now.
     #[schema(value_type = Option<String>, format = "date-time")]
     #[serde(default)]
     from: Option<Text<Moment>>,
-    /// How many times, at most 50; 10 if nothing is said.
+    /// The number of times to return, at most 50. Default: 10.
     #[schema(minimum = 1, maximum = 50)]
     #[serde(default)]
     count: Option<u32>,
@@ -65,29 +65,29 @@ struct PreviewBody {
 /// The next times of a schedule.
 #[derive(Serialize, ToSchema)]
 struct PreviewView {
-    /// The times, the earliest first.
+    /// The times, earliest first.
     times: Vec<TimeView>,
-    /// Whether there are more after them.
+    /// Whether more times follow.
     more: bool,
 }
 
-/// When a reminder would fire.
+/// A time at which a reminder would fire.
 #[derive(Serialize, ToSchema)]
 struct TimeView {
-    /// The moment.
+    /// The time in UTC.
     #[schema(value_type = String, format = "date-time")]
     at: Moment,
-    /// The same on the clock of the time zone, with its offset from UTC.
+    /// The local time in the time zone, with its offset from UTC.
     #[schema(format = "date-time", example = "2030-03-29T02:30:00+01:00")]
     local: String,
-    /// The day of the week there.
+    /// The day of the week in the time zone.
     #[schema(example = "Friday")]
     weekday: String,
 }
 
 /// Preview a schedule
 ///
-/// Nothing is created: it shows when a reminder with these fields would fire.
+/// Returns the times at which a reminder with these fields would fire. Nothing is created.
 #[utoipa::path(
     post,
     path = "/v1/reminders/preview",
@@ -100,7 +100,7 @@ async fn preview(
     State(api): State<Api>,
     _: Allowed<SendOrRead>,
     Json(body): Json<PreviewBody>,
-) -> Answer<axum::Json<PreviewView>> {
+) -> ApiResult<axum::Json<PreviewView>> {
     let PreviewBody { at, every, cron, time_zone, ends_at, max_runs, from, count } = body;
     let count = match count.map(usize::try_from) {
         None => COUNT,
@@ -110,7 +110,7 @@ async fn preview(
     let now = from.map_or_else(|| api.wall(), |from| from.0.0);
     let schedule = TimesChange { at, every, cron, time_zone, ends_at, max_runs }.fresh().schedule(now)?;
     let (catch_up, when_failed) = (CatchUp::All, WhenFailed::Stop);
-    let standing = Standing { schedule, catch_up, when_failed, runs: 0, last: None };
+    let standing = Progress { schedule, catch_up, when_failed, runs: 0, last: None };
     let mut times = standing.upcoming(now, count + 1);
     let more = times.len() > count;
     times.truncate(count);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use breakerbox_core::Timestamp;
 use breakerbox_model::reminder::{Cron, Repeat, Schedule, ScheduleError};
 
-use crate::api::problem::{Answer, Code, Problem};
+use crate::api::problem::{ApiResult, Code, Problem};
 use crate::api::reading::fields::{Change, Moment, Span, Text};
 
 /// The fields of a schedule, as the API reads and shows them.
@@ -43,7 +43,7 @@ impl Times {
     }
 
     /// Builds the schedule that these fields define.
-    pub(super) fn schedule(&self, now: Timestamp) -> Answer<Schedule> {
+    pub(super) fn schedule(&self, now: Timestamp) -> ApiResult<Schedule> {
         let repeat = match (&self.cron, self.every) {
             (Some(_), Some(_)) => return Err(ScheduleError::TwoWays.into()),
             (Some(cron), None) => Repeat::Cron(Cron::new(cron, self.time_zone.as_deref().unwrap_or("UTC"))?),
@@ -51,11 +51,11 @@ impl Times {
             (None, None) => Repeat::Once,
         };
         if self.time_zone.is_some() && self.cron.is_none() {
-            let why = "goes with cron; a time in `at` has its own offset, and `every` is the same everywhere";
+            let why = "is allowed with cron only; a time in `at` has its own offset, and `every` needs no time zone";
             return Err(Problem::invalid("time_zone", why));
         }
         if repeat == Repeat::Once && self.at.is_some() {
-            let why = "goes with every or cron: without one of them it runs once; leave it out";
+            let why = "is allowed with every or cron only; without them the reminder runs once";
             for (field, is_said) in
                 [("ends_at", self.ends_at.is_some()), ("max_runs", self.max_runs.is_some())]
             {
@@ -86,7 +86,7 @@ impl TimesChange {
     }
 
     /// Returns the schedule after the change. Absent fields stay; one way to repeat replaces the other.
-    pub(super) fn onto(self, before: &Schedule, now: Timestamp) -> Answer<Schedule> {
+    pub(super) fn onto(self, before: &Schedule, now: Timestamp) -> ApiResult<Schedule> {
         if self.is_nothing() {
             return Ok(before.clone());
         }

@@ -2,7 +2,7 @@
 
 use breakerbox_core::{Timestamp, format_duration};
 use breakerbox_model::objects::{Reminder, ReminderState, Run};
-use breakerbox_model::reminder::{CatchUp, Repeat, Standing, WhenFailed};
+use breakerbox_model::reminder::{CatchUp, Progress, Repeat, WhenFailed};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -15,79 +15,79 @@ use crate::api::reading::fields::Moment;
 /// The number of upcoming times that are shown.
 const UPCOMING: usize = 5;
 
-/// A callback that is scheduled for a time, once or repeatedly.
+/// A scheduled callback, once or repeatedly.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Reminder)]
 pub(super) struct ReminderView {
-    /// Its name. With the number of a run it is the `webhook-id` of that run's requests.
+    /// Reminder ID. Together with the number of a run it is the `webhook-id` of that run's requests.
     #[schema(example = "rem_01h5k2m8w4c7e")]
     id: String,
-    /// Whose.
+    /// Tenant ID.
     tenant: String,
-    /// The owner's own name for it.
+    /// The tenant's own name for the reminder.
     reference: Option<String>,
-    /// Who is called.
+    /// The URL to call.
     url: String,
-    /// What the payload is.
+    /// The content type of the payload.
     content_type: String,
-    /// How many bytes it has.
+    /// The size of the payload, in bytes.
     payload_bytes: u64,
-    /// When it is due; with `every` the first time, with `cron` not before.
+    /// The time of the run; with `every`, of the first run; with `cron`, the earliest time.
     #[schema(value_type = String, format = "date-time")]
     at: Moment,
-    /// It repeats after so long.
+    /// The interval between runs.
     every: Option<String>,
-    /// It repeats at these local times.
+    /// The cron expression, in local time.
     cron: Option<String>,
-    /// Whose clock `cron` goes by.
+    /// The time zone of `cron`.
     time_zone: Option<String>,
-    /// Nothing is due after this.
+    /// The time after which no run is due.
     #[schema(value_type = Option<String>, format = "date-time")]
     ends_at: Option<Moment>,
-    /// So many runs at the most.
+    /// The maximum number of runs.
     max_runs: Option<u32>,
-    /// What fires of that which was missed; null: as the tenant says.
+    /// The missed occurrences to fire: `all`, or only the `latest`; null: the tenant's setting.
     #[schema(value_type = Option<CatchUpName>, inline)]
     catch_up: Option<&'static str>,
-    /// How important its runs are.
+    /// The priority of its runs.
     #[schema(value_type = PrioritySchema, inline)]
     priority: &'static str,
-    /// A run that waits is given up after so long; null: never.
+    /// The maximum time that a run waits before it expires; null: no limit.
     expires_after: Option<String>,
-    /// What has become of it.
+    /// The state of the reminder.
     #[schema(value_type = ReminderStateView, inline)]
     state: &'static str,
-    /// Why it stopped: `rejected` (the receiver answered 400), `gone` (410), `failed` (no retries are left, or it expired)
-    /// or `unreadable` (the stored reminder can't be read).
+    /// The reason of a stop: `rejected` (the receiver responded with 400), `gone` (410), `failed` (no retries are left, or the run
+    /// expired), or `unreadable` (the stored reminder can't be read).
     #[schema(value_type = Option<StopReasonView>, inline)]
-    stopped_because: Option<&'static str>,
-    /// Runs that were fired.
+    stopped_reason: Option<&'static str>,
+    /// The number of runs fired.
     runs: u32,
-    /// Occurrences for which none was: only the latest was asked for.
+    /// The number of missed occurrences that were skipped, because `catch_up` is `latest`.
     skipped: u64,
-    /// The time for which the latest run was fired.
+    /// The occurrence of the latest run.
     #[schema(value_type = Option<String>, format = "date-time")]
     last_at: Option<Moment>,
-    /// When it fires next; null while a run is open, and if it does not fire by itself.
+    /// The time of the next run; null while a run is open, and if none is scheduled.
     #[schema(value_type = Option<String>, format = "date-time")]
     next_at: Option<Moment>,
-    /// The delivery of the run that is not finished. There is one run at a time.
+    /// The delivery ID of the unfinished run. There is at most one.
     open_run: Option<String>,
-    /// The next times for which it fires, at most five.
+    /// The next times of the schedule, at most five.
     #[schema(value_type = Vec<String>)]
     upcoming: Vec<Moment>,
-    /// The circuit that its callbacks go through.
+    /// The circuit of its callbacks.
     #[schema(inline)]
     circuit: Option<CircuitOf>,
-    /// When it was created.
+    /// The time of creation.
     #[schema(value_type = String, format = "date-time")]
     created_at: Moment,
-    /// When somebody last changed it.
+    /// The time of the last change by a client.
     #[schema(value_type = String, format = "date-time")]
     changed_at: Moment,
 }
 
-/// What fires of that which was missed.
+/// The missed occurrences to fire.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[allow(dead_code)]
@@ -108,7 +108,7 @@ pub(super) enum ReminderStateView {
     Cancelled,
 }
 
-/// Why a reminder stopped.
+/// The reason why a reminder stopped.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[allow(dead_code)]
@@ -140,7 +140,7 @@ impl ReminderView {
             Repeat::Every(every) => (Some(format_duration(*every)), None, None),
             Repeat::Cron(cron) => (None, Some(cron.to_string()), Some(cron.zone().to_owned())),
         };
-        let stopped_because = match state {
+        let stopped_reason = match state {
             ReminderState::Stopped(why) => Some(why.name()),
             _ => None,
         };
@@ -161,7 +161,7 @@ impl ReminderView {
             priority: settings.priority.name(),
             expires_after: settings.expires_after.map(format_duration),
             state: state.name().name(),
-            stopped_because,
+            stopped_reason,
             runs: reminder.runs,
             skipped: reminder.skipped,
             last_at: reminder.last_at.map(Moment),
@@ -180,7 +180,7 @@ fn upcoming(reminder: &Reminder, around: &Around) -> Vec<Timestamp> {
     if reminder.state != ReminderState::Active {
         return Vec::new();
     }
-    let mut standing = Standing {
+    let mut standing = Progress {
         schedule: reminder.settings.schedule.clone(),
         catch_up: reminder.settings.catch_up.unwrap_or(around.catch_up),
         // Assumes that each run succeeds.
@@ -198,41 +198,40 @@ fn upcoming(reminder: &Reminder, around: &Around) -> Vec<Timestamp> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Run)]
 pub(super) struct RunView {
-    /// The first is 1.
+    /// The number of the run, from 1.
     number: u32,
     /// The `webhook-id` of its requests.
     #[schema(example = "rem_01h5k2m8w4c7e_1")]
     webhook_id: String,
-    /// The time for which it was fired.
+    /// The occurrence that the run stands for.
     #[schema(value_type = String, format = "date-time")]
     scheduled_at: Moment,
-    /// How many occurrences before that one were missed and not fired.
+    /// The number of missed occurrences before it that were skipped.
     skipped: u32,
-    /// Its delivery. The attempts are there.
+    /// Delivery ID of the run. The delivery has the attempts.
     delivery: String,
-    /// Where to.
+    /// The URL of the run.
     url: Option<String>,
-    /// What has become of it.
+    /// The state of the run.
     #[schema(value_type = StateNameView, inline)]
     state: &'static str,
-    /// Why it failed.
+    /// The reason of a failure.
     #[schema(value_type = Option<FailReasonView>, inline)]
     reason: Option<&'static str>,
-    /// Whether it waits, though it may be due: for a circuit, for a throttle, or for a switch that is off. A registered
-    /// endpoint also waits for a `Retry-After` and for its rate limit.
+    /// Whether the run waits although it may be due: for a circuit, a throttle or a disabled tenant.
     parked: bool,
-    /// Attempts that were used up.
+    /// The number of attempts used.
     attempts: u32,
-    /// While it waits: not before this.
+    /// While waiting: the earliest time of the next attempt.
     #[schema(value_type = Option<String>, format = "date-time")]
     due_at: Option<Moment>,
-    /// When it was fired.
+    /// The time at which the run was fired.
     #[schema(value_type = String, format = "date-time")]
     fired_at: Moment,
-    /// When its first request began.
+    /// The start of the first request.
     #[schema(value_type = Option<String>, format = "date-time")]
     sent_at: Option<Moment>,
-    /// When it was delivered, failed or cancelled.
+    /// The time at which the run was delivered, failed or cancelled.
     #[schema(value_type = Option<String>, format = "date-time")]
     finished_at: Option<Moment>,
 }

@@ -6,21 +6,21 @@
 //! | [`serve`] | accepts connections; at the end lets them finish |
 //! | [`Front`] | the router, or a few responses while the gateway starts |
 //! | `table` | the open connections, their number per address, and which one is closed for a new one |
-//! | `conversation` | serves one connection |
+//! | `connection` | serves one connection |
 //! | `counted_body` | keeps a request in flight until its response is sent |
-//! | `dress` | completes every response: request id, security headers |
-//! | `patience` | ends connections whose peer does not read |
+//! | `finalize_response` | completes every response: request id, security headers |
+//! | `write_timeout` | ends connections whose peer does not read |
 //!
 //! No client can hold a connection while it is silent: first requests, headers, bodies, responses and idle connections
 //! all have time limits. No address can have all connections. If a handler panics, the client gets a response and keeps
 //! its connection.
 
-mod conversation;
+mod connection;
 mod counted_body;
-mod dress;
+mod finalize_response;
 mod front;
-mod patience;
 mod table;
+mod write_timeout;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use self::conversation::Server;
+use self::connection::Server;
 pub use self::front::Front;
 use self::table::{Admission, ConnectionTable};
 pub(super) use self::table::{OpenConnection, network};
@@ -87,7 +87,7 @@ pub(super) async fn serve(
     let table = ConnectionTable::new(limits.most, limits.address_share);
     let (stopping, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();
-    let mut crowding = Crowding::default();
+    let mut refused_connections = RefusedConnections::default();
     let mut stop = std::pin::pin!(stop);
     loop {
         let accepted = tokio::select! {
@@ -99,11 +99,11 @@ pub(super) async fn serve(
         match accepted {
             Ok((stream, address)) => match table.admit(address.ip()) {
                 Ok((admitted, admission)) => {
-                    crowding.replaced += u64::from(admission == Admission::Replaced);
+                    refused_connections.replaced += u64::from(admission == Admission::Replaced);
                     let server = Arc::clone(&server);
-                    connections.spawn(server.converse(stream, address, admitted, stopped.clone()));
+                    connections.spawn(server.serve_connection(stream, address, admitted, stopped.clone()));
                 }
-                Err(_) => crowding.refused += 1,
+                Err(_) => refused_connections.refused += 1,
             },
             Err(error) => {
                 // Usually this process has too many open files. Closing an idle connection frees one.
@@ -112,31 +112,33 @@ pub(super) async fn serve(
                     Some(fault) => {
                         metrics.local_faults.note(fault, &format!("can't accept a connection: {error}"));
                     }
-                    None => tracing::warn!(%error, closed_an_idle_one = closed, "can't accept a connection"),
+                    None => {
+                        tracing::warn!(%error, closed_idle_connection = closed, "can't accept a connection");
+                    }
                 }
                 tokio::time::sleep(Duration::from_millis(if closed { 10 } else { 100 })).await;
             }
         }
-        crowding.log();
+        refused_connections.log();
     }
     drop(listener);
     stopping.send_replace(true);
     let all_ended = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(limits.grace, all_ended).await.is_err() {
-        tracing::warn!("some requests did not end in time, and are cut off");
+        tracing::warn!("some requests did not finish in time; their connections are closed");
     }
     connections.shutdown().await;
 }
 
 /// Counts connections that found no room, and logs them periodically.
 #[derive(Default)]
-struct Crowding {
+struct RefusedConnections {
     replaced: u64,
     refused: u64,
     logged_at: Option<Instant>,
 }
 
-impl Crowding {
+impl RefusedConnections {
     /// The shortest interval of these log lines.
     const EVERY: Duration = Duration::from_secs(10);
 
@@ -146,7 +148,7 @@ impl Crowding {
             tracing::warn!(
                 closed_idle = self.replaced,
                 refused = self.refused,
-                "too many connections, or too many of one address: see limits.connections and limits.address_share"
+                "connection refused: limits.connections or limits.address_share is reached"
             );
             *self = Self { logged_at: Some(Instant::now()), ..Self::default() };
         }

@@ -10,7 +10,7 @@ mod view;
 use std::sync::{Arc, OnceLock};
 
 use axum::extract::State;
-use breakerbox_model::notifications::NoticeTarget;
+use breakerbox_model::notifications::NotificationTarget;
 use breakerbox_model::objects::{Scope, Tenant, TenantId, TenantSettings};
 use breakerbox_storage::records::{NewTenant, Page, PageOf};
 use http::StatusCode;
@@ -25,7 +25,7 @@ use super::circuits::reset_circuits_of;
 use super::endpoints::{NewSecret, SecretsView};
 use super::idempotency::{self, Created, CreatedOnce, KeyHeader, Keyed};
 use super::listing::{Listed, Paging};
-use super::problem::{Answer, Problem};
+use super::problem::{ApiResult, Problem};
 use super::reading::{Json, Named, OptionalJson, Query};
 use super::revision::{IfMatch, Revised};
 
@@ -39,20 +39,20 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 
 /// List tenants
 ///
-/// By name. A key for one tenant sees that one.
+/// Ordered by ID. A key bound to one tenant sees only that tenant.
 #[utoipa::path(
     get,
     path = "/v1/tenants",
     tag = "tenants",
     params(Paging),
-    responses((status = 200, description = "Tenants by name", body = Listed<TenantView>)),
+    responses((status = 200, description = "Tenants, ordered by ID", body = Listed<TenantView>)),
     security(("api_key" = ["read"])),
 )]
 async fn list(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Query(paging): Query<Paging>,
-) -> Answer<axum::Json<Listed<TenantView>>> {
+) -> ApiResult<axum::Json<Listed<TenantView>>> {
     let page: PageOf = paging.into();
     let found = match &caller.0.tenant {
         None => api.services.records.tenants(&page).await?,
@@ -77,7 +77,7 @@ async fn create(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Admin>,
     Keyed(Json(mut body), key): Keyed<Json<TenantBody>>,
-) -> Answer<CreatedOnce> {
+) -> ApiResult<CreatedOnce> {
     caller.needs_all_tenants("creating a tenant")?;
     let settings = body.take_settings().onto(TenantSettings::new(body.id.0.as_str()), &api.services)?;
     let id = body.id.0;
@@ -98,7 +98,7 @@ async fn create(
     get,
     path = "/v1/tenants/{tenant}",
     tag = "tenants",
-    params(("tenant" = String, Path, description = "The tenant's id", pattern = "^[A-Za-z0-9._-]{1,64}$")),
+    params(("tenant" = String, Path, description = "Tenant ID", pattern = "^[A-Za-z0-9._-]{1,64}$")),
     responses((status = 200, description = "The tenant", body = TenantView, headers(("etag" = String)))),
     security(("api_key" = ["read"])),
 )]
@@ -106,24 +106,24 @@ async fn show(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Read>,
     Named(id): Named<TenantId>,
-) -> Answer<Revised<TenantView>> {
+) -> ApiResult<Revised<TenantView>> {
     let tenant = seen(&api, &caller, &id).await?;
     Ok(Revised(tenant.revision, tenant.into()))
 }
 
 /// Change a tenant
 ///
-/// What is left out stays, also within `reminders`; `null` means the default again. `policy`, `circuit_by` and `rulings` need an
-/// admin key, and so do those of `reminders`. Limits (`backlog`, `ingest_rate`, `reminders.limit`, and `reminders` as `null`) need
-/// an admin key for all tenants: they protect other tenants.
+/// Omitted fields stay unchanged, also within `reminders`; `null` restores the default. `policy`, `circuit_by` and `response_rules`
+/// need an admin key, also within `reminders`. Limits (`backlog`, `ingest_rate`, `reminders.limit`, and `reminders` as `null`) need
+/// an admin key for all tenants, because they protect other tenants.
 #[utoipa::path(
     patch,
     path = "/v1/tenants/{tenant}",
     tag = "tenants",
     request_body = TenantChange,
     params(
-        ("tenant" = String, Path, description = "The tenant's id", pattern = "^[A-Za-z0-9._-]{1,64}$"),
-        ("if-match" = Option<String>, Header, description = "Change it only if this is still its `etag`", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
+        ("tenant" = String, Path, description = "Tenant ID", pattern = "^[A-Za-z0-9._-]{1,64}$"),
+        ("if-match" = Option<String>, Header, description = "Change the resource only if its `etag` still has this value", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
     ),
     responses((status = 200, description = "The tenant", body = TenantView, headers(("etag" = String)))),
     security(("api_key" = ["manage"])),
@@ -134,7 +134,7 @@ async fn change(
     Named(id): Named<TenantId>,
     IfMatch(revision): IfMatch,
     Json(body): Json<TenantChange>,
-) -> Answer<Revised<TenantView>> {
+) -> ApiResult<Revised<TenantView>> {
     if let Some(field) = body.admins_field() {
         caller.needs(Scope::Admin, &format!("changing {field}"))?;
     }
@@ -143,11 +143,11 @@ async fn change(
         allowed.map_err(|problem| problem.of_field(field))?;
     }
     seen(&api, &caller, &id).await?;
-    let targets: Arc<OnceLock<Vec<NoticeTarget>>> = Arc::default();
+    let targets: Arc<OnceLock<Vec<NotificationTarget>>> = Arc::default();
     let (services, targets_before) = (api.services.clone(), Arc::clone(&targets));
     let edit = move |stored: &Tenant| {
         // Set only here.
-        let _ = targets_before.set(stored.settings.notices.clone());
+        let _ = targets_before.set(stored.settings.notification_targets.clone());
         Ok(body.onto(stored.settings.clone(), &services)?)
     };
     let tenant = api.services.records.edit_tenant(&id, Box::new(edit), revision).await?;
@@ -156,16 +156,17 @@ async fn change(
 
 /// Delete a tenant
 ///
-/// It must have neither endpoints nor waiting deliveries. Its API keys go with it. Needs an admin key for all tenants.
+/// The tenant must have no endpoints, reminders or waiting deliveries. Its API keys are deleted, too. Needs an admin key for all
+/// tenants.
 #[utoipa::path(
     delete,
     path = "/v1/tenants/{tenant}",
     tag = "tenants",
     params(
-        ("tenant" = String, Path, description = "The tenant's id", pattern = "^[A-Za-z0-9._-]{1,64}$"),
-        ("if-match" = Option<String>, Header, description = "Delete it only if this is still its `etag`", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
+        ("tenant" = String, Path, description = "Tenant ID", pattern = "^[A-Za-z0-9._-]{1,64}$"),
+        ("if-match" = Option<String>, Header, description = "Delete the resource only if its `etag` still has this value", min_length = 1, pattern = "^(\\*|\"[1-9][0-9]{0,17}\")$"),
     ),
-    responses((status = 204, description = "It is gone")),
+    responses((status = 204, description = "Deleted")),
     security(("api_key" = ["admin"])),
 )]
 async fn delete(
@@ -173,7 +174,7 @@ async fn delete(
     Allowed(caller, _): Allowed<Admin>,
     Named(id): Named<TenantId>,
     IfMatch(revision): IfMatch,
-) -> Answer<StatusCode> {
+) -> ApiResult<StatusCode> {
     if !caller.sees(&id) {
         return Err(Problem::not_found("tenant", id.as_str()));
     }
@@ -182,14 +183,14 @@ async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Show a tenant's secrets
+/// Show the secrets of a tenant
 ///
-/// Deliveries to dynamic URLs are signed with them, the newest first.
+/// Returns the secrets that sign reminders and deliveries to dynamic URLs, newest first.
 #[utoipa::path(
     get,
     path = "/v1/tenants/{tenant}/secrets",
     tag = "tenants",
-    params(("tenant" = String, Path, description = "The tenant's id", pattern = "^[A-Za-z0-9._-]{1,64}$")),
+    params(("tenant" = String, Path, description = "Tenant ID", pattern = "^[A-Za-z0-9._-]{1,64}$")),
     responses((status = 200, description = "The secrets", body = SecretsView)),
     security(("api_key" = ["manage"])),
 )]
@@ -197,20 +198,20 @@ async fn secrets(
     State(api): State<Api>,
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<TenantId>,
-) -> Answer<axum::Json<SecretsView>> {
+) -> ApiResult<axum::Json<SecretsView>> {
     let tenant = seen(&api, &caller, &id).await?;
     Ok(axum::Json(SecretsView::new(&tenant.secrets, api.wall())))
 }
 
-/// Rotate a tenant's secret
+/// Rotate the secret of a tenant
 ///
-/// Requests are signed with the new one from now on, and with the one before too for as long as the overlap says.
+/// Requests are signed with the new secret from now on, and during `overlap` also with the previous one.
 #[utoipa::path(
     post,
     path = "/v1/tenants/{tenant}/secrets/rotate",
     tag = "tenants",
     request_body(content = Option<NewSecret>),
-    params(KeyHeader, ("tenant" = String, Path, description = "The tenant's id", pattern = "^[A-Za-z0-9._-]{1,64}$")),
+    params(KeyHeader, ("tenant" = String, Path, description = "Tenant ID", pattern = "^[A-Za-z0-9._-]{1,64}$")),
     responses((status = 200, description = "The secrets", body = SecretsView)),
     security(("api_key" = ["manage"])),
 )]
@@ -219,7 +220,7 @@ async fn rotate_secret(
     Allowed(caller, _): Allowed<Manage>,
     Named(id): Named<TenantId>,
     Keyed(OptionalJson(body), key): Keyed<OptionalJson<NewSecret>>,
-) -> Answer<CreatedOnce> {
+) -> ApiResult<CreatedOnce> {
     seen(&api, &caller, &id).await?;
     let (secret, overlap) = body.split()?;
     let now = api.wall();
@@ -230,7 +231,7 @@ async fn rotate_secret(
 }
 
 /// Returns a tenant, if the caller may access it.
-pub(super) async fn seen(api: &Api, caller: &Caller, id: &TenantId) -> Answer<Tenant> {
+pub(super) async fn seen(api: &Api, caller: &Caller, id: &TenantId) -> ApiResult<Tenant> {
     if !caller.sees(id) {
         return Err(Problem::not_found("tenant", id.as_str()));
     }

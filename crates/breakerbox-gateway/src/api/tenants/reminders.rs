@@ -1,7 +1,7 @@
 //! The JSON of the rules for a tenant's reminders, and their changes.
 
 use breakerbox_core::{CircuitBy, format_duration};
-use breakerbox_model::delivery::{RetrySchedule, Rulings};
+use breakerbox_model::delivery::{ResponseRules, RetrySchedule};
 use breakerbox_model::objects::ReminderRules;
 use breakerbox_model::reminder::{CatchUp, WhenFailed};
 use serde::{Deserialize, Serialize};
@@ -10,41 +10,42 @@ use utoipa::ToSchema;
 
 use super::view::{BacklogView, CircuitByName, checked_backlog, checked_policy};
 use crate::api::endpoints::{checked_in_flight, checked_timeout};
-use crate::api::problem::Answer;
+use crate::api::problem::ApiResult;
 use crate::api::reading::fields::{Change, Object, Span, Text};
 use crate::api::reminders::CatchUpName;
 
-/// What holds for all reminders of a tenant.
+/// Settings of all reminders of a tenant.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct RemindersView {
-    /// The policy of their circuits, over the preset `reminders`; null: that alone. The tenant's other policy is for deliveries.
+    /// Policy values of their circuits that override the preset `reminders`; null: only the preset. The tenant's own `policy` applies
+    /// to deliveries.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
-    /// Who shares a circuit: all callbacks of the tenant, to one host, or to one URL.
+    /// The callbacks that share a circuit: those to one URL (`endpoint`), to one `host`, or all of the `tenant`.
     #[schema(inline)]
     circuit_by: CircuitByName,
-    /// The waits between attempts of a run; null: a minute, three times.
+    /// The waits between attempts of a run; null: the default of three times `1m`.
     #[schema(value_type = Option<Vec<String>>)]
     retry: Option<RetrySchedule>,
-    /// How answers are read where this tenant differs.
+    /// Rules that override the default effect of responses, by status, class or fault.
     #[schema(value_type = Object)]
-    rulings: Rulings,
-    /// What becomes of a reminder when all attempts of a run have failed.
+    response_rules: ResponseRules,
+    /// What a reminder does after all attempts of a run have failed: `stop`, or continue with the `next_run`.
     #[schema(value_type = WhenFailedName, inline)]
     when_failed: &'static str,
-    /// Of what was missed, all fires or only the latest, unless a reminder says otherwise.
+    /// The missed occurrences to fire, `all` or only the `latest`, unless a reminder overrides it.
     #[schema(value_type = CatchUpName, inline)]
     catch_up: &'static str,
-    /// How long a callback may take; null: the gateway's default.
+    /// The timeout of a callback; null: the gateway's default.
     timeout: Option<String>,
-    /// How many callbacks at once for each circuit; null: the gateway's default.
+    /// The maximum number of callbacks in flight for each circuit; null: the gateway's default.
     max_in_flight: Option<u32>,
-    /// How many reminders there may be that have not ended, and bytes of their payloads; null: the gateway's default.
+    /// The maximum number of reminders that have not ended, and of bytes of their payloads; null: the gateway's default.
     #[schema(inline)]
     limit: Option<BacklogView>,
 }
 
-/// What becomes of a reminder when a run has failed.
+/// What a reminder does after a failed run.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[allow(dead_code)]
@@ -59,7 +60,7 @@ impl From<ReminderRules> for RemindersView {
             policy: rules.policy,
             circuit_by: rules.circuit_by.into(),
             retry: rules.retry,
-            rulings: rules.rulings,
+            response_rules: rules.response_rules,
             when_failed: rules.when_failed.name(),
             catch_up: rules.catch_up.name(),
             timeout: rules.timeout.map(format_duration),
@@ -69,43 +70,44 @@ impl From<ReminderRules> for RemindersView {
     }
 }
 
-/// What to change of what holds for a tenant's reminders. What is left out stays; null: the default again.
+/// A change of the settings of a tenant's reminders. Omitted fields stay unchanged; null restores the default.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct RemindersChange {
-    /// The policy of their circuits, over the preset `reminders`. Needs an admin key.
+    /// Policy values of their circuits that override the preset `reminders`. Needs an admin key.
     #[schema(value_type = Option<Object>)]
     #[serde(default)]
     policy: Change<Value>,
-    /// Who shares a circuit; the whole tenant if nothing is said. Needs an admin key.
+    /// The callbacks that share a circuit. Default: `tenant`. Needs an admin key.
     #[schema(value_type = Option<CircuitByName>, inline)]
     #[serde(default)]
     circuit_by: Change<CircuitByName>,
-    /// The waits between attempts of a run.
+    /// The waits between attempts of a run. Default: three times `1m`.
     #[schema(value_type = Option<Vec<String>>, max_items = 50, example = json!(["1m", "1m", "1m"]))]
     #[serde(default)]
     retry: Change<RetrySchedule>,
-    /// How answers are read where this tenant differs. Needs an admin key.
+    /// Rules that override the default effect of responses, by status, class or fault, such as `{"404": {"action": "fail"}}`. Needs an
+    /// admin key.
     #[schema(value_type = Option<Object>)]
     #[serde(default)]
-    rulings: Change<Rulings>,
-    /// What becomes of a reminder when all attempts of a run have failed: it stops, or goes on with the next run.
+    response_rules: Change<ResponseRules>,
+    /// What a reminder does after all attempts of a run have failed: `stop` (default), or continue with the `next_run`.
     #[schema(value_type = Option<WhenFailedName>, inline)]
     #[serde(default)]
     when_failed: Change<Text<WhenFailed>>,
-    /// Of what was missed, all fires or only the latest, unless a reminder says otherwise.
+    /// The missed occurrences to fire, `all` or only the `latest`, unless a reminder overrides it.
     #[schema(value_type = Option<CatchUpName>, inline)]
     #[serde(default)]
     catch_up: Change<Text<CatchUp>>,
-    /// How long a callback may take, from `100ms` to `5m`.
+    /// The timeout of a callback, from `100ms` to `5m`.
     #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "15s")]
     #[serde(default)]
     timeout: Change<Span>,
-    /// How many callbacks at once for each circuit.
+    /// The maximum number of callbacks in flight for each circuit.
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 10_000)]
     #[serde(default)]
     max_in_flight: Change<u32>,
-    /// How many reminders there may be that have not ended, and bytes of their payloads. Needs an admin key for all tenants.
+    /// The maximum number of reminders that have not ended, and of bytes of their payloads. Needs an admin key for all tenants.
     #[schema(value_type = Option<BacklogView>, inline)]
     #[serde(default)]
     limit: Change<Object<BacklogView>>,
@@ -117,7 +119,7 @@ impl RemindersChange {
         [
             ("reminders.policy", !self.policy.is_keep()),
             ("reminders.circuit_by", !self.circuit_by.is_keep()),
-            ("reminders.rulings", !self.rulings.is_keep()),
+            ("reminders.response_rules", !self.response_rules.is_keep()),
             ("reminders.limit", !self.limit.is_keep()),
         ]
         .into_iter()
@@ -130,7 +132,7 @@ impl RemindersChange {
     }
 
     /// Returns the rules after the change. Errors name their field without `reminders`.
-    pub(super) fn onto(self, rules: ReminderRules) -> Answer<ReminderRules> {
+    pub(super) fn onto(self, rules: ReminderRules) -> ApiResult<ReminderRules> {
         let defaults = ReminderRules::default();
         let circuit_by = self.circuit_by.map(CircuitBy::from).onto(Some(rules.circuit_by));
         let when_failed = self.when_failed.map(|text| text.0).onto(Some(rules.when_failed));
@@ -140,7 +142,7 @@ impl RemindersChange {
             policy: self.policy.try_map(checked_policy)?.onto(rules.policy),
             circuit_by: circuit_by.unwrap_or(defaults.circuit_by),
             retry: self.retry.onto(rules.retry),
-            rulings: self.rulings.onto(Some(rules.rulings)).unwrap_or_default(),
+            response_rules: self.response_rules.onto(Some(rules.response_rules)).unwrap_or_default(),
             when_failed: when_failed.unwrap_or_default(),
             catch_up: catch_up.unwrap_or_default(),
             timeout: self.timeout.try_map(checked_timeout)?.onto(rules.timeout),

@@ -1,8 +1,8 @@
 //! The JSON of tenants, and their changes.
 
 use breakerbox_core::{CircuitBy, format_duration};
-use breakerbox_model::delivery::{RetrySchedule, Rulings};
-use breakerbox_model::notifications::NoticeTarget;
+use breakerbox_model::delivery::{ResponseRules, RetrySchedule};
+use breakerbox_model::notifications::NotificationTarget;
 use breakerbox_model::objects::{
     Backlog, RateLimit, ReminderRules, Secret, Tenant, TenantId, TenantSettings,
 };
@@ -12,8 +12,8 @@ use utoipa::ToSchema;
 
 use super::reminders::{RemindersChange, RemindersView};
 use crate::api::Services;
-use crate::api::notices::{TargetBody, TargetView, checked_targets};
-use crate::api::problem::{Answer, Problem};
+use crate::api::notifications::{TargetBody, TargetView, checked_targets};
+use crate::api::problem::{ApiResult, Problem};
 use crate::api::reading::bodies::bodies;
 use crate::api::reading::fields::{Change, Moment, Object, Span, Text, fault_of_line};
 
@@ -24,46 +24,46 @@ const LONGEST_NAME: usize = 200;
 #[derive(Serialize, ToSchema)]
 #[schema(as = Tenant)]
 pub(in crate::api) struct TenantView {
-    /// Its name in keys, paths and answers.
+    /// Tenant ID.
     id: String,
-    /// For people.
+    /// Description for people.
     name: String,
-    /// Whether anything is sent; what waits is parked while it is off.
+    /// Whether the tenant is enabled. Deliveries of a disabled tenant are parked.
     enabled: bool,
-    /// Who shares a circuit: all requests to one endpoint, to one host, or of the whole tenant.
+    /// The requests that share a circuit: those to one `endpoint`, to one `host`, or all of the `tenant`.
     #[schema(value_type = CircuitByName, inline)]
     circuit_by: CircuitByName,
-    /// The policy of its circuits, with the names of the policy file; null: the gateway's.
+    /// Policy values of its circuits, with the names of the policy file; null: those of the gateway.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
-    /// The waits between attempts; null: the gateway's.
+    /// The waits between attempts; null: those of the gateway.
     #[schema(value_type = Option<Vec<String>>, example = json!(["5s", "5m", "30m"]))]
     retry: Option<RetrySchedule>,
-    /// How answers are read where this tenant differs.
+    /// Rules that override the default effect of responses, by status, class or fault.
     #[schema(value_type = Object)]
-    rulings: Rulings,
-    /// How much of its work may wait; null: the gateway's.
+    response_rules: ResponseRules,
+    /// The backlog limit; null: that of the gateway.
     #[schema(inline)]
     backlog: Option<BacklogView>,
-    /// How fast it may submit events; null: as fast as it likes.
+    /// The rate limit of submitted events; null: none.
     #[schema(inline)]
     ingest_rate: Option<RateView>,
-    /// After how long waiting work is given up; null: never.
+    /// The maximum time that a delivery waits before it expires; null: that of the gateway.
     expires_after: Option<String>,
-    /// What holds for its reminders.
+    /// Settings of its reminders.
     #[schema(inline)]
     reminders: RemindersView,
-    /// Where its notices go.
-    notices: Vec<TargetView>,
-    /// When it was created.
+    /// The targets of its notifications.
+    notification_targets: Vec<TargetView>,
+    /// The time of creation.
     #[schema(value_type = String, format = "date-time")]
     created_at: Moment,
-    /// When it was last changed.
+    /// The time of the last change.
     #[schema(value_type = String, format = "date-time")]
     changed_at: Moment,
 }
 
-/// Who shares a circuit.
+/// The requests that share a circuit.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::api) enum CircuitByName {
@@ -72,33 +72,33 @@ pub(in crate::api) enum CircuitByName {
     Tenant,
 }
 
-/// How much may wait.
+/// A limit as a count and in bytes.
 #[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct BacklogView {
-    /// Deliveries, or reminders.
+    /// The maximum number of deliveries or reminders.
     #[schema(minimum = 1, maximum = 1_000_000_000_000_u64)]
     count: u64,
-    /// Bytes of their payloads, each of them counted.
+    /// The maximum number of bytes of their payloads. The payload of an event counts once for each delivery.
     #[schema(minimum = 1, maximum = 1_000_000_000_000_000_u64)]
     bytes: u64,
 }
 
-/// So many in a second, and so many at once.
+/// A rate limit.
 #[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct RateView {
-    /// In a second, on the average.
+    /// The mean rate per second.
     #[schema(minimum = 0.0000116, maximum = 1_000_000)]
     per_second: f64,
-    /// At once, after a pause.
+    /// The maximum burst.
     #[schema(minimum = 1, maximum = 4_294_967_295_u64)]
     burst: u32,
 }
 
 impl RateView {
     /// Checks the values of a rate limit.
-    pub(in crate::api) fn checked(self, field: &str) -> Answer<RateLimit> {
+    pub(in crate::api) fn checked(self, field: &str) -> ApiResult<RateLimit> {
         let limit = RateLimit { per_second: self.per_second, burst: self.burst };
         limit.check().map_err(|error| {
             let text = error.to_string();
@@ -144,7 +144,7 @@ impl From<CircuitByName> for CircuitBy {
 
 impl From<Tenant> for TenantView {
     fn from(tenant: Tenant) -> Self {
-        let before = tenant.settings.notices.clone();
+        let before = tenant.settings.notification_targets.clone();
         Self::changed(tenant, &before)
     }
 }
@@ -152,21 +152,25 @@ impl From<Tenant> for TenantView {
 impl TenantView {
     /// Returns whether the view contains the secret of a target.
     pub(super) fn has_secret(&self) -> bool {
-        self.notices.iter().any(TargetView::has_secret)
+        self.notification_targets.iter().any(TargetView::has_secret)
     }
 
     /// Builds the view after a change, with the secrets of new targets.
-    pub(super) fn changed(tenant: Tenant, before: &[NoticeTarget]) -> Self {
+    pub(super) fn changed(tenant: Tenant, before: &[NotificationTarget]) -> Self {
         let settings = tenant.settings;
         Self {
-            notices: settings.notices.iter().map(|target| TargetView::new(target, before)).collect(),
+            notification_targets: settings
+                .notification_targets
+                .iter()
+                .map(|target| TargetView::new(target, before))
+                .collect(),
             id: tenant.id.to_string(),
             name: settings.name,
             enabled: settings.enabled,
             circuit_by: settings.circuit_by.into(),
             policy: settings.policy,
             retry: settings.retry,
-            rulings: settings.rulings,
+            response_rules: settings.response_rules,
             backlog: settings.backlog.map(BacklogView::from),
             ingest_rate: settings.ingest_rate.map(RateView::from),
             expires_after: settings.expires_after.map(format_duration),
@@ -180,50 +184,50 @@ impl TenantView {
 bodies! {
     /// A tenant to create.
     create TenantBody {
-        /// Its name in keys, paths and answers: not of dots alone. It can't be changed.
+        /// Tenant ID: letters, digits, `.`, `_` and `-`, but not only dots. It can't be changed.
         #[schema(value_type = String, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*$", example = "acme")]
         id: [Text<TenantId>],
-        /// With which deliveries to dynamic URLs are signed; a new one if nothing is said.
+        /// The secret that signs reminders and deliveries to dynamic URLs. Default: a generated one.
         #[serde(default)]
         #[schema(value_type = Option<String>, pattern = "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$")]
         secret: [Option<Text<Secret>>],
     }
-    /// What to change of a tenant. What is left out stays; null: the default again.
+    /// A change of a tenant. Omitted fields stay unchanged; null restores the default.
     change TenantChange {}
     both {
-        /// For people.
+        /// Description for people.
         #[schema(max_length = 200)]
         name: [Option<String>],
-        /// Whether anything is sent; what waits is parked while it is off.
+        /// Whether the tenant is enabled. Deliveries of a disabled tenant are parked.
         enabled: [Option<bool>],
-        /// Who shares a circuit. Needs an admin key.
+        /// The requests that share a circuit: those to one `endpoint`, to one `host`, or all of the `tenant`. Needs an admin key.
         #[schema(inline)]
         circuit_by: [Option<CircuitByName>],
-        /// The policy of its circuits, with the names of the policy file. Needs an admin key.
+        /// Policy values of its circuits, with the names of the policy file. Needs an admin key.
         #[schema(value_type = Option<Object>)]
         policy: [Change<Value>],
         /// The waits between attempts.
         #[schema(value_type = Option<Vec<String>>, max_items = 50, example = json!(["5s", "5m", "30m"]))]
         retry: [Change<RetrySchedule>],
-        /// How answers are read where this tenant differs. Needs an admin key.
+        /// Rules that override the default effect of responses, by status, class or fault, such as `{"404": {"action": "fail"}}`. Needs an
+        /// admin key.
         #[schema(value_type = Option<Object>)]
-        rulings: [Change<Rulings>],
-        /// How much of its work may wait. Needs an admin key for all tenants.
+        response_rules: [Change<ResponseRules>],
+        /// The backlog limit. Needs an admin key for all tenants.
         #[schema(value_type = Option<BacklogView>, inline)]
         backlog: [Change<Object<BacklogView>>],
-        /// How fast it may submit events. Needs an admin key for all tenants.
+        /// The rate limit of submitted events. Needs an admin key for all tenants.
         #[schema(value_type = Option<RateView>, inline)]
         ingest_rate: [Change<Object<RateView>>],
-        /// After how long waiting work is given up, such as `72h`.
+        /// The maximum time that a delivery waits before it expires, such as `72h`.
         #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "72h")]
         expires_after: [Change<Span>],
-        /// What holds for its reminders.
+        /// Settings of its reminders.
         #[schema(value_type = Option<RemindersChange>, inline)]
         reminders: [Change<Object<RemindersChange>>],
-        /// Where its notices go, at most 10. The list takes the place of the one before; a target that is there already is
-        /// named by its `id` alone.
+        /// The targets of its notifications, at most 10. The list replaces the previous one; to keep a target, pass its `id` alone.
         #[schema(value_type = Option<Vec<TargetBody>>, max_items = 10)]
-        notices: [Change<Vec<Object<TargetBody>>>],
+        notification_targets: [Change<Vec<Object<TargetBody>>>],
     }
 }
 
@@ -238,7 +242,7 @@ impl TenantChange {
         let own = [
             ("policy", !self.policy.is_keep()),
             ("circuit_by", self.circuit_by.is_some()),
-            ("rulings", !self.rulings.is_keep()),
+            ("response_rules", !self.response_rules.is_keep()),
             ("backlog", !self.backlog.is_keep()),
             ("ingest_rate", !self.ingest_rate.is_keep()),
         ]
@@ -266,7 +270,7 @@ impl TenantChange {
     }
 
     /// Returns the settings after the change.
-    pub(super) fn onto(self, mut settings: TenantSettings, services: &Services) -> Answer<TenantSettings> {
+    pub(super) fn onto(self, mut settings: TenantSettings, services: &Services) -> ApiResult<TenantSettings> {
         if let Some(name) = self.name {
             settings.name = checked_name("name", name, LONGEST_NAME)?;
         }
@@ -274,7 +278,7 @@ impl TenantChange {
         settings.circuit_by = self.circuit_by.map_or(settings.circuit_by, CircuitBy::from);
         settings.policy = self.policy.try_map(checked_policy)?.onto(settings.policy);
         settings.retry = self.retry.onto(settings.retry);
-        settings.rulings = self.rulings.onto(Some(settings.rulings)).unwrap_or_default();
+        settings.response_rules = self.response_rules.onto(Some(settings.response_rules)).unwrap_or_default();
         let backlog = self.backlog.try_map(|backlog| checked_backlog("backlog", backlog.0))?;
         settings.backlog = backlog.onto(settings.backlog);
         let rate = self.ingest_rate.try_map(|rate| rate.0.checked("ingest_rate"))?;
@@ -287,14 +291,16 @@ impl TenantChange {
                 change.0.onto(settings.reminders).map_err(|problem| problem.within("reminders"))?
             }
         };
-        let notices = self.notices.try_map(|bodies| checked_targets(bodies, &settings.notices, services))?;
-        settings.notices = notices.onto(Some(settings.notices)).unwrap_or_default();
+        let targets = self
+            .notification_targets
+            .try_map(|bodies| checked_targets(bodies, &settings.notification_targets, services))?;
+        settings.notification_targets = targets.onto(Some(settings.notification_targets)).unwrap_or_default();
         Ok(settings)
     }
 }
 
 /// Checks the values of a backlog limit of this name.
-pub(super) fn checked_backlog(name: &str, backlog: BacklogView) -> Answer<Backlog> {
+pub(super) fn checked_backlog(name: &str, backlog: BacklogView) -> ApiResult<Backlog> {
     for (field, found, most) in
         [("count", backlog.count, 1_000_000_000_000), ("bytes", backlog.bytes, 1_000_000_000_000_000)]
     {
@@ -307,7 +313,7 @@ pub(super) fn checked_backlog(name: &str, backlog: BacklogView) -> Answer<Backlo
 }
 
 /// Checks the form of a policy. Its values are checked together with the layers below it.
-pub(in crate::api) fn checked_policy(policy: Value) -> Answer<Value> {
+pub(in crate::api) fn checked_policy(policy: Value) -> ApiResult<Value> {
     if policy.is_object() {
         return Ok(policy);
     }
@@ -315,7 +321,7 @@ pub(in crate::api) fn checked_policy(policy: Value) -> Answer<Value> {
 }
 
 /// Checks a text for people: limited length, one line.
-pub(in crate::api) fn checked_name(field: &str, text: String, most: usize) -> Answer<String> {
+pub(in crate::api) fn checked_name(field: &str, text: String, most: usize) -> ApiResult<String> {
     if let Some(why) = fault_of_line(&text, 0..=most) {
         return Err(Problem::invalid(field, why));
     }

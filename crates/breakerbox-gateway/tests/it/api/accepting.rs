@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use breakerbox_gateway::api::Limits;
 use breakerbox_model::objects::{Priority, Scope};
-use breakerbox_storage::{AcceptError, QueueError};
+use breakerbox_storage::{QueueError, SubmitError};
 use http::{Method, Request};
 use serde_json::{Value, json};
 
@@ -234,13 +234,13 @@ async fn what_the_queue_refuses_is_said_clearly() {
             "no such table: hunter2",
         )))
     };
-    let table: [(AcceptError, u16, &str, bool); 6] = [
-        (AcceptError::BacklogFull { waiting: 7, bytes: 900 }, 429, "backlog_full", true),
-        (AcceptError::DiskReserve { free: 1, reserve: 2 }, 507, "disk_reserve", false),
-        (AcceptError::Queue(QueueError::Busy), 503, "overloaded", true),
-        (AcceptError::Queue(QueueError::Closed), 503, "unavailable", true),
-        (AcceptError::Queue(QueueError::DiskFull), 507, "disk_reserve", false),
-        (AcceptError::Queue(secret()), 503, "unavailable", true),
+    let table: [(SubmitError, u16, &str, bool); 6] = [
+        (SubmitError::BacklogFull { waiting: 7, bytes: 900 }, 429, "backlog_full", true),
+        (SubmitError::DiskReserve { free: 1, reserve: 2 }, 507, "disk_reserve", false),
+        (SubmitError::Queue(QueueError::Busy), 503, "overloaded", true),
+        (SubmitError::Queue(QueueError::Closed), 503, "unavailable", true),
+        (SubmitError::Queue(QueueError::DiskFull), 507, "disk_reserve", false),
+        (SubmitError::Queue(secret()), 503, "unavailable", true),
     ];
     for (refusal, status, code, retry) in table {
         *site.stand_in.refusal.lock().unwrap() = Some(refusal);

@@ -7,7 +7,7 @@ use breakerbox_core::{
     Attribution, Cause, Change, Epoch, Mode, OverrideCommand, Status, Timestamp, TripRule,
 };
 use breakerbox_model::objects::{PastChange, Scope};
-use breakerbox_storage::records::{ChangeFilter, Endpoints, Heard, History, PageOf};
+use breakerbox_storage::records::{ChangeFilter, Endpoints, History, ObservedChange, PageOf};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -114,7 +114,7 @@ async fn written(site: &Site) -> Vec<PastChange> {
     let by = Attribution::new("key_7", "maintenance").unwrap();
     let order = Cause::Override { command: OverrideCommand::ForceOpen, by };
     changes.push(change("acme", at(300), Status::Open, order));
-    site.records.append_history(changes.iter().cloned().map(Heard::from).collect()).await.unwrap();
+    site.records.append_history(changes.iter().cloned().map(ObservedChange::from).collect()).await.unwrap();
     changes.sort_by_key(|past| std::cmp::Reverse(past.change.at));
     changes
 }
@@ -193,7 +193,7 @@ async fn no_operation_changes_what_is_written() {
     site.records.cancel_orphans(1_000).await.unwrap();
     site.request(Method::DELETE, "/v1/tenants/acme", &site.admin, None).await.expect(204);
     site.records
-        .append_history(changes.iter().cloned().map(altered).map(Heard::from).collect())
+        .append_history(changes.iter().cloned().map(altered).map(ObservedChange::from).collect())
         .await
         .unwrap();
     let found = site.records.history(&ChangeFilter::default(), &PageOf::first(500)).await.unwrap();

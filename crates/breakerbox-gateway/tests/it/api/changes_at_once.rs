@@ -29,7 +29,9 @@ async fn places(site: &Site) -> Vec<(String, Changes)> {
     let of_tenant: Changes = |n| match n % 3 {
         0 => json!({ "name": format!("change {n}") }),
         1 => json!({ "backlog": { "count": n + 1, "bytes": 1_000_000 } }),
-        _ => json!({ "notices": [{ "kind": "webhook", "url": format!("https://ops.example/{n}") }] }),
+        _ => {
+            json!({ "notification_targets": [{ "kind": "webhook", "url": format!("https://ops.example/{n}") }] })
+        }
     };
     let of_reminder: Changes = |n| match n % 2 {
         0 => json!({ "url": format!("https://calls.acme.example/{n}") }),
@@ -81,7 +83,8 @@ async fn with_if_match_one_wins() {
         });
         let said = join_all(asked).await;
         let won = said.iter().filter(|said| said.status == 200).count();
-        let lost = said.iter().filter(|said| said.status == 412 && said.code() == "changed").count();
+        let lost =
+            said.iter().filter(|said| said.status == 412 && said.code() == "revision_mismatch").count();
         assert_eq!((won, lost), (1, MANY - 1), "{path}");
     }
 }

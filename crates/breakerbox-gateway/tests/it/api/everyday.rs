@@ -16,7 +16,7 @@ async fn a_tenant_from_beginning_to_end() {
     let body = json!({
         "id": "shop", "name": "The shop", "policy": { "window": "2m", "failures": 9 }, "circuit_by": "host",
         "retry": ["1s", "1m"], "backlog": { "count": 10, "bytes": 1000 }, "ingest_rate": { "per_second": 5, "burst": 2 },
-        "expires_after": "72h", "rulings": { "404": { "delivery": "failed" } },
+        "expires_after": "72h", "response_rules": { "404": { "action": "fail" } },
     });
     let created = site.post("/v1/tenants", admin, body).await.expect(201);
     assert_eq!(created.header("etag"), "\"1\"");
@@ -24,7 +24,7 @@ async fn a_tenant_from_beginning_to_end() {
     assert_eq!(shown, created.json());
     assert_eq!(shown["policy"], json!({ "window": "2m", "failures": 9 }));
     assert_eq!((&shown["retry"], &shown["expires_after"]), (&json!(["1s", "1m"]), &json!("72h")));
-    assert_eq!(shown["rulings"]["404"]["delivery"], "failed");
+    assert_eq!(shown["response_rules"]["404"]["action"], "fail");
 
     site.post("/v1/tenants", admin, json!({ "id": "shop" })).await.expect(409);
     let change = json!({ "name": "A shop", "policy": null, "enabled": false });
@@ -44,7 +44,7 @@ async fn a_tenant_from_beginning_to_end() {
         .header("content-type", "application/json")
         .header("if-match", "\"1\"");
     let refused = site.send(old, "/v1/tenants/shop", r#"{"name":"mine"}"#).await.expect(412);
-    assert_eq!(refused.code(), "changed");
+    assert_eq!(refused.code(), "revision_mismatch");
 
     let ids = |list: Value| -> Vec<String> {
         list["items"]
@@ -67,7 +67,7 @@ async fn a_tenant_from_beginning_to_end() {
     assert_eq!(site.get("/v1/tenants/shop", admin).await.expect(404).code(), "not_found");
     let endpoint = site.endpoint("acme").await;
     let in_use = site.request(Method::DELETE, "/v1/tenants/acme", admin, None).await.expect(409);
-    assert_eq!(in_use.code(), "wrong_state", "it has {endpoint}");
+    assert_eq!(in_use.code(), "invalid_state", "it has {endpoint}");
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn an_endpoint_from_beginning_to_end() {
 
     let disabled =
         site.request(Method::POST, &format!("{path}/disable"), admin, None).await.expect(200).json();
-    assert_eq!((&disabled["enabled"], &disabled["disabled_because"]), (&json!(false), &json!("owner")));
+    assert_eq!((&disabled["enabled"], &disabled["disabled_reason"]), (&json!(false), &json!("owner")));
     site.event("acme").await;
     let parked = site.get(&format!("/v1/deliveries?endpoint={id}"), admin).await.expect(200).json();
     assert_eq!(
@@ -132,7 +132,7 @@ async fn an_endpoint_from_beginning_to_end() {
         (&json!("pending"), &json!(true))
     );
     let enabled = site.request(Method::POST, &format!("{path}/enable"), admin, None).await.expect(200).json();
-    assert_eq!((&enabled["enabled"], &enabled["disabled_because"]), (&json!(true), &Value::Null));
+    assert_eq!((&enabled["enabled"], &enabled["disabled_reason"]), (&json!(true), &Value::Null));
 
     let listed = site.get("/v1/endpoints?tenant=acme", admin).await.expect(200).json();
     assert_eq!(listed["items"].as_array().unwrap().len(), 1);
@@ -184,7 +184,7 @@ async fn deliveries_are_found_cancelled_and_resent() {
     assert_eq!(site.get(&format!("{path}/attempts"), admin).await.expect(200).json()["items"], json!([]));
 
     let early = site.request(Method::POST, &format!("{path}/resend"), admin, None).await.expect(409);
-    assert_eq!(early.code(), "wrong_state");
+    assert_eq!(early.code(), "invalid_state");
     let cancelled =
         site.request(Method::POST, &format!("{path}/cancel"), admin, None).await.expect(200).json();
     assert_eq!(cancelled["state"], "cancelled");
@@ -228,11 +228,11 @@ async fn a_resend_by_filter_is_a_job() {
     let body = json!({ "endpoint": endpoint, "state": "cancelled", "from": "2026-01-01T00:00:00Z" });
     let job = site.post("/v1/resends", &manager, body.clone()).await.expect(201).json();
     assert_eq!(
-        (&job["state"], &job["resent"], &job["reached"]),
+        (&job["state"], &job["resent"], &job["processed_until"]),
         (&json!("running"), &json!(0), &Value::Null)
     );
     assert_eq!((&job["filter"]["tenant"], &job["filter"]["state"]), (&json!("acme"), &json!("cancelled")));
-    assert!(job["by"].as_str().unwrap().starts_with("key_"));
+    assert!(job["created_by"].as_str().unwrap().starts_with("key_"));
     let path = format!("/v1/resends/{}", job["id"].as_str().unwrap());
     assert_eq!(site.get(&path, &manager).await.expect(200).json(), job);
     let listed = site.get("/v1/resends", &manager).await.expect(200).json();
@@ -243,7 +243,7 @@ async fn a_resend_by_filter_is_a_job() {
     assert_eq!(states(&site, &deliveries).await, ["pending", "cancelled", "cancelled"]);
     let begun = site.get(&path, &manager).await.expect(200).json();
     assert_eq!((&begun["state"], &begun["resent"]), (&json!("running"), &json!(1)));
-    assert!(begun["reached"].is_string(), "{begun}");
+    assert!(begun["processed_until"].is_string(), "{begun}");
     while site.records.step_resends(1).await.unwrap().more {}
     assert_eq!(states(&site, &deliveries).await, ["pending"; 3]);
     assert_eq!(states(&site, &others).await, ["cancelled"], "it is another tenant's");

@@ -100,7 +100,7 @@ async fn a_body_that_is_no_object_is_called_what_it_is() {
     for path in paths {
         for (body, kind) in [
             (" [1]", "a list"),
-            ("\"x\"", "a text"),
+            ("\"x\"", "a string"),
             ("-7", "a number"),
             ("true", "true or false"),
             ("null", "null"),
@@ -147,7 +147,7 @@ async fn fields_that_will_not_do() {
         ("/v1/events", json!({ "payload": 1 }), "missing_field", "type", "is missing"),
         ("/v1/events", json!({ "type": "a" }), "missing_field", "payload", "payload_base64"),
         ("/v1/events", event(json!({ "type": "a b" })), "invalid_field", "type", "words"),
-        ("/v1/events", event(json!({ "type": 7 })), "invalid_field", "type", "must be a text"),
+        ("/v1/events", event(json!({ "type": 7 })), "invalid_field", "type", "must be a string"),
         ("/v1/events", event(json!({ "type": long })), "invalid_field", "type", "128"),
         (
             "/v1/events",
@@ -184,7 +184,7 @@ async fn fields_that_will_not_do() {
             "not_before",
             "2026-01-31",
         ),
-        ("/v1/events", event(json!({ "not_before": 5 })), "invalid_field", "not_before", "must be a text"),
+        ("/v1/events", event(json!({ "not_before": 5 })), "invalid_field", "not_before", "must be a string"),
         (
             "/v1/events",
             event(json!({ "expires_after": "5 minutes" })),
@@ -239,7 +239,7 @@ async fn fields_that_will_not_do() {
             "at most 100",
         ),
         ("/v1/endpoints", endpoint(json!({ "timeout": "6m" })), "invalid_field", "timeout", "100ms to 5m"),
-        ("/v1/endpoints", endpoint(json!({ "timeout": 3 })), "invalid_field", "timeout", "must be a text"),
+        ("/v1/endpoints", endpoint(json!({ "timeout": 3 })), "invalid_field", "timeout", "must be a string"),
         ("/v1/endpoints", endpoint(json!({ "max_in_flight": 0 })), "invalid_field", "max_in_flight", "1 to"),
         (
             "/v1/endpoints",
@@ -331,9 +331,9 @@ async fn fields_that_will_not_do() {
         ),
         (
             "/v1/tenants",
-            tenant(json!({ "rulings": { "404": { "circuit": "open" } } })),
+            tenant(json!({ "response_rules": { "404": { "circuit": "open" } } })),
             "invalid_field",
-            "rulings.404.circuit",
+            "response_rules.404.circuit",
             "ignored",
         ),
         ("/v1/tenants", tenant(json!({ "name": long })), "invalid_field", "name", "at most 200"),
@@ -452,7 +452,7 @@ async fn who_guesses_keys_has_to_wait_and_others_do_not() {
         match said.status.as_u16() {
             401 => assert_eq!(waits, 0),
             _ => {
-                assert_eq!(said.expect(429).code(), "too_many_failures");
+                assert_eq!(said.expect(429).code(), "too_many_auth_failures");
                 waits += 1;
             }
         }

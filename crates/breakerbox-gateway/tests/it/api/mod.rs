@@ -8,7 +8,7 @@ mod everyday;
 mod guide;
 mod hostile;
 mod http2;
-mod notices;
+mod notifications;
 mod orders;
 mod policies;
 mod refused_names;

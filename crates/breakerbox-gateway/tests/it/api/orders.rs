@@ -60,12 +60,12 @@ async fn an_endpoint_shows_that_its_circuit_is_disabled_and_enabling_clears_it()
         site.get(&path, &site.admin).await.expect(200).json(),
         site.get("/v1/endpoints", &site.admin).await.expect(200).json()["items"][0].clone(),
     ] {
-        assert_eq!((&listed["enabled"], &listed["disabled_because"]), (&json!(false), &json!("circuit")));
+        assert_eq!((&listed["enabled"], &listed["disabled_reason"]), (&json!(false), &json!("circuit")));
         assert_eq!(listed["circuit"]["state"], "disabled");
     }
     let enabled =
         site.request(Method::POST, &format!("{path}/enable"), &site.admin, None).await.expect(200).json();
-    assert_eq!((&enabled["enabled"], &enabled["disabled_because"]), (&json!(true), &Value::Null));
+    assert_eq!((&enabled["enabled"], &enabled["disabled_reason"]), (&json!(true), &Value::Null));
     assert_ne!(enabled["circuit"]["state"], "disabled");
     let after = site.get(&circuit, &site.admin).await.expect(200).json();
     assert_eq!(after["mode"]["name"], "automatic");

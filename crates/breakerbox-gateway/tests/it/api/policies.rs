@@ -83,7 +83,7 @@ async fn a_change_leaves_the_rest_and_null_brings_back_what_is_below() {
         .header("content-type", "application/json")
         .header("if-match", "\"2\"");
     let refused = site.send(stale, TENANT, r#"{"probes":9}"#).await.expect(412);
-    assert_eq!(refused.code(), "changed");
+    assert_eq!(refused.code(), "revision_mismatch");
 }
 
 #[tokio::test]

@@ -33,8 +33,18 @@ async fn an_address_that_is_never_called_is_refused_wherever_a_url_is_given() {
         (Method::POST, "/v1/reminders", remind.clone(), "url"),
         (Method::POST, "/v1/reminders/batch", json!({ "reminders": [remind] }), "reminders[0].url"),
         (Method::PATCH, &*reminder, json!({ "url": PRIVATE }), "url"),
-        (Method::POST, "/v1/tenants", json!({ "id": "new", "notices": targets }), "notices[0].url"),
-        (Method::PATCH, "/v1/tenants/acme", json!({ "notices": targets }), "notices[0].url"),
+        (
+            Method::POST,
+            "/v1/tenants",
+            json!({ "id": "new", "notification_targets": targets }),
+            "notification_targets[0].url",
+        ),
+        (
+            Method::PATCH,
+            "/v1/tenants/acme",
+            json!({ "notification_targets": targets }),
+            "notification_targets[0].url",
+        ),
     ] {
         let said = site.request(method, path, &site.admin, Some(body)).await.expect(422);
         is_refused(&said.json(), field);

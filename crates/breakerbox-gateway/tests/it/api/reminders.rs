@@ -198,7 +198,7 @@ async fn what_a_change_leaves_out_stays() {
         request.header("authorization", format!("Bearer {}", site.admin)).header("if-match", tag.to_owned())
     };
     let shown = site.get(&path, &site.admin).await;
-    assert_eq!(site.send(old("\"1\""), &path, "{}").await.expect(412).code(), "changed");
+    assert_eq!(site.send(old("\"1\""), &path, "{}").await.expect(412).code(), "revision_mismatch");
     site.send(old(shown.header("etag")), &path, "{}").await.expect(200);
 }
 
@@ -224,7 +224,7 @@ async fn pause_resume_run_now_and_cancel() {
     assert_eq!((&paused["upcoming"], &paused["next_at"]), (&json!([]), &Value::Null));
     let withdrawn = site.get(&format!("/v1/deliveries/{run}"), &site.admin).await.expect(200).json();
     assert_eq!(withdrawn["state"], "cancelled", "nothing is parked");
-    assert_eq!(act(&site, &path, "pause").await.expect(409).code(), "wrong_state");
+    assert_eq!(act(&site, &path, "pause").await.expect(409).code(), "invalid_state");
 
     let resumed = act(&site, &path, "resume").await.expect(200).json();
     assert_eq!(resumed["state"], "active");
@@ -233,7 +233,7 @@ async fn pause_resume_run_now_and_cancel() {
     site.fire().await;
     let shown = site.get(&path, &site.admin).await.expect(200).json();
     assert_eq!((&shown["runs"], &shown["next_at"]), (&json!(0), &json!(next)));
-    assert_eq!(act(&site, &path, "resume").await.expect(409).code(), "wrong_state");
+    assert_eq!(act(&site, &path, "resume").await.expect(409).code(), "invalid_state");
 
     act(&site, &path, "run").await.expect(202);
     site.fire().await;
@@ -258,9 +258,9 @@ async fn pause_resume_run_now_and_cancel() {
     assert_eq!((&cancelled["state"], &cancelled["upcoming"]), (&json!("cancelled"), &json!([])));
     act(&site, &path, "cancel").await.expect(200);
     for verb in ["pause", "resume", "run"] {
-        assert_eq!(act(&site, &path, verb).await.expect(409).code(), "wrong_state", "{verb}");
+        assert_eq!(act(&site, &path, verb).await.expect(409).code(), "invalid_state", "{verb}");
     }
-    assert_eq!(patch(&site, &path, json!({ "priority": "low" })).await.expect(409).code(), "wrong_state");
+    assert_eq!(patch(&site, &path, json!({ "priority": "low" })).await.expect(409).code(), "invalid_state");
 }
 
 #[tokio::test]
@@ -335,19 +335,19 @@ async fn a_preview_shows_what_a_schedule_means() {
 #[tokio::test]
 async fn what_holds_for_a_tenants_reminders() {
     let site = Site::start().await;
-    let defaults = json!({ "policy": null, "circuit_by": "tenant", "retry": null, "rulings": {}, "when_failed": "stop",
+    let defaults = json!({ "policy": null, "circuit_by": "tenant", "retry": null, "response_rules": {}, "when_failed": "stop",
         "catch_up": "all", "timeout": null, "max_in_flight": null, "limit": null });
     assert_eq!(site.get("/v1/tenants/acme", &site.admin).await.json()["reminders"], defaults);
     let rules = json!({ "policy": { "failures": 3 }, "circuit_by": "host", "retry": ["1s"], "when_failed": "next_run",
-        "rulings": { "409": { "delivery": "failed" } }, "catch_up": "latest", "timeout": "3s", "max_in_flight": 2,
+        "response_rules": { "409": { "action": "fail" } }, "catch_up": "latest", "timeout": "3s", "max_in_flight": 2,
         "limit": { "count": 2, "bytes": 1000 } });
     let body = json!({ "id": "shop", "reminders": rules });
     let created = site.post("/v1/tenants", &site.admin, body).await.expect(201).json();
     let as_given = |shown: &Value| {
-        let ruling = &shown["rulings"]["409"]["delivery"];
-        assert_eq!(ruling, "failed");
+        let action = &shown["response_rules"]["409"]["action"];
+        assert_eq!(action, "fail");
         let mut shown = shown.clone();
-        shown["rulings"] = rules["rulings"].clone();
+        shown["response_rules"] = rules["response_rules"].clone();
         shown
     };
     assert_eq!(as_given(&created["reminders"]), rules);

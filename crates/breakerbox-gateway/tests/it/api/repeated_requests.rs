@@ -47,7 +47,11 @@ async fn creations(site: &Site) -> Vec<Creation> {
     let rotate = |path: String| Creation { status: 200, ..secret(Creation::new(&path, json!({}), "")) };
     vec![
         Creation::new("/v1/tenants", json!({ "id": "fresh" }), "/v1/tenants"),
-        secret(Creation::new("/v1/tenants", json!({ "id": "told", "notices": targets }), "/v1/tenants")),
+        secret(Creation::new(
+            "/v1/tenants",
+            json!({ "id": "told", "notification_targets": targets }),
+            "/v1/tenants",
+        )),
         secret(Creation::new("/v1/endpoints", json!({ "url": "https://a.example/" }), "/v1/endpoints")),
         secret(Creation::new("/v1/keys", json!({ "name": "k", "scopes": ["read"] }), "/v1/keys")),
         secret(Creation::new(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use breakerbox_core::{Cause, Outcome, Status, TripRule};
 use breakerbox_model::objects::Scope;
-use breakerbox_storage::records::{Endpoints, Heard, History};
+use breakerbox_storage::records::{Endpoints, History, ObservedChange};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ async fn what_a_deleted_tenant_left_is_not_there_for_another_of_its_name() {
     let shown = site.get(&format!("/v1/circuits/{key}"), &site.admin).await.expect(200).json();
     let text = shown["key"].as_str().unwrap().to_owned();
     let opened = change(&text, (site.services.clock)(), Status::Open, Cause::Rule(TripRule::Failures));
-    site.records.append_history(vec![Heard::from(opened)]).await.unwrap();
+    site.records.append_history(vec![ObservedChange::from(opened)]).await.unwrap();
     let order = json!({ "reason": "maintenance" });
     site.post(&format!("/v1/circuits/{key}/force_open"), &site.admin, order).await.expect(200);
     delete(&site, &old, "acme").await;
@@ -61,7 +61,7 @@ async fn what_a_deleted_tenant_left_is_not_there_for_another_of_its_name() {
         tried += 1;
     }
     assert!(tried > 20, "{tried}");
-    for path in ["endpoints", "deliveries", "resends", "reminders", "circuits", "changes", "notices"] {
+    for path in ["endpoints", "deliveries", "resends", "reminders", "circuits", "changes", "notifications"] {
         let listed = site.get(&format!("/v1/{path}"), &new).await.expect(200).json();
         assert_eq!(listed["items"], json!([]), "{path}");
     }

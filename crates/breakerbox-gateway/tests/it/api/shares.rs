@@ -121,7 +121,7 @@ async fn a_tenants_own_admin_key_does_not_change_its_limits() {
         assert!(said.json()["detail"].as_str().unwrap().starts_with(field), "{said:?}");
         patch(&site.admin, body).await.expect(200);
     }
-    let change = json!({ "policy": { "failures": 3 }, "circuit_by": "host", "rulings": {}, "reminders": { "circuit_by": "host" } });
+    let change = json!({ "policy": { "failures": 3 }, "circuit_by": "host", "response_rules": {}, "reminders": { "circuit_by": "host" } });
     patch(&own, change).await.expect(200);
 }
 

@@ -13,18 +13,18 @@ use breakerbox::{Breakerbox, WallClock};
 use breakerbox_core::Timestamp;
 use breakerbox_egress::{AddressPolicy, Incoming};
 use breakerbox_gateway::api::{
-    self, Health, HealthReport, Limits, NoticeTest, Services, TestEvent, TestSend, TestedTarget,
+    self, Health, HealthReport, Limits, NotificationTest, Services, TestEvent, TestSend, TestedTarget,
 };
-use breakerbox_gateway::dispatch::{Intake, LaneHolds, Taker};
+use breakerbox_gateway::dispatch::{DirectDispatch, EventSubmitter, LaneHolds};
 use breakerbox_gateway::notifications::Delivered;
 use breakerbox_gateway::permits::{PermitParts, Permits};
 use breakerbox_gateway::telemetry::Metrics;
 use breakerbox_model::delivery::Reply;
 use breakerbox_model::objects::{ApiKeyText, LaneId, NewBatch, Priority, Scope, Scopes, TenantId};
-use breakerbox_model::reminder::{CatchUp, TenantSays, WhenFailed};
+use breakerbox_model::reminder::{CatchUp, ReminderDefaults, WhenFailed};
 use breakerbox_storage::records::{ApiKeys, NewApiKey};
 use breakerbox_storage::secrets::{Keyring, MasterKey};
-use breakerbox_storage::{AcceptError, Accepted, Calendar, Defaults, Directory, EndpointEntry, Queue};
+use breakerbox_storage::{Defaults, Directory, EndpointEntry, Queue, ReminderStore, SubmitError, Submitted};
 use breakerbox_storage_sqlite::{Database, Options, SqliteQueue, SqliteRecords};
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -57,7 +57,7 @@ pub(super) struct Site {
 pub(super) struct StandIn {
     queue: Arc<SqliteQueue>,
     /// What accepting says instead of accepting, once.
-    pub(super) refusal: Mutex<Option<AcceptError>>,
+    pub(super) refusal: Mutex<Option<SubmitError>>,
     pub(super) batches: Mutex<Vec<NewBatch>>,
     pub(super) health: Mutex<HealthReport>,
     pub(super) tested: Mutex<Vec<TestEvent>>,
@@ -66,13 +66,13 @@ pub(super) struct StandIn {
 }
 
 #[async_trait]
-impl Intake for Plain {
-    async fn submit(&self, batch: NewBatch) -> Result<Accepted, AcceptError> {
+impl EventSubmitter for Plain {
+    async fn submit(&self, batch: NewBatch) -> Result<Submitted, SubmitError> {
         if let Some(refusal) = self.0.refusal.lock().unwrap().take() {
             return Err(refusal);
         }
         self.0.batches.lock().unwrap().push(batch.clone());
-        self.0.queue.accept(batch).await
+        self.0.queue.submit(batch).await
     }
 }
 
@@ -98,12 +98,12 @@ impl TestSend for Plain {
 }
 
 /// Every target takes a test.
-struct TestNotices(Arc<Directory>);
+struct TestNotifications(Arc<Directory>);
 
 #[async_trait]
-impl NoticeTest for TestNotices {
+impl NotificationTest for TestNotifications {
     async fn test(&self, tenant: &TenantId) -> Result<Vec<TestedTarget>, Timestamp> {
-        let targets = self.0.tenant(tenant).unwrap().source.settings.notices.clone().into_iter();
+        let targets = self.0.tenant(tenant).unwrap().source.settings.notification_targets.clone().into_iter();
         let delivered = Delivered::new(true, "200");
         Ok(targets.map(|target| TestedTarget { target, delivered: delivered.clone() }).collect())
     }
@@ -158,7 +158,8 @@ impl Site {
         let keyring = Keyring::new(&MasterKey::random());
         let records = SqliteRecords::open(database.clone(), keyring, Defaults::default()).await.unwrap();
         let directory = Arc::clone(records.directory());
-        let queue = SqliteQueue::new(database.clone(), directory.clone(), Arc::new(Taker::default()));
+        let queue =
+            SqliteQueue::new(database.clone(), directory.clone(), Arc::new(DirectDispatch::default()));
         let queue = Arc::new(queue);
         let store = Arc::new(MemoryStore::with_clock(WallClock));
         let circuits = Breakerbox::builder().store(Arc::clone(&store)).clock(WallClock).build();
@@ -185,12 +186,12 @@ impl Site {
         let services = Services {
             records: Arc::new(records.clone()),
             directory,
-            intake: Arc::new(Plain(Arc::clone(&stand_in))),
+            submitter: Arc::new(Plain(Arc::clone(&stand_in))),
             holds: Arc::new(Plain(Arc::clone(&stand_in))),
             circuits: circuits.clone(),
             circuit_store: store as Arc<dyn Store>,
             tests: Arc::new(Plain(Arc::clone(&stand_in))),
-            notice_tests: Arc::new(TestNotices(Arc::clone(records.directory()))),
+            notification_tests: Arc::new(TestNotifications(Arc::clone(records.directory()))),
             health: Arc::new(Plain(Arc::clone(&stand_in))),
             metrics,
             permits,
@@ -295,14 +296,17 @@ impl Site {
     /// Fires what is due, as the scheduler would. Nothing is sent.
     pub(super) async fn fire(&self) {
         let queue = &self.stand_in.queue;
-        let says = TenantSays { catch_up: CatchUp::All, when_failed: WhenFailed::Stop };
+        let says = ReminderDefaults { catch_up: CatchUp::All, when_failed: WhenFailed::Stop };
         loop {
             let now = (self.services.wall)();
-            let looked = queue.to_look_at(now, 100).await.unwrap();
+            let looked = queue.due_reminders(now, 100).await.unwrap();
             if looked.is_empty() {
                 return;
             }
-            queue.take_steps(looked.iter().map(|looked| looked.decide(says, now)).collect()).await.unwrap();
+            queue
+                .apply_decisions(looked.iter().map(|looked| looked.decide(says, now)).collect())
+                .await
+                .unwrap();
         }
     }
 

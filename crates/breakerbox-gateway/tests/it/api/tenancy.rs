@@ -184,7 +184,7 @@ async fn other_tenants_ids_in_bodies_and_queries_lead_nowhere() {
 }
 
 #[tokio::test]
-async fn only_admins_change_policy_circuit_by_limits_and_rulings() {
+async fn only_admins_change_policy_circuit_by_limits_and_response_rules() {
     let site = Site::start().await;
     let manager = site.key(&[Scope::Manage], Some("acme")).await;
     let change = json!({ "name": "Acme", "enabled": true, "retry": ["1s"], "expires_after": "1h",
@@ -196,11 +196,11 @@ async fn only_admins_change_policy_circuit_by_limits_and_rulings() {
         ("circuit_by", json!("tenant")),
         ("backlog", json!({ "count": 9, "bytes": 9 })),
         ("ingest_rate", Value::Null),
-        ("rulings", json!({})),
+        ("response_rules", json!({})),
         ("reminders", Value::Null),
         ("reminders", json!({ "policy": { "failures": 3 } })),
         ("reminders", json!({ "circuit_by": "host" })),
-        ("reminders", json!({ "rulings": {} })),
+        ("reminders", json!({ "response_rules": {} })),
         ("reminders", json!({ "limit": null })),
     ] {
         let said =

@@ -102,15 +102,15 @@ fn the_overlap_of_secrets_ends_by_the_clock_of_the_moment() {
 #[test]
 fn notifications_are_signed_by_the_clock_of_the_moment() {
     let site = Site::start(-900);
-    let target = json!({ "notices": [{ "kind": "webhook", "url": site.receiver.url("/notices") }] });
+    let target = json!({ "notification_targets": [{ "kind": "webhook", "url": site.receiver.url("/notifications") }] });
     site.api().patch("/v1/tenants/default", &target).unwrap();
-    let secrets = site.api().get("/v1/tenants/default/notices/secrets").unwrap();
+    let secrets = site.api().get("/v1/tenants/default/notifications/secrets").unwrap();
     let text = secrets.to_string();
     let start = text.find("whsec_").unwrap_or_else(|| panic!("{text}"));
     let secret = text[start..].split('"').next().unwrap();
     site.set(0);
-    site.api().post("/v1/tenants/default/notices/test", &json!({})).unwrap();
-    assert!(site.arrived_at("/notices")[0].is_signed_with(secret));
+    site.api().post("/v1/tenants/default/notifications/test", &json!({})).unwrap();
+    assert!(site.arrived_at("/notifications")[0].is_signed_with(secret));
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl Site {
             ("BREAKERBOX_DELIVERY_RETRY", "1s,2s,1s,1s,1s,1s,1s,1s"),
             ("BREAKERBOX_ALLOW", "127.0.0.0/8"),
             ("BREAKERBOX_LISTEN", "127.0.0.1:0"),
-            ("BREAKERBOX_LIMITS_RESERVE", "0B"),
+            ("BREAKERBOX_LIMITS_DISK_RESERVE", "0B"),
             ("BREAKERBOX_GRACE", "5s"),
         ]);
         let config = Config { data: folder.path().join("data"), ..said.load().unwrap().config };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breakerbox::Clock;
 use breakerbox_core::Timestamp;
-use breakerbox_gateway::dispatch::Taker;
+use breakerbox_gateway::dispatch::DirectDispatch;
 use breakerbox_gateway::gateway::StartError;
 use breakerbox_storage::{Defaults, Directory, Queue, QueueError, Retention};
 use breakerbox_storage_sqlite::{Database, JobError, OpenError, Options, SqliteQueue};
@@ -33,7 +33,7 @@ fn pruned(site: &Site, now: Timestamp, tables: &[&str]) -> Vec<i64> {
     runtime.block_on(async {
         let database = Database::open(&site.data(), options).unwrap();
         let directory = Arc::new(Directory::new(Defaults::default()));
-        let queue = SqliteQueue::new(database.clone(), directory, Arc::new(Taker::default()));
+        let queue = SqliteQueue::new(database.clone(), directory, Arc::new(DirectDispatch::default()));
         let keep = Retention { finished: Duration::from_secs(30), failed: Duration::from_secs(30) };
         while queue.prune(&keep, 100).await.unwrap().more {}
         let mut counts = Vec::new();

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use breakerbox_core::{Epoch, Timestamp};
-use breakerbox_gateway::dispatch::Taker;
-use breakerbox_model::delivery::Next;
+use breakerbox_gateway::dispatch::DirectDispatch;
+use breakerbox_model::delivery::NextStep;
 use breakerbox_model::objects::{
     DeliveryId, EventId, EventType, Id, LaneId, NewBatch, NewEvent, Priority, TenantId,
 };
 use breakerbox_storage::{
-    AcceptError, Accepted, AcceptedEvent, Batch, Claim, Claimed, Directory, HandOver, Lease, Leased, Queue,
-    QueueError, Retention, Settle, Settled, WaitingLane,
+    BatchResult, Claim, Claimed, Directory, Lease, Leased, Queue, QueueError, Reservations, Retention,
+    Settled, Settlement, SubmitError, Submitted, SubmittedEvent, WaitingLane,
 };
 use tokio::time::Instant;
 
@@ -23,7 +23,7 @@ const START: Timestamp = Timestamp::from_millis(1_763_000_000_000);
 pub(super) struct MemoryQueue {
     started: Instant,
     directory: Arc<Directory>,
-    taker: OnceLock<Arc<Taker>>,
+    direct_dispatch: OnceLock<Arc<DirectDispatch>>,
     held: Mutex<Held>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Held {
     pub(super) claims: u64,
     /// Rows that were written, whatever for.
     pub(super) writes: u64,
-    pub(super) settled: Vec<Settle>,
+    pub(super) settled: Vec<Settlement>,
     last: Option<Id>,
 }
 
@@ -57,11 +57,11 @@ pub(super) struct Row {
 
 impl MemoryQueue {
     pub(super) fn new(directory: Arc<Directory>) -> Self {
-        Self { started: Instant::now(), directory, taker: OnceLock::new(), held: Mutex::default() }
+        Self { started: Instant::now(), directory, direct_dispatch: OnceLock::new(), held: Mutex::default() }
     }
 
-    pub(super) fn is_taken_by(&self, taker: Arc<Taker>) {
-        let _ = self.taker.set(taker);
+    pub(super) fn is_taken_by(&self, direct_dispatch: Arc<DirectDispatch>) {
+        let _ = self.direct_dispatch.set(direct_dispatch);
     }
 
     pub(super) fn held(&self) -> MutexGuard<'_, Held> {
@@ -127,18 +127,19 @@ impl Row {
 
 #[async_trait]
 impl Queue for MemoryQueue {
-    async fn accept(&self, batch: NewBatch) -> Result<Accepted, AcceptError> {
+    async fn submit(&self, batch: NewBatch) -> Result<Submitted, SubmitError> {
         let now = self.now();
         let mut accepted =
-            Accepted { events: vec![], repeated: false, taken: vec![], woken: vec![], deferred: 0 };
+            Submitted { events: vec![], repeated: false, taken: vec![], woken: vec![], deferred: 0 };
         for NewEvent { kind, payload, priority, not_before, expires_at, .. } in batch.events {
             let endpoints = self.directory.fan_out(&batch.tenant, &kind).unwrap();
             let mut held = self.held();
             let id = held.last.map_or(Id::first_at(now), |last| last.next(now));
             held.last = Some(id);
-            accepted
-                .events
-                .push(AcceptedEvent { id: EventId(id), deliveries: u32::try_from(endpoints.len()).unwrap() });
+            accepted.events.push(SubmittedEvent {
+                id: EventId(id),
+                deliveries: u32::try_from(endpoints.len()).unwrap(),
+            });
             for endpoint in endpoints.iter() {
                 let id = held.last.unwrap().next(now);
                 held.last = Some(id);
@@ -160,8 +161,8 @@ impl Queue for MemoryQueue {
                 };
                 let due = row.due;
                 held.rows.insert(DeliveryId(id), row);
-                let taker = self.taker.get().unwrap();
-                if due <= now && taker.take(endpoint.lane(), &batch.tenant, None).is_some() {
+                let direct_dispatch = self.direct_dispatch.get().unwrap();
+                if due <= now && direct_dispatch.reserve(endpoint.lane(), &batch.tenant, None).is_some() {
                     let leased = self.lease(&mut held, DeliveryId(id), false);
                     accepted.taken.push(leased);
                 } else {
@@ -219,24 +220,24 @@ impl Queue for MemoryQueue {
         Ok(answers)
     }
 
-    async fn settle(&self, settle: Settle) -> Result<Settled, QueueError> {
+    async fn settle(&self, settlement: Settlement) -> Result<Settled, QueueError> {
         tokio::time::sleep(Duration::from_micros(200)).await;
         let mut held = self.held();
         held.writes += 1;
-        let row = held.rows.get_mut(&settle.id).unwrap();
-        if row.lease != Some(settle.lease) {
+        let row = held.rows.get_mut(&settlement.id).unwrap();
+        if row.lease != Some(settlement.lease) {
             return Ok(Settled::Fenced);
         }
         row.lease = None;
-        match settle.next {
-            Next::Delivered | Next::Failed(_) => row.done = true,
-            Next::Retry { due_at, uses_attempt, failed_probe } => {
+        match settlement.next {
+            NextStep::Delivered | NextStep::Failed(_) => row.done = true,
+            NextStep::Retry { due_at, uses_attempt, failed_probe } => {
                 row.due = due_at;
                 row.attempts += u32::from(uses_attempt);
                 row.failed_probe = failed_probe.or(row.failed_probe);
             }
         }
-        held.settled.push(settle);
+        held.settled.push(settlement);
         Ok(Settled::Done)
     }
 
@@ -258,15 +259,15 @@ impl Queue for MemoryQueue {
         Ok(self.held().rows.values().any(waits))
     }
 
-    async fn reclaim(&self, _: usize) -> Result<Batch, QueueError> {
-        Ok(Batch::default())
+    async fn reclaim(&self, _: usize) -> Result<BatchResult, QueueError> {
+        Ok(BatchResult::default())
     }
 
-    async fn fan_out(&self, _: u32) -> Result<Batch, QueueError> {
-        Ok(Batch::default())
+    async fn fan_out(&self, _: u32) -> Result<BatchResult, QueueError> {
+        Ok(BatchResult::default())
     }
 
-    async fn expire(&self, _: usize) -> Result<Batch, QueueError> {
+    async fn expire(&self, _: usize) -> Result<BatchResult, QueueError> {
         let now = self.now();
         let mut done = 0;
         for row in self.held().rows.values_mut() {
@@ -275,11 +276,11 @@ impl Queue for MemoryQueue {
                 done += 1;
             }
         }
-        Ok(Batch { done, ..Batch::default() })
+        Ok(BatchResult { done, ..BatchResult::default() })
     }
 
-    async fn prune(&self, _: &Retention, _: usize) -> Result<Batch, QueueError> {
-        Ok(Batch::default())
+    async fn prune(&self, _: &Retention, _: usize) -> Result<BatchResult, QueueError> {
+        Ok(BatchResult::default())
     }
 
     fn now(&self) -> Timestamp {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use breakerbox::{Attribution, OverrideCommand, Policy, Status};
 use breakerbox_gateway::dispatch::Settings;
-use breakerbox_model::delivery::{Fault, Next, Reply};
+use breakerbox_model::delivery::{Fault, NextStep, Reply};
 use breakerbox_model::objects::{DisabledBecause, FailReason, Priority, RateLimit};
 use breakerbox_storage::Queue;
 
@@ -49,9 +49,9 @@ async fn what_is_refused_for_good_is_not_tried_again_and_what_fails_is() {
     assert_eq!((site.requests("no"), site.requests("gone"), site.requests("later")), (1, 1, 2));
     let waited = site.seen("later", |receiver| receiver.requests[1] - receiver.requests[0]);
     assert!((4_500..=5_600).contains(&waited.as_millis()), "{waited:?}");
-    let ends: Vec<_> = site.queue.held().settled.iter().map(|settle| settle.next).collect();
-    assert!(ends.contains(&Next::Failed(FailReason::Rejected)));
-    assert!(ends.contains(&Next::Failed(FailReason::Gone)));
+    let ends: Vec<_> = site.queue.held().settled.iter().map(|settlement| settlement.next).collect();
+    assert!(ends.contains(&NextStep::Failed(FailReason::Rejected)));
+    assert!(ends.contains(&NextStep::Failed(FailReason::Gone)));
     assert_eq!(site.written.0.lock().unwrap().len(), 1, "the one that is gone is disabled");
 }
 

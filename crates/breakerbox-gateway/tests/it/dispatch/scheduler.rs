@@ -11,10 +11,10 @@ use breakerbox_gateway::dispatch::Scheduler;
 use breakerbox_gateway::telemetry::Metrics;
 use breakerbox_model::objects::{Id, ReminderId, TenantId};
 use breakerbox_model::reminder::{
-    Act, CatchUp, Cron, Decided, Ended, Looked, OpenRun, Repeat, Schedule, SeenTurn, Step,
+    Action, CatchUp, Cron, Decision, DueReminder, OpenRun, ReminderVersion, Repeat, RunResult, Schedule, Step,
 };
 use breakerbox_storage::clock::WallClock;
-use breakerbox_storage::{Calendar, QueueError, StepError, Stepped};
+use breakerbox_storage::{AppliedDecisions, ApplyError, QueueError, ReminderStore};
 use tokio::time::Instant;
 
 use super::site::Site;
@@ -62,7 +62,7 @@ struct Diary {
 }
 
 struct Page {
-    looked: Looked,
+    due: DueReminder,
     look_at: Option<Timestamp>,
     /// For when each run was scheduled, and when it was fired, by the wall clock.
     fired: Vec<(Timestamp, Timestamp)>,
@@ -74,44 +74,44 @@ struct Page {
 }
 
 #[async_trait]
-impl Calendar for Diary {
-    async fn next_look(&self) -> Result<Option<Timestamp>, QueueError> {
+impl ReminderStore for Diary {
+    async fn next_check_at(&self) -> Result<Option<Timestamp>, QueueError> {
         Ok(self.page.lock().unwrap().look_at)
     }
 
-    async fn to_look_at(&self, until: Timestamp, _: usize) -> Result<Vec<Looked>, QueueError> {
+    async fn due_reminders(&self, until: Timestamp, _: usize) -> Result<Vec<DueReminder>, QueueError> {
         let mut page = self.page.lock().unwrap();
         page.looks += 1;
         let is_due = !page.hides && page.look_at.is_some_and(|at| at <= until);
-        Ok(is_due.then(|| page.looked.clone()).into_iter().collect())
+        Ok(is_due.then(|| page.due.clone()).into_iter().collect())
     }
 
-    async fn take_steps(&self, steps: Vec<Decided>) -> Result<Stepped, StepError> {
+    async fn apply_decisions(&self, steps: Vec<Decision>) -> Result<AppliedDecisions, ApplyError> {
         let mut page = self.page.lock().unwrap();
         if page.fails > 0 {
             page.fails -= 1;
-            return Err(StepError::DiskReserve { free: 0, reserve: 1 });
+            return Err(ApplyError::DiskReserve { free: 0, reserve: 1 });
         }
-        let mut stepped = Stepped::default();
-        for decided in steps {
-            assert_eq!(decided.turn, page.looked.turn);
-            page.looked.turn = SeenTurn(page.looked.turn.0 + 1);
-            page.looked.last_at = decided.last_at;
-            (page.looked.run, page.looked.asked) = (OpenRun::None, None);
-            match decided.act {
-                Act::Step(Step::Fire { run, scheduled_at, .. }) => {
+        let mut applied = AppliedDecisions::default();
+        for decision in steps {
+            assert_eq!(decision.version, page.due.version);
+            page.due.version = ReminderVersion(page.due.version.0 + 1);
+            page.due.last_at = decision.last_at;
+            (page.due.run, page.due.request) = (OpenRun::None, None);
+            match decision.action {
+                Action::Step(Step::Fire { run, scheduled_at, .. }) => {
                     let now = self.wall.now();
                     page.fired.push((scheduled_at, now));
-                    page.looked.runs = run;
-                    page.looked.run = OpenRun::Ended { how: Ended::Delivered, first_sent_at: Some(now) };
+                    page.due.runs = run;
+                    page.due.run = OpenRun::Ended { how: RunResult::Delivered, first_sent_at: Some(now) };
                     page.look_at = Some(Timestamp::ZERO);
-                    stepped.fired += 1;
+                    applied.fired += 1;
                 }
-                Act::Step(Step::Wait(until)) => page.look_at = Some(until),
-                Act::Step(Step::Stop(_) | Step::Finish) | Act::Rest => page.look_at = None,
+                Action::Step(Step::Wait(until)) => page.look_at = Some(until),
+                Action::Step(Step::Stop(_) | Step::Finish) | Action::NoStep => page.look_at = None,
             }
         }
-        Ok(stepped)
+        Ok(applied)
     }
 }
 
@@ -126,19 +126,19 @@ impl Rig {
         let site = site();
         let tenant: TenantId = site.tenant("acme");
         let look_at = schedule.first();
-        let looked = Looked {
+        let due = DueReminder {
             id: ReminderId(Id::from_number(1).unwrap()),
             tenant,
-            turn: SeenTurn(1),
+            version: ReminderVersion(1),
             is_active: true,
             schedule,
             catch_up: Some(catch_up),
             runs: 0,
             last_at: None,
-            asked: None,
+            request: None,
             run: OpenRun::None,
         };
-        let page = Page { looked, look_at, fired: Vec::new(), looks: 0, hides: false, fails: 0 };
+        let page = Page { due, look_at, fired: Vec::new(), looks: 0, hides: false, fails: 0 };
         let page = Mutex::new(page);
         let diary = Arc::new(Diary { wall: wall.clone(), page });
         let clock: WallClock = {
@@ -270,13 +270,13 @@ async fn a_reminder_that_stops_is_a_warning_once_it_is_written() {
     let rig = Rig::new(wall.clone(), every(10, wall.at + 60 * MINUTE), CatchUp::All);
     rig.diary.page.lock().unwrap().fails = 2;
     tokio::time::sleep(MINUTE).await;
-    rig.diary.page.lock().unwrap().looked.run = OpenRun::Ended { how: Ended::Gone, first_sent_at: None };
+    rig.diary.page.lock().unwrap().due.run = OpenRun::Ended { how: RunResult::Gone, first_sent_at: None };
     rig.diary.page.lock().unwrap().look_at = Some(Timestamp::ZERO);
     rig.site.directory.reminders_changed();
     tokio::time::sleep(MINUTE).await;
     assert_eq!(rig.diary.page.lock().unwrap().look_at, None, "it has stopped");
     let lines = logged.lines();
-    let stopped: Vec<_> = lines.iter().filter(|line| line.contains("a reminder has stopped")).collect();
+    let stopped: Vec<_> = lines.iter().filter(|line| line.contains("reminder stopped")).collect();
     assert_eq!(stopped.len(), 1, "{lines:#?}");
     assert!(stopped[0].contains(" WARN ") && stopped[0].contains("rem_"), "{}", stopped[0]);
     assert!(!lines.iter().any(|line| line.contains(" ERROR ")), "{lines:#?}");
@@ -287,7 +287,7 @@ async fn a_bell_is_enough_to_look() {
     let wall = Wall::new("2026-03-01T12:00:00Z");
     let rig = Rig::new(wall.clone(), every(10, wall.at + 60 * MINUTE), CatchUp::All);
     tokio::time::sleep(MINUTE).await;
-    rig.diary.page.lock().unwrap().looked.asked = Some(breakerbox_model::reminder::Asked::RunNow);
+    rig.diary.page.lock().unwrap().due.request = Some(breakerbox_model::reminder::ClientRequest::RunNow);
     rig.diary.page.lock().unwrap().look_at = Some(Timestamp::ZERO);
     rig.site.directory.reminders_changed();
     tokio::time::sleep(Duration::from_millis(10)).await;

@@ -10,8 +10,10 @@ use breakerbox::store::MemoryStore;
 use breakerbox::throttle::Throttle;
 use breakerbox::{Breakerbox, Clock, Policy};
 use breakerbox_core::Timestamp;
-use breakerbox_egress::{Courier, Incoming, Outgoing};
-use breakerbox_gateway::dispatch::{Chores, Dispatch, Intake, Parts, Settings, Taker, Watch};
+use breakerbox_egress::{HttpSender, Incoming, Outgoing};
+use breakerbox_gateway::dispatch::{
+    DirectDispatch, Dispatch, EventSubmitter, MaintenanceRecords, Parts, Settings, Watch,
+};
 use breakerbox_gateway::telemetry::Metrics;
 use breakerbox_model::delivery::{Fault, Reply};
 use breakerbox_model::objects::{
@@ -19,7 +21,7 @@ use breakerbox_model::objects::{
     Secret, SigningSecrets, Tenant, TenantId, TenantSettings,
 };
 use breakerbox_storage::records::RecordsError;
-use breakerbox_storage::{Batch, Defaults, Directory, QueueError};
+use breakerbox_storage::{BatchResult, Defaults, Directory, QueueError};
 use breakerbox_testkit::faults::FaultyStore;
 use tokio::time::Instant;
 
@@ -54,7 +56,7 @@ pub(super) struct Couriers {
 }
 
 #[async_trait]
-impl Courier for Couriers {
+impl HttpSender for Couriers {
     async fn send(&self, outgoing: Outgoing) -> Incoming {
         let host = outgoing.target.uri().host().unwrap().to_owned();
         assert!(outgoing.headers.contains_key("webhook-signature"), "each request is signed");
@@ -84,26 +86,26 @@ impl Courier for Couriers {
 pub(super) struct Written(pub(super) Mutex<Vec<EndpointId>>);
 
 #[async_trait]
-impl Chores for Written {
+impl MaintenanceRecords for Written {
     async fn endpoint_is_gone(&self, id: EndpointId) -> Result<(), RecordsError> {
         self.0.lock().unwrap().push(id);
         Ok(())
     }
 
-    async fn cancel_orphans(&self, _: usize) -> Result<Batch, QueueError> {
-        Ok(Batch::default())
+    async fn cancel_orphans(&self, _: usize) -> Result<BatchResult, QueueError> {
+        Ok(BatchResult::default())
     }
 
-    async fn step_resends(&self, _: usize) -> Result<Batch, QueueError> {
-        Ok(Batch::default())
+    async fn step_resends(&self, _: usize) -> Result<BatchResult, QueueError> {
+        Ok(BatchResult::default())
     }
 
-    async fn prune_history(&self, _: Timestamp, _: usize) -> Result<Batch, QueueError> {
-        Ok(Batch::default())
+    async fn prune_history(&self, _: Timestamp, _: usize) -> Result<BatchResult, QueueError> {
+        Ok(BatchResult::default())
     }
 
-    async fn prune_reminders(&self, _: Timestamp, _: usize) -> Result<Batch, QueueError> {
-        Ok(Batch::default())
+    async fn prune_reminders(&self, _: Timestamp, _: usize) -> Result<BatchResult, QueueError> {
+        Ok(BatchResult::default())
     }
 }
 
@@ -159,19 +161,19 @@ impl Site {
             .build();
         let parts = Parts {
             queue: queue.clone(),
-            chores: written.clone(),
+            maintenance_records: written.clone(),
             directory: Arc::clone(&directory),
             breakers: breakers.clone(),
             throttles: Some(Throttle::builder().clock(Virtual(started)).build_keyed(10_000)),
-            courier: couriers.clone(),
+            http_sender: couriers.clone(),
             metrics: Arc::new(Metrics::new()),
             wall: Arc::new(move || Virtual(started).now()),
         };
         let dispatch = Dispatch::new(parts, settings);
         heard.set(Arc::downgrade(&dispatch)).unwrap();
-        let taker = Arc::new(Taker::default());
-        taker.is(&dispatch);
-        queue.is_taken_by(taker);
+        let direct_dispatch = Arc::new(DirectDispatch::default());
+        direct_dispatch.set_dispatch(&dispatch);
+        queue.is_taken_by(direct_dispatch);
         assert!(directory.watch(Watch::over(&dispatch)));
         tokio::spawn(Arc::clone(&dispatch).run());
         Self { queue, dispatch, directory, breakers, written, couriers, started }
@@ -190,7 +192,7 @@ impl Site {
             revision: Revision::FIRST,
         };
         let entry = self.directory.resolve_tenant(tenant, 1).unwrap();
-        self.directory.put_household(self.directory.resolve_household(entry).unwrap());
+        self.directory.put_tenant_endpoints(self.directory.resolve_tenant_endpoints(entry).unwrap());
         id
     }
 

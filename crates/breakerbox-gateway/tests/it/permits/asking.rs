@@ -211,7 +211,7 @@ async fn no_more_permits_are_out_than_may_be() {
     let body = json!({ "url": URL });
     let (status, problem) = rig.request_with(&rig.key, Method::POST, "/v1/circuits/acquire", &body).await;
     assert_eq!((status, &problem["code"]), (503, &json!("overloaded")), "{problem}");
-    assert_eq!(rig.metric("breakerbox_permits_out").await, 2.0);
+    assert_eq!(rig.metric("breakerbox_permits_outstanding").await, 2.0);
     rig.settle(&first, json!({ "outcome": "success" })).await;
     rig.permit(URL).await;
 }

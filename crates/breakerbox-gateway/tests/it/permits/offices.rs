@@ -6,13 +6,15 @@ use std::time::Duration;
 use breakerbox::store::MemoryStore;
 use breakerbox::throttle::LoadSignal;
 use breakerbox::{Breakerbox, Circuit, Clock, ManualClock, OutcomeKind, Policy};
-use breakerbox_gateway::permits::{Acquired, Answered, Given, PermitParts, Permits, Report, Said, Wanted};
+use breakerbox_gateway::permits::{
+    AcquireRequest, Acquired, CallResult, GrantedPermit, PermitParts, Permits, Report, SettleResponse,
+};
 use breakerbox_gateway::telemetry::Metrics;
-use breakerbox_model::delivery::Rulings;
+use breakerbox_model::delivery::ResponseRules;
 use breakerbox_model::objects::{
     PermitId, PermitSettled, PermitTerm, Priority, SettledAs, TenantId, TenantSettings,
 };
-use breakerbox_storage::records::{Claimed, NewTenant, SettledPermits, Tenants};
+use breakerbox_storage::records::{NewTenant, PermitClaim, SettledPermits, Tenants};
 use breakerbox_storage::secrets::{Keyring, MasterKey};
 use breakerbox_storage::{Defaults, TenantEntry};
 use breakerbox_storage_sqlite::{Database, Options, SqliteRecords};
@@ -77,8 +79,8 @@ impl World {
         Self { clock, records, tenant, offices, _folder: folder }
     }
 
-    async fn given_by(&self, office: usize) -> Given {
-        let wanted = Wanted {
+    async fn given_by(&self, office: usize) -> GrantedPermit {
+        let wanted = AcquireRequest {
             tenant: Arc::clone(&self.tenant),
             key: KEY.into(),
             priority: Priority::Medium,
@@ -90,11 +92,11 @@ impl World {
         }
     }
 
-    async fn settled_by(&self, office: usize, given: &Given, kind: OutcomeKind) -> Answered {
+    async fn settled_by(&self, office: usize, given: &GrantedPermit, kind: OutcomeKind) -> SettleResponse {
         let permits = &self.offices[office].permits;
-        let said = Said::Outcome { kind, retry_after: None, throttle: LoadSignal::Neither };
+        let said = CallResult::Outcome { kind, retry_after: None, throttle: LoadSignal::Neither };
         let token = permits.open(&given.token).unwrap();
-        permits.settle(token, Report { said, latency: None }, &Rulings::default()).await.unwrap()
+        permits.settle(token, Report { said, latency: None }, &ResponseRules::default()).await.unwrap()
     }
 }
 
@@ -136,7 +138,7 @@ async fn a_process_that_ends_counts_nothing() {
     let world = World::new().await;
     world.given_by(0).await;
     world.clock.advance(MINUTE / 2);
-    world.offices[0].permits.let_go();
+    world.offices[0].permits.release_all();
     assert_eq!(world.offices[0].circuit.totals().calls(), 0);
 }
 
@@ -149,29 +151,29 @@ async fn settlements_are_remembered_as_long_as_they_may_be_repeated() {
         expires_at: now + Duration::from_secs(seconds),
     };
     let claim = async |term, kind| records.claim_permit(term, kind).await.unwrap();
-    assert_eq!(claim(term(1, 10), OutcomeKind::Failure).await, Claimed::Yours);
+    assert_eq!(claim(term(1, 10), OutcomeKind::Failure).await, PermitClaim::Yours);
     assert_eq!(
         claim(term(2, 10), OutcomeKind::Success).await,
-        Claimed::Yours,
+        PermitClaim::Yours,
         "another one of the same time"
     );
-    assert_eq!(claim(term(3, 20), OutcomeKind::Ignored).await, Claimed::Yours);
+    assert_eq!(claim(term(3, 20), OutcomeKind::Ignored).await, PermitClaim::Yours);
     records.note_settlement(term(3, 20), SettledAs::Late).await.unwrap();
     let settled = |outcome, settled| PermitSettled { outcome, settled };
     let first = settled(OutcomeKind::Failure, SettledAs::Counted);
     let third = settled(OutcomeKind::Ignored, SettledAs::Late);
-    assert_eq!(claim(term(1, 10), OutcomeKind::Success).await, Claimed::Settled(first));
-    assert_eq!(claim(term(3, 20), OutcomeKind::Success).await, Claimed::Settled(third));
+    assert_eq!(claim(term(1, 10), OutcomeKind::Success).await, PermitClaim::Settled(first));
+    assert_eq!(claim(term(3, 20), OutcomeKind::Success).await, PermitClaim::Settled(third));
 
     clock.advance(Duration::from_secs(10));
-    assert_eq!(claim(term(1, 10), OutcomeKind::Success).await, Claimed::Settled(first));
-    assert_eq!(claim(term(4, 10), OutcomeKind::Success).await, Claimed::Expired);
+    assert_eq!(claim(term(1, 10), OutcomeKind::Success).await, PermitClaim::Settled(first));
+    assert_eq!(claim(term(4, 10), OutcomeKind::Success).await, PermitClaim::Expired);
     let found = records.settled_of(vec![term(4, 10), term(1, 10), term(3, 20)]).await.unwrap();
     assert_eq!(found, [(PermitId([1; 16]), first), (PermitId([3; 16]), third)]);
 
     let before = now + Duration::from_secs(15);
     assert_eq!(records.prune_permits(before, 1).await.unwrap(), 1, "piece by piece");
     assert_eq!(records.prune_permits(before, 10).await.unwrap(), 1);
-    assert_eq!(claim(term(1, 10), OutcomeKind::Success).await, Claimed::Expired);
-    assert_eq!(claim(term(3, 20), OutcomeKind::Success).await, Claimed::Settled(third), "still of use");
+    assert_eq!(claim(term(1, 10), OutcomeKind::Success).await, PermitClaim::Expired);
+    assert_eq!(claim(term(3, 20), OutcomeKind::Success).await, PermitClaim::Settled(third), "still of use");
 }

@@ -35,7 +35,7 @@ impl Rig {
         let folder = tempfile::tempdir().unwrap();
         let listen = ([127, 0, 0, 1], 0).into();
         let mut config = Config { data: folder.path().join("data"), listen, ..Config::default() };
-        config.limits.reserve = 0;
+        config.limits.disk_reserve = 0;
         change(&mut config);
         let gateway = Gateway::start(&config).await.unwrap();
         let key = gateway.first_start().unwrap().admin_key.reveal();

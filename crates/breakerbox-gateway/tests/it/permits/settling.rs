@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use super::rig::{Rig, URL};
 
 #[tokio::test]
-async fn what_a_status_or_a_fault_means_is_said_by_the_rulings() {
+async fn what_a_status_or_a_fault_means_is_said_by_the_response_rules() {
     let rig = Rig::start(json!({ "consecutive_failures": "off", "failures": 1_000 })).await;
-    let rulings = json!({ "404": { "circuit": "success" }, "dns": { "circuit": "ignored" } });
-    rig.request(Method::PATCH, "/v1/tenants/default", json!({ "rulings": rulings })).await;
+    let response_rules = json!({ "404": { "circuit": "success" }, "dns": { "circuit": "ignored" } });
+    rig.request(Method::PATCH, "/v1/tenants/default", json!({ "response_rules": response_rules })).await;
     let table = [
         (json!({ "status": 204 }), "counted", (1, 0), Value::Null),
         (json!({ "status": 404 }), "counted", (1, 0), Value::Null),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use breakerbox_core::Timestamp;
 
-use super::pace::Pace;
-use super::{Ended, Sleep};
+use super::in_flight_limit::InFlightLimit;
+use super::{LaneSignal, Sleep};
 use crate::objects::{Priority, TenantId};
 
 /// The number of turns in a round. In each round, every level with waiting deliveries gets at least one.
@@ -31,12 +31,12 @@ pub(super) struct Lane {
     arrived_meanwhile: [bool; 4],
     /// The circuit is to be checked although nothing may be due. That is how a recovery is noticed while all deliveries
     /// back off.
-    pub(super) look: bool,
+    pub(super) check_circuit: bool,
     levels: [Level; 4],
     in_flight: u32,
-    pace: Pace,
+    in_flight_limit: InFlightLimit,
     proven: bool,
-    turn: u8,
+    round_position: u8,
 }
 
 /// The waiting deliveries of one priority.
@@ -47,7 +47,7 @@ struct Level {
     /// The estimated number of waiting deliveries; at least 1 if any waits.
     waiting: u32,
     /// The number of them that have a turn already.
-    turns: u32,
+    turns_taken: u32,
     /// The throttle sheds this level until this time.
     shed_until: Option<Timestamp>,
 }
@@ -63,7 +63,7 @@ impl Level {
     }
 
     fn is_due(&self, now: Timestamp) -> bool {
-        self.turns < self.waiting && self.ready_at().is_some_and(|at| at <= now)
+        self.turns_taken < self.waiting && self.ready_at().is_some_and(|at| at <= now)
     }
 }
 
@@ -78,17 +78,17 @@ impl Lane {
             queued: None,
             claims: 0,
             arrived_meanwhile: [false; 4],
-            look: false,
+            check_circuit: false,
             levels: [Level::default(); 4],
             in_flight: 0,
-            pace: Pace::new(max),
+            in_flight_limit: InFlightLimit::new(max),
             proven: false,
-            turn: 0,
+            round_position: 0,
         }
     }
 
     pub(super) fn set_max(&mut self, max: u32) {
-        self.pace.set_max(max);
+        self.in_flight_limit.set_max(max);
     }
 
     /// Returns whether the latest outcome was a success.
@@ -113,7 +113,7 @@ impl Lane {
         let is_due = |level: &Level| level.due.is_some_and(|due| due <= now);
         self.asleep.is_none()
             && self.claims == 0
-            && self.in_flight < self.pace.limit()
+            && self.in_flight < self.in_flight_limit.limit()
             && !self.levels.iter().any(is_due)
     }
 
@@ -126,12 +126,13 @@ impl Lane {
     pub(super) fn is_ready(&self, now: Timestamp) -> bool {
         self.asleep.is_none()
             && self.claims == 0
-            && self.in_flight < self.pace.limit()
-            && (self.levels.iter().any(|level| level.is_due(now)) || (self.look && self.has_waiting()))
+            && self.in_flight < self.in_flight_limit.limit()
+            && (self.levels.iter().any(|level| level.is_due(now))
+                || (self.check_circuit && self.has_waiting()))
     }
 
     fn has_waiting(&self) -> bool {
-        self.levels.iter().any(|level| level.turns < level.waiting)
+        self.levels.iter().any(|level| level.turns_taken < level.waiting)
     }
 
     /// Returns since when the lane is idle, as far as earlier checks know. `None`: it is not idle.
@@ -164,22 +165,22 @@ impl Lane {
         if !self.is_ready(now) {
             return None;
         }
-        self.look = false;
+        self.check_circuit = false;
         self.in_flight += 1;
         Some(self.next_priority(now))
     }
 
     fn next_priority(&mut self, now: Timestamp) -> Option<Priority> {
         let due = |priority: &Priority| self.levels[priority.index()].is_due(now);
-        let own = match self.turn {
+        let own = match self.round_position {
             3 => Some(Priority::Important),
             7 => Some(Priority::Medium),
             11 => Some(Priority::Low),
             _ => None,
         };
         let priority = own.filter(due).or_else(|| Priority::ALL.into_iter().find(due))?;
-        self.turn = (self.turn + 1) % ROUND;
-        self.levels[priority.index()].turns += 1;
+        self.round_position = (self.round_position + 1) % ROUND;
+        self.levels[priority.index()].turns_taken += 1;
         Some(priority)
     }
 
@@ -227,7 +228,7 @@ impl Lane {
     pub(super) fn claimed(&mut self, found: [u32; 4], next_due: [Option<Timestamp>; 4]) {
         self.claims = self.claims.saturating_sub(1);
         for (index, level) in self.levels.iter_mut().enumerate() {
-            level.turns = 0;
+            level.turns_taken = 0;
             level.waiting = level.waiting.saturating_sub(found[index]);
             if self.arrived_meanwhile[index] || self.claims > 0 {
                 // The response may be older than the arrival, or than another response. At worst one claim finds
@@ -243,26 +244,26 @@ impl Lane {
 
     pub(super) fn give_up_turn(&mut self, priority: Priority) {
         let level = &mut self.levels[priority.index()];
-        level.turns = level.turns.saturating_sub(1);
+        level.turns_taken = level.turns_taken.saturating_sub(1);
     }
 
     /// Releases the turns of a claim that failed.
     pub(super) fn claim_failed(&mut self) {
         self.claims = self.claims.saturating_sub(1);
-        self.levels.iter_mut().for_each(|level| level.turns = 0);
+        self.levels.iter_mut().for_each(|level| level.turns_taken = 0);
     }
 
-    pub(super) fn ended(&mut self, how: Ended) {
+    pub(super) fn ended(&mut self, how: LaneSignal) {
         match how {
-            Ended::Success => {
+            LaneSignal::Success => {
                 self.proven = true;
-                self.pace.success();
+                self.in_flight_limit.success();
             }
-            Ended::Failure => {
+            LaneSignal::Failure => {
                 self.proven = false;
-                self.pace.failure(self.in_flight);
+                self.in_flight_limit.failure(self.in_flight);
             }
-            Ended::Neither => self.pace.neither(),
+            LaneSignal::Neither => self.in_flight_limit.neither(),
         }
     }
 }

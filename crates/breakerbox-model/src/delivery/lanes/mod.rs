@@ -6,8 +6,8 @@
 //! | --- | --- |
 //! | [`Lanes`] | everything together: arrivals, sleeping lanes, turns |
 //! | `lane` | one lane: its waiting deliveries, the next priority |
-//! | `pace` | the limit of requests in flight of a lane |
-//! | `ring` | the order of tenants and of their lanes |
+//! | `in_flight_limit` | the limit of requests in flight of a lane |
+//! | `fair_queue` | the order of tenants and of their lanes |
 //! | [`Slots`] | the number of slots, and for which tenants the last ones are reserved |
 //!
 //! **Fairness.** A free slot goes to the tenant that uses the fewest, in turns among equals; then to its lanes in
@@ -22,9 +22,9 @@
 //! nothing: it is in no ring, and its rows are not read. A level that a throttle sheds is held: that level and those
 //! below it wait until a time, or until the throttle eases.
 
+mod fair_queue;
+mod in_flight_limit;
 mod lane;
-mod pace;
-mod ring;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -35,8 +35,8 @@ use std::time::Duration;
 
 use breakerbox_core::Timestamp;
 
+use self::fair_queue::FairQueue;
 use self::lane::Lane;
-use self::ring::Ring;
 pub use self::slots::Slots;
 use crate::objects::{LaneId, Priority, TenantId};
 
@@ -46,10 +46,10 @@ pub struct Lanes {
     slots: Slots,
     lanes: HashMap<LaneId, Lane>,
     /// Lanes with something due, of tenants in turns: the proven ones, and the others.
-    proven: Ring,
-    unproven: Ring,
+    proven: FairQueue,
+    unproven: FairQueue,
     /// Which ring had the latest turn, so that the two alternate.
-    proven_had_turn: bool,
+    proven_was_last: bool,
     /// When lanes wake, or have something due.
     alarms: BTreeSet<(Timestamp, LaneId)>,
     /// Lanes that sleep until a circuit changes, by its key.
@@ -74,7 +74,7 @@ pub struct LaneCounts {
 /// Limits on the idle lanes that are kept in memory. A forgotten lane loses only the limit of requests in flight that
 /// it had grown to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct KeepIdle {
+pub struct IdleLaneLimits {
     /// The number of lanes above which idle lanes of endpoints are forgotten.
     pub lanes: usize,
     /// The maximum number of idle lanes of dynamic URLs for each tenant.
@@ -85,7 +85,7 @@ pub struct KeepIdle {
 
 /// One slot for one lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Turn {
+pub struct LaneTurn {
     /// The lane.
     pub lane: LaneId,
     /// The level of the next delivery. `None`: nothing is due, but something waits and the circuit may want a probe.
@@ -129,7 +129,7 @@ pub struct Hold {
 
 /// The end of a request, as far as it affects the next turns.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Ended {
+pub enum LaneSignal {
     /// The endpoint accepted it.
     Success,
     /// The endpoint did not accept it.
@@ -145,9 +145,9 @@ impl Lanes {
         Self {
             slots: Slots::new(slots),
             lanes: HashMap::new(),
-            proven: Ring::default(),
-            unproven: Ring::default(),
-            proven_had_turn: false,
+            proven: FairQueue::default(),
+            unproven: FairQueue::default(),
+            proven_was_last: false,
             alarms: BTreeSet::new(),
             by_circuit: HashMap::new(),
             by_throttle: HashMap::new(),
@@ -161,14 +161,14 @@ impl Lanes {
     }
 
     /// Adds a lane, or changes its maximum number of requests in flight.
-    pub fn know(&mut self, id: LaneId, tenant: &TenantId, max_in_flight: u32) {
+    pub fn register(&mut self, id: LaneId, tenant: &TenantId, max_in_flight: u32) {
         let lane = self.lanes.entry(id).or_insert_with(|| Lane::new(tenant.clone(), max_in_flight));
         lane.set_max(max_in_flight);
     }
 
     /// Returns whether a lane is known.
     #[must_use]
-    pub fn knows(&self, id: LaneId) -> bool {
+    pub fn contains(&self, id: LaneId) -> bool {
         self.lanes.contains_key(&id)
     }
 
@@ -194,25 +194,25 @@ impl Lanes {
     }
 
     /// Returns the next turn, with its slot. `None`: nothing is due, or no lane may have a slot.
-    pub fn next(&mut self, now: Timestamp) -> Option<Turn> {
-        let first = !self.proven_had_turn;
+    pub fn next(&mut self, now: Timestamp) -> Option<LaneTurn> {
+        let first = !self.proven_was_last;
         // A lane may move from the second ring to the first one while the loop goes through them.
         [first, !first, first].into_iter().find_map(|of_proven| self.next_of(of_proven, now))
     }
 
-    fn next_of(&mut self, of_proven: bool, now: Timestamp) -> Option<Turn> {
+    fn next_of(&mut self, of_proven: bool, now: Timestamp) -> Option<LaneTurn> {
         while let Some((tenant, id)) = self.pop(of_proven) {
             let Some(lane) = self.lanes.get_mut(&id) else { continue };
             lane.queued = None;
             // A lane whose latest outcome changed while it was queued moves to the other ring.
             let turn = if lane.is_proven() == of_proven { lane.start_turn(now) } else { None };
             if turn.is_some() {
-                self.proven_had_turn = of_proven;
+                self.proven_was_last = of_proven;
                 self.occupy(&tenant, of_proven);
             }
             self.refresh(id, now);
             if let Some(priority) = turn {
-                return Some(Turn { lane: id, priority });
+                return Some(LaneTurn { lane: id, priority });
             }
         }
         None
@@ -220,14 +220,14 @@ impl Lanes {
 
     /// Removes the front of a ring, if its tenant may have a slot.
     fn pop(&mut self, of_proven: bool) -> Option<(TenantId, LaneId)> {
-        let ring = if of_proven { &mut self.proven } else { &mut self.unproven };
-        let tenant = ring.next_tenant()?;
+        let fair_queue = if of_proven { &mut self.proven } else { &mut self.unproven };
+        let tenant = fair_queue.next_tenant()?;
         // The first tenant uses the fewest slots: if there is no room for it, there is none for the others.
         if !self.slots.has_room(tenant, of_proven) {
             return None;
         }
         let tenant = tenant.clone();
-        ring.pop(&tenant).map(|lane| (tenant, lane))
+        fair_queue.pop(&tenant).map(|lane| (tenant, lane))
     }
 
     /// Records that the turns of a lane go to the queue as one claim. Until the response, the lane gets no more.
@@ -315,7 +315,7 @@ impl Lanes {
     }
 
     /// Returns a slot that is not needed.
-    pub fn unused(&mut self, id: LaneId, turn: Option<Priority>, now: Timestamp) {
+    pub fn release_slot(&mut self, id: LaneId, turn: Option<Priority>, now: Timestamp) {
         self.give_up(id, turn);
         self.refresh(id, now);
     }
@@ -328,7 +328,7 @@ impl Lanes {
     }
 
     /// Records that a request ended.
-    pub fn ended(&mut self, id: LaneId, how: Ended, now: Timestamp) {
+    pub fn ended(&mut self, id: LaneId, how: LaneSignal, now: Timestamp) {
         self.free(id, 1);
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         let was_proven = lane.is_proven();
@@ -356,16 +356,16 @@ impl Lanes {
     pub fn wake(&mut self, id: LaneId, now: Timestamp) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         if let Some(Sleep::Circuit { key, .. }) = lane.asleep.take() {
-            lane.look = true;
+            lane.check_circuit = true;
             forget_member(&mut self.by_circuit, &key, id);
         }
         self.refresh(id, now);
     }
 
     /// Gives a lane a turn although nothing may be due, because its circuit wants another probe.
-    pub fn look(&mut self, id: LaneId, now: Timestamp) {
+    pub fn check_circuit(&mut self, id: LaneId, now: Timestamp) {
         if let Some(lane) = self.lanes.get_mut(&id) {
-            lane.look = true;
+            lane.check_circuit = true;
             self.refresh(id, now);
         }
     }
@@ -375,14 +375,14 @@ impl Lanes {
         for id in self.by_circuit.remove(key).into_iter().flatten() {
             if let Some(lane) = self.lanes.get_mut(&id) {
                 lane.asleep = None;
-                lane.look = true;
+                lane.check_circuit = true;
             }
             self.refresh(id, now);
         }
     }
 
     /// Wakes one of the lanes that sleep for this circuit: a call settled, and there may be room for one more.
-    pub fn circuit_moved(&mut self, key: &str, now: Timestamp) {
+    pub fn circuit_settled(&mut self, key: &str, now: Timestamp) {
         let first = self.by_circuit.get(key).and_then(|sleepers| sleepers.first().copied());
         if let Some(id) = first {
             self.wake(id, now);
@@ -476,7 +476,7 @@ impl Lanes {
 
     /// Forgets idle lanes: those of dynamic URLs after a while, or at once beyond a number for each tenant; others
     /// while there are too many.
-    pub fn tidy(&mut self, keep: &KeepIdle, is_dynamic: impl Fn(LaneId) -> bool, now: Timestamp) {
+    pub fn tidy(&mut self, keep: &IdleLaneLimits, is_dynamic: impl Fn(LaneId) -> bool, now: Timestamp) {
         let mut excess = self.lanes.len().saturating_sub(keep.lanes);
         let mut idle_of: HashMap<TenantId, Vec<(Timestamp, LaneId)>> = HashMap::new();
         let mut gone = Vec::new();
@@ -542,8 +542,8 @@ impl Lanes {
             let proven = lane.is_proven();
             lane.queued = Some(proven);
             let used = self.slots.used_by(&lane.tenant);
-            let ring = if proven { &mut self.proven } else { &mut self.unproven };
-            ring.push(&lane.tenant, id, used);
+            let fair_queue = if proven { &mut self.proven } else { &mut self.unproven };
+            fair_queue.push(&lane.tenant, id, used);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use breakerbox_core::Timestamp;
 use proptest::prelude::*;
 
-use super::{Ended, Hold, KeepIdle, LaneCounts, Lanes, Sleep, Turn};
+use super::{Hold, IdleLaneLimits, LaneCounts, LaneSignal, LaneTurn, Lanes, Sleep};
 use crate::objects::{Id, LaneId, Priority, TenantId};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
@@ -28,7 +28,7 @@ fn tenant(name: &str) -> TenantId {
 fn with(slots: u32, lanes_of: &[(&str, i64, u32)]) -> Lanes {
     let mut lanes = Lanes::new(slots);
     for (name, number, count) in lanes_of {
-        lanes.know(lane(*number), &tenant(name), 64);
+        lanes.register(lane(*number), &tenant(name), 64);
         lanes.arrived(lane(*number), Priority::Medium, *count, NOW, NOW);
     }
     lanes
@@ -42,7 +42,7 @@ fn turns(lanes: &mut Lanes) -> Vec<i64> {
 fn prove(lanes: &mut Lanes, id: LaneId, count: u32) {
     for _ in 0..count {
         assert!(lanes.take(id, NOW));
-        lanes.ended(id, Ended::Success, NOW);
+        lanes.ended(id, LaneSignal::Success, NOW);
     }
 }
 
@@ -50,9 +50,9 @@ fn prove(lanes: &mut Lanes, id: LaneId, count: u32) {
 fn a_lane_starts_with_two_and_grows_with_success() {
     let mut lanes = with(512, &[("acme", 1, 100)]);
     assert_eq!(turns(&mut lanes), [1, 1]);
-    lanes.ended(lane(1), Ended::Success, NOW);
+    lanes.ended(lane(1), LaneSignal::Success, NOW);
     assert_eq!(turns(&mut lanes), [1, 1]);
-    lanes.ended(lane(1), Ended::Failure, NOW);
+    lanes.ended(lane(1), LaneSignal::Failure, NOW);
     assert_eq!(turns(&mut lanes), [] as [i64; 0], "two are in flight, and it is back to two");
 }
 
@@ -72,20 +72,20 @@ fn slots_go_round_tenants_and_then_round_lanes() {
 fn a_free_slot_goes_to_the_tenant_that_uses_the_fewest() {
     let mut lanes = with(512, &[("acme", 1, 9), ("acme", 2, 9)]);
     assert_eq!(turns(&mut lanes).len(), 4);
-    lanes.know(lane(3), &tenant("bolt"), 64);
+    lanes.register(lane(3), &tenant("bolt"), 64);
     lanes.arrived(lane(3), Priority::Low, 9, NOW, NOW);
-    lanes.ended(lane(1), Ended::Neither, NOW);
-    lanes.ended(lane(2), Ended::Neither, NOW);
+    lanes.ended(lane(1), LaneSignal::Neither, NOW);
+    lanes.ended(lane(2), LaneSignal::Neither, NOW);
     assert_eq!(turns(&mut lanes), [3, 3, 1, 2]);
 }
 
 #[test]
 fn lanes_without_success_share_half_of_the_slots() {
     let mut lanes = Lanes::new(64);
-    lanes.know(lane(1), &tenant("acme"), 64);
+    lanes.register(lane(1), &tenant("acme"), 64);
     prove(&mut lanes, lane(1), 40);
     for number in 2..100 {
-        lanes.know(lane(number), &tenant("acme"), 64);
+        lanes.register(lane(number), &tenant("acme"), 64);
         lanes.arrived(lane(number), Priority::High, 5, NOW, NOW);
     }
     assert_eq!(turns(&mut lanes).len(), 32, "half of them");
@@ -93,17 +93,17 @@ fn lanes_without_success_share_half_of_the_slots() {
     let proven = turns(&mut lanes);
     assert!(proven.iter().all(|number| *number == 1));
     assert_eq!(proven.len(), 28, "all but the last sixteenth, which is for tenants that use few");
-    lanes.know(lane(200), &tenant("bolt"), 64);
+    lanes.register(lane(200), &tenant("bolt"), 64);
     assert!(!lanes.take(lane(200), NOW), "it has no success to show either");
-    lanes.ended(lane(2), Ended::Failure, NOW);
+    lanes.ended(lane(2), LaneSignal::Failure, NOW);
     assert!(lanes.take(lane(200), NOW));
 }
 
 #[test]
 fn the_last_slots_are_for_tenants_that_use_few() {
     let mut lanes = Lanes::new(64);
-    lanes.know(lane(1), &tenant("acme"), 640);
-    lanes.know(lane(2), &tenant("bolt"), 640);
+    lanes.register(lane(1), &tenant("acme"), 640);
+    lanes.register(lane(2), &tenant("bolt"), 640);
     prove(&mut lanes, lane(1), 200);
     prove(&mut lanes, lane(2), 200);
     lanes.arrived(lane(1), Priority::High, 1_000, NOW, NOW);
@@ -115,7 +115,7 @@ fn the_last_slots_are_for_tenants_that_use_few() {
 #[test]
 fn the_highest_priority_first_and_each_level_once_in_sixteen() {
     let mut lanes = Lanes::new(512);
-    lanes.know(lane(1), &tenant("acme"), 64);
+    lanes.register(lane(1), &tenant("acme"), 64);
     prove(&mut lanes, lane(1), 62);
     for priority in Priority::ALL {
         lanes.arrived(lane(1), priority, 100, NOW, NOW);
@@ -148,7 +148,7 @@ fn a_sleeping_lane_has_no_turn_until_its_time() {
 #[test]
 fn what_the_throttle_sheds_waits_and_what_is_more_important_does_not() {
     let mut lanes = Lanes::new(512);
-    lanes.know(lane(1), &tenant("acme"), 64);
+    lanes.register(lane(1), &tenant("acme"), 64);
     lanes.arrived(lane(1), Priority::Medium, 3, NOW, NOW);
     let turn = lanes.next(NOW).unwrap();
     lanes.shed(turn.lane, turn.priority.unwrap(), hold("one", 100), NOW);
@@ -214,7 +214,7 @@ fn two_claims_at_once_forget_nothing() {
     lanes.claimed(lane(1), 1, [0, 0, 1, 0], [None, None, Some(NOW), None], NOW);
     assert_eq!(lanes.next(NOW), None, "the other one is under way");
     lanes.claimed(lane(1), 1, [0, 0, 1, 0], [None; 4], NOW);
-    lanes.ended(lane(1), Ended::Success, NOW);
+    lanes.ended(lane(1), LaneSignal::Success, NOW);
     assert_eq!(turns(&mut lanes), [] as [i64; 0]);
 }
 
@@ -226,7 +226,7 @@ fn a_change_of_the_circuit_wakes_its_lanes_and_no_other() {
     lanes.sleep(lane(2), sleep("one"), NOW);
     lanes.sleep(lane(3), sleep("other"), NOW);
     assert_eq!(turns(&mut lanes), [] as [i64; 0]);
-    lanes.circuit_moved("one", NOW);
+    lanes.circuit_settled("one", NOW);
     assert_eq!(turns(&mut lanes), [1, 1], "one at a time");
     lanes.circuit_changed("one", NOW);
     assert_eq!(turns(&mut lanes), [2, 2]);
@@ -239,14 +239,14 @@ fn a_change_of_the_circuit_wakes_its_lanes_and_no_other() {
 #[test]
 fn a_circuit_that_wants_a_probe_gives_a_turn_though_all_are_backing_off() {
     let mut lanes = Lanes::new(512);
-    lanes.know(lane(1), &tenant("acme"), 64);
+    lanes.register(lane(1), &tenant("acme"), 64);
     lanes.arrived(lane(1), Priority::Medium, 1, at(60_000), NOW);
     lanes.sleep(lane(1), Sleep::Circuit { key: Arc::from("key"), until: Some(at(100)) }, NOW);
     lanes.tick(at(100));
-    assert_eq!(lanes.next(at(100)), Some(Turn { lane: lane(1), priority: None }));
-    lanes.unused(lane(1), None, at(100));
+    assert_eq!(lanes.next(at(100)), Some(LaneTurn { lane: lane(1), priority: None }));
+    lanes.release_slot(lane(1), None, at(100));
     assert_eq!(lanes.next(at(100)), None, "once");
-    lanes.look(lane(1), at(100));
+    lanes.check_circuit(lane(1), at(100));
     assert!(lanes.next(at(100)).is_some());
 }
 
@@ -262,7 +262,7 @@ fn a_fresh_delivery_skips_no_line() {
     assert!(!lanes.take(lane(1), NOW), "two are in flight");
     assert!(!lanes.take(lane(9), NOW), "nobody knows that lane");
     lanes.arrived(lane(1), Priority::High, 1, at(9_000), NOW);
-    lanes.ended(lane(1), Ended::Success, NOW);
+    lanes.ended(lane(1), LaneSignal::Success, NOW);
     assert!(lanes.take(lane(1), NOW), "what is due much later is not overtaken");
 }
 
@@ -366,7 +366,7 @@ proptest! {
         let mut now = NOW;
         let names = ["acme", "bolt"];
         for number in 0..6 {
-            lanes.know(lane(number), &tenant(names[usize::try_from(number % 2).unwrap()]), 4);
+            lanes.register(lane(number), &tenant(names[usize::try_from(number % 2).unwrap()]), 4);
         }
         for step in steps {
             match step {
@@ -401,7 +401,7 @@ proptest! {
                     let in_flight = truth.in_flight.entry(number).or_default();
                     if *in_flight > 0 {
                         *in_flight -= 1;
-                        let how = [Ended::Success, Ended::Failure, Ended::Neither][usize::from(how)];
+                        let how = [LaneSignal::Success, LaneSignal::Failure, LaneSignal::Neither][usize::from(how)];
                         lanes.ended(lane(number), how, now);
                     }
                 }
@@ -443,7 +443,7 @@ proptest! {
                     lanes.claimed(lane(number), asked, found, truth.next_due(number), now);
                 }
                 for _ in 0..truth.in_flight.remove(&number).unwrap_or(0) {
-                    lanes.ended(lane(number), Ended::Success, now);
+                    lanes.ended(lane(number), LaneSignal::Success, now);
                 }
             }
             if let Some(turn) = lanes.next(now) {
@@ -462,7 +462,7 @@ proptest! {
 #[test]
 fn lanes_without_work_are_neither_awake_nor_asleep() {
     let mut lanes = with(512, &[("acme", 1, 1), ("acme", 2, 3), ("acme", 3, 1)]);
-    lanes.know(lane(4), &tenant("acme"), 64);
+    lanes.register(lane(4), &tenant("acme"), 64);
     lanes.sleep(lane(2), Sleep::Disabled, NOW);
     lanes.sleep(lane(4), Sleep::Disabled, NOW);
     assert_eq!(lanes.count(NOW), LaneCounts { awake: 2, asleep: 1, idle: 1, parked: 3 });
@@ -470,18 +470,18 @@ fn lanes_without_work_are_neither_awake_nor_asleep() {
     assert_eq!(turns(&mut lanes), [1, 3]);
     lanes.claiming(lane(1));
     lanes.claimed(lane(1), 1, [0, 0, 1, 0], [None; 4], NOW);
-    lanes.ended(lane(1), Ended::Success, NOW);
+    lanes.ended(lane(1), LaneSignal::Success, NOW);
     assert_eq!(lanes.count(NOW), LaneCounts { awake: 1, asleep: 1, idle: 2, parked: 3 });
 }
 
 #[test]
 fn idle_lanes_of_dynamic_urls_are_forgotten_after_a_while_or_beyond_so_many() {
-    let keep = KeepIdle { lanes: 100, dynamic_of_tenant: 3, dynamic_for: Duration::from_secs(60) };
+    let keep = IdleLaneLimits { lanes: 100, dynamic_of_tenant: 3, dynamic_for: Duration::from_secs(60) };
     let mut lanes = with(512, &[("acme", 1, 1)]);
     // Lanes with even numbers are endpoints'.
     let is_dynamic = |id: LaneId| id.number() % 2 == 1;
     for number in 2..8 {
-        lanes.know(lane(number), &tenant("acme"), 64);
+        lanes.register(lane(number), &tenant("acme"), 64);
     }
     let known = |lanes: &Lanes| {
         let mut known: Vec<_> = lanes.known().into_iter().map(LaneId::number).collect();
@@ -491,8 +491,8 @@ fn idle_lanes_of_dynamic_urls_are_forgotten_after_a_while_or_beyond_so_many() {
     lanes.tidy(&keep, is_dynamic, NOW);
     assert_eq!(known(&lanes), [1, 2, 3, 4, 5, 6, 7], "three idle ones of a tenant stay");
     prove(&mut lanes, lane(5), 1);
-    lanes.know(lane(9), &tenant("acme"), 64);
-    lanes.know(lane(11), &tenant("other"), 64);
+    lanes.register(lane(9), &tenant("acme"), 64);
+    lanes.register(lane(11), &tenant("other"), 64);
     lanes.tidy(&keep, is_dynamic, at(30_000));
     assert_eq!(
         known(&lanes),
@@ -503,6 +503,6 @@ fn idle_lanes_of_dynamic_urls_are_forgotten_after_a_while_or_beyond_so_many() {
     assert_eq!(known(&lanes), [1, 2, 4, 5, 6, 9, 11], "what was used lately stays");
     lanes.tidy(&keep, is_dynamic, at(200_000));
     assert_eq!(known(&lanes), [1, 2, 4, 6], "what waits stays, and so do endpoints'");
-    lanes.tidy(&KeepIdle { lanes: 1, ..keep }, is_dynamic, at(200_000));
+    lanes.tidy(&IdleLaneLimits { lanes: 1, ..keep }, is_dynamic, at(200_000));
     assert_eq!(known(&lanes), [1], "unless there are too many");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use breakerbox_core::{Attribution, Cause, Change, Mode, OverrideCommand, Policy, Status, TripRule};
 
 use super::{at, change};
-use crate::notifications::{Known, Notice, notices};
+use crate::notifications::{Known, Notification, notifications};
 
 const KEY: &str = "acme https://hooks.example.com/in";
 const RULE: Cause = Cause::Rule(TripRule::FailureRate);
@@ -22,16 +22,16 @@ fn policy() -> Policy {
     Policy::builder().disable_after(10).disable_min(Duration::from_secs(72 * 3_600)).build().unwrap()
 }
 
-fn told(change: &Change, policy: &Policy) -> Vec<Notice> {
-    notices(KEY, change, &Known { policy, endpoints: &[], is_unheard_outage: false })
+fn told(change: &Change, policy: &Policy) -> Vec<Notification> {
+    notifications(KEY, change, &Known { policy, endpoints: &[], is_unreported_outage: false })
 }
 
-fn kinds(notices: &[Notice]) -> Vec<&'static str> {
-    notices.iter().map(|notice| notice.kind().name()).collect()
+fn kinds(notifications: &[Notification]) -> Vec<&'static str> {
+    notifications.iter().map(|notification| notification.kind().name()).collect()
 }
 
 #[test]
-fn which_change_gives_which_notice() {
+fn which_change_gives_which_notification() {
     use Status::{Closed, Disabled, HalfOpen, Open};
     let table: [(Cause, Status, &[&str]); 16] = [
         (RULE, Open, &["trip"]),
@@ -57,9 +57,9 @@ fn which_change_gives_which_notice() {
             let change = Change { from, mode, ..change(cause.clone(), to) };
             let told = told(&change, &policy());
             assert_eq!(kinds(&told), expected, "{cause:?} to {to}");
-            for notice in told {
-                assert_eq!((&*notice.subject, notice.epoch, notice.at), (KEY, 7, at(0)));
-                assert_eq!(notice.tenant.unwrap().as_str(), "acme");
+            for notification in told {
+                assert_eq!((&*notification.subject, notification.epoch, notification.at), (KEY, 7, at(0)));
+                assert_eq!(notification.tenant.unwrap().as_str(), "acme");
             }
         }
     }
@@ -101,15 +101,15 @@ fn an_outage_that_nobody_was_told_of_is_told_by_what_is_left_of_it() {
         (Cause::CoolOffOver, Status::HalfOpen, vec!["trip"]),
         (Cause::ProbesSucceeded, Status::Closed, vec!["recovery"]),
     ] {
-        let known = Known { policy: &policy(), endpoints: &[], is_unheard_outage: true };
-        assert_eq!(kinds(&notices(KEY, &change(cause, to), &known)), expected);
+        let known = Known { policy: &policy(), endpoints: &[], is_unreported_outage: true };
+        assert_eq!(kinds(&notifications(KEY, &change(cause, to), &known)), expected);
     }
 }
 
 #[test]
 fn a_circuit_that_is_nobodys_is_the_operators() {
-    let known = Known { policy: &policy(), endpoints: &[], is_unheard_outage: false };
-    let told = notices("no tenant/has this", &change(RULE, Status::Open), &known);
+    let known = Known { policy: &policy(), endpoints: &[], is_unreported_outage: false };
+    let told = notifications("no tenant/has this", &change(RULE, Status::Open), &known);
     assert_eq!(told.len(), 1);
-    assert_eq!(notices("a/b c", &change(RULE, Status::Open), &known)[0].tenant, None);
+    assert_eq!(notifications("a/b c", &change(RULE, Status::Open), &known)[0].tenant, None);
 }

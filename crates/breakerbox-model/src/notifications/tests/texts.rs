@@ -5,8 +5,8 @@ use std::time::Duration;
 use breakerbox_core::{Attribution, Cause, Change, Mode, Policy, PolicyBuilder, Status, TripRule};
 
 use super::{at, change};
-use crate::notifications::{Known, Message, News, Notice, Why, notices};
-use crate::objects::{EndpointId, Id, Moment, NoticeId, ShownKey, TenantId};
+use crate::notifications::{Known, Message, News, Notification, Why, notifications};
+use crate::objects::{EndpointId, Id, Moment, NotificationId, ShownKey, TenantId};
 
 fn gateway_policy() -> PolicyBuilder {
     Policy::builder().disable_after(10).disable_min(Duration::from_secs(72 * 3_600))
@@ -16,10 +16,10 @@ fn endpoints(count: u64) -> Vec<EndpointId> {
     (0..count).map(|n| EndpointId(Id::from_number(i64::try_from(n).unwrap()).unwrap())).collect()
 }
 
-fn told(key: &str, change: &Change, policy: PolicyBuilder, ids: u64) -> Notice {
+fn told(key: &str, change: &Change, policy: PolicyBuilder, ids: u64) -> Notification {
     let (policy, endpoints) = (policy.build().unwrap(), endpoints(ids));
-    let known = Known { policy: &policy, endpoints: &endpoints, is_unheard_outage: false };
-    notices(key, change, &known).pop().unwrap()
+    let known = Known { policy: &policy, endpoints: &endpoints, is_unreported_outage: false };
+    notifications(key, change, &known).pop().unwrap()
 }
 
 fn acme() -> TenantId {
@@ -27,39 +27,39 @@ fn acme() -> TenantId {
 }
 
 #[track_caller]
-fn says(notice: &Notice, title: &str, body: &[&str]) {
-    let text = notice.text();
+fn says(notification: &Notification, title: &str, body: &[&str]) {
+    let text = notification.text();
     assert_eq!(text.title, title);
-    let fingerprint = ShownKey(&notice.subject).fingerprint();
+    let fingerprint = ShownKey(&notification.subject).fingerprint();
     let body: Vec<_> = body.iter().map(|line| line.replace("FINGERPRINT", &fingerprint)).collect();
     assert_eq!(text.body.lines().collect::<Vec<_>>(), body);
-    let id = NoticeId(Id::first_at(notice.at));
-    let sent = Message::of(id, notice).json.to_string();
+    let id = NotificationId(Id::first_at(notification.at));
+    let sent = Message::of(id, notification).json.to_string();
     // Neither the path of a URL, nor in the id of a circuit.
     assert!(!sent.contains("s3cret") && !sent.contains("czNjcmV0") && !sent.contains("MzY3JldA"), "{sent}");
     // A stored notification has the same text.
-    let kept = serde_json::to_string(&notice.news).unwrap();
+    let kept = serde_json::to_string(&notification.news).unwrap();
     let read: News = serde_json::from_str(&kept).unwrap();
-    assert_eq!(Notice { news: read, ..notice.clone() }.text(), text);
+    assert_eq!(Notification { news: read, ..notification.clone() }.text(), text);
 }
 
 #[test]
 fn a_trip() {
-    let notice = told(
+    let notification = told(
         "acme https://hooks.example.com/T0/s3cret",
         &change(Cause::Rule(TripRule::FailureRate), Status::Open),
         gateway_policy(),
         1,
     );
     says(
-        &notice,
-        "acme: https://hooks.example.com/... fails; its circuit is open",
+        &notification,
+        "acme: https://hooks.example.com/... is failing; its circuit is open",
         &[
-            "Which: https://hooks.example.com/...; ep_0000000000000.",
+            "Affected: https://hooks.example.com/...; ep_0000000000000.",
             "Since: 2026-01-31T12:00:00.000Z.",
-            "Why: 7 of 12 calls within 1m failed; 50 % of 10 or more is the limit (failure_rate).",
-            "What happens next: deliveries are parked; none is lost, and none uses up an attempt. From 2026-01-31T12:00:30.000Z on one call at a time probes; when 3 in a row have succeeded, the circuit closes and what is parked is sent, bit by bit. It is disabled at 10 trips and 72h without a success; this was number 2.",
-            "What to do: look at what it answers (`breakerbox endpoints show ep_0000000000000`, or GET /v1/endpoints/ep_0000000000000), and mend it there. The circuit closes by itself.",
+            "Reason: 7 of 12 calls in 1m failed; the limit is 50 % of at least 10 calls (failure_rate).",
+            "What happens next: deliveries are parked; none is lost, and none uses an attempt. From 2026-01-31T12:00:30.000Z on, one call at a time probes. After 3 consecutive successes the circuit closes, and the parked deliveries are sent at a growing rate. The circuit is disabled after 10 trips and 72h without a success; this was trip 2.",
+            "What to do: check the responses of the receiver (`breakerbox endpoints show ep_0000000000000`, or GET /v1/endpoints/ep_0000000000000), and fix the receiver. The circuit then closes by itself.",
         ],
     );
 }
@@ -73,19 +73,19 @@ fn a_trip_of_reminders_of_a_host_and_without_giving_up() {
         (text.title, text.body.lines().next().unwrap().to_owned(), text.body)
     };
     let (reminders, which, body) = title("acme/reminders", 0);
-    assert_eq!(reminders, "acme: all reminders fail; their circuit is open");
-    assert_eq!(which, "Which: all reminders of the tenant, which share one circuit.");
+    assert_eq!(reminders, "acme: all reminders are failing; their circuit is open");
+    assert_eq!(which, "Affected: all reminders of the tenant, which share one circuit.");
     for part in [
-        "Why: 12 calls within 1m took 5s on average; 5s for 10 or more is the limit (mean_latency).",
-        "What happens next: runs are parked; none is dropped. From 2026-01-31T12:00:30.000Z on one call at a time probes; when it succeeds, the circuit closes and what is parked is sent, bit by bit.\n",
+        "Reason: 12 calls in 1m took 5s on average; the limit is 5s for at least 10 calls (mean_latency).",
+        "What happens next: runs are parked; none is dropped. From 2026-01-31T12:00:30.000Z on, one call at a time probes. After one success the circuit closes, and the parked runs are sent at a growing rate.\n",
     ] {
         assert!(body.contains(part), "{body}");
     }
     let (host, which, _) = title("acme hooks.example.com", 7);
-    assert_eq!(host, "acme: hooks.example.com fails; its circuit is open");
+    assert_eq!(host, "acme: hooks.example.com is failing; its circuit is open");
     assert_eq!(
         which,
-        "Which: all endpoints on hooks.example.com; ep_0000000000000, ep_0000000000001, ep_0000000000002, ep_0000000000003, ep_0000000000004 and 2 more."
+        "Affected: all endpoints on hooks.example.com; ep_0000000000000, ep_0000000000001, ep_0000000000002, ep_0000000000003, ep_0000000000004 and 2 more."
     );
 }
 
@@ -94,7 +94,7 @@ fn why_it_tripped() {
     let counted = || {
         let change = change(Cause::Rule(TripRule::FailureRate), Status::Open);
         match told("acme", &change, gateway_policy(), 0).news {
-            News::Trip(news) => news.why.unwrap().counted,
+            News::Trip(news) => news.cause.unwrap().counts,
             other => panic!("{other:?}"),
         }
     };
@@ -104,27 +104,24 @@ fn why_it_tripped() {
         min_calls: 10,
         window_ms: 60_000,
         slow_call_ms: Some(2_000),
-        counted: counted(),
+        counts: counted(),
     };
     for (why, expected) in [
         (
             why("failure_rate", 50),
-            "7 of 12 calls within 1m failed; 50 % of 10 or more is the limit (failure_rate)",
+            "7 of 12 calls in 1m failed; the limit is 50 % of at least 10 calls (failure_rate)",
         ),
-        (why("failures", 7), "7 calls within 1m failed; 7 is the limit (failures)"),
-        (
-            why("consecutive_failures", 4),
-            "4 calls failed one after the other; 4 is the limit (consecutive_failures)",
-        ),
+        (why("failures", 7), "7 calls in 1m failed; the limit is 7 (failures)"),
+        (why("consecutive_failures", 4), "4 consecutive calls failed; the limit is 4 (consecutive_failures)"),
         (
             why("mean_latency", 5_000),
-            "12 calls within 1m took 5s on average; 5s for 10 or more is the limit (mean_latency)",
+            "12 calls in 1m took 5s on average; the limit is 5s for at least 10 calls (mean_latency)",
         ),
         (
             why("slow_rate", 50),
-            "6 of 12 calls within 1m took 2s or longer; 50 % of 10 or more is the limit (slow_rate)",
+            "6 of 12 calls in 1m took 2s or longer; the limit is 50 % of at least 10 calls (slow_rate)",
         ),
-        (Why { counted: None, ..why("failures", 7) }, "the rule failures held, whose limit is 7, over 1m"),
+        (Why { counts: None, ..why("failures", 7) }, "the rule failures with the limit 7 held over 1m"),
     ] {
         assert_eq!(why.sentence(), expected);
     }
@@ -132,25 +129,26 @@ fn why_it_tripped() {
 
 #[test]
 fn a_recovery() {
-    let mut notice = told(
+    let mut notification = told(
         "acme https://hooks.example.com/T0/s3cret",
         &change(Cause::ProbesSucceeded, Status::Closed),
         gateway_policy(),
         0,
     );
     let lines = [
-        "Which: https://hooks.example.com/...",
-        "Since: 2026-01-31T12:00:00.000Z the circuit is closed.",
-        "Why: its probes succeeded.",
-        "What happens next: what is parked is sent, a little at first and then more.",
-        "What to do: nothing. To watch it: the circuit with the fingerprint FINGERPRINT in `breakerbox circuits list --tenant acme`, or in GET /v1/circuits?tenant=acme.",
+        "Affected: https://hooks.example.com/...",
+        "Since: 2026-01-31T12:00:00.000Z.",
+        "Reason: the probes succeeded.",
+        "What happens next: the parked deliveries are sent at a growing rate.",
+        "What to do: nothing. For details, see the circuit with the fingerprint FINGERPRINT in `breakerbox circuits list --tenant acme`, or in GET /v1/circuits?tenant=acme.",
     ];
-    let title = "acme: https://hooks.example.com/... is back; its circuit is closed";
-    says(&notice, title, &lines);
-    let News::Recovery(news) = &mut notice.news else { panic!("{notice:?}") };
+    let title = "acme: https://hooks.example.com/... has recovered; its circuit is closed";
+    says(&notification, title, &lines);
+    let News::Recovery(news) = &mut notification.news else { panic!("{notification:?}") };
     news.since = Some(Moment(at(0).before(Duration::from_secs(3_725))));
-    let since = "Since: 2026-01-31T12:00:00.000Z the circuit is closed. It was not since 2026-01-31T10:57:55.000Z, for 1h2m5s.";
-    says(&notice, title, &[lines[0], since, lines[2], lines[3], lines[4]]);
+    let since =
+        "Since: 2026-01-31T12:00:00.000Z. The outage began at 2026-01-31T10:57:55.000Z and lasted 1h2m5s.";
+    says(&notification, title, &[lines[0], since, lines[2], lines[3], lines[4]]);
 }
 
 #[test]
@@ -159,25 +157,25 @@ fn what_was_given_up() {
     let given_up = Change { mode: Mode::Disabled(by), ..change(Cause::ProbeFailed, Status::Disabled) };
     says(
         &told("acme hooks.example.com", &given_up, gateway_policy(), 0),
-        "acme: hooks.example.com was given up; its circuit is disabled",
+        "acme: hooks.example.com keeps failing; its circuit is disabled",
         &[
-            "Which: all endpoints on hooks.example.com.",
-            "Since: the latest success was at 2026-01-31T11:59:00.000Z.",
-            "Why: 10 trips, and no success for 72h.",
-            "What happens next: nothing is sent, and nobody probes. Until somebody enables it, deliveries are parked; none is lost, and none uses up an attempt.",
-            "What to do: once it is mended, `breakerbox circuits enable cir_YWNtZSBob29rcy5leGFtcGxlLmNvbQ --reason TEXT`, or POST /v1/circuits/cir_YWNtZSBob29rcy5leGFtcGxlLmNvbQ/enable. What is parked is sent then.",
+            "Affected: all endpoints on hooks.example.com.",
+            "Since: 2026-01-31T12:00:00.000Z; the latest success was at 2026-01-31T11:59:00.000Z.",
+            "Reason: 10 trips, and no success for 72h.",
+            "What happens next: nothing is sent, and nothing probes. Until the circuit is enabled, deliveries are parked; none is lost, and none uses an attempt.",
+            "What to do: fix the receiver, then enable the circuit: `breakerbox circuits enable cir_YWNtZSBob29rcy5leGFtcGxlLmNvbQ --reason TEXT`, or POST /v1/circuits/cir_YWNtZSBob29rcy5leGFtcGxlLmNvbQ/enable. The parked deliveries are sent then.",
         ],
     );
     let url = "https://hooks.example.com/in?token=secret".parse().unwrap();
     says(
-        &Notice::endpoint_gone(acme(), endpoints(1)[0], &url, 3, at(0)),
-        "acme: the endpoint on hooks.example.com is gone, and disabled",
+        &Notification::endpoint_gone(acme(), endpoints(1)[0], &url, 3, at(0)),
+        "acme: the endpoint on hooks.example.com responded with 410 Gone and is disabled",
         &[
-            "Which: endpoint ep_0000000000000 on hooks.example.com.",
+            "Affected: endpoint ep_0000000000000 on hooks.example.com.",
             "Since: 2026-01-31T12:00:00.000Z.",
-            "Why: it answered 410 Gone.",
-            "What happens next: nothing is sent there. What waits for it is parked; none is lost. The delivery that was answered so has failed.",
-            "What to do: if it is really gone, `breakerbox endpoints delete ep_0000000000000`. If not, `breakerbox endpoints enable ep_0000000000000`, or POST /v1/endpoints/ep_0000000000000/enable.",
+            "Reason: the endpoint responded with 410 Gone.",
+            "What happens next: nothing is sent to the endpoint. Its waiting deliveries are parked; none is lost. The delivery that got this response has failed.",
+            "What to do: if the endpoint is gone, delete it: `breakerbox endpoints delete ep_0000000000000`. Otherwise enable it: `breakerbox endpoints enable ep_0000000000000`, or POST /v1/endpoints/ep_0000000000000/enable.",
         ],
     );
 }
@@ -191,16 +189,16 @@ fn a_warning() {
     };
     let never = Change { last_success: None, ..silent.clone() };
     let text = told("acme hooks.example.com", &never, gateway_policy(), 0).text().body;
-    assert!(text.contains("it fails since 2026-01-29T20:00:00.000Z; there was no success yet."), "{text}");
+    assert!(text.contains("Since: 2026-01-29T20:00:00.000Z; there was no success yet."), "{text}");
     says(
         &told("acme hooks.example.com", &silent, gateway_policy(), 0),
         "acme: hooks.example.com will be disabled at 2026-02-01T20:00:00.000Z",
         &[
-            "Which: all endpoints on hooks.example.com.",
-            "Since: it fails since 2026-01-29T20:00:00.000Z; the latest success was at 2026-01-29T10:00:00.000Z.",
-            "Why: half of the time has passed after which it is given up.",
-            "What happens next: deliveries are parked; none is lost, and none uses up an attempt. The next probe is at 2026-01-31T12:00:30.000Z. A probe that fails from 2026-02-01T20:00:00.000Z on disables it if it has tripped 10 times by then (2 so far): then nobody probes any more.",
-            "What to do: mend it before. One success is enough. To look at it: `breakerbox circuits show cir_YWNtZSBob29rcy5leGFtcGxlLmNvbQ`, or GET /v1/circuits/cir_YWNtZSBob29rcy5leGFtcGxlLmNvbQ.",
+            "Affected: all endpoints on hooks.example.com.",
+            "Since: 2026-01-29T20:00:00.000Z; the latest success was at 2026-01-29T10:00:00.000Z.",
+            "Reason: it has failed for half of the time after which it is disabled.",
+            "What happens next: deliveries are parked; none is lost, and none uses an attempt. The next probe is at 2026-01-31T12:00:30.000Z. A probe that fails at 2026-02-01T20:00:00.000Z or later disables the circuit, if it has tripped 10 times by then (2 so far). A disabled circuit is not probed.",
+            "What to do: fix the receiver before then; one success is enough. For details, see `breakerbox circuits show cir_YWNtZSBob29rcy5leGFtcGxlLmNvbQ`, or GET /v1/circuits/cir_YWNtZSBob29rcy5leGFtcGxlLmNvbQ.",
         ],
     );
 }
@@ -208,56 +206,59 @@ fn a_warning() {
 #[test]
 fn the_store_dead_letters_and_reminders() {
     says(
-        &Notice::store_lost("connection refused", at(0)),
-        "the gateway: the store of circuits does not answer",
+        &Notification::store_lost("connection refused", at(0)),
+        "the gateway: the circuit store does not respond",
         &[
             "Since: 2026-01-31T12:00:00.000Z.",
-            "Why: connection refused.",
-            "What happens next: each process goes on with the circuits as it knows them. Nothing is lost; circuits are not shared, and after a restart of the gateway what changed meanwhile may not be known.",
-            "What to do: look at the disk or the server of the store, and at GET /readyz. There will be another notice when it answers.",
+            "Reason: connection refused.",
+            "What happens next: each process continues with the circuits that it knows. No delivery is lost. Circuits are not shared, and changes of circuits meanwhile may be forgotten if the gateway restarts.",
+            "What to do: check the disk or the server of the circuit store, and GET /readyz. Another notification follows when the store responds.",
         ],
     );
-    let back = Notice { news: News::StoreBack { since: Some(Moment(at(0))) }, ..Notice::store_back(at(60)) };
+    let back = Notification {
+        news: News::StoreBack { since: Some(Moment(at(0))) },
+        ..Notification::store_back(at(60))
+    };
     says(
         &back,
-        "the gateway: the store of circuits answers again",
+        "the gateway: the circuit store responds again",
         &[
-            "Since: 2026-01-31T12:01:00.000Z. It did not answer since 2026-01-31T12:00:00.000Z.",
-            "What happens next: all processes decide together again.",
+            "Since: 2026-01-31T12:01:00.000Z. It did not respond from 2026-01-31T12:00:00.000Z on.",
+            "What happens next: all processes share circuits again.",
             "What to do: nothing.",
         ],
     );
     says(
-        &Notice::database_lost("the disk is full", at(0)),
-        "the gateway: the database takes no writes",
+        &Notification::database_lost("the disk is full", at(0)),
+        "the gateway: the database accepts no writes",
         &[
             "Since: 2026-01-31T12:00:00.000Z.",
-            "Why: the disk is full.",
-            "What happens next: requests that write are refused, and no delivery is begun. What was accepted before is kept. The gateway tries to write every few seconds.",
-            "What to do: look at the disk and the data folder, and at GET /readyz. Another notification follows when writes succeed.",
+            "Reason: the disk is full.",
+            "What happens next: requests that write are refused, and no delivery is started. Events that were accepted before are kept. The gateway tries to write every few seconds.",
+            "What to do: check the disk and the data folder, and GET /readyz. Another notification follows when writes succeed.",
         ],
     );
     says(
-        &Notice::database_back(at(0), at(60)),
-        "the gateway: the database takes writes again",
+        &Notification::database_back(at(0), at(60)),
+        "the gateway: the database accepts writes again",
         &[
-            "Since: 2026-01-31T12:01:00.000Z. It took none since 2026-01-31T12:00:00.000Z.",
+            "Since: 2026-01-31T12:01:00.000Z. It accepted none from 2026-01-31T12:00:00.000Z on.",
             "What happens next: events are accepted and delivered again.",
             "What to do: nothing.",
         ],
     );
     says(
-        &Notice::dead_letters(acme(), 123, 100, at(0)),
-        "acme: 123 deliveries failed for good within an hour",
+        &Notification::dead_letters(acme(), 123, 100, at(0)),
+        "acme: 123 deliveries became dead letters within an hour",
         &[
             "Since: within the hour before 2026-01-31T12:00:00.000Z.",
-            "Why: each was refused by its receiver, used up its attempts, or waited for too long. 100 or more in an hour are told of.",
-            "What happens next: they are kept as dead letters, and are not tried again by themselves.",
-            "What to do: see why with `breakerbox deliveries list --tenant acme --state failed`, or GET /v1/deliveries?tenant=acme&state=failed. Once that is mended: `breakerbox deliveries resend-all --tenant acme`, or POST /v1/resends.",
+            "Reason: each was rejected by its receiver, used all of its attempts, or expired. The limit for a notification is 100 in an hour.",
+            "What happens next: the dead letters are kept, and are not retried automatically.",
+            "What to do: see the reasons with `breakerbox deliveries list --tenant acme --state failed`, or GET /v1/deliveries?tenant=acme&state=failed. Then fix the receivers and resend: `breakerbox deliveries resend-all --tenant acme`, or POST /v1/resends.",
         ],
     );
     says(
-        &Notice::reminder_stopped(
+        &Notification::reminder_stopped(
             acme(),
             "rem_1",
             3,
@@ -267,16 +268,16 @@ fn the_store_dead_letters_and_reminders() {
         ),
         "acme: the reminder rem_1 has stopped",
         &[
-            "Which: reminder rem_1, which calls a.example.",
+            "Affected: reminder rem_1, which calls a.example.",
             "Since: 2026-01-31T12:00:00.000Z, run 3.",
-            "Why: it answered 400.",
-            "What happens next: it does not fire again. It is kept, with its history.",
-            "What to do: see its runs with `breakerbox reminders runs rem_1`, or GET /v1/reminders/rem_1/runs. Once what it calls is mended: `breakerbox reminders resume rem_1`, or POST /v1/reminders/rem_1/resume.",
+            "Reason: it answered 400.",
+            "What happens next: the reminder does not fire again. It is kept, with its history.",
+            "What to do: see its runs with `breakerbox reminders runs rem_1`, or GET /v1/reminders/rem_1/runs. Then fix the receiver and resume the reminder: `breakerbox reminders resume rem_1`, or POST /v1/reminders/rem_1/resume.",
         ],
     );
     says(
-        &Notice::test(Some(acme()), at(0)),
-        "acme: a test: notices arrive here",
-        &["Somebody tries this target. Nothing happened, and there is nothing to do."],
+        &Notification::test(Some(acme()), at(0)),
+        "acme: test notification",
+        &["A client requested this test. Nothing happened, and there is nothing to do."],
     );
 }

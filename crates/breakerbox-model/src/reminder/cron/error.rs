@@ -10,7 +10,7 @@ pub enum CronError {
     /// The number of fields is not five.
     #[error(
         "must have five fields (minute hour day month weekday, such as \"30 9 * * MON-FRI\"), but has {found}{}",
-        if *.found == 6 { "; there are no seconds" } else { "" }
+        if *.found == 6 { "; seconds are not supported" } else { "" }
     )]
     Fields {
         /// The number of fields.
@@ -23,7 +23,7 @@ pub enum CronError {
         found: usize,
     },
     /// The short form, such as `@daily`, is unknown.
-    #[error("{found:?} is unknown; there are @hourly, @daily, @weekly, @monthly and @yearly")]
+    #[error("{found:?} is unknown; use @hourly, @daily, @weekly, @monthly or @yearly")]
     Nickname {
         /// The text that was written.
         found: String,
@@ -37,7 +37,7 @@ pub enum CronError {
         part: String,
     },
     /// A value is neither a number nor a name.
-    #[error("{field}: {part:?} is no {}; write {}", .field.name(), .field.shapes())]
+    #[error("{field}: {part:?} is not a valid {}; write {}", .field.name(), .field.shapes())]
     NoValue {
         /// The field.
         field: CronField,
@@ -79,9 +79,6 @@ pub enum CronError {
         suggestion: String,
     },
     /// No such date exists.
-    #[error(
-        "{}: never happens: no month of field 4 has such a day; write a day that there is",
-        CronField::Day
-    )]
+    #[error("{}: never happens: no month of field 4 has this day; write an existing day", CronField::Day)]
     NeverHappens,
 }

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`fields`] | parses an expression |
 //! | [`calendar`] | finds the local times that match, by the calendar alone |
-//! | [`stretch`] | maps them to the zone's clock: gaps and overlaps |
+//! | [`offset_period`] | maps them to the zone's clock: gaps and overlaps |
 //!
 //! A cron crate would do the first two. But cronexpr skips times that fall into a gap, searches four years ahead and
 //! never back; croner treats only one minute of one hour as a fixed time, and gives up in a gap of more than two hours.
@@ -14,7 +14,7 @@
 mod calendar;
 mod error;
 mod fields;
-mod stretch;
+mod offset_period;
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 pub use error::CronError;
 pub use fields::CronField;
 use fields::Fields;
-use stretch::Stretch;
+use offset_period::OffsetPeriod;
 
 use super::error::ScheduleError;
 
@@ -105,12 +105,12 @@ impl Cron {
     pub(super) fn until(&self, at: Timestamp) -> Option<Timestamp> {
         let until = moment(at.as_micros() / 1_000_000)?;
         let limit = until - (i64::from(SEARCH_YEARS) * 366 * 24).hours();
-        let mut stretch = Stretch::around(&self.zone, until);
+        let mut offset_period = OffsetPeriod::around(&self.zone, until);
         loop {
-            if let Some(found) = stretch.last(&self.fields, until) {
+            if let Some(found) = offset_period.last(&self.fields, until) {
                 return core(found);
             }
-            stretch = stretch.before(&self.zone).filter(|before| before.ends_after(limit))?;
+            offset_period = offset_period.before(&self.zone).filter(|before| before.ends_after(limit))?;
         }
     }
 
@@ -118,12 +118,12 @@ impl Cron {
     pub(super) fn count(&self, from: Timestamp, before: Timestamp, most: u32) -> u32 {
         let seconds = |at: Timestamp| moment(at.as_micros().div_ceil(1_000_000));
         let (Some(from), Some(before)) = (seconds(from), seconds(before)) else { return 0 };
-        let mut stretch = Stretch::around(&self.zone, from);
+        let mut offset_period = OffsetPeriod::around(&self.zone, from);
         let mut counted = 0;
         while counted < most {
-            counted += stretch.count(&self.fields, from, before, most - counted);
-            match stretch.after(&self.zone) {
-                Some(next) if next.starts_before(before) => stretch = next,
+            counted += offset_period.count(&self.fields, from, before, most - counted);
+            match offset_period.after(&self.zone) {
+                Some(next) if next.starts_before(before) => offset_period = next,
                 _ => break,
             }
         }
@@ -133,12 +133,12 @@ impl Cron {
     fn forward(&self, from_second: u64) -> Option<Timestamp> {
         let from = moment(from_second)?;
         let limit = from.saturating_add((i64::from(SEARCH_YEARS) * 366 * 24).hours()).ok()?;
-        let mut stretch = Stretch::around(&self.zone, from);
+        let mut offset_period = OffsetPeriod::around(&self.zone, from);
         loop {
-            if let Some(found) = stretch.first(&self.fields, from) {
+            if let Some(found) = offset_period.first(&self.fields, from) {
                 return core(found);
             }
-            stretch = stretch.after(&self.zone).filter(|after| after.starts_before(limit))?;
+            offset_period = offset_period.after(&self.zone).filter(|after| after.starts_before(limit))?;
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Schedules and what comes next, in virtual time.
 
+mod next_steps;
 mod schedules;
 mod simulation;
-mod turns;
 
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
 
-use super::{CatchUp, Cron, Repeat, Schedule, Standing, WhenFailed};
+use super::{CatchUp, Cron, Progress, Repeat, Schedule, WhenFailed};
 
 fn at(text: &str) -> Timestamp {
     let moment: jiff::Timestamp = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -34,6 +34,6 @@ const fn from(first_at: Timestamp, repeat: Repeat) -> Schedule {
 }
 
 /// Nothing has run yet.
-const fn fresh(schedule: Schedule, catch_up: CatchUp) -> Standing {
-    Standing { schedule, catch_up, when_failed: WhenFailed::Stop, runs: 0, last: None }
+const fn fresh(schedule: Schedule, catch_up: CatchUp) -> Progress {
+    Progress { schedule, catch_up, when_failed: WhenFailed::Stop, runs: 0, last: None }
 }

@@ -20,14 +20,14 @@ fn what_is_wrong_is_named() {
         (
             new(None, Repeat::Once),
             "at",
-            "at: is missing; say when it is due, or how it repeats with every or cron",
+            "at: is missing; send the time of the run, or every or cron to repeat",
         ),
         (new(far, Repeat::Once), "at", "at: must be before the year 9999"),
         (new(far, daily()), "at", "at: must be before the year 9999"),
         (
             new(Some(at("9998-01-01T00:00:00Z")), daily()),
             "at",
-            "at: the cron expression has no time after it; name an earlier one",
+            "at: the cron expression has no time after it; use an earlier one",
         ),
         (new(None, Repeat::Every(Duration::ZERO)), "every", "every: must be from 1s to 1825d, but is 0s"),
         (
@@ -40,7 +40,7 @@ fn what_is_wrong_is_named() {
         (
             Schedule::new(soon, every(60), Some(minute(999)), None, NOW),
             "ends_at",
-            "ends_at: 2026-01-01T16:39:00Z is in the past; leave it out, or name a later time",
+            "ends_at: 2026-01-01T16:39:00Z is in the past; omit it, or use a later time",
         ),
         (
             Schedule::new(soon, every(60), Some(minute(1_009)), None, NOW),
@@ -55,7 +55,7 @@ fn what_is_wrong_is_named() {
         (
             Schedule::new(soon, every(60), None, Some(0), NOW),
             "max_runs",
-            "max_runs: must be at least 1; leave it out for no limit",
+            "max_runs: must be at least 1; omit it for no limit",
         ),
     ];
     for (schedule, field, expected) in table {
@@ -241,7 +241,7 @@ fn it_is_kept_as_compact_json() {
         (r#"{"at":0,"cron":"0 25 * * *","zone":"UTC"}"#, "cron: field 2 (hour): \"25\" is out of range"),
         (r#"{"at":0,"cron":"@daily","zone":"Mars/Olympus"}"#, "time_zone: \"Mars/Olympus\" is unknown"),
         (r#"{"at":0,"every_ms":0}"#, "every: must be from 1s"),
-        (r#"{"at":0,"every_ms":1000,"cron":"@daily","zone":"UTC"}"#, "every: must not come with cron"),
+        (r#"{"at":0,"every_ms":1000,"cron":"@daily","zone":"UTC"}"#, "every: can't be combined with cron"),
         (r#"{"at":0,"max_runs":0}"#, "max_runs: must be at least 1"),
         (r#"{"at":0,"except":["2026-12-24"]}"#, "unknown field `except`"),
         (r#"{"every_ms":1000}"#, "missing field `at`"),
@@ -323,8 +323,8 @@ proptest! {
             };
             let new = Schedule::new(first_at.map(at), repeat, ends_at.map(at), Some(1), at(now));
             if let Ok(new) = &new {
-                let kept = serde_json::to_string(new).unwrap();
-                prop_assert_eq!(&serde_json::from_str::<Schedule>(&kept).unwrap(), new);
+                let stored_schedule = serde_json::to_string(new).unwrap();
+                prop_assert_eq!(&serde_json::from_str::<Schedule>(&stored_schedule).unwrap(), new);
                 prop_assert!(new.first().is_some());
             }
             for schedule in new.into_iter().chain([raw]) {

@@ -6,7 +6,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::reminder::{Ended, Step};
+use crate::reminder::{RunResult, Step};
 
 /// Something that happens to the clock or to the scheduler, at a minute of real time.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ struct Fired {
 }
 
 struct World {
-    standing: Standing,
+    progress: Progress,
     events: Vec<(u64, Event)>,
     /// How many minutes a run takes.
     takes: u64,
@@ -63,21 +63,21 @@ impl World {
                         continue;
                     }
                     Some((ends, sent @ Some(_))) if real >= *ends => {
-                        let step = self.standing.ended(Ended::Delivered, *sent, now);
-                        self.standing.last = self.standing.last_when_ended(*sent);
+                        let step = self.progress.ended(RunResult::Delivered, *sent, now);
+                        self.progress.last = self.progress.last_when_ended(*sent);
                         open = None;
                         step
                     }
                     Some(_) => break,
                     None if next_at.is_some_and(|at| at > now) => break,
-                    None => self.standing.due(now),
+                    None => self.progress.due(now),
                 };
                 match step {
                     Step::Fire { run, scheduled_at, skipped } => {
-                        assert_eq!(run, self.standing.runs + 1);
+                        assert_eq!(run, self.progress.runs + 1);
                         assert!(run < 10_000, "it fires and fires");
-                        self.standing.runs = run;
-                        self.standing.last = Some(scheduled_at);
+                        self.progress.runs = run;
+                        self.progress.last = Some(scheduled_at);
                         fired.push(Fired { scheduled_at, skipped, at: now });
                         open = Some((real + self.takes, None));
                     }
@@ -99,7 +99,7 @@ impl World {
 }
 
 fn world(repeat: Repeat, catch_up: CatchUp, events: Vec<(u64, Event)>) -> World {
-    World { standing: fresh(from(minute(1_000_000), repeat), catch_up), events, takes: 0 }
+    World { progress: fresh(from(minute(1_000_000), repeat), catch_up), events, takes: 0 }
 }
 
 /// All occurrences up to this one.
@@ -111,7 +111,7 @@ fn occurrences(schedule: &Schedule, until: Timestamp) -> Vec<Timestamp> {
 
 #[track_caller]
 fn each_once(world: World, minutes: u64) {
-    let schedule = world.standing.schedule.clone();
+    let schedule = world.progress.schedule.clone();
     let fired: Vec<Timestamp> = world.run(minutes).iter().map(|run| run.scheduled_at).collect();
     assert_eq!(fired, occurrences(&schedule, *fired.last().unwrap()));
     assert!(fired.len() > 10, "{}", fired.len());
@@ -122,7 +122,7 @@ fn an_hour_back_fires_nothing_twice() {
     for repeat in [every(300), every(3_600), cron("*/5 * * * *", "UTC"), cron("30 * * * *", "UTC")] {
         for jump in [1, 30, 61, 299] {
             let world = world(repeat.clone(), CatchUp::All, vec![(jump, Event::Jump(-60))]);
-            let schedule = world.standing.schedule.clone();
+            let schedule = world.progress.schedule.clone();
             let fired = world.run(1_000);
             for pair in fired.windows(2) {
                 let expected = schedule.after(pair[0].scheduled_at);
@@ -204,7 +204,7 @@ proptest! {
     ) {
         let repeat = if by_cron { cron(&format!("*/{} * * * *", period.min(59)), "Europe/Berlin") } else { every(period * 60) };
         let world = |catch_up| World { takes, ..world(repeat.clone(), catch_up, events.clone()) };
-        let schedule = world(CatchUp::All).standing.schedule;
+        let schedule = world(CatchUp::All).progress.schedule;
 
         let all: Vec<Timestamp> = world(CatchUp::All).run(2_000).iter().map(|run| run.scheduled_at).collect();
         prop_assert_eq!(&all, &occurrences(&schedule, *all.last().unwrap()));

@@ -9,63 +9,63 @@ use breakerbox_storage::{RecordsError, TenantEntry};
 use rusqlite::{ErrorCode, params};
 
 use super::{SqliteRecords, TENANT, found};
-use crate::Writing;
-use crate::accept::room_for;
+use crate::WriteTransaction;
 use crate::columns::{id, micros, number};
 use crate::error::JobError;
-use crate::reminders::kept::{ACTIVE, Kept, NOTHING_ASKED};
+use crate::reminders::stored::{ACTIVE, NO_REQUEST, StoredReminder};
 use crate::reminders::totals;
+use crate::submit::room_for;
 
 /// Creates a reminder. The caller wakes the scheduler.
 pub(super) fn create(
     records: &SqliteRecords,
-    writing: &mut Writing<'_>,
+    transaction: &mut WriteTransaction<'_>,
     new: &NewReminder,
 ) -> Result<Reminder, JobError<RecordsError>> {
     let tenant = records.directory.tenant(&new.tenant);
     let tenant = tenant.ok_or_else(|| RecordsError::missing(TENANT, &new.tenant))?;
     tenant.key_of(Purpose::Reminders, new.settings.url.as_str())?;
     let size = new.payload.len() as u64;
-    admit(writing, &tenant, size, 1)?;
-    let wanted = writing.next_id().number();
-    insert(writing, wanted, tenant.row, new)?;
-    totals::add(writing.connection(), tenant.row, size)?;
-    found(writing.connection(), ReminderId(id(wanted)))
+    admit(transaction, &tenant, size, 1)?;
+    let wanted = transaction.next_id().number();
+    insert(transaction, wanted, tenant.row, new)?;
+    totals::add(transaction.connection(), tenant.row, size)?;
+    found(transaction.connection(), ReminderId(id(wanted)))
 }
 
 /// Wakes the scheduler after the commit.
-pub(super) fn ring(records: &SqliteRecords, writing: &mut Writing<'_>) {
+pub(super) fn ring(records: &SqliteRecords, transaction: &mut WriteTransaction<'_>) {
     let directory = Arc::clone(&records.directory);
-    writing.tell_after_commit(move || directory.reminders_changed());
+    transaction.report_after_commit(move || directory.reminders_changed());
 }
 
 /// Checks that the tenant's limit and the disk have room for so many more reminders, with so many bytes.
 pub(super) fn admit(
-    writing: &mut Writing<'_>,
+    transaction: &mut WriteTransaction<'_>,
     tenant: &TenantEntry,
     bytes: u64,
     more: u64,
 ) -> Result<(), JobError<RecordsError>> {
-    let now = totals::of(writing.connection(), tenant.row)?;
+    let now = totals::of(transaction.connection(), tenant.row)?;
     let limit = tenant.reminders.limit;
     if now.count.saturating_add(more) > limit.count || now.bytes.saturating_add(bytes) > limit.bytes {
         let (count, bytes) = (now.count, now.bytes);
         return Err(RecordsError::RemindersFull { tenant: tenant.id.clone(), count, bytes }.into());
     }
-    let room = room_for(writing, more, bytes);
+    let room = room_for(transaction, more, bytes);
     room.map_err(|below| RecordsError::DiskReserve { free: below.free, reserve: below.reserve }.into())
 }
 
 fn insert(
-    writing: &mut Writing<'_>,
+    transaction: &mut WriteTransaction<'_>,
     wanted: i64,
     tenant: i64,
     new: &NewReminder,
 ) -> Result<(), JobError<RecordsError>> {
-    let now = micros(writing.wall());
+    let now = micros(transaction.wall());
     let settings = &new.settings;
     let first = settings.schedule.first();
-    let inserted = writing
+    let inserted = transaction
         .connection()
         .prepare_cached(
             "INSERT INTO reminders (id, tenant, reference, settings, size, state, asked, turn, runs, numbered, skipped, look_at,
@@ -76,16 +76,16 @@ fn insert(
             wanted,
             tenant,
             settings.reference,
-            Kept::of(settings).write(),
+            StoredReminder::of(settings).write(),
             number(new.payload.len() as u64),
             ACTIVE,
-            NOTHING_ASKED,
+            NO_REQUEST,
             micros(first.unwrap_or(Timestamp::ZERO)),
             Revision::FIRST.0,
             now,
         ]);
     taken_reference(inserted, settings)?;
-    writing
+    transaction
         .connection()
         .prepare_cached("INSERT INTO reminder_payloads (reminder, payload) VALUES (?1, ?2)")?
         .execute(params![wanted, &new.payload[..]])?;

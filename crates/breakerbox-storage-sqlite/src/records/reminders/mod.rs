@@ -24,15 +24,15 @@ use self::change::{carry_on, hurry, withdraw, write};
 use self::create::admit;
 use super::SqliteRecords;
 use super::cursors::place;
-use super::kept::TENANT;
+use super::stored::TENANT;
 use super::{readable, unchanged};
-use crate::Writing;
+use crate::WriteTransaction;
 use crate::columns::micros;
 use crate::error::JobError;
-use crate::line::Urgency;
-use crate::reminders::kept::{ACTIVE, CANCELLED, NOTHING_ASKED, PAUSED, TO_RESUME, TO_RUN_NOW, show};
 use crate::reminders::prune::Prune;
+use crate::reminders::stored::{ACTIVE, CANCELLED, NO_REQUEST, PAUSED, TO_RESUME, TO_RUN_NOW, show};
 use crate::reminders::totals;
+use crate::write_queue::Urgency;
 
 const REMINDER: &str = "reminder";
 
@@ -40,44 +40,46 @@ impl SqliteRecords {
     async fn act(
         &self,
         wanted: ReminderId,
-        act: impl FnOnce(&Self, &mut Writing<'_>, Reminder) -> Result<(), JobError<RecordsError>> + Send + 'static,
+        act: impl FnOnce(&Self, &mut WriteTransaction<'_>, Reminder) -> Result<(), JobError<RecordsError>>
+        + Send
+        + 'static,
     ) -> Result<Reminder, RecordsError> {
         let records = self.clone();
-        self.database.write(move |writing| act_on(&records, writing, wanted, act)).await
+        self.database.write(move |transaction| act_on(&records, transaction, wanted, act)).await
     }
 }
 
 /// Runs an operation on an existing reminder. Returns the reminder as it is afterwards.
 fn act_on(
     records: &SqliteRecords,
-    writing: &mut Writing<'_>,
+    transaction: &mut WriteTransaction<'_>,
     wanted: ReminderId,
-    act: impl FnOnce(&SqliteRecords, &mut Writing<'_>, Reminder) -> Result<(), JobError<RecordsError>>,
+    act: impl FnOnce(&SqliteRecords, &mut WriteTransaction<'_>, Reminder) -> Result<(), JobError<RecordsError>>,
 ) -> Result<Reminder, JobError<RecordsError>> {
-    let found = found(writing.connection(), wanted)?;
-    act(records, writing, found)?;
-    create::ring(records, writing);
-    self::found(writing.connection(), wanted)
+    let found = found(transaction.connection(), wanted)?;
+    act(records, transaction, found)?;
+    create::ring(records, transaction);
+    self::found(transaction.connection(), wanted)
 }
 
 /// Creates one reminder.
 pub(super) fn create_one(
     records: &SqliteRecords,
-    writing: &mut Writing<'_>,
+    transaction: &mut WriteTransaction<'_>,
     new: &NewReminder,
 ) -> Result<Reminder, JobError<RecordsError>> {
-    create::ring(records, writing);
-    create::create(records, writing, new)
+    create::ring(records, transaction);
+    create::create(records, transaction, new)
 }
 
 /// Creates several reminders, all or none.
 pub(super) fn create_all(
     records: &SqliteRecords,
-    writing: &mut Writing<'_>,
+    transaction: &mut WriteTransaction<'_>,
     new: &[NewReminder],
 ) -> Result<Vec<Reminder>, JobError<RecordsError>> {
-    create::ring(records, writing);
-    let create = |(place, new)| match create::create(records, writing, new) {
+    create::ring(records, transaction);
+    let create = |(place, new)| match create::create(records, transaction, new) {
         // The error is not about one of the reminders.
         Err(JobError(error @ RecordsError::Queue(_))) => Err(error.into()),
         Err(JobError(error)) => Err(RecordsError::OneOf { place, error: Box::new(error) }.into()),
@@ -89,17 +91,17 @@ pub(super) fn create_all(
 /// Fires a run besides the schedule, or makes a waiting run due.
 pub(super) fn run_now(
     records: &SqliteRecords,
-    writing: &mut Writing<'_>,
+    transaction: &mut WriteTransaction<'_>,
     wanted: ReminderId,
 ) -> Result<Reminder, JobError<RecordsError>> {
-    act_on(records, writing, wanted, |records, writing, found| {
+    act_on(records, transaction, wanted, |records, transaction, found| {
         if found.state == ReminderState::Cancelled {
             return Err(refused(&found, "run").into());
         }
         if let Some(run) = found.open_run {
-            return hurry(records, writing, &found, run.number());
+            return hurry(records, transaction, &found, run.number());
         }
-        let mut statement = writing
+        let mut statement = transaction
             .connection()
             .prepare_cached("UPDATE reminders SET turn = turn + 1, look_at = 0, asked = ?2 WHERE id = ?1")?;
         statement.execute(params![wanted.number(), TO_RUN_NOW])?;
@@ -111,12 +113,12 @@ pub(super) fn run_now(
 impl Reminders for SqliteRecords {
     async fn create_reminder(&self, new: NewReminder) -> Result<Reminder, RecordsError> {
         let records = self.clone();
-        self.database.write(move |writing| create_one(&records, writing, &new)).await
+        self.database.write(move |transaction| create_one(&records, transaction, &new)).await
     }
 
     async fn create_reminders(&self, new: Vec<NewReminder>) -> Result<Vec<Reminder>, RecordsError> {
         let records = self.clone();
-        self.database.write(move |writing| create_all(&records, writing, &new)).await
+        self.database.write(move |transaction| create_all(&records, transaction, &new)).await
     }
 
     async fn reminder(&self, wanted: ReminderId) -> Result<Reminder, RecordsError> {
@@ -148,7 +150,7 @@ impl Reminders for SqliteRecords {
         edit: Edit<Reminder, ReminderChange>,
         seen: Option<Revision>,
     ) -> Result<Reminder, RecordsError> {
-        self.act(wanted, move |records, writing, found| {
+        self.act(wanted, move |records, transaction, found| {
             unchanged(found.revision, seen, REMINDER, &wanted)?;
             if matches!(found.state, ReminderState::Finished | ReminderState::Cancelled) {
                 return Err(refused(&found, "changed").into());
@@ -159,54 +161,54 @@ impl Reminders for SqliteRecords {
             tenant.key_of(Purpose::Reminders, change.settings.url.as_str())?;
             if let Some(payload) = &change.payload {
                 let (was, is) = (found.payload_size, payload.len() as u64);
-                admit(writing, &tenant, is.saturating_sub(was), 0)?;
-                totals::resize(writing.connection(), tenant.row, was, is)?;
+                admit(transaction, &tenant, is.saturating_sub(was), 0)?;
+                totals::resize(transaction.connection(), tenant.row, was, is)?;
             }
-            write(writing, &found, &change)?;
-            carry_on(records, writing, &tenant, &found, &change)
+            write(transaction, &found, &change)?;
+            carry_on(records, transaction, &tenant, &found, &change)
         })
         .await
     }
 
     async fn pause_reminder(&self, wanted: ReminderId) -> Result<Reminder, RecordsError> {
-        self.act(wanted, move |_, writing, found| {
+        self.act(wanted, move |_, transaction, found| {
             if found.state != ReminderState::Active {
                 return Err(refused(&found, "paused").into());
             }
             if let Some(run) = found.open_run {
-                withdraw(writing, wanted.number(), run)?;
+                withdraw(transaction, wanted.number(), run)?;
             }
-            set_state(writing, &found, PAUSED, None, NOTHING_ASKED)
+            set_state(transaction, &found, PAUSED, None, NO_REQUEST)
         })
         .await
     }
 
     async fn resume_reminder(&self, wanted: ReminderId) -> Result<Reminder, RecordsError> {
-        self.act(wanted, move |_, writing, found| {
+        self.act(wanted, move |_, transaction, found| {
             if !matches!(found.state, ReminderState::Paused | ReminderState::Stopped(_)) {
                 return Err(refused(&found, "resumed").into());
             }
             // A reminder whose run is still open continues when that run has ended.
-            let look_at = found.open_run.is_none().then_some(Timestamp::ZERO);
-            set_state(writing, &found, ACTIVE, look_at, TO_RESUME)
+            let next_check_at = found.open_run.is_none().then_some(Timestamp::ZERO);
+            set_state(transaction, &found, ACTIVE, next_check_at, TO_RESUME)
         })
         .await
     }
 
     async fn cancel_reminder(&self, wanted: ReminderId) -> Result<Reminder, RecordsError> {
-        self.act(wanted, move |records, writing, found| {
+        self.act(wanted, move |records, transaction, found| {
             if found.state == ReminderState::Cancelled {
                 return Ok(());
             }
             if found.state == ReminderState::Finished {
                 return Err(refused(&found, "cancelled").into());
             }
-            set_state(writing, &found, CANCELLED, None, NOTHING_ASKED)?;
+            set_state(transaction, &found, CANCELLED, None, NO_REQUEST)?;
             if let Some(run) = found.open_run {
-                writing.cancel(run)?;
+                transaction.cancel(run)?;
             }
             if let Some(tenant) = records.directory.tenant(&found.tenant) {
-                totals::remove(writing.connection(), tenant.row, found.payload_size)?;
+                totals::remove(transaction.connection(), tenant.row, found.payload_size)?;
             }
             Ok(())
         })
@@ -215,7 +217,7 @@ impl Reminders for SqliteRecords {
 
     async fn run_reminder(&self, wanted: ReminderId) -> Result<Reminder, RecordsError> {
         let records = self.clone();
-        self.database.write(move |writing| run_now(&records, writing, wanted)).await
+        self.database.write(move |transaction| run_now(&records, transaction, wanted)).await
     }
 
     async fn runs(&self, wanted: ReminderId, of: &PageOf) -> Result<Page<Run>, RecordsError> {
@@ -243,15 +245,15 @@ fn refused(found: &Reminder, verb: &'static str) -> RecordsError {
 }
 
 fn set_state(
-    writing: &mut Writing<'_>,
+    transaction: &mut WriteTransaction<'_>,
     found: &Reminder,
     state: i64,
-    look_at: Option<Timestamp>,
+    next_check_at: Option<Timestamp>,
     asked: i64,
 ) -> Result<(), JobError<RecordsError>> {
-    let now = micros(writing.wall());
+    let now = micros(transaction.wall());
     let ended_at = (state == CANCELLED).then_some(now);
-    writing
+    transaction
         .connection()
         .prepare_cached(
             "UPDATE reminders SET turn = turn + 1, state = ?2, reason = NULL, look_at = ?3, asked = ?4, ended_at = ?5,
@@ -261,7 +263,7 @@ fn set_state(
         .execute(params![
             found.id.number(),
             state,
-            look_at.map(micros),
+            next_check_at.map(micros),
             asked,
             ended_at,
             found.revision.next().0,

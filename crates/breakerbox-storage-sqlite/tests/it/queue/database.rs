@@ -4,13 +4,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
-use breakerbox_model::delivery::Next;
+use breakerbox_model::delivery::NextStep;
 use breakerbox_model::objects::{Priority, ReminderSettings, TenantId, TenantSettings};
 use breakerbox_model::reminder::{Repeat, Schedule};
-use breakerbox_storage::conformance::queue::rig::{LEASE, Rig, Taker, Verbs, acme, attempt, batch, event};
+use breakerbox_storage::conformance::queue::rig::{
+    LEASE, Rig, TestReservations, Verbs, acme, attempt, batch, event,
+};
 use breakerbox_storage::records::{NewReminder, NewTenant, Reminders, Tenants};
 use breakerbox_storage::secrets::{Keyring, MasterKey};
-use breakerbox_storage::{AcceptError, Defaults, HandOver, Queue, QueueError, Settled};
+use breakerbox_storage::{Defaults, Queue, QueueError, Reservations, Settled, SubmitError};
 use breakerbox_storage_sqlite::{
     Database, JobError, NEWEST, OnCommit, OpenError, Options, Schema, SqliteQueue, SqliteRecords,
 };
@@ -33,7 +35,7 @@ fn put(database: &Database, name: &str) -> impl Future<Output = Result<(), Queue
     let (database, name) = (database.clone(), name.to_owned());
     async move {
         let sql = "INSERT INTO meta (name, value) VALUES (?1, 1)";
-        database.write(move |writing| Ok(writing.connection().execute(sql, [name]).map(drop)?)).await
+        database.write(move |transaction| Ok(transaction.connection().execute(sql, [name]).map(drop)?)).await
     }
 }
 
@@ -48,12 +50,12 @@ async fn has(database: &Database, name: &'static str) -> bool {
 /// Holds the writer up until it is told to go on, so that what is asked meanwhile shares a commit.
 async fn hold(database: &Database) -> Arc<Barrier> {
     let (entered, barrier) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(2)));
-    let (enters, waits) = (Arc::clone(&entered), Arc::clone(&barrier));
+    let (enters, bounded_waits) = (Arc::clone(&entered), Arc::clone(&barrier));
     let database = database.clone();
     tokio::spawn(async move {
         let held = database.write(move |_| {
             enters.store(true, Ordering::SeqCst);
-            waits.wait();
+            bounded_waits.wait();
             Ok::<_, JobError<QueueError>>(())
         });
         held.await.unwrap();
@@ -146,10 +148,10 @@ async fn one_that_refuses_or_panics_does_not_spoil_the_others() {
         let (database, hooked) = (database.clone(), Arc::clone(&hooked));
         tokio::spawn(async move {
             database
-                .write(move |writing| {
+                .write(move |transaction| {
                     let sql = "INSERT INTO meta (name, value) VALUES ('refused', 1)";
-                    writing.connection().execute(sql, []).expect("it is written");
-                    writing.after_commit(move || {
+                    transaction.connection().execute(sql, []).expect("it is written");
+                    transaction.after_commit(move || {
                         hooked.fetch_add(100, Ordering::SeqCst);
                     });
                     Err::<(), _>(Refused::No.into())
@@ -162,10 +164,10 @@ async fn one_that_refuses_or_panics_does_not_spoil_the_others() {
         let database = database.clone();
         tokio::spawn(async move {
             database
-                .write(|writing| {
+                .write(|transaction| {
                     let sql = "INSERT INTO meta (name, value) VALUES ('panicked', 1)";
-                    writing.connection().execute(sql, []).expect("it is written");
-                    if writing.now() > breakerbox_core::Timestamp::ZERO {
+                    transaction.connection().execute(sql, []).expect("it is written");
+                    if transaction.now() > breakerbox_core::Timestamp::ZERO {
                         panic!("on purpose");
                     }
                     Ok::<(), JobError<Refused>>(())
@@ -178,8 +180,8 @@ async fn one_that_refuses_or_panics_does_not_spoil_the_others() {
         let database = database.clone();
         tokio::spawn(async move {
             database
-                .write(move |writing| {
-                    writing.after_commit(move || {
+                .write(move |transaction| {
+                    transaction.after_commit(move || {
                         last.fetch_add(1, Ordering::SeqCst);
                     });
                     Ok::<(), JobError<QueueError>>(())
@@ -210,8 +212,8 @@ struct Panics {
     lost: AtomicU64,
 }
 
-impl HandOver for Panics {
-    fn take(
+impl Reservations for Panics {
+    fn reserve(
         &self,
         _lane: breakerbox_model::objects::LaneId,
         _tenant: &TenantId,
@@ -221,7 +223,7 @@ impl HandOver for Panics {
         Some(LEASE)
     }
 
-    fn lost(&self, _lane: breakerbox_model::objects::LaneId) {
+    fn release(&self, _lane: breakerbox_model::objects::LaneId) {
         self.lost.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -229,24 +231,24 @@ impl HandOver for Panics {
 #[tokio::test]
 async fn a_verb_that_panics_is_rolled_back_and_the_others_are_done_again() {
     let (rig, lane) = acme::<SqliteRig>().await;
-    let hand_over = Arc::new(Panics::default());
-    let panics: Arc<dyn HandOver> = Arc::<Panics>::clone(&hand_over);
+    let reservations = Arc::new(Panics::default());
+    let panics: Arc<dyn Reservations> = Arc::<Panics>::clone(&reservations);
     let bad = Arc::new(SqliteQueue::new(rig.database.clone(), rig.registry.clone(), panics));
     let leased = rig.leased(lane).await;
-    rig.taker().takes(lane, 9);
+    rig.reservations().takes(lane, 9);
     let barrier = hold(&rig.database).await;
     let good = rig.queue();
-    let first = tokio::spawn(async move { good.accept(batch(vec![event("a")])).await });
+    let first = tokio::spawn(async move { good.submit(batch(vec![event("a")])).await });
     tokio::task::yield_now().await;
-    let breaking = tokio::spawn(async move { bad.accept(batch(vec![event("a"), event("a")])).await });
+    let breaking = tokio::spawn(async move { bad.submit(batch(vec![event("a"), event("a")])).await });
     tokio::task::yield_now().await;
     let settling = {
         let (queue, now) = (rig.queue(), rig.now());
-        let settle = breakerbox_storage::Settle {
+        let settle = breakerbox_storage::Settlement {
             id: leased.id,
             lease: leased.lease,
             attempt: attempt(now),
-            next: Next::Delivered,
+            next: NextStep::Delivered,
             stands_for: None,
         };
         tokio::spawn(async move { queue.settle(settle).await })
@@ -254,13 +256,16 @@ async fn a_verb_that_panics_is_rolled_back_and_the_others_are_done_again() {
     tokio::task::yield_now().await;
     barrier.wait();
     let broken = breaking.await.unwrap();
-    assert!(matches!(broken, Err(AcceptError::Queue(QueueError::Panicked(_)))), "{broken:?}");
-    assert_eq!(hand_over.lost.load(Ordering::SeqCst), 1, "what it had taken is lost");
+    assert!(matches!(broken, Err(SubmitError::Queue(QueueError::Panicked(_)))), "{broken:?}");
+    assert_eq!(reservations.lost.load(Ordering::SeqCst), 1, "what it had taken is lost");
     let accepted = first.await.unwrap().unwrap();
     assert_eq!(accepted.taken.len(), 1);
-    assert_eq!(rig.taker().taken.load(Ordering::SeqCst) - rig.taker().lost.load(Ordering::SeqCst), 1);
+    assert_eq!(
+        rig.reservations().taken.load(Ordering::SeqCst) - rig.reservations().lost.load(Ordering::SeqCst),
+        1
+    );
     assert_eq!(settling.await.unwrap().unwrap(), Settled::Done);
-    assert_eq!(rig.settle(&accepted.taken[0], Next::Delivered).await, Settled::Done);
+    assert_eq!(rig.settle(&accepted.taken[0], NextStep::Delivered).await, Settled::Done);
     assert_eq!(rig.rows().await[..4], [2, 2, 2, 2]);
     let (kept, counted) = rig.backlog("acme").await;
     assert_eq!((kept, counted.count), (counted, 0));
@@ -269,12 +274,12 @@ async fn a_verb_that_panics_is_rolled_back_and_the_others_are_done_again() {
 #[tokio::test]
 async fn a_full_disk_is_said_and_leaves_nothing_and_passes() {
     let (rig, lane) = acme::<SqliteRig>().await;
-    rig.taker().takes(lane, 1_000);
-    let before = rig.accept(vec![event("a")]).await.taken.remove(0);
+    rig.reservations().takes(lane, 1_000);
+    let before = rig.submit(vec![event("a")]).await.taken.remove(0);
     let limit = |pages: &'static str| {
-        rig.database.write(move |writing| {
+        rig.database.write(move |transaction| {
             let sql = format!("PRAGMA max_page_count = {pages}");
-            Ok::<_, JobError<QueueError>>(writing.connection().query_row(&sql, [], |_| Ok(()))?)
+            Ok::<_, JobError<QueueError>>(transaction.connection().query_row(&sql, [], |_| Ok(()))?)
         })
     };
     limit("1").await.unwrap();
@@ -282,18 +287,21 @@ async fn a_full_disk_is_said_and_leaves_nothing_and_passes() {
         payload: bytes::Bytes::from(vec![b'x'; 200_000]),
         ..event("a")
     };
-    let taken = rig.taker().taken.load(Ordering::SeqCst);
+    let taken = rig.reservations().taken.load(Ordering::SeqCst);
     for _ in 0..3 {
-        let refused = rig.queue().accept(batch(vec![event("a"), large.clone()])).await;
-        assert!(matches!(refused, Err(AcceptError::Queue(QueueError::DiskFull))), "{refused:?}");
+        let refused = rig.queue().submit(batch(vec![event("a"), large.clone()])).await;
+        assert!(matches!(refused, Err(SubmitError::Queue(QueueError::DiskFull))), "{refused:?}");
     }
-    assert_eq!(rig.taker().taken.load(Ordering::SeqCst) - taken, rig.taker().lost.load(Ordering::SeqCst));
+    assert_eq!(
+        rig.reservations().taken.load(Ordering::SeqCst) - taken,
+        rig.reservations().lost.load(Ordering::SeqCst)
+    );
     assert_eq!(rig.rows().await[..3], [1, 1, 1]);
     let (kept, counted) = rig.backlog("acme").await;
     assert_eq!((kept, counted.count), (counted, 1));
     limit("1000000").await.unwrap();
-    assert_eq!(rig.accept(vec![event("a"), large]).await.taken.len(), 2, "without a restart");
-    assert_eq!(rig.settle(&before, Next::Delivered).await, Settled::Done, "its lease still holds");
+    assert_eq!(rig.submit(vec![event("a"), large]).await.taken.len(), 2, "without a restart");
+    assert_eq!(rig.settle(&before, NextStep::Delivered).await, Settled::Done, "its lease still holds");
     let (kept, counted) = rig.backlog("acme").await;
     assert_eq!((kept, counted.count), (counted, 2), "what was rolled back is forgotten");
 }
@@ -310,8 +318,8 @@ async fn what_waits_when_it_is_closed_is_done_and_what_comes_is_refused() {
     waiting.await.unwrap().unwrap();
     closing.await.unwrap();
     assert!(matches!(put(&database, "late").await, Err(QueueError::Closed)));
-    let accepted = rig.queue().accept(batch(vec![event("a")])).await;
-    assert!(matches!(accepted, Err(AcceptError::Queue(QueueError::Closed))));
+    let accepted = rig.queue().submit(batch(vec![event("a")])).await;
+    assert!(matches!(accepted, Err(SubmitError::Queue(QueueError::Closed))));
     let read = rig.queue().waiting_lanes(None, 1).await;
     assert!(matches!(read, Err(QueueError::Closed)));
 }
@@ -322,8 +330,8 @@ async fn accepts_are_refused_when_too_many_wait_and_settlements_wait_for_room() 
     let options = Options { waiting_jobs: 4, reserve: 0, ..Options::default() };
     let database = Database::open(folder.path(), options).unwrap();
     let registry = Arc::new(super::rig::Registry::default());
-    let taker: Arc<dyn HandOver> = Arc::new(Taker::default());
-    let queue = Arc::new(SqliteQueue::new(database.clone(), registry, taker));
+    let reservations: Arc<dyn Reservations> = Arc::new(TestReservations::default());
+    let queue = Arc::new(SqliteQueue::new(database.clone(), registry, reservations));
     let barrier = hold(&database).await;
     let mut writes = JoinSet::new();
     for number in 0..20 {
@@ -332,9 +340,9 @@ async fn accepts_are_refused_when_too_many_wait_and_settlements_wait_for_room() 
     let start = Instant::now();
     loop {
         // The tenant is unknown, which is said only by the writer: until there is no room this one waits behind it.
-        let accepting = queue.accept(batch(vec![]));
+        let accepting = queue.submit(batch(vec![]));
         match tokio::time::timeout(Duration::from_millis(5), accepting).await {
-            Ok(Err(AcceptError::Queue(QueueError::Busy))) => break,
+            Ok(Err(SubmitError::Queue(QueueError::Busy))) => break,
             Ok(other) => panic!("{other:?}"),
             Err(_) => assert!(start.elapsed() < LIMIT),
         }
@@ -343,8 +351,8 @@ async fn accepts_are_refused_when_too_many_wait_and_settlements_wait_for_room() 
     while let Some(written) = writes.join_next().await {
         written.unwrap().unwrap();
     }
-    let refused = queue.accept(batch(vec![])).await;
-    assert!(matches!(refused, Err(AcceptError::UnknownTenant(_))), "there is room again: {refused:?}");
+    let refused = queue.submit(batch(vec![])).await;
+    assert!(matches!(refused, Err(SubmitError::UnknownTenant(_))), "there is room again: {refused:?}");
 }
 
 /// A commit is an fsync: whoever schedules many at once pays for a few.
@@ -407,7 +415,7 @@ fn reminder(number: u32) -> NewReminder {
 async fn a_settlement_does_not_wait_for_company_for_ever() {
     let (rig, lane) = acme::<SqliteRig>().await;
     let leased = rig.leased(lane).await;
-    let settled = tokio::time::timeout(LIMIT, rig.settle(&leased, Next::Delivered)).await;
+    let settled = tokio::time::timeout(LIMIT, rig.settle(&leased, NextStep::Delivered)).await;
     assert_eq!(settled.unwrap(), Settled::Done);
     assert!(rig.due(lane, Priority::Medium, 1).await.is_empty());
     assert!(rig.sqlite().now() > breakerbox_core::Timestamp::ZERO);
@@ -425,10 +433,10 @@ async fn an_empty_lane_has_no_row() {
     assert_eq!(rows().await, 0);
     let leased = rig.leased(lane).await;
     assert_eq!(rows().await, 1);
-    rig.settle(&leased, Next::Delivered).await;
+    rig.settle(&leased, NextStep::Delivered).await;
     assert_eq!(rows().await, 0);
     let leased = rig.leased(lane).await;
     assert_eq!((rows().await, rig.backlog("acme").await.0.count), (1, 1));
-    rig.settle(&leased, Next::Delivered).await;
+    rig.settle(&leased, NextStep::Delivered).await;
     assert_eq!(rows().await, 0);
 }

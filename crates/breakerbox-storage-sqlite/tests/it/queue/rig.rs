@@ -12,8 +12,8 @@ use breakerbox_core::{CircuitBy, Timestamp};
 use breakerbox_model::objects::{
     Backlog, DeliveryId, DeliveryState, EndpointId, EventType, FailReason, Filter, LaneId, TenantId,
 };
-use breakerbox_storage::conformance::queue::rig::{Rig, Seen, Taker, tenant};
-use breakerbox_storage::{Batch, Queue, QueueError};
+use breakerbox_storage::conformance::queue::rig::{Rig, StoredDelivery, TestReservations, tenant};
+use breakerbox_storage::{BatchResult, Queue, QueueError};
 use breakerbox_storage_sqlite::{
     Database, EndpointRoute, FreeSpace, JobError, Options, Routes, SqliteQueue, TenantRoutes,
 };
@@ -24,38 +24,38 @@ pub(crate) struct SqliteRig {
     pub(crate) database: Database,
     queue: Arc<SqliteQueue>,
     clock: ManualClock,
-    taker: Arc<Taker>,
+    reservations: Arc<TestReservations>,
     pub(crate) registry: Arc<Registry>,
     free: Arc<AtomicU64>,
 }
 
 /// Tenants and endpoints in memory.
 #[derive(Default)]
-pub(crate) struct Registry(RwLock<HashMap<TenantId, Arc<Household>>>);
+pub(crate) struct Registry(RwLock<HashMap<TenantId, Arc<TenantEndpoints>>>);
 
 #[derive(Clone)]
-struct Household {
+struct TenantEndpoints {
     row: i64,
     backlog: Backlog,
     endpoints: Vec<(Filter, EndpointRoute)>,
 }
 
 impl Registry {
-    fn change(&self, tenant: &TenantId, change: impl FnOnce(&mut Household)) {
+    fn change(&self, tenant: &TenantId, change: impl FnOnce(&mut TenantEndpoints)) {
         let mut known = self.0.write().unwrap();
-        let household = known.get_mut(tenant).unwrap();
-        change(Arc::make_mut(household));
+        let tenant_endpoints = known.get_mut(tenant).unwrap();
+        change(Arc::make_mut(tenant_endpoints));
     }
 }
 
 impl Routes for Registry {
     fn tenant(&self, tenant: &TenantId) -> Option<Arc<dyn TenantRoutes>> {
-        let household = self.0.read().unwrap().get(tenant).cloned()?;
-        Some(household)
+        let tenant_endpoints = self.0.read().unwrap().get(tenant).cloned()?;
+        Some(tenant_endpoints)
     }
 }
 
-impl TenantRoutes for Household {
+impl TenantRoutes for TenantEndpoints {
     fn row(&self) -> i64 {
         self.row
     }
@@ -91,7 +91,7 @@ impl SqliteRig {
         clock: ManualClock,
         registry: Arc<Registry>,
         free: Arc<AtomicU64>,
-        taker: Arc<Taker>,
+        reservations: Arc<TestReservations>,
     ) -> Self {
         let asked = Arc::clone(&free);
         // Asked anew each time: what is remembered is remembered by real time, which tests don't wait for.
@@ -99,9 +99,9 @@ impl SqliteRig {
         let options = Options { clock: Arc::new(clock.clone()), free_space, ..Options::default() };
         let database = Database::open(folder.path(), options).unwrap();
         let routes: Arc<dyn Routes> = Arc::<Registry>::clone(&registry);
-        let hand_over = Arc::<Taker>::clone(&taker);
-        let queue = Arc::new(SqliteQueue::new(database.clone(), routes, hand_over));
-        Self { folder, database, queue, clock, taker, registry, free }
+        let shared = Arc::<TestReservations>::clone(&reservations);
+        let queue = Arc::new(SqliteQueue::new(database.clone(), routes, shared));
+        Self { folder, database, queue, clock, reservations, registry, free }
     }
 
     pub(crate) fn sqlite(&self) -> &Arc<SqliteQueue> {
@@ -126,22 +126,22 @@ impl Rig for SqliteRig {
         &self.clock
     }
 
-    fn taker(&self) -> &Taker {
-        &self.taker
+    fn reservations(&self) -> &TestReservations {
+        &self.reservations
     }
 
     async fn add_tenant(&self, name: &str, backlog: Backlog) {
         let (id, registry) = (tenant(name), Arc::clone(&self.registry));
-        let added = self.database.write(move |writing| {
-            writing.connection().execute(
+        let added = self.database.write(move |transaction| {
+            transaction.connection().execute(
                 "INSERT INTO tenants (id, settings, sealed, revision, created_at, changed_at)
                  VALUES (?1, '{}', x'', 1, 0, 0)",
                 [id.as_str()],
             )?;
-            let row = writing.connection().last_insert_rowid();
-            writing.after_commit(move || {
-                let household = Household { row, backlog, endpoints: Vec::new() };
-                registry.0.write().unwrap().insert(id, Arc::new(household));
+            let row = transaction.connection().last_insert_rowid();
+            transaction.after_commit(move || {
+                let tenant_endpoints = TenantEndpoints { row, backlog, endpoints: Vec::new() };
+                registry.0.write().unwrap().insert(id, Arc::new(tenant_endpoints));
             });
             Ok::<_, JobError<QueueError>>(())
         });
@@ -151,15 +151,16 @@ impl Rig for SqliteRig {
     async fn add_endpoint(&self, name: &str, filter: Filter, expires_after: Option<Duration>) -> LaneId {
         let (id, registry) = (tenant(name), Arc::clone(&self.registry));
         let row = registry.0.read().unwrap()[&id].row;
-        let added = self.database.write(move |writing| {
-            let endpoint = EndpointId(writing.next_id());
-            writing.connection().execute(
+        let added = self.database.write(move |transaction| {
+            let endpoint = EndpointId(transaction.next_id());
+            transaction.connection().execute(
                 "INSERT INTO endpoints (id, tenant, settings, sealed, revision, created_at, changed_at)
                  VALUES (?1, ?2, '{}', x'', 1, 0, 0)",
                 [endpoint.number(), row],
             )?;
             let route = EndpointRoute { lane: endpoint.into(), expires_after };
-            writing.after_commit(move || registry.change(&id, |known| known.endpoints.push((filter, route))));
+            transaction
+                .after_commit(move || registry.change(&id, |known| known.endpoints.push((filter, route))));
             Ok::<_, JobError<QueueError>>(route.lane)
         });
         added.await.unwrap()
@@ -167,12 +168,12 @@ impl Rig for SqliteRig {
 
     async fn delete_endpoint(&self, lane: LaneId) {
         let registry = Arc::clone(&self.registry);
-        let deleted = self.database.write(move |writing| {
-            writing.connection().execute("DELETE FROM endpoints WHERE id = ?1", [lane.number()])?;
-            writing.close_lane(lane)?;
-            writing.after_commit(move || {
-                for household in registry.0.write().unwrap().values_mut() {
-                    Arc::make_mut(household).endpoints.retain(|(_, route)| route.lane != lane);
+        let deleted = self.database.write(move |transaction| {
+            transaction.connection().execute("DELETE FROM endpoints WHERE id = ?1", [lane.number()])?;
+            transaction.close_lane(lane)?;
+            transaction.after_commit(move || {
+                for tenant_endpoints in registry.0.write().unwrap().values_mut() {
+                    Arc::make_mut(tenant_endpoints).endpoints.retain(|(_, route)| route.lane != lane);
                 }
             });
             Ok::<_, JobError<QueueError>>(())
@@ -180,7 +181,7 @@ impl Rig for SqliteRig {
         deleted.await.unwrap();
     }
 
-    async fn cancel_closed(&self, limit: usize) -> Batch {
+    async fn cancel_closed(&self, limit: usize) -> BatchResult {
         self.database.cancel_closed(limit).await.unwrap()
     }
 
@@ -201,7 +202,7 @@ impl Rig for SqliteRig {
         self.free.store(bytes, Ordering::SeqCst);
     }
 
-    async fn look(&self, delivery: DeliveryId) -> Option<Seen> {
+    async fn stored_delivery(&self, delivery: DeliveryId) -> Option<StoredDelivery> {
         let found = self.database.read(move |connection| {
             let mut statement = connection
                 .prepare("SELECT state, reason, attempts, requests, due_at FROM deliveries WHERE id = ?1")?;
@@ -221,7 +222,12 @@ impl Rig for SqliteRig {
                 other => panic!("{other:?}"),
             };
             let due_at = Timestamp::from_micros(row.get::<_, i64>(4)?.unsigned_abs());
-            Ok::<_, JobError<QueueError>>(Some(Seen { state, attempts, requests: row.get(3)?, due_at }))
+            Ok::<_, JobError<QueueError>>(Some(StoredDelivery {
+                state,
+                attempts,
+                requests: row.get(3)?,
+                due_at,
+            }))
         });
         found.await.unwrap()
     }
@@ -242,11 +248,11 @@ impl Rig for SqliteRig {
     async fn add_endpoints(&self, name: &str, count: usize) -> Vec<LaneId> {
         let (id, registry) = (tenant(name), Arc::clone(&self.registry));
         let row = registry.0.read().unwrap()[&id].row;
-        let added = self.database.write(move |writing| {
+        let added = self.database.write(move |transaction| {
             let mut lanes = Vec::new();
             for _ in 0..count {
-                let endpoint = EndpointId(writing.next_id());
-                writing.connection().execute(
+                let endpoint = EndpointId(transaction.next_id());
+                transaction.connection().execute(
                     "INSERT INTO endpoints (id, tenant, settings, sealed, revision, created_at, changed_at)
                      VALUES (?1, ?2, '{}', x'', 1, 0, 0)",
                     [endpoint.number(), row],
@@ -257,7 +263,7 @@ impl Rig for SqliteRig {
                 .iter()
                 .map(|lane| (Filter::ALL, EndpointRoute { lane: *lane, expires_after: None }))
                 .collect();
-            writing.after_commit(move || registry.change(&id, |known| known.endpoints.extend(routes)));
+            transaction.after_commit(move || registry.change(&id, |known| known.endpoints.extend(routes)));
             Ok::<_, JobError<QueueError>>(lanes)
         });
         added.await.unwrap()

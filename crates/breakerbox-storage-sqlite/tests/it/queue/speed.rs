@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use breakerbox_model::delivery::Next;
+use breakerbox_model::delivery::NextStep;
 use breakerbox_model::objects::{Backlog, Filter, NewEvent, Priority};
 use breakerbox_storage::conformance::queue::rig::{LEASE, Rig, attempt, batch, event};
-use breakerbox_storage::{Claim, Queue, Settle};
+use breakerbox_storage::{Claim, Queue, Settlement};
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -45,7 +45,7 @@ async fn accepted_and_settled() {
     for lane in 0..lanes {
         let filter = Filter::any_of([format!("to.{lane}").as_str()]).unwrap();
         let lane = rig.add_endpoint("acme", filter, None).await;
-        rig.taker().takes(lane, u32::MAX);
+        rig.reservations().takes(lane, u32::MAX);
     }
     let unsettled = Arc::new(Semaphore::new(1_024));
     let settled = Arc::new(AtomicU64::new(0));
@@ -64,18 +64,18 @@ async fn accepted_and_settled() {
                 let kind = format!("to.{}", nth % lanes);
                 let began = Instant::now();
                 let event = NewEvent { payload: payload.clone(), ..event(&kind) };
-                let accepted = queue.accept(batch(vec![event])).await.unwrap();
+                let accepted = queue.submit(batch(vec![event])).await.unwrap();
                 took.push(began.elapsed());
                 for taken in accepted.taken {
                     let permit = Arc::clone(&unsettled).acquire_owned().await.unwrap();
                     let (queue, settled) = (Arc::clone(&queue), Arc::clone(&settled));
                     tokio::spawn(async move {
                         let attempt = attempt(queue.now());
-                        let settle = Settle {
+                        let settle = Settlement {
                             id: taken.id,
                             lease: taken.lease,
                             attempt,
-                            next: Next::Delivered,
+                            next: NextStep::Delivered,
                             stands_for: None,
                         };
                         queue.settle(settle).await.unwrap();
@@ -126,7 +126,7 @@ async fn drained() {
     let before = spent("queue-writer");
     for _ in 0..count / 500 {
         let events = vec![NewEvent { payload: payload.clone(), ..event("a") }; 500];
-        rig.queue().accept(batch(events)).await.unwrap();
+        rig.queue().submit(batch(events)).await.unwrap();
     }
     println!(
         "accepted in batches: writer {:.1} us each",
@@ -144,9 +144,15 @@ async fn drained() {
             done += 1;
             settles.spawn(async move {
                 let attempt = attempt(queue.now());
-                let next = Next::Delivered;
+                let next = NextStep::Delivered;
                 queue
-                    .settle(Settle { id: leased.id, lease: leased.lease, attempt, next, stands_for: None })
+                    .settle(Settlement {
+                        id: leased.id,
+                        lease: leased.lease,
+                        attempt,
+                        next,
+                        stands_for: None,
+                    })
                     .await
                     .unwrap();
             });

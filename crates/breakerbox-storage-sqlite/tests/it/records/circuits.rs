@@ -268,8 +268,8 @@ async fn circuits_go_on_while_the_file_can_not_be_written_and_are_written_later(
     // As if the disk refused: the table is not there.
     let rename = async |from: &'static str, to: &'static str| {
         database
-            .write(move |writing| {
-                writing.connection().execute(&format!("ALTER TABLE {from} RENAME TO {to}"), [])?;
+            .write(move |transaction| {
+                transaction.connection().execute(&format!("ALTER TABLE {from} RENAME TO {to}"), [])?;
                 Ok::<_, JobError<QueueError>>(())
             })
             .await

@@ -3,6 +3,7 @@
 mod circuits;
 mod kept_before;
 mod pages;
+mod renamed;
 mod sealed;
 mod tombstones;
 mod unreadable;

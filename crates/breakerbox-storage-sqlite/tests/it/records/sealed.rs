@@ -107,8 +107,8 @@ async fn a_secret_that_was_moved_to_another_row_does_not_open() {
         fill(&records, "acme").await;
         fill(&records, "other").await;
         database
-            .write(move |writing| {
-                writing.connection().execute(swap, [])?;
+            .write(move |transaction| {
+                transaction.connection().execute(swap, [])?;
                 Ok::<_, JobError<breakerbox_storage::QueueError>>(())
             })
             .await

@@ -3,7 +3,7 @@
 use breakerbox_model::notifications::Kind;
 use breakerbox_model::objects::{DeliveryFilter, DeliveryState, FailReason, ResendState};
 use breakerbox_storage::conformance::records::reminders::{MINUTE, every_minute, new, once};
-use breakerbox_storage::records::{NewResend, NoticeFilter, PageOf, ReminderFilter};
+use breakerbox_storage::records::{NewResend, NotificationFilter, PageOf, ReminderFilter};
 use breakerbox_storage::{Claim, QueueError, RecordsError};
 use breakerbox_storage_sqlite::JobError;
 
@@ -16,8 +16,9 @@ impl World {
     /// Damages what is stored.
     async fn damage(&self, sql: &str) -> usize {
         let (database, sql) = (self.database(), sql.to_owned());
-        let write = database
-            .write(move |writing| Ok::<_, JobError<QueueError>>(writing.connection().execute(&sql, [])?));
+        let write = database.write(move |transaction| {
+            Ok::<_, JobError<QueueError>>(transaction.connection().execute(&sql, [])?)
+        });
         write.await.unwrap()
     }
 }
@@ -38,19 +39,19 @@ async fn unreadable_reminders_stop_and_keep_no_other_waiting() {
     let good = world.reminder(once(now + 2 * MINUTE)).await;
     world.clock.advance(3 * MINUTE);
 
-    let looked = world.calendar.to_look_at(world.now(), PIECE).await.unwrap();
+    let looked = world.reminder_store.due_reminders(world.now(), PIECE).await.unwrap();
     assert_eq!(looked.iter().map(|looked| looked.id).collect::<Vec<_>>(), [good.id]);
-    assert_eq!(world.turn().await.fired, 1);
-    assert_eq!(world.calendar.next_look().await.unwrap(), None, "none of them is due any more");
+    assert_eq!(world.run_scheduler().await.fired, 1);
+    assert_eq!(world.reminder_store.next_check_at().await.unwrap(), None, "none of them is due any more");
 
     let all = world.records.reminders(&ReminderFilter::default(), &PageOf::first(100)).await.unwrap();
     assert_eq!(all.items.iter().map(|shown| shown.id).collect::<Vec<_>>(), [good.id]);
     let shown = world.records.reminder(first.id).await;
     assert!(matches!(shown, Err(RecordsError::Unreadable { what: "reminder", .. })), "{shown:?}");
-    let filter = NoticeFilter { kind: Some(Kind::ReminderStopped), ..NoticeFilter::default() };
-    let told = world.records.notices(&filter, &PageOf::first(100)).await.unwrap().items;
+    let filter = NotificationFilter { kind: Some(Kind::ReminderStopped), ..NotificationFilter::default() };
+    let told = world.records.notifications(&filter, &PageOf::first(100)).await.unwrap().items;
     assert_eq!(told.len(), PIECE + 13, "its owner is notified of each, once");
-    assert!(told[0].notice.text().body.contains("can't be read"), "{:?}", told[0].notice.text());
+    assert!(told[0].notification.text().body.contains("can't be read"), "{:?}", told[0].notification.text());
 
     let mut again = new(every_minute(now + MINUTE));
     again.settings.reference = Some("invoice 17".into());
@@ -70,9 +71,9 @@ async fn a_reminder_without_its_payload_stops() {
     let reminder = world.reminder(once(world.now() + MINUTE)).await;
     world.damage("DELETE FROM reminder_payloads").await;
     world.clock.advance(2 * MINUTE);
-    let stepped = world.turn().await;
-    assert_eq!((stepped.fired, stepped.stopped), (0, 1));
-    assert_eq!(world.calendar.next_look().await.unwrap(), None);
+    let applied = world.run_scheduler().await;
+    assert_eq!((applied.fired, applied.stopped), (0, 1));
+    assert_eq!(world.reminder_store.next_check_at().await.unwrap(), None);
     let shown = world.shown(reminder.id).await;
     assert_eq!(shown.state.name().name(), "stopped");
 }
@@ -121,7 +122,7 @@ async fn an_unreadable_delivery_fails_and_keeps_no_other_waiting() {
         assert_eq!(delivery.state, DeliveryState::Failed(FailReason::Unreadable));
     }
     for leased in claimed.into_iter().flat_map(|claimed| claimed.deliveries) {
-        world.settle(&leased, breakerbox_model::delivery::Next::Delivered).await;
+        world.settle(&leased, breakerbox_model::delivery::NextStep::Delivered).await;
     }
     let counted = world.records.backlog(&"acme".parse().unwrap()).await.unwrap();
     assert_eq!(counted.count, 0);
@@ -149,7 +150,7 @@ async fn a_parked_run_goes_on_though_its_schedule_is_unreadable() {
     latest.settings.catch_up = Some(breakerbox_model::reminder::CatchUp::Latest);
     world.records.create_reminder(latest).await.unwrap();
     world.clock.advance(90 * std::time::Duration::from_secs(1));
-    assert_eq!(world.turn().await.fired, 1);
+    assert_eq!(world.run_scheduler().await.fired, 1);
     world.damage("UPDATE reminders SET settings = '{}'").await;
     let run = world.take_run().await.run.expect("it is a run");
     assert_eq!((run.scheduled_at, run.latest_of), (now + MINUTE, None));

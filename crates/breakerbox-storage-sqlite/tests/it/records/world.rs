@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use breakerbox::ManualClock;
-use breakerbox_storage::conformance::records::world::{self, Backend, NoHands, Opened};
+use breakerbox_storage::conformance::records::world::{self, Backend, NoReservations, Opened};
 use breakerbox_storage::secrets::{Keyring, MasterKey};
-use breakerbox_storage::{Calendar, Defaults};
+use breakerbox_storage::{Defaults, ReminderStore};
 use breakerbox_storage_sqlite::{Database, Options, SqliteQueue, SqliteRecords};
 use tempfile::TempDir;
 
@@ -60,10 +60,10 @@ impl Backend for Sqlite {
         let database = Database::open(self.folder.path(), options).unwrap();
         let records = SqliteRecords::open(database.clone(), Keyring::new(&self.key), defaults).await.unwrap();
         let directory = Arc::clone(records.directory());
-        let queue = Arc::new(SqliteQueue::new(database.clone(), directory.clone(), Arc::new(NoHands)));
+        let queue = Arc::new(SqliteQueue::new(database.clone(), directory.clone(), Arc::new(NoReservations)));
         *self.database.lock().unwrap() = Some(database);
-        let calendar = Arc::clone(&queue) as Arc<dyn Calendar>;
-        Opened { records: Arc::new(records), queue, calendar, directory }
+        let reminder_store = Arc::clone(&queue) as Arc<dyn ReminderStore>;
+        Opened { records: Arc::new(records), queue, reminder_store, directory }
     }
 
     async fn close(&mut self) {

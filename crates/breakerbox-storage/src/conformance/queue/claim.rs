@@ -2,7 +2,7 @@
 
 use crate::{Claim, Leased};
 use breakerbox_core::Epoch;
-use breakerbox_model::delivery::Next;
+use breakerbox_model::delivery::NextStep;
 use breakerbox_model::objects::{DeliveryState, FailReason, LaneId, NewEvent, Priority};
 
 use super::rig::{LEASE, Rig, Verbs, acme, at, event, retry, seconds};
@@ -78,7 +78,7 @@ pub async fn a_probe_prefers_what_is_due_and_has_not_failed_one<R: Rig>() {
     let probed = probe(&rig, lane).await;
     assert_eq!((probed.id, probed.pulled_from), (first, None));
     let failed =
-        Next::Retry { due_at: rig.now() + seconds(5), uses_attempt: true, failed_probe: Some(OUTAGE) };
+        NextStep::Retry { due_at: rig.now() + seconds(5), uses_attempt: true, failed_probe: Some(OUTAGE) };
     rig.settle(&probed, failed).await;
     rig.pass(seconds(10));
     // It is due for longer now than anything else that comes, but it has failed a probe.
@@ -110,7 +110,7 @@ pub async fn a_probe_pulls_forward_what_backs_off<R: Rig>() {
     let (rig, lane) = acme::<R>().await;
     let leased = rig.leased(lane).await;
     let other = {
-        rig.accept(vec![at(Priority::High)]).await;
+        rig.submit(vec![at(Priority::High)]).await;
         rig.due(lane, Priority::High, 1).await.remove(0)
     };
     let (sooner, later) = (rig.now() + seconds(100), rig.now() + seconds(200));
@@ -125,11 +125,11 @@ pub async fn a_probe_pulls_forward_what_backs_off<R: Rig>() {
     assert_eq!(pulled.attempts, 1);
     // Handed back, it waits where it was.
     rig.queue().hand_back(pulled.id, pulled.lease).await.unwrap();
-    assert_eq!(rig.look(pulled.id).await.unwrap().due_at, sooner);
+    assert_eq!(rig.stored_delivery(pulled.id).await.unwrap().due_at, sooner);
     let pulled = probe(&rig, lane).await;
-    let failed = Next::Retry { due_at: sooner, uses_attempt: false, failed_probe: Some(OUTAGE) };
+    let failed = NextStep::Retry { due_at: sooner, uses_attempt: false, failed_probe: Some(OUTAGE) };
     rig.settle(&pulled, failed).await;
-    let seen = rig.look(pulled.id).await.unwrap();
+    let seen = rig.stored_delivery(pulled.id).await.unwrap();
     assert_eq!((seen.attempts, seen.requests, seen.due_at), (1, 2, sooner), "no attempt is used up");
 }
 
@@ -142,8 +142,11 @@ pub async fn a_poison_payload_does_not_keep_a_lane_shut<R: Rig>() {
     rig.settle(&good, retry(rig.now() + seconds(9_000))).await;
     let first = probe(&rig, lane).await;
     assert_eq!(first.id, poison.id);
-    let failed =
-        Next::Retry { due_at: first.pulled_from.unwrap(), uses_attempt: false, failed_probe: Some(OUTAGE) };
+    let failed = NextStep::Retry {
+        due_at: first.pulled_from.unwrap(),
+        uses_attempt: false,
+        failed_probe: Some(OUTAGE),
+    };
     rig.settle(&first, failed).await;
     assert_eq!(probe(&rig, lane).await.id, good.id, "another one has its chance");
     let again = probe(&rig, lane).await;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use breakerbox_model::delivery::Next;
+use breakerbox_model::delivery::NextStep;
 use breakerbox_model::objects::{DeliveryState, FailReason, Filter, LaneId, Priority};
 
 use crate::Settled;
@@ -14,8 +14,8 @@ pub async fn whatever_was_answered_is_there_after_a_crash<R: Rig>() {
     let doomed = rig.add_endpoint("acme", Filter::ALL, None).await;
     let mut wanted: HashMap<i64, &str> = HashMap::new();
     for round in 0..6_u32 {
-        rig.taker().takes(kept, 3);
-        let accepted = rig.accept(vec![event("a"); 6]).await;
+        rig.reservations().takes(kept, 3);
+        let accepted = rig.submit(vec![event("a"); 6]).await;
         for event in &accepted.events {
             for nth in 1..=i64::from(event.deliveries) {
                 wanted.insert(event.id.number() + nth, "open");
@@ -25,8 +25,8 @@ pub async fn whatever_was_answered_is_there_after_a_crash<R: Rig>() {
         leased.extend(rig.due(kept, Priority::Medium, 4).await);
         for (nth, leased) in leased.into_iter().enumerate() {
             let (next, state) = match nth % 5 {
-                0 => (Next::Delivered, "delivered"),
-                1 => (Next::Failed(FailReason::Exhausted), "dead"),
+                0 => (NextStep::Delivered, "delivered"),
+                1 => (NextStep::Failed(FailReason::Exhausted), "dead"),
                 2 => (retry(rig.now() + seconds(60)), "open"),
                 // In flight when it crashes: nobody knows what the receiver has.
                 _ => continue,

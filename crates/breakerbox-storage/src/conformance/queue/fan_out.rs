@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use crate::{AcceptError, Batch, Retention};
+use crate::{BatchResult, Retention, SubmitError};
 use breakerbox_model::objects::{
     Backlog, DeliveryId, DeliveryState, EventId, Filter, Id, LaneId, NewBatch, NewEvent, Priority,
 };
@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use super::rig::{Rig, Verbs, batch, event, seconds, tenant, with_key};
 
 /// What an accept writes itself.
-const AT_ACCEPT: u64 = 1_000;
+const AT_SUBMIT: u64 = 1_000;
 
 async fn crowd<R: Rig>(endpoints: usize) -> (R, Vec<LaneId>) {
     let rig = R::new().await;
@@ -22,7 +22,7 @@ async fn crowd<R: Rig>(endpoints: usize) -> (R, Vec<LaneId>) {
     (rig, lanes)
 }
 
-async fn piece<R: Rig>(rig: &R, limit: u32) -> Batch {
+async fn piece<R: Rig>(rig: &R, limit: u32) -> BatchResult {
     rig.queue().fan_out(limit).await.unwrap()
 }
 
@@ -45,15 +45,15 @@ fn nth(event: EventId, nth: u64) -> DeliveryId {
 
 pub async fn an_accept_writes_a_bounded_part_and_a_job_the_rest<R: Rig>() {
     let (rig, lanes) = crowd::<R>(2_500).await;
-    let accepted = rig.accept(vec![event("a")]).await;
+    let accepted = rig.submit(vec![event("a")]).await;
     assert_eq!((accepted.events[0].deliveries, accepted.deferred), (2_500, 1_500));
-    assert_eq!(rig.rows().await[2], AT_ACCEPT);
-    assert_eq!(accepted.woken.len() as u64, AT_ACCEPT);
+    assert_eq!(rig.rows().await[2], AT_SUBMIT);
+    assert_eq!(accepted.woken.len() as u64, AT_SUBMIT);
     let first = piece(&rig, 400).await;
     assert_eq!((first.done, first.more, first.woken.len()), (400, true, 400));
     assert_eq!(first.woken[0].lane, lanes[1_000], "in the order of the accept");
     assert_eq!(finish(&rig).await, 1_100);
-    assert_eq!(piece(&rig, 400).await, Batch::default());
+    assert_eq!(piece(&rig, 400).await, BatchResult::default());
     assert_eq!(rig.rows().await[2], 2_500);
     for lane in [lanes[0], lanes[999], lanes[1_000], lanes[2_499]] {
         let due = rig.due(lane, Priority::Medium, 9).await;
@@ -66,9 +66,9 @@ pub async fn an_accept_writes_a_bounded_part_and_a_job_the_rest<R: Rig>() {
 
 pub async fn a_batch_shares_the_bound_of_its_accept<R: Rig>() {
     let (rig, _) = crowd::<R>(700).await;
-    let accepted = rig.accept(vec![event("a"), event("b"), event("c")]).await;
+    let accepted = rig.submit(vec![event("a"), event("b"), event("c")]).await;
     assert_eq!(accepted.events.iter().map(|event| event.deliveries).collect::<Vec<_>>(), [700; 3]);
-    assert_eq!((accepted.deferred, rig.rows().await[2]), (1_100, AT_ACCEPT));
+    assert_eq!((accepted.deferred, rig.rows().await[2]), (1_100, AT_SUBMIT));
     assert_eq!(finish(&rig).await, 1_100);
     for accepted in accepted.events {
         for place in [0, 299, 300, 699] {
@@ -81,19 +81,19 @@ pub async fn limits_count_all_of_it_at_once<R: Rig>() {
     let rig = R::new().await;
     rig.add_tenant("acme", Backlog { count: 2_000, bytes: 1 << 40 }).await;
     rig.add_endpoints("acme", 1_500).await;
-    rig.accept(vec![event("a")]).await;
-    let full = |answer| matches!(answer, Err(AcceptError::BacklogFull { waiting: 1_500, .. }));
-    assert!(full(rig.queue().accept(batch(vec![event("a")])).await), "500 of them have no row yet");
+    rig.submit(vec![event("a")]).await;
+    let full = |answer| matches!(answer, Err(SubmitError::BacklogFull { waiting: 1_500, .. }));
+    assert!(full(rig.queue().submit(batch(vec![event("a")])).await), "500 of them have no row yet");
     let rig = rig.crash().await;
-    assert!(full(rig.queue().accept(batch(vec![event("a")])).await), "also after a crash");
+    assert!(full(rig.queue().submit(batch(vec![event("a")])).await), "also after a crash");
     finish(&rig).await;
-    assert!(full(rig.queue().accept(batch(vec![event("a")])).await), "and once they have one");
+    assert!(full(rig.queue().submit(batch(vec![event("a")])).await), "and once they have one");
     assert_eq!(rig.backlog("acme").await.0.count, 1_500);
 }
 
 pub async fn it_goes_to_the_endpoints_of_the_accept<R: Rig>() {
     let (rig, lanes) = crowd::<R>(1_200).await;
-    rig.accept(vec![event("a")]).await;
+    rig.submit(vec![event("a")]).await;
     let later = rig.add_endpoint("acme", Filter::ALL, None).await;
     finish(&rig).await;
     assert!(rig.due(later, Priority::Medium, 9).await.is_empty());
@@ -103,7 +103,7 @@ pub async fn it_goes_to_the_endpoints_of_the_accept<R: Rig>() {
 
 pub async fn deleted_endpoints_end_as_cancelled<R: Rig>() {
     let (rig, lanes) = crowd::<R>(1_200).await;
-    let accepted = rig.accept(vec![event("a")]).await;
+    let accepted = rig.submit(vec![event("a")]).await;
     rig.delete_endpoint(lanes[1_100]).await;
     while rig.cancel_closed(500).await.more {}
     let written = piece(&rig, 500).await;
@@ -121,13 +121,13 @@ pub async fn deleted_endpoints_end_as_cancelled<R: Rig>() {
 
 pub async fn a_crash_between_pieces_loses_and_repeats_nothing<R: Rig>() {
     let (mut rig, _) = crowd::<R>(1_400).await;
-    let first = rig.accept(vec![event("a")]).await.events[0].id;
+    let first = rig.submit(vec![event("a")]).await.events[0].id;
     let mut events = vec![first];
     for _ in 0..4 {
         rig = rig.crash().await;
         piece(&rig, 90).await;
         // Ids that are reserved are not given to others, though the clock stands still.
-        events.push(rig.accept(vec![event("a")]).await.events[0].id);
+        events.push(rig.submit(vec![event("a")]).await.events[0].id);
     }
     rig = rig.crash().await;
     finish(&rig).await;
@@ -146,10 +146,10 @@ pub async fn tenants_take_turns<R: Rig>() {
     let (rig, of_acme) = crowd::<R>(3_000).await;
     rig.add_tenant("small", Backlog::default()).await;
     let of_small = rig.add_endpoints("small", 1_100).await;
-    rig.accept(vec![event("a"), event("b")]).await;
+    rig.submit(vec![event("a"), event("b")]).await;
     let small = NewBatch { tenant: tenant("small"), ..batch(vec![event("a")]) };
-    rig.queue().accept(small).await.unwrap();
-    let lanes = |batch: &Batch| batch.woken.iter().map(|woken| woken.lane).collect::<HashSet<_>>();
+    rig.queue().submit(small).await.unwrap();
+    let lanes = |batch: &BatchResult| batch.woken.iter().map(|woken| woken.lane).collect::<HashSet<_>>();
     let two = [lanes(&piece(&rig, 100).await), lanes(&piece(&rig, 100).await)];
     let of = |all: &[LaneId]| two.iter().filter(|lanes| lanes.iter().all(|lane| all.contains(lane))).count();
     assert_eq!((of(&of_acme), of(&of_small)), (1, 1), "one piece each");
@@ -158,18 +158,18 @@ pub async fn tenants_take_turns<R: Rig>() {
 pub async fn a_repetition_while_it_is_under_way_gets_the_same_answer<R: Rig>() {
     let (rig, _) = crowd::<R>(1_300).await;
     let submit = || with_key(vec![event("a"), event("b")], "k", 1);
-    let first = rig.queue().accept(submit()).await.unwrap();
-    let again = rig.queue().accept(submit()).await.unwrap();
+    let first = rig.queue().submit(submit()).await.unwrap();
+    let again = rig.queue().submit(submit()).await.unwrap();
     assert_eq!((again.repeated, &again.events, again.deferred), (true, &first.events, 0));
     finish(&rig).await;
-    let again = rig.queue().accept(submit()).await.unwrap();
+    let again = rig.queue().submit(submit()).await.unwrap();
     assert_eq!((again.repeated, &again.events), (true, &first.events));
     assert_eq!(rig.rows().await[2], 2_600);
 }
 
 pub async fn what_is_under_way_is_not_pruned<R: Rig>() {
     let (rig, lanes) = crowd::<R>(1_100).await;
-    rig.accept(vec![event("a")]).await;
+    rig.submit(vec![event("a")]).await;
     for lane in &lanes[..1_000] {
         rig.delete_endpoint(*lane).await;
     }
@@ -186,7 +186,7 @@ pub async fn many_accepts_in_one_commit_share_a_bound<R: Rig>() {
     rig.add_tenant("other", Backlog::default()).await;
     rig.add_endpoints("other", 1).await;
     let queue = rig.queue();
-    let accepts = (0..200).map(|_| queue.accept(batch(vec![event("a")])));
+    let accepts = (0..200).map(|_| queue.submit(batch(vec![event("a")])));
     let deferred: u64 = join_all(accepts).await.into_iter().map(|answer| answer.unwrap().deferred).sum();
     // How many of them share a commit depends on the machine; all of them are written in the end.
     let rows = rig.rows().await[2];
@@ -200,7 +200,7 @@ pub async fn many_accepts_in_one_commit_share_a_bound<R: Rig>() {
 pub async fn the_rest_waits_until_its_time_and_expires<R: Rig>() {
     let (rig, lanes) = crowd::<R>(1_100).await;
     let (not_before, expires_at) = (rig.now() + seconds(60), rig.now() + seconds(90));
-    rig.accept(vec![NewEvent { not_before: Some(not_before), expires_at: Some(expires_at), ..event("a") }])
+    rig.submit(vec![NewEvent { not_before: Some(not_before), expires_at: Some(expires_at), ..event("a") }])
         .await;
     let written = piece(&rig, 500).await;
     assert_eq!(written.woken[0].next_due[Priority::Medium.index()], Some(not_before));
@@ -209,7 +209,7 @@ pub async fn the_rest_waits_until_its_time_and_expires<R: Rig>() {
     assert_eq!(rig.due(lanes[1_050], Priority::Medium, 9).await.len(), 1);
     rig.pass(seconds(30));
     let mut expired = 0;
-    while let Batch { done: done @ 1.., .. } = rig.queue().expire(500).await.unwrap() {
+    while let BatchResult { done: done @ 1.., .. } = rig.queue().expire(500).await.unwrap() {
         expired += done;
     }
     assert_eq!(expired, 1_099);

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::{AcceptError, Claim, Lease, Leased, Settled};
+use crate::{Claim, Lease, Leased, Settled, SubmitError};
 use breakerbox_core::{Epoch, Timestamp};
-use breakerbox_model::delivery::Next;
+use breakerbox_model::delivery::NextStep;
 use breakerbox_model::objects::{
     Backlog, DeliveryId, DeliveryState, FailReason, Filter, Id, LaneId, NewEvent, Priority,
 };
@@ -23,7 +23,7 @@ enum Step {
     Accept { lane: usize, priority: usize, delay: u64, lifetime: Option<u64>, take: bool, key: Option<u8> },
     Due { lane: usize, priority: usize, limit: u32 },
     Probe { lane: usize, outage: u64 },
-    Settle { nth: usize, end: End },
+    Settlement { nth: usize, end: End },
     SettleOld { nth: usize },
     HandBack { nth: usize },
     Reclaim,
@@ -56,7 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (lane.clone(), 0_usize..2, 1_u32..4).prop_map(
             |(lane, priority, limit)| Step::Due { lane, priority, limit }),
         3 => (lane.clone(), 1_u64..3).prop_map(|(lane, outage)| Step::Probe { lane, outage }),
-        6 => (any::<usize>(), end).prop_map(|(nth, end)| Step::Settle { nth, end }),
+        6 => (any::<usize>(), end).prop_map(|(nth, end)| Step::Settlement { nth, end }),
         1 => any::<usize>().prop_map(|nth| Step::SettleOld { nth }),
         2 => any::<usize>().prop_map(|nth| Step::HandBack { nth }),
         1 => Just(Step::Reclaim),
@@ -179,7 +179,7 @@ impl<R: Rig> Model<R> {
         for (id, known) in &mut self.deliveries {
             let is_due = known.state == Is::Waiting && known.expires_at.is_some_and(|at| at <= now);
             if is_due {
-                let seen = self.rig.look(delivery(*id)).await.unwrap();
+                let seen = self.rig.stored_delivery(delivery(*id)).await.unwrap();
                 if seen.state == DeliveryState::Failed(FailReason::Expired) {
                     known.state = Is::Over(seen.state);
                 }
@@ -187,9 +187,9 @@ impl<R: Rig> Model<R> {
         }
     }
 
-    async fn accept(&mut self, step: &Step) {
+    async fn submit(&mut self, step: &Step) {
         let Step::Accept { lane, priority, delay, lifetime, take, key } = *step else { return };
-        self.rig.taker().takes(self.lanes[lane], u32::from(take));
+        self.rig.reservations().takes(self.lanes[lane], u32::from(take));
         let now = self.rig.now();
         let due_at = now + seconds(delay);
         let expires_at = lifetime.map(|lifetime| now + seconds(lifetime));
@@ -201,10 +201,10 @@ impl<R: Rig> Model<R> {
         };
         let mut batch = with_key(vec![new], &format!("{key:?}"), u8::try_from(lane).unwrap());
         batch.idempotency = batch.idempotency.filter(|_| key.is_some());
-        let accepted = self.rig.queue().accept(batch).await;
+        let accepted = self.rig.queue().submit(batch).await;
         if let Some((used_for, first, count)) = key.and_then(|key| self.keys.get(&key)).copied() {
             if used_for != lane {
-                assert!(matches!(accepted, Err(AcceptError::KeyReused)));
+                assert!(matches!(accepted, Err(SubmitError::KeyReused)));
                 return;
             }
             let accepted = accepted.unwrap();
@@ -214,7 +214,7 @@ impl<R: Rig> Model<R> {
         }
         let count = u32::from(self.open[lane]);
         if count > 0 && self.unfinished() >= MOST {
-            assert!(matches!(accepted, Err(AcceptError::BacklogFull { waiting: MOST, .. })));
+            assert!(matches!(accepted, Err(SubmitError::BacklogFull { waiting: MOST, .. })));
             return;
         }
         let accepted = accepted.unwrap();
@@ -295,24 +295,25 @@ impl<R: Rig> Model<R> {
         let Some((id, lease)) = self.held(nth) else { return };
         let now = self.rig.now();
         let (next, uses, state) = match end {
-            End::Delivered => (Next::Delivered, 1, Is::Over(DeliveryState::Delivered)),
+            End::Delivered => (NextStep::Delivered, 1, Is::Over(DeliveryState::Delivered)),
             End::Failed => {
                 let why = FailReason::Exhausted;
-                (Next::Failed(why), 1, Is::Over(DeliveryState::Failed(why)))
+                (NextStep::Failed(why), 1, Is::Over(DeliveryState::Failed(why)))
             }
             End::Retry { delay, uses_attempt, failed_probe } => {
                 let (due_at, failed_probe) = (now + seconds(delay), failed_probe.map(Epoch));
-                (Next::Retry { due_at, uses_attempt, failed_probe }, u32::from(uses_attempt), Is::Waiting)
+                (NextStep::Retry { due_at, uses_attempt, failed_probe }, u32::from(uses_attempt), Is::Waiting)
             }
         };
-        let settle = crate::Settle { id: delivery(id), lease, attempt: attempt(now), next, stands_for: None };
+        let settle =
+            crate::Settlement { id: delivery(id), lease, attempt: attempt(now), next, stands_for: None };
         assert_eq!(self.rig.queue().settle(settle).await.unwrap(), Settled::Done);
         self.old.push((id, lease));
         let known = self.deliveries.get_mut(&id).unwrap();
         known.attempts += uses;
         known.requests += 1;
         known.state = state;
-        if let Next::Retry { due_at, failed_probe, .. } = next {
+        if let NextStep::Retry { due_at, failed_probe, .. } = next {
             known.due_at = due_at;
             known.failed_probe = failed_probe.map_or(known.failed_probe, |epoch| epoch.0);
             self.waits_again(id);
@@ -325,7 +326,7 @@ impl<R: Rig> Model<R> {
             self.rig.pass(Duration::from_micros(1));
             match *step {
                 Step::Pass(by) => self.rig.pass(seconds(by)),
-                Step::Accept { .. } => self.accept(step).await,
+                Step::Accept { .. } => self.submit(step).await,
                 Step::Due { lane, priority, limit } => {
                     let priority = Priority::ALL[priority];
                     let claim = Claim::Due { lane: self.lanes[lane], priority, limit, lease: LEASE };
@@ -335,12 +336,13 @@ impl<R: Rig> Model<R> {
                     let claim = Claim::Probe { lane: self.lanes[lane], outage: Epoch(outage), lease: LEASE };
                     self.claim(lane, claim).await;
                 }
-                Step::Settle { nth, end } => self.settle(nth, end).await,
+                Step::Settlement { nth, end } => self.settle(nth, end).await,
                 Step::SettleOld { nth } if !self.old.is_empty() => {
                     let (id, lease) = self.old[nth % self.old.len()];
-                    let next = Next::Failed(FailReason::Gone);
+                    let next = NextStep::Failed(FailReason::Gone);
                     let attempt = attempt(self.rig.now());
-                    let settle = crate::Settle { id: delivery(id), lease, attempt, next, stands_for: None };
+                    let settle =
+                        crate::Settlement { id: delivery(id), lease, attempt, next, stands_for: None };
                     assert_eq!(self.rig.queue().settle(settle).await.unwrap(), Settled::Fenced);
                 }
                 Step::SettleOld { .. } => {}
@@ -421,7 +423,7 @@ impl<R: Rig> Model<R> {
     /// Every delivery is as the model says, and so are the books.
     async fn check(&self) {
         for (id, known) in &self.deliveries {
-            let seen = self.rig.look(delivery(*id)).await.unwrap();
+            let seen = self.rig.stored_delivery(delivery(*id)).await.unwrap();
             assert_eq!(seen.state, known.state(), "{id}: {known:?}");
             assert_eq!((seen.attempts, seen.requests), (known.attempts, known.requests), "{id}");
         }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::{Claim, Leased, Queue, Settle, Settled};
-use breakerbox_model::delivery::Next;
+use crate::{Claim, Leased, Queue, Settled, Settlement};
+use breakerbox_model::delivery::NextStep;
 use breakerbox_model::objects::{Backlog, Filter, LaneId, Priority};
 use tokio::task::JoinSet;
 
@@ -31,7 +31,7 @@ impl Witness {
         let nth = self.handled.fetch_add(1, Ordering::SeqCst);
         self.held.lock().unwrap().remove(&leased.id.number());
         let now = queue.now();
-        let settle = |next| Settle {
+        let settle = |next| Settlement {
             id: leased.id,
             lease: leased.lease,
             attempt: attempt(now),
@@ -42,7 +42,7 @@ impl Witness {
             0 => queue.hand_back(leased.id, leased.lease).await,
             1 => queue.settle(settle(retry(now))).await,
             _ => {
-                let settled = queue.settle(settle(Next::Delivered)).await;
+                let settled = queue.settle(settle(NextStep::Delivered)).await;
                 assert!(self.delivered.lock().unwrap().insert(leased.id.number()), "delivered twice");
                 settled
             }
@@ -59,7 +59,7 @@ pub async fn many_tasks_deliver_each_event_once<R: Rig>() {
         lanes.push(rig.add_endpoint(name, Filter::ALL, None).await);
         lanes.push(rig.add_endpoint(name, Filter::ALL, None).await);
     }
-    rig.taker().takes(lanes[0], 40);
+    rig.reservations().takes(lanes[0], 40);
     let witness = Arc::new(Witness::default());
     let wanted = TASKS * EVENTS * 2;
     let mut tasks = JoinSet::new();
@@ -69,7 +69,7 @@ pub async fn many_tasks_deliver_each_event_once<R: Rig>() {
             for nth in 0..EVENTS {
                 let mut batch = batch(vec![at(Priority::ALL[usize::try_from(nth % 4).unwrap()])]);
                 batch.tenant = if task % 2 == 0 { "one" } else { "two" }.parse().unwrap();
-                for taken in queue.accept(batch).await.unwrap().taken {
+                for taken in queue.submit(batch).await.unwrap().taken {
                     watched.handle(&queue, taken).await;
                 }
             }
@@ -107,7 +107,7 @@ pub async fn the_same_key_at_once_is_accepted_once<R: Rig>() {
     let mut tasks = JoinSet::new();
     for _ in 0..20 {
         let queue = rig.queue();
-        tasks.spawn(async move { queue.accept(with_key(vec![event("a")], "k", 1)).await.unwrap() });
+        tasks.spawn(async move { queue.submit(with_key(vec![event("a")], "k", 1)).await.unwrap() });
     }
     let mut answers = Vec::new();
     while let Some(answer) = tasks.join_next().await {

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::{Accepted, Batch, Claim, Claimed, HandOver, Leased, Queue, Settle, Settled};
+use crate::{BatchResult, Claim, Claimed, Leased, Queue, Reservations, Settled, Settlement, Submitted};
 use async_trait::async_trait;
 use breakerbox::{Clock, ManualClock};
 use breakerbox_core::Timestamp;
-use breakerbox_model::delivery::Next;
+use breakerbox_model::delivery::NextStep;
 use breakerbox_model::objects::{
     Attempt, Backlog, DeliveryId, DeliveryState, EventType, Filter, IdempotencyKey, LaneId, NewBatch,
     NewEvent, Priority, TenantId,
@@ -30,7 +30,7 @@ pub trait Rig: Sized + Send + Sync + 'static {
 
     fn clock(&self) -> &ManualClock;
 
-    fn taker(&self) -> &Taker;
+    fn reservations(&self) -> &TestReservations;
 
     async fn add_tenant(&self, name: &str, backlog: Backlog);
 
@@ -42,7 +42,7 @@ pub trait Rig: Sized + Send + Sync + 'static {
     /// Deletes an endpoint; its waiting deliveries are cancelled step by step.
     async fn delete_endpoint(&self, lane: LaneId);
 
-    async fn cancel_closed(&self, limit: usize) -> Batch;
+    async fn cancel_closed(&self, limit: usize) -> BatchResult;
 
     /// Kills the process, and returns the queue as another process finds it.
     async fn crash(self) -> Self;
@@ -50,7 +50,7 @@ pub trait Rig: Sized + Send + Sync + 'static {
     /// Sets the number of free bytes of the disk.
     fn set_free(&self, bytes: u64);
 
-    async fn look(&self, delivery: DeliveryId) -> Option<Seen>;
+    async fn stored_delivery(&self, delivery: DeliveryId) -> Option<StoredDelivery>;
 
     /// Returns the number of rows: events, payloads, deliveries, attempts, idempotency keys.
     async fn rows(&self) -> [u64; 5];
@@ -61,7 +61,7 @@ pub trait Rig: Sized + Send + Sync + 'static {
 
 /// A delivery as it is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Seen {
+pub struct StoredDelivery {
     pub state: DeliveryState,
     pub attempts: u32,
     pub requests: u32,
@@ -70,20 +70,20 @@ pub struct Seen {
 
 /// Takes as many fresh deliveries as it is set to.
 #[derive(Default)]
-pub struct Taker {
+pub struct TestReservations {
     room: Mutex<HashMap<LaneId, u32>>,
     pub taken: AtomicU64,
     pub lost: AtomicU64,
 }
 
-impl Taker {
+impl TestReservations {
     pub fn takes(&self, lane: LaneId, count: u32) {
         self.room.lock().unwrap().insert(lane, count);
     }
 }
 
-impl HandOver for Taker {
-    fn take(&self, lane: LaneId, _tenant: &TenantId, _key: Option<&Arc<str>>) -> Option<Duration> {
+impl Reservations for TestReservations {
+    fn reserve(&self, lane: LaneId, _tenant: &TenantId, _key: Option<&Arc<str>>) -> Option<Duration> {
         let mut room = self.room.lock().unwrap();
         let left = room.get_mut(&lane).filter(|left| **left > 0)?;
         *left -= 1;
@@ -91,7 +91,7 @@ impl HandOver for Taker {
         Some(LEASE)
     }
 
-    fn lost(&self, lane: LaneId) {
+    fn release(&self, lane: LaneId) {
         *self.room.lock().unwrap().entry(lane).or_default() += 1;
         self.lost.fetch_add(1, Ordering::SeqCst);
     }
@@ -165,8 +165,8 @@ pub trait Verbs: Rig {
         self.clock().now()
     }
 
-    async fn accept(&self, events: Vec<NewEvent>) -> Accepted {
-        self.queue().accept(batch(events)).await.unwrap()
+    async fn submit(&self, events: Vec<NewEvent>) -> Submitted {
+        self.queue().submit(batch(events)).await.unwrap()
     }
 
     async fn claim_one(&self, claim: Claim) -> Claimed {
@@ -179,8 +179,8 @@ pub trait Verbs: Rig {
         self.claim_one(Claim::Due { lane, priority, limit, lease: LEASE }).await.deliveries
     }
 
-    async fn settle(&self, leased: &Leased, next: Next) -> Settled {
-        let settle = Settle {
+    async fn settle(&self, leased: &Leased, next: NextStep) -> Settled {
+        let settle = Settlement {
             id: leased.id,
             lease: leased.lease,
             attempt: attempt(self.now()),
@@ -191,7 +191,7 @@ pub trait Verbs: Rig {
     }
 
     async fn state(&self, delivery: DeliveryId) -> DeliveryState {
-        self.look(delivery).await.unwrap().state
+        self.stored_delivery(delivery).await.unwrap().state
     }
 
     fn pass(&self, by: Duration) {
@@ -200,14 +200,14 @@ pub trait Verbs: Rig {
 
     /// Returns a delivery that was accepted, waited and is leased now.
     async fn leased(&self, lane: LaneId) -> Leased {
-        self.accept(vec![event("a")]).await;
+        self.submit(vec![event("a")]).await;
         self.due(lane, Priority::Medium, 1).await.remove(0)
     }
 
     /// Returns a delivery that waits, with no attempt used, due at once.
     async fn waiting(&self, lane: LaneId, event: NewEvent) -> DeliveryId {
         let priority = event.priority;
-        let accepted = self.accept(vec![event]).await;
+        let accepted = self.submit(vec![event]).await;
         assert!(
             accepted
                 .woken
@@ -223,6 +223,6 @@ pub trait Verbs: Rig {
 impl<R: Rig> Verbs for R {}
 
 /// Returns a retry at this time, which uses an attempt.
-pub const fn retry(due_at: Timestamp) -> Next {
-    Next::Retry { due_at, uses_attempt: true, failed_probe: None }
+pub const fn retry(due_at: Timestamp) -> NextStep {
+    NextStep::Retry { due_at, uses_attempt: true, failed_probe: None }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::records::PageOf;
-use crate::{RecordsError, Settle};
-use breakerbox_model::delivery::{Fault, Next};
+use crate::{RecordsError, Settlement};
+use breakerbox_model::delivery::{Fault, NextStep};
 use breakerbox_model::objects::{
     Backlog, DeliveryFilter, DeliveryId, DeliveryState, EventId, FailReason, Id, Priority, StateName,
 };
@@ -68,11 +68,11 @@ pub async fn deliveries_are_found_by_all_that_can_be_said(world: &mut World) {
     let at = |seconds: u64| Some(start + Duration::from_secs(seconds));
     // In the lane of endpoint one: delivered, failed, in flight. In that of endpoint two: retrying, and two pending.
     let leased = world.claim(one.lane(), 3).await;
-    world.settle(&leased[0], Next::Delivered).await;
-    world.settle(&leased[1], Next::Failed(FailReason::Exhausted)).await;
+    world.settle(&leased[0], NextStep::Delivered).await;
+    world.settle(&leased[1], NextStep::Failed(FailReason::Exhausted)).await;
     let leased = world.claim(two.lane(), 1).await;
     let later = world.now() + Duration::from_secs(60);
-    world.settle(&leased[0], Next::Retry { due_at: later, uses_attempt: true, failed_probe: None }).await;
+    world.settle(&leased[0], NextStep::Retry { due_at: later, uses_attempt: true, failed_probe: None }).await;
     let acme = || Some("acme".parse().unwrap());
     let table = [
         ("all", NONE, 7),
@@ -138,10 +138,10 @@ pub async fn attempts_are_listed_the_newest_first(world: &mut World) {
         tried.detail = (number == 2).then(|| "no trust".to_owned());
         tried.probe = number == 3;
         made.insert(0, tried.clone());
-        let next = Next::Retry { due_at: world.now(), uses_attempt: true, failed_probe: None };
+        let next = NextStep::Retry { due_at: world.now(), uses_attempt: true, failed_probe: None };
         world
             .queue
-            .settle(Settle { id: leased.id, lease: leased.lease, attempt: tried, next, stands_for: None })
+            .settle(Settlement { id: leased.id, lease: leased.lease, attempt: tried, next, stands_for: None })
             .await
             .unwrap();
         world.clock.advance(Duration::from_secs(1));
@@ -191,7 +191,7 @@ pub async fn a_finished_delivery_waits_again_with_all_its_attempts(world: &mut W
     new.expires_at = Some(world.now() + Duration::from_secs(100));
     let event = world.submit("acme", new).await.unwrap();
     let id = world.of_event(event).await[0].id;
-    for next in [Next::Delivered, Next::Failed(FailReason::Exhausted)] {
+    for next in [NextStep::Delivered, NextStep::Failed(FailReason::Exhausted)] {
         let leased = world.claim(endpoint.lane(), 1).await;
         assert_eq!((leased[0].id, leased[0].attempts, leased[0].event), (id, 0, event));
         let waiting = world.records.resend_delivery(id).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::records::{NewEndpoint, PageOf};
 use crate::{Changed, Defaults, RecordsError, Watcher};
-use breakerbox_model::delivery::{CustomHeaders, Next};
+use breakerbox_model::delivery::{CustomHeaders, NextStep};
 use breakerbox_model::objects::{
     DeliveryFilter, DeliveryState, DisabledBecause, Filter, NewBatch, RateLimit, Secret, StateName,
 };
@@ -220,7 +220,7 @@ pub async fn a_fan_out_under_way_is_shown_and_counted(world: &mut World) {
     let doomed = world.endpoint("acme", "https://b.example/").await;
     let events = vec![event("a.b"); 600];
     let batch = NewBatch { tenant: "acme".parse().unwrap(), events, idempotency: None };
-    let accepted = world.queue.accept(batch).await.unwrap();
+    let accepted = world.queue.submit(batch).await.unwrap();
     assert_eq!(accepted.deferred, 200);
     let last = accepted.events[599].id;
     let shown = world.records.event(last).await.unwrap();
@@ -255,8 +255,8 @@ pub async fn what_is_in_flight_at_a_deletion_is_not_tried_again(world: &mut Worl
     let held = world.claim(endpoint.lane(), 3).await;
     let deleted = world.records.delete_endpoint(endpoint.id, None).await.unwrap();
     assert_eq!(deleted.cancelled, 0);
-    world.settle(&held[0], Next::Delivered).await;
-    let retry = Next::Retry { due_at: world.now(), uses_attempt: true, failed_probe: None };
+    world.settle(&held[0], NextStep::Delivered).await;
+    let retry = NextStep::Retry { due_at: world.now(), uses_attempt: true, failed_probe: None };
     world.settle(&held[1], retry).await;
     world.queue.hand_back(held[2].id, held[2].lease).await.unwrap();
     world.records.cancel_orphans(100).await.unwrap();
@@ -269,9 +269,9 @@ pub async fn what_is_in_flight_at_a_deletion_is_not_tried_again(world: &mut Worl
 }
 
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<String>>>);
+struct RecordingWatcher(Arc<Mutex<Vec<String>>>);
 
-impl Watcher for Heard {
+impl Watcher for RecordingWatcher {
     fn changed(&self, changed: Changed<'_>) {
         let text = match changed {
             Changed::Tenant(tenant) => format!("tenant {}", tenant.source.settings.name),
@@ -286,7 +286,7 @@ impl Watcher for Heard {
 }
 
 pub async fn watchers_hear_after_the_commit(world: &mut World) {
-    let heard = Heard::default();
+    let heard = RecordingWatcher::default();
     assert!(world.directory.watch(heard.clone()));
     assert!(!world.directory.watch(heard.clone()), "one is enough");
     let take = || std::mem::take(&mut *heard.0.lock().unwrap());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::records::{ChangeFilter, Heard, Page, PageOf};
+use crate::records::{ChangeFilter, ObservedChange, Page, PageOf};
 use breakerbox_core::{Attribution, Cause, Change, Epoch, Mode, OverrideCommand, Status, Timestamp, Totals};
 use breakerbox_model::objects::PastChange;
 
@@ -37,8 +37,8 @@ pub fn change(key: &str, epoch: u64, at: Timestamp) -> PastChange {
 }
 
 /// Changes without notifications.
-fn heard(changes: &[PastChange]) -> Vec<Heard> {
-    changes.iter().cloned().map(Heard::from).collect()
+fn heard(changes: &[PastChange]) -> Vec<ObservedChange> {
+    changes.iter().cloned().map(ObservedChange::from).collect()
 }
 
 /// All of a listing, by pages of two.
@@ -106,7 +106,7 @@ pub async fn changes_are_found_by_all_that_can_be_said(world: &mut World) {
         let at = start + Duration::from_secs(epoch);
         changes.extend(keys.map(|key| change(key, epoch, at)));
     }
-    world.records.append_history(changes.iter().cloned().map(Heard::from).collect()).await.unwrap();
+    world.records.append_history(changes.iter().cloned().map(ObservedChange::from).collect()).await.unwrap();
     world.restart().await;
     changes.sort_by(|a, b| {
         (b.change.at, &b.key, b.change.epoch.0).cmp(&(a.change.at, &a.key, a.change.epoch.0))
@@ -146,7 +146,7 @@ pub async fn a_page_of_changes_looks_at_its_share(world: &mut World) {
     let at = world.now();
     let mut changes: Vec<_> = (0..3_000).map(|number| change("acme", 3 * number + 7, at)).collect();
     changes[0].change.to = Status::Closed;
-    world.records.append_history(changes.iter().cloned().map(Heard::from).collect()).await.unwrap();
+    world.records.append_history(changes.iter().cloned().map(ObservedChange::from).collect()).await.unwrap();
     let filter = ChangeFilter { to: Some(Status::Closed), ..ChangeFilter::default() };
     let first = world.records.history(&filter, &PageOf::first(2)).await.unwrap();
     assert_eq!(first.items, []);

@@ -3,22 +3,24 @@
 
 use std::time::Duration;
 
-use crate::records::{NewReminder, NoticeFilter, PageOf, ReminderChange, ReminderFilter};
-use crate::{Leased, RecordsError, Stepped};
+use crate::records::{NewReminder, NotificationFilter, PageOf, ReminderChange, ReminderFilter};
+use crate::{AppliedDecisions, Leased, RecordsError};
 use breakerbox_core::Timestamp;
-use breakerbox_model::delivery::Next;
+use breakerbox_model::delivery::NextStep;
 use breakerbox_model::notifications::Kind;
 use breakerbox_model::objects::{
     Backlog, DeliveryFilter, DeliveryState, FailReason, LaneId, Reminder, ReminderId, ReminderSettings,
     ReminderState, ReminderStateName, StateName,
 };
-use breakerbox_model::reminder::{CatchUp, Looked, Repeat, Schedule, StopReason, TenantSays, WhenFailed};
+use breakerbox_model::reminder::{
+    CatchUp, DueReminder, ReminderDefaults, Repeat, Schedule, StopReason, WhenFailed,
+};
 use bytes::Bytes;
 
 use super::world::World;
 
 pub const MINUTE: Duration = Duration::from_secs(60);
-const SAYS: TenantSays = TenantSays { catch_up: CatchUp::All, when_failed: WhenFailed::Stop };
+const DEFAULTS: ReminderDefaults = ReminderDefaults { catch_up: CatchUp::All, when_failed: WhenFailed::Stop };
 
 pub fn once(at: Timestamp) -> Schedule {
     Schedule { first_at: at, repeat: Repeat::Once, ends_at: None, max_runs: None }
@@ -53,28 +55,28 @@ impl World {
         self.records.create_reminder(new(schedule)).await.unwrap()
     }
 
-    pub async fn look(&self) -> Vec<Looked> {
-        self.calendar.to_look_at(self.now(), 100).await.unwrap()
+    pub async fn due_reminders(&self) -> Vec<DueReminder> {
+        self.reminder_store.due_reminders(self.now(), 100).await.unwrap()
     }
 
     /// Runs the scheduler until there is nothing to do.
-    pub async fn turn(&self) -> Stepped {
-        self.turn_with(SAYS).await
+    pub async fn run_scheduler(&self) -> AppliedDecisions {
+        self.run_scheduler_with(DEFAULTS).await
     }
 
-    pub async fn turn_with(&self, says: TenantSays) -> Stepped {
-        let mut all = Stepped::default();
+    pub async fn run_scheduler_with(&self, defaults: ReminderDefaults) -> AppliedDecisions {
+        let mut all = AppliedDecisions::default();
         loop {
-            let looked = self.look().await;
-            if looked.is_empty() {
+            let due = self.due_reminders().await;
+            if due.is_empty() {
                 return all;
             }
-            let decided = looked.iter().map(|looked| looked.decide(says, self.now())).collect();
-            let stepped = self.calendar.take_steps(decided).await.unwrap();
-            all.fired += stepped.fired;
-            all.stopped += stepped.stopped;
-            all.stale += stepped.stale;
-            all.woken.extend(stepped.woken);
+            let decisions = due.iter().map(|due| due.decide(defaults, self.now())).collect();
+            let applied = self.reminder_store.apply_decisions(decisions).await.unwrap();
+            all.fired += applied.fired;
+            all.stopped += applied.stopped;
+            all.stale += applied.stale;
+            all.woken.extend(applied.woken);
         }
     }
 
@@ -95,14 +97,14 @@ impl World {
     }
 
     /// Sends the waiting run, and ends it with this next step.
-    pub async fn run(&self, next: Next) -> Leased {
+    pub async fn run(&self, next: NextStep) -> Leased {
         let leased = self.take_run().await;
         self.settle(&leased, next).await;
         leased
     }
 
-    pub fn retry(&self) -> Next {
-        Next::Retry { due_at: self.now() + MINUTE, uses_attempt: true, failed_probe: None }
+    pub fn retry(&self) -> NextStep {
+        NextStep::Retry { due_at: self.now() + MINUTE, uses_attempt: true, failed_probe: None }
     }
 }
 
@@ -125,17 +127,17 @@ pub async fn a_reminder_is_as_it_was_created_and_after_a_restart_too(world: &mut
     world.restart().await;
     assert_eq!(world.shown(created.id).await, created);
     assert_eq!(world.records.reminder_payload(created.id).await.unwrap(), wanted.payload);
-    assert_eq!(world.calendar.next_look().await.unwrap(), created.next_at);
+    assert_eq!(world.reminder_store.next_check_at().await.unwrap(), created.next_at);
 }
 
 pub async fn each_run_is_fired_once_and_the_next_one_is_waited_for(world: &mut World) {
     world.tenant("acme").await;
     let first = world.now() + MINUTE;
     let reminder = world.reminder(every_minute(first)).await;
-    assert_eq!(world.turn().await, Stepped::default(), "it is not due");
+    assert_eq!(world.run_scheduler().await, AppliedDecisions::default(), "it is not due");
     world.clock.advance(MINUTE);
-    assert_eq!(world.turn().await.fired, 1);
-    assert_eq!(world.turn().await, Stepped::default(), "once");
+    assert_eq!(world.run_scheduler().await.fired, 1);
+    assert_eq!(world.run_scheduler().await, AppliedDecisions::default(), "once");
     let shown = world.shown(reminder.id).await;
     assert_eq!((shown.runs, shown.last_at, shown.next_at), (1, Some(first), None));
     let leased = world.take_run().await;
@@ -144,11 +146,11 @@ pub async fn each_run_is_fired_once_and_the_next_one_is_waited_for(world: &mut W
     assert_eq!(leased.url.as_deref(), Some("https://a.example/cb?id=1"));
     assert_eq!(Some(leased.id), shown.open_run);
     world.clock.advance(MINUTE + MINUTE / 2);
-    assert_eq!(world.turn().await, Stepped::default(), "one run at a time");
-    world.settle(&leased, Next::Delivered).await;
-    assert_eq!(world.turn().await.fired, 1, "what fell due meanwhile");
-    assert_eq!(world.run(Next::Delivered).await.webhook_id(), format!("{}_2", reminder.id));
-    assert_eq!(world.turn().await.fired, 0);
+    assert_eq!(world.run_scheduler().await, AppliedDecisions::default(), "one run at a time");
+    world.settle(&leased, NextStep::Delivered).await;
+    assert_eq!(world.run_scheduler().await.fired, 1, "what fell due meanwhile");
+    assert_eq!(world.run(NextStep::Delivered).await.webhook_id(), format!("{}_2", reminder.id));
+    assert_eq!(world.run_scheduler().await.fired, 0);
     assert_eq!(world.shown(reminder.id).await.next_at, Some(first + 2 * MINUTE));
     assert_eq!(world.backlog("acme").await, 0);
 }
@@ -157,18 +159,22 @@ pub async fn a_decision_from_before_is_not_carried_out(world: &mut World) {
     world.tenant("acme").await;
     let reminder = world.reminder(once(world.now())).await;
     let decide =
-        |looked: &[Looked]| looked.iter().map(|one| one.decide(SAYS, world.now())).collect::<Vec<_>>();
-    let seen = decide(&world.look().await);
-    assert_eq!(world.calendar.take_steps(seen.clone()).await.unwrap().fired, 1);
-    let again = world.calendar.take_steps(seen).await.unwrap();
+        |due: &[DueReminder]| due.iter().map(|one| one.decide(DEFAULTS, world.now())).collect::<Vec<_>>();
+    let seen = decide(&world.due_reminders().await);
+    assert_eq!(world.reminder_store.apply_decisions(seen.clone()).await.unwrap().fired, 1);
+    let again = world.reminder_store.apply_decisions(seen).await.unwrap();
     assert_eq!((again.fired, again.stale), (0, 1), "two schedulers fire one run once");
-    world.run(Next::Delivered).await;
-    let seen = decide(&world.look().await);
+    world.run(NextStep::Delivered).await;
+    let seen = decide(&world.due_reminders().await);
     let paused = world.reminder(once(world.now())).await;
-    let other = decide(&world.look().await);
+    let other = decide(&world.due_reminders().await);
     world.records.pause_reminder(paused.id).await.unwrap();
-    assert_eq!(world.calendar.take_steps(other).await.unwrap().stale, 1, "whoever pauses is not overtaken");
-    assert_eq!(world.calendar.take_steps(seen).await.unwrap().stale, 1, "it was dealt with");
+    assert_eq!(
+        world.reminder_store.apply_decisions(other).await.unwrap().stale,
+        1,
+        "whoever pauses is not overtaken"
+    );
+    assert_eq!(world.reminder_store.apply_decisions(seen).await.unwrap().stale, 1, "it was dealt with");
     assert_eq!(world.shown(reminder.id).await.state, ReminderState::Finished);
     assert_eq!(world.shown(paused.id).await.runs, 0);
 }
@@ -176,16 +182,16 @@ pub async fn a_decision_from_before_is_not_carried_out(world: &mut World) {
 pub async fn a_run_that_was_fired_survives_a_restart(world: &mut World) {
     world.tenant("acme").await;
     let reminder = world.reminder(once(world.now())).await;
-    world.turn().await;
+    world.run_scheduler().await;
     world.restart().await;
-    assert_eq!(world.turn().await.fired, 0, "it is not fired again");
+    assert_eq!(world.run_scheduler().await.fired, 0, "it is not fired again");
     let leased = world.take_run().await;
     world.restart().await;
-    assert_eq!(world.turn().await.fired, 0, "nor when it was on its way");
-    let again = world.run(Next::Delivered).await;
+    assert_eq!(world.run_scheduler().await.fired, 0, "nor when it was on its way");
+    let again = world.run(NextStep::Delivered).await;
     assert_eq!((again.id, again.webhook_id()), (leased.id, leased.webhook_id()));
     world.restart().await;
-    world.turn().await;
+    world.run_scheduler().await;
     assert_eq!(world.shown(reminder.id).await.state, ReminderState::Finished, "its end was not forgotten");
 }
 
@@ -193,32 +199,33 @@ pub async fn what_a_run_ends_with_decides(world: &mut World) {
     world.tenant("acme").await;
     let mut told = 0;
     let stop = |why| ReminderState::Stopped(why);
-    for (next, says, state) in [
-        (Next::Delivered, WhenFailed::Stop, ReminderState::Active),
-        (Next::Failed(FailReason::Rejected), WhenFailed::NextRun, stop(StopReason::Rejected)),
-        (Next::Failed(FailReason::Gone), WhenFailed::NextRun, stop(StopReason::Gone)),
-        (Next::Failed(FailReason::Exhausted), WhenFailed::Stop, stop(StopReason::Failed)),
-        (Next::Failed(FailReason::Exhausted), WhenFailed::NextRun, ReminderState::Active),
+    for (next, when_failed, state) in [
+        (NextStep::Delivered, WhenFailed::Stop, ReminderState::Active),
+        (NextStep::Failed(FailReason::Rejected), WhenFailed::NextRun, stop(StopReason::Rejected)),
+        (NextStep::Failed(FailReason::Gone), WhenFailed::NextRun, stop(StopReason::Gone)),
+        (NextStep::Failed(FailReason::Exhausted), WhenFailed::Stop, stop(StopReason::Failed)),
+        (NextStep::Failed(FailReason::Exhausted), WhenFailed::NextRun, ReminderState::Active),
     ] {
         let reminder = world.reminder(every_minute(world.now())).await;
-        world.turn().await;
+        world.run_scheduler().await;
         world.run(next).await;
-        let stepped = world.turn_with(TenantSays { when_failed: says, ..SAYS }).await;
+        let applied = world.run_scheduler_with(ReminderDefaults { when_failed, ..DEFAULTS }).await;
         let shown = world.shown(reminder.id).await;
-        assert_eq!(shown.state, state, "{next:?} {says:?}");
-        assert_eq!(stepped.stopped, u64::from(state != ReminderState::Active), "{next:?} {says:?}");
+        assert_eq!(shown.state, state, "{next:?} {when_failed:?}");
+        assert_eq!(applied.stopped, u64::from(state != ReminderState::Active), "{next:?} {when_failed:?}");
         assert_eq!((shown.open_run, shown.next_at.is_some()), (None, state == ReminderState::Active));
-        let filter = NoticeFilter { kind: Some(Kind::ReminderStopped), ..NoticeFilter::default() };
-        let notices = world.records.notices(&filter, &PageOf::first(10)).await.unwrap().items;
-        told += stepped.stopped;
-        assert_eq!(notices.len() as u64, told, "its owner is told, once");
+        let filter =
+            NotificationFilter { kind: Some(Kind::ReminderStopped), ..NotificationFilter::default() };
+        let notifications = world.records.notifications(&filter, &PageOf::first(10)).await.unwrap().items;
+        told += applied.stopped;
+        assert_eq!(notifications.len() as u64, told, "its owner is told, once");
         if state == ReminderState::Active {
             world.records.cancel_reminder(reminder.id).await.unwrap();
         } else {
-            assert_eq!(*notices[0].notice.subject, *reminder.id.to_string());
+            assert_eq!(*notifications[0].notification.subject, *reminder.id.to_string());
             let resumed = world.records.resume_reminder(reminder.id).await.unwrap();
             assert_eq!(resumed.state, ReminderState::Active, "a stopped one can go on");
-            world.turn().await;
+            world.run_scheduler().await;
             assert!(world.shown(reminder.id).await.next_at.unwrap() > world.now());
             world.records.cancel_reminder(reminder.id).await.unwrap();
         }
@@ -228,10 +235,10 @@ pub async fn what_a_run_ends_with_decides(world: &mut World) {
 pub async fn a_run_that_is_called_off_goes_on_with_the_next(world: &mut World) {
     world.tenant("acme").await;
     let reminder = world.reminder(every_minute(world.now())).await;
-    world.turn().await;
+    world.run_scheduler().await;
     let run = world.shown(reminder.id).await.open_run.unwrap();
     world.records.cancel_delivery(run).await.unwrap();
-    world.turn().await;
+    world.run_scheduler().await;
     let shown = world.shown(reminder.id).await;
     assert_eq!((shown.state, shown.open_run, shown.runs), (ReminderState::Active, None, 1));
     assert!(shown.next_at.is_some());
@@ -242,10 +249,10 @@ pub async fn a_run_that_waited_too_long_counts_as_failed(world: &mut World) {
     let mut wanted = new(once(world.now()));
     wanted.settings.expires_after = Some(MINUTE);
     let reminder = world.records.create_reminder(wanted).await.unwrap();
-    world.turn().await;
+    world.run_scheduler().await;
     world.clock.advance(2 * MINUTE);
     assert_eq!(world.queue.expire(10).await.unwrap().done, 1);
-    assert_eq!(world.turn().await.stopped, 1);
+    assert_eq!(world.run_scheduler().await.stopped, 1);
     assert_eq!(world.shown(reminder.id).await.state, ReminderState::Stopped(StopReason::Failed));
 }
 
@@ -259,8 +266,8 @@ pub async fn missed_runs_fire_as_catch_up_says(world: &mut World) {
         // The scheduler does not run for a while: down time.
         world.clock.advance(4 * MINUTE + MINUTE / 2);
         let mut scheduled = Vec::new();
-        while world.turn().await.fired > 0 {
-            scheduled.push(world.run(Next::Delivered).await.run.unwrap().scheduled_at);
+        while world.run_scheduler().await.fired > 0 {
+            scheduled.push(world.run(NextStep::Delivered).await.run.unwrap().scheduled_at);
         }
         assert_eq!(scheduled.len(), fired, "{catch_up}");
         assert_eq!(scheduled.last(), Some(&(first + 3 * MINUTE)), "{catch_up}");
@@ -278,19 +285,21 @@ pub async fn a_parked_run_stands_for_the_latest(world: &mut World) {
         let mut wanted = new(every_minute(first));
         wanted.settings.catch_up = Some(catch_up);
         let reminder = world.records.create_reminder(wanted).await.unwrap();
-        world.turn().await;
+        world.run_scheduler().await;
         // A gate refuses for three minutes and a half.
         world.clock.advance(3 * MINUTE + MINUTE / 2);
-        world.turn().await;
+        world.run_scheduler().await;
         let mut sent = 0_u64;
         loop {
             // The first request fails, and what comes after it changes nothing of what it stood for.
             if sent == 0 {
-                world.run(Next::Retry { due_at: world.now(), uses_attempt: true, failed_probe: None }).await;
+                world
+                    .run(NextStep::Retry { due_at: world.now(), uses_attempt: true, failed_probe: None })
+                    .await;
             }
-            world.run(Next::Delivered).await;
+            world.run(NextStep::Delivered).await;
             sent += 1;
-            if world.turn().await.fired == 0 {
+            if world.run_scheduler().await.fired == 0 {
                 break;
             }
         }
@@ -308,7 +317,7 @@ pub async fn a_pause_withdraws_what_waits_and_skips_what_falls_into_it(world: &m
     world.tenant("acme").await;
     let first = world.now();
     let reminder = world.reminder(every_minute(first)).await;
-    world.turn().await;
+    world.run_scheduler().await;
     assert_eq!(world.backlog("acme").await, 1);
     let paused = world.records.pause_reminder(reminder.id).await.unwrap();
     assert_eq!((paused.state, paused.runs, paused.next_at), (ReminderState::Paused, 0, None));
@@ -318,9 +327,9 @@ pub async fn a_pause_withdraws_what_waits_and_skips_what_falls_into_it(world: &m
         Err(RecordsError::ReminderState { state: ReminderStateName::Paused, verb: "paused", .. })
     ));
     world.clock.advance(10 * MINUTE + MINUTE / 2);
-    assert_eq!(world.turn().await, Stepped::default());
+    assert_eq!(world.run_scheduler().await, AppliedDecisions::default());
     world.records.resume_reminder(reminder.id).await.unwrap();
-    assert_eq!(world.turn().await.fired, 0);
+    assert_eq!(world.run_scheduler().await.fired, 0);
     let shown = world.shown(reminder.id).await;
     assert_eq!((shown.state, shown.next_at), (ReminderState::Active, Some(first + 11 * MINUTE)));
 }
@@ -328,48 +337,48 @@ pub async fn a_pause_withdraws_what_waits_and_skips_what_falls_into_it(world: &m
 pub async fn a_one_off_that_was_paused_fires_when_it_goes_on(world: &mut World) {
     world.tenant("acme").await;
     let reminder = world.reminder(once(world.now())).await;
-    world.turn().await;
+    world.run_scheduler().await;
     world.records.pause_reminder(reminder.id).await.unwrap();
     world.clock.advance(10 * MINUTE);
     world.records.resume_reminder(reminder.id).await.unwrap();
-    assert_eq!(world.turn().await.fired, 1);
-    assert_eq!(world.run(Next::Delivered).await.webhook_id(), format!("{}_1", reminder.id));
-    world.turn().await;
+    assert_eq!(world.run_scheduler().await.fired, 1);
+    assert_eq!(world.run(NextStep::Delivered).await.webhook_id(), format!("{}_1", reminder.id));
+    world.run_scheduler().await;
     assert_eq!(world.shown(reminder.id).await.state, ReminderState::Finished);
 }
 
 pub async fn what_is_in_flight_at_a_pause_is_not_tried_again(world: &mut World) {
     world.tenant("acme").await;
     let reminder = world.reminder(once(world.now())).await;
-    world.turn().await;
+    world.run_scheduler().await;
     let leased = world.take_run().await;
     let paused = world.records.pause_reminder(reminder.id).await.unwrap();
     assert_eq!(paused.open_run, Some(leased.id), "it is on its way");
     world.settle(&leased, world.retry()).await;
     assert_eq!(world.records.delivery(leased.id).await.unwrap().state, DeliveryState::Cancelled);
-    world.turn().await;
+    world.run_scheduler().await;
     assert_eq!(world.shown(reminder.id).await.open_run, None);
     world.records.resume_reminder(reminder.id).await.unwrap();
-    assert_eq!(world.turn().await.fired, 1, "it has not arrived yet");
+    assert_eq!(world.run_scheduler().await.fired, 1, "it has not arrived yet");
     let leased = world.take_run().await;
     world.records.pause_reminder(reminder.id).await.unwrap();
-    world.settle(&leased, Next::Delivered).await;
-    world.turn().await;
+    world.settle(&leased, NextStep::Delivered).await;
+    world.run_scheduler().await;
     world.records.resume_reminder(reminder.id).await.unwrap();
-    world.turn().await;
+    world.run_scheduler().await;
     assert_eq!(world.shown(reminder.id).await.state, ReminderState::Finished, "now it has");
 }
 
 pub async fn a_cancelled_reminder_never_fires_again(world: &mut World) {
     world.tenant("acme").await;
     let reminder = world.reminder(every_minute(world.now())).await;
-    world.turn().await;
+    world.run_scheduler().await;
     let leased = world.take_run().await;
     world.records.cancel_reminder(reminder.id).await.unwrap();
     world.settle(&leased, world.retry()).await;
     assert_eq!(world.records.delivery(leased.id).await.unwrap().state, DeliveryState::Cancelled);
     world.clock.advance(10 * MINUTE);
-    assert_eq!(world.turn().await.fired, 0);
+    assert_eq!(world.run_scheduler().await.fired, 0);
     let shown = world.records.cancel_reminder(reminder.id).await.unwrap();
     assert_eq!((shown.state, shown.open_run), (ReminderState::Cancelled, None), "twice is once");
     for refused in [
@@ -380,7 +389,7 @@ pub async fn a_cancelled_reminder_never_fires_again(world: &mut World) {
         assert!(matches!(refused, Err(RecordsError::ReminderState { .. })), "{refused:?}");
     }
     let waiting = world.reminder(once(world.now())).await;
-    world.turn().await;
+    world.run_scheduler().await;
     world.records.cancel_reminder(waiting.id).await.unwrap();
     assert_eq!(world.backlog("acme").await, 0);
 }
@@ -390,21 +399,21 @@ pub async fn a_run_now_is_besides_the_schedule(world: &mut World) {
     let first = world.now() + 10 * MINUTE;
     let reminder = world.reminder(every_minute(first)).await;
     world.records.run_reminder(reminder.id).await.unwrap();
-    assert_eq!(world.turn().await.fired, 1);
+    assert_eq!(world.run_scheduler().await.fired, 1);
     let leased = world.take_run().await;
     assert_eq!(leased.webhook_id(), format!("{}_1", reminder.id));
     world.records.run_reminder(reminder.id).await.unwrap();
-    assert_eq!(world.turn().await.fired, 0, "it is running now");
+    assert_eq!(world.run_scheduler().await.fired, 0, "it is running now");
     world.settle(&leased, world.retry()).await;
     world.records.run_reminder(reminder.id).await.unwrap();
-    world.run(Next::Delivered).await;
-    world.turn().await;
+    world.run(NextStep::Delivered).await;
+    world.run_scheduler().await;
     assert_eq!(world.shown(reminder.id).await.next_at, Some(first), "the schedule is as it was");
     world.records.pause_reminder(reminder.id).await.unwrap();
     world.records.run_reminder(reminder.id).await.unwrap();
-    assert_eq!(world.turn().await.fired, 1, "also while it is paused");
-    world.run(Next::Delivered).await;
-    world.turn().await;
+    assert_eq!(world.run_scheduler().await.fired, 1, "also while it is paused");
+    world.run(NextStep::Delivered).await;
+    world.run_scheduler().await;
     let shown = world.shown(reminder.id).await;
     assert_eq!((shown.state, shown.runs, shown.open_run), (ReminderState::Paused, 2, None));
 }
@@ -416,7 +425,7 @@ fn changed(settings: ReminderSettings, now: Timestamp) -> ReminderChange {
 pub async fn a_change_reaches_a_run_that_waits(world: &mut World) {
     world.tenant_with("acme", |tenant| tenant.reminders.circuit_by = breakerbox_core::CircuitBy::Host).await;
     let reminder = world.reminder(once(world.now())).await;
-    world.turn().await;
+    world.run_scheduler().await;
     let mut settings = reminder.settings.clone();
     settings.url = "https://b.example/cb".parse().unwrap();
     let mut change = changed(settings, world.now());
@@ -432,9 +441,9 @@ pub async fn a_change_reaches_a_run_that_waits(world: &mut World) {
     assert_eq!(lanes[0].dynamic.as_deref(), Some("acme/reminders b.example"));
     let leased = world.claim(lanes[0].lane, 1).await.pop().unwrap();
     assert_eq!((leased.url.as_deref(), &leased.payload[..]), (Some("https://b.example/cb"), &b"another"[..]));
-    world.settle(&leased, Next::Delivered).await;
+    world.settle(&leased, NextStep::Delivered).await;
     assert_eq!(world.backlog("acme").await, 0);
-    world.turn().await;
+    world.run_scheduler().await;
     let over = world.records.change_reminder(reminder.id, changed(now.settings, world.now()), None).await;
     assert!(matches!(over, Err(RecordsError::ReminderState { verb: "changed", .. })));
 }
@@ -442,29 +451,29 @@ pub async fn a_change_reaches_a_run_that_waits(world: &mut World) {
 pub async fn another_schedule_counts_from_now_on(world: &mut World) {
     world.tenant("acme").await;
     let reminder = world.reminder(once(world.now())).await;
-    world.turn().await;
+    world.run_scheduler().await;
     let tomorrow = world.now() + 24 * 60 * MINUTE;
     let moved = changed(settings(once(tomorrow)), world.now());
     world.records.change_reminder(reminder.id, moved, None).await.unwrap();
-    world.turn().await;
+    world.run_scheduler().await;
     let shown = world.shown(reminder.id).await;
     assert_eq!((shown.open_run, shown.runs, shown.next_at), (None, 0, Some(tomorrow)), "not today");
     assert_eq!(world.backlog("acme").await, 0);
 
     let first = world.now();
     let repeated = world.reminder(every_minute(first)).await;
-    world.turn().await;
-    world.run(Next::Delivered).await;
-    world.turn().await;
+    world.run_scheduler().await;
+    world.run(NextStep::Delivered).await;
+    world.run_scheduler().await;
     world.clock.advance(MINUTE / 2);
     let mut shorter = every_minute(first);
     shorter.max_runs = Some(2);
     world.records.change_reminder(repeated.id, changed(settings(shorter), world.now()), None).await.unwrap();
-    assert_eq!(world.turn().await.fired, 0, "nothing twice");
+    assert_eq!(world.run_scheduler().await.fired, 0, "nothing twice");
     assert_eq!(world.shown(repeated.id).await.next_at, Some(first + MINUTE));
     let hourly = Schedule { repeat: Repeat::Every(60 * MINUTE), ..every_minute(first) };
     world.records.change_reminder(repeated.id, changed(settings(hourly), world.now()), None).await.unwrap();
-    assert_eq!(world.turn().await.fired, 0);
+    assert_eq!(world.run_scheduler().await.fired, 0);
     assert_eq!(world.shown(repeated.id).await.next_at, Some(first + 60 * MINUTE));
 }
 
@@ -480,9 +489,9 @@ pub async fn limits_count_what_has_not_ended(world: &mut World) {
     let mut larger = changed(second.settings.clone(), world.now());
     larger.payload = Some(Bytes::from_static(b"0123456789abcdef"));
     assert!(full(&world.records.change_reminder(second.id, larger, None).await), "bytes count as well");
-    world.turn().await;
-    world.run(Next::Delivered).await;
-    world.turn().await;
+    world.run_scheduler().await;
+    world.run(NextStep::Delivered).await;
+    world.run_scheduler().await;
     assert_eq!(world.shown(first.id).await.state, ReminderState::Finished);
     world.records.create_reminder(third.clone()).await.expect("the first one has ended");
     world.records.cancel_reminder(second.id).await.unwrap();
@@ -544,10 +553,10 @@ pub async fn reminders_are_listed_and_their_runs_are_history(world: &mut World) 
     }
     for _ in 0..3 {
         world.clock.advance(MINUTE);
-        world.turn().await;
-        world.run(Next::Delivered).await;
+        world.run_scheduler().await;
+        world.run(NextStep::Delivered).await;
     }
-    world.turn().await;
+    world.run_scheduler().await;
     let runs = world.records.runs(ids[0], &PageOf::first(2)).await.unwrap();
     let numbers: Vec<u32> = runs.items.iter().map(|run| run.id.number).collect();
     assert_eq!(numbers, [3, 2], "the newest first");
@@ -574,9 +583,9 @@ pub async fn ended_reminders_are_forgotten(world: &mut World) {
         .tenant_with("acme", |tenant| tenant.reminders.limit = Some(Backlog { count: 3, bytes: 1_000 }))
         .await;
     let stopped = world.reminder(once(world.now())).await;
-    world.turn().await;
-    world.run(Next::Failed(FailReason::Gone)).await;
-    world.turn().await;
+    world.run_scheduler().await;
+    world.run(NextStep::Failed(FailReason::Gone)).await;
+    world.run_scheduler().await;
     let cancelled = world.reminder(once(world.now() + MINUTE)).await;
     world.records.cancel_reminder(cancelled.id).await.unwrap();
     let kept = world.reminder(once(world.now() + MINUTE)).await;

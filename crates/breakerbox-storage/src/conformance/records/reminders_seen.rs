@@ -1,7 +1,7 @@
 //! The API's view of reminders: several at once, references that are free again, numbers of runs that are never reused,
 //! and the lane of a run that is resent.
 
-use breakerbox_model::delivery::Next;
+use breakerbox_model::delivery::NextStep;
 use breakerbox_model::objects::{DeliveryState, FailReason, RunId};
 
 use crate::RecordsError;
@@ -34,14 +34,14 @@ pub async fn a_webhook_id_is_one_runs_for_ever(world: &mut World) {
     world.tenant("acme").await;
     let reminder = world.reminder(every_minute(world.now())).await;
     let id = |number| RunId { reminder: reminder.id, number }.to_string();
-    world.turn().await;
+    world.run_scheduler().await;
     assert_eq!(world.run(world.retry()).await.webhook_id(), id(1));
     let paused = world.records.pause_reminder(reminder.id).await.unwrap();
     assert_eq!(paused.runs, 0, "it waited to be tried again, and is withdrawn");
     let resume_a_minute_later = async |world: &World| {
         world.clock.advance(MINUTE);
         world.records.resume_reminder(reminder.id).await.unwrap();
-        world.turn().await;
+        world.run_scheduler().await;
     };
     resume_a_minute_later(world).await;
     world.records.pause_reminder(reminder.id).await.unwrap();
@@ -52,7 +52,7 @@ pub async fn a_webhook_id_is_one_runs_for_ever(world: &mut World) {
     world.records.pause_reminder(reminder.id).await.unwrap();
     world.settle(&leased, world.retry()).await;
     resume_a_minute_later(world).await;
-    assert_eq!(world.run(Next::Delivered).await.webhook_id(), id(3));
+    assert_eq!(world.run(NextStep::Delivered).await.webhook_id(), id(3));
     assert_eq!(world.shown(reminder.id).await.runs, 1, "one has run");
 }
 
@@ -73,9 +73,9 @@ pub async fn a_cancelled_reminders_name_is_free(world: &mut World) {
     assert_eq!(ids, [second.id, first.id], "the newest first");
     // One that has run keeps its name: whoever asks twice for it does not get it twice.
     world.clock.advance(MINUTE);
-    world.turn().await;
-    world.run(Next::Delivered).await;
-    world.turn().await;
+    world.run_scheduler().await;
+    world.run(NextStep::Delivered).await;
+    world.run_scheduler().await;
     assert!(matches!(world.records.create_reminder(named).await, Err(RecordsError::Exists { .. })));
 }
 
@@ -84,15 +84,15 @@ pub async fn the_latest_run_is_shown_whatever_the_schedule_has_come_to(world: &m
     let first = world.now();
     let reminder = world.reminder(every_minute(first)).await;
     assert_eq!(world.shown(reminder.id).await.last_at, None);
-    world.turn().await;
-    world.run(Next::Delivered).await;
-    world.turn().await;
+    world.run_scheduler().await;
+    world.run(NextStep::Delivered).await;
+    world.run_scheduler().await;
     assert_eq!(world.shown(reminder.id).await.last_at, Some(first));
 
     world.records.pause_reminder(reminder.id).await.unwrap();
     world.clock.advance(10 * MINUTE + MINUTE / 2);
     world.records.resume_reminder(reminder.id).await.unwrap();
-    world.turn().await;
+    world.run_scheduler().await;
     let resumed = world.shown(reminder.id).await;
     assert_eq!((resumed.last_at, resumed.done_until), (Some(first), Some(first + 10 * MINUTE)));
 
@@ -104,7 +104,7 @@ pub async fn the_latest_run_is_shown_whatever_the_schedule_has_come_to(world: &m
 
     // A run that is withdrawn was none.
     world.clock.advance(30 * MINUTE);
-    world.turn().await;
+    world.run_scheduler().await;
     assert_eq!(world.shown(reminder.id).await.last_at, Some(first + 30 * MINUTE));
     let paused = world.records.pause_reminder(reminder.id).await.unwrap();
     assert_eq!((paused.last_at, paused.runs), (Some(first), 1));
@@ -113,15 +113,15 @@ pub async fn the_latest_run_is_shown_whatever_the_schedule_has_come_to(world: &m
 pub async fn a_resent_run_waits_with_the_reminders(world: &mut World) {
     world.tenant("acme").await;
     let reminder = world.reminder(every_minute(world.now())).await;
-    world.turn().await;
-    let failed = world.run(Next::Failed(FailReason::Rejected)).await;
-    world.turn().await;
+    world.run_scheduler().await;
+    let failed = world.run(NextStep::Failed(FailReason::Rejected)).await;
+    world.run_scheduler().await;
     let resent = world.records.resend_delivery(failed.id).await.unwrap();
     assert_eq!(resent.run, Some(RunId { reminder: reminder.id, number: 1 }));
     let again = world.take_run().await;
     assert_eq!((again.id, again.lane, again.webhook_id()), (failed.id, failed.lane, failed.webhook_id()));
-    world.settle(&again, Next::Delivered).await;
-    world.turn().await;
+    world.settle(&again, NextStep::Delivered).await;
+    world.run_scheduler().await;
     let shown = world.shown(reminder.id).await;
     assert_eq!(
         (shown.state.name().name(), shown.runs),

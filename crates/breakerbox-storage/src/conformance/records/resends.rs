@@ -53,7 +53,7 @@ pub async fn a_job_resends_what_failed_and_nothing_else(world: &mut World) {
     let other = dead_letters(world, "other", 3).await;
     let delivered = world.event("acme", "a.b").await;
     let leased = world.claim(endpoint.lane(), 1).await;
-    world.settle(&leased[0], breakerbox_model::delivery::Next::Delivered).await;
+    world.settle(&leased[0], breakerbox_model::delivery::NextStep::Delivered).await;
     let waiting = world.event("acme", "a.b").await;
     world.clock.advance(Duration::from_millis(1));
     let by = ApiKeyId(Id::from_number(7).unwrap());
@@ -132,7 +132,7 @@ pub async fn a_job_waits_for_room_and_lets_others_pass(world: &mut World) {
     assert_eq!(world.backlog("full").await, 3);
     let leased = world.claim(full.lane(), 3).await;
     for leased in &leased {
-        world.settle(leased, breakerbox_model::delivery::Next::Delivered).await;
+        world.settle(leased, breakerbox_model::delivery::NextStep::Delivered).await;
     }
     assert_eq!(finish(world, 2).await.0, 2);
     assert_eq!(job(world, stuck.id).await.progress.resent, 5);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::records::{ChangeFilter, NewResend, NewTenant, PageOf};
 use crate::{Defaults, RecordsError};
 use breakerbox_core::{CircuitBy, Timestamp};
-use breakerbox_model::delivery::Next;
+use breakerbox_model::delivery::NextStep;
 use breakerbox_model::objects::{Backlog, DeliveryFilter, RateLimit, ResendState, Secret, TenantId};
 use serde_json::json;
 
@@ -24,7 +24,7 @@ pub async fn a_tenant_is_as_it_was_created_and_after_a_restart_too(world: &mut W
     settings.policy = Some(json!({ "window": "5m" }));
     settings.circuit_by = CircuitBy::Host;
     settings.retry = Some("1s,2s".parse().unwrap());
-    settings.rulings = serde_json::from_str(r#"{"404": {"delivery": "failed"}}"#).unwrap();
+    settings.response_rules = serde_json::from_str(r#"{"404": {"action": "fail"}}"#).unwrap();
     settings.backlog = Some(Backlog { count: 7, bytes: 77 });
     settings.ingest_rate = Some(RateLimit { per_second: 0.5, burst: 3 });
     settings.expires_after = Some(Duration::from_micros(1_500_001));
@@ -157,9 +157,9 @@ pub async fn a_name_can_be_used_again(world: &mut World) {
     world.tenant("acme").await;
     let finished = world.reminder(once(world.now() + MINUTE)).await;
     world.clock.advance(2 * MINUTE);
-    world.turn().await;
-    world.run(Next::Delivered).await;
-    world.turn().await;
+    world.run_scheduler().await;
+    world.run(NextStep::Delivered).await;
+    world.run_scheduler().await;
     let endpoint = world.endpoint("acme", "https://a.example/").await;
     let event = world.event("acme", "a.b").await;
     world.fail_all(endpoint.lane()).await;
@@ -175,7 +175,7 @@ pub async fn a_name_can_be_used_again(world: &mut World) {
     assert!(matches!(refused, Err(RecordsError::Missing { what: "endpoint", .. })), "{refused:?}");
     // Not even somebody for all tenants has it run in the new one's name.
     world.records.run_reminder(finished.id).await.unwrap();
-    assert_eq!(world.turn().await.fired, 0);
+    assert_eq!(world.run_scheduler().await.fired, 0);
     assert_eq!(world.found(&theirs, 10).await, []);
 }
 

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use crate::records::{NewEndpoint, NewTenant, PageOf};
 use crate::{
-    AcceptError, Calendar, Claim, Defaults, Directory, HandOver, Leased, Queue, Records, Settle, Settled,
+    Claim, Defaults, Directory, Leased, Queue, Records, ReminderStore, Reservations, Settled, Settlement,
+    SubmitError,
 };
 use async_trait::async_trait;
 use breakerbox::{Clock, ManualClock};
 use breakerbox_core::Timestamp;
-use breakerbox_model::delivery::Next;
+use breakerbox_model::delivery::NextStep;
 use breakerbox_model::objects::{
     Attempt, Backlog, Delivery, DeliveryFilter, DeliveryId, Endpoint, EndpointSettings, EventId, FailReason,
     LaneId, NewBatch, NewEvent, Priority, Tenant, TenantId, TenantSettings,
@@ -21,7 +22,7 @@ use bytes::Bytes;
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
     /// Opens the stored data, for the first time or again. No delivery is handed over while events are accepted
-    /// ([`NoHands`]), and no space of the disk is reserved.
+    /// ([`NoReservations`]), and no space of the disk is reserved.
     async fn open(&mut self, clock: &ManualClock, defaults: Defaults) -> Opened;
 
     /// Closes the backend, so that it can be opened again.
@@ -32,7 +33,7 @@ pub trait Backend: Send + Sync + 'static {
 pub struct Opened {
     pub records: Arc<dyn Records>,
     pub queue: Arc<dyn Queue>,
-    pub calendar: Arc<dyn Calendar>,
+    pub reminder_store: Arc<dyn ReminderStore>,
     pub directory: Arc<Directory>,
 }
 
@@ -40,21 +41,21 @@ pub struct Opened {
 pub struct World {
     pub records: Arc<dyn Records>,
     pub queue: Arc<dyn Queue>,
-    pub calendar: Arc<dyn Calendar>,
+    pub reminder_store: Arc<dyn ReminderStore>,
     pub directory: Arc<Directory>,
     pub clock: ManualClock,
     backend: Box<dyn Backend>,
 }
 
 /// A hand-over that takes no delivery.
-pub struct NoHands;
+pub struct NoReservations;
 
-impl HandOver for NoHands {
-    fn take(&self, _: LaneId, _: &TenantId, _: Option<&Arc<str>>) -> Option<Duration> {
+impl Reservations for NoReservations {
+    fn reserve(&self, _: LaneId, _: &TenantId, _: Option<&Arc<str>>) -> Option<Duration> {
         None
     }
 
-    fn lost(&self, _: LaneId) {}
+    fn release(&self, _: LaneId) {}
 }
 
 impl World {
@@ -62,8 +63,9 @@ impl World {
     pub async fn new(mut backend: impl Backend) -> Self {
         let clock = ManualClock::new();
         clock.advance(Duration::from_secs(1_763_000_000));
-        let Opened { records, queue, calendar, directory } = backend.open(&clock, Defaults::default()).await;
-        Self { records, queue, calendar, directory, clock, backend: Box::new(backend) }
+        let Opened { records, queue, reminder_store, directory } =
+            backend.open(&clock, Defaults::default()).await;
+        Self { records, queue, reminder_store, directory, clock, backend: Box::new(backend) }
     }
 
     /// Closes everything and opens it again.
@@ -73,8 +75,10 @@ impl World {
 
     pub async fn restart_with(&mut self, defaults: Defaults) {
         self.backend.close().await;
-        let Opened { records, queue, calendar, directory } = self.backend.open(&self.clock, defaults).await;
-        (self.records, self.queue, self.calendar, self.directory) = (records, queue, calendar, directory);
+        let Opened { records, queue, reminder_store, directory } =
+            self.backend.open(&self.clock, defaults).await;
+        (self.records, self.queue, self.reminder_store, self.directory) =
+            (records, queue, reminder_store, directory);
     }
 
     pub fn now(&self) -> Timestamp {
@@ -114,9 +118,9 @@ impl World {
         self.submit(tenant, event(kind)).await.unwrap()
     }
 
-    pub async fn submit(&self, tenant: &str, event: NewEvent) -> Result<EventId, AcceptError> {
+    pub async fn submit(&self, tenant: &str, event: NewEvent) -> Result<EventId, SubmitError> {
         let batch = NewBatch { tenant: tenant.parse().unwrap(), events: vec![event], idempotency: None };
-        Ok(self.queue.accept(batch).await?.events[0].id)
+        Ok(self.queue.submit(batch).await?.events[0].id)
     }
 
     /// Leases the due deliveries of a lane.
@@ -127,17 +131,17 @@ impl World {
         claimed.into_iter().flat_map(|claimed| claimed.deliveries).take(limit as usize).collect()
     }
 
-    pub async fn settle(&self, leased: &Leased, next: Next) {
+    pub async fn settle(&self, leased: &Leased, next: NextStep) {
         let attempt = attempt(self.now());
         let stands_for = leased.run.as_ref().and_then(|run| run.stands_for(self.now()));
-        let settle = Settle { id: leased.id, lease: leased.lease, attempt, next, stands_for };
+        let settle = Settlement { id: leased.id, lease: leased.lease, attempt, next, stands_for };
         assert_eq!(self.queue.settle(settle).await.unwrap(), Settled::Done);
     }
 
     /// Fails all waiting deliveries of a lane for good.
     pub async fn fail_all(&self, lane: LaneId) {
         for leased in self.claim(lane, 1_000).await {
-            self.settle(&leased, Next::Failed(FailReason::Rejected)).await;
+            self.settle(&leased, NextStep::Failed(FailReason::Rejected)).await;
         }
     }
 

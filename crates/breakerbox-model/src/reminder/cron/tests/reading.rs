@@ -96,14 +96,11 @@ fn what_is_wrong_is_named() {
         ),
         (
             "0 * * * * *",
-            "cron: must have five fields (minute hour day month weekday, such as \"30 9 * * MON-FRI\"), but has 6; there are no seconds",
+            "cron: must have five fields (minute hour day month weekday, such as \"30 9 * * MON-FRI\"), but has 6; seconds are not supported",
         ),
         (&long, "cron: must have at most 256 characters, but has 264"),
-        ("@reboot", "cron: \"@reboot\" is unknown; there are @hourly, @daily, @weekly, @monthly and @yearly"),
-        (
-            "@every 5m",
-            "cron: \"@every 5m\" is unknown; there are @hourly, @daily, @weekly, @monthly and @yearly",
-        ),
+        ("@reboot", "cron: \"@reboot\" is unknown; use @hourly, @daily, @weekly, @monthly or @yearly"),
+        ("@every 5m", "cron: \"@every 5m\" is unknown; use @hourly, @daily, @weekly, @monthly or @yearly"),
         ("60 * * * *", "cron: field 1 (minute): \"60\" is out of range; write 0 to 59"),
         ("999 * * * *", "cron: field 1 (minute): \"999\" is out of range; write 0 to 59"),
         ("0 24 * * *", "cron: field 2 (hour): \"24\" is out of range; write 0 to 23"),
@@ -113,19 +110,19 @@ fn what_is_wrong_is_named() {
         ("0 9-24 * * *", "cron: field 2 (hour): \"9-24\" is out of range; write 0 to 23"),
         (
             "0 0 L * *",
-            "cron: field 3 (day): \"L\" is no day; write 1 to 31, a list such as \"1,15\", a range such as \"1-7\" or a step such as \"*/2\"",
+            "cron: field 3 (day): \"L\" is not a valid day; write 1 to 31, a list such as \"1,15\", a range such as \"1-7\" or a step such as \"*/2\"",
         ),
         (
             "0 0 * * FRI#2",
-            "cron: field 5 (weekday): \"FRI#2\" is no weekday; write 0 to 7, or SUN to SAT, a list such as \"MON,FRI\" or a range such as \"1-5\"",
+            "cron: field 5 (weekday): \"FRI#2\" is not a valid weekday; write 0 to 7, or SUN to SAT, a list such as \"MON,FRI\" or a range such as \"1-5\"",
         ),
         (
             "0 0 * JUNE *",
-            "cron: field 4 (month): \"JUNE\" is no month; write 1 to 12, or JAN to DEC, a list such as \"JAN,JUL\", a range such as \"1-6\" or a step such as \"*/3\"",
+            "cron: field 4 (month): \"JUNE\" is not a valid month; write 1 to 12, or JAN to DEC, a list such as \"JAN,JUL\", a range such as \"1-6\" or a step such as \"*/3\"",
         ),
         (
             "? * * * *",
-            "cron: field 1 (minute): \"?\" is no minute; write 0 to 59, a list such as \"0,30\", a range such as \"10-20\" or a step such as \"*/15\"",
+            "cron: field 1 (minute): \"?\" is not a valid minute; write 0 to 59, a list such as \"0,30\", a range such as \"10-20\" or a step such as \"*/15\"",
         ),
         (
             "-5 * * * *",
@@ -133,7 +130,7 @@ fn what_is_wrong_is_named() {
         ),
         (
             "+5 * * * *",
-            "cron: field 1 (minute): \"+5\" is no minute; write 0 to 59, a list such as \"0,30\", a range such as \"10-20\" or a step such as \"*/15\"",
+            "cron: field 1 (minute): \"+5\" is not a valid minute; write 0 to 59, a list such as \"0,30\", a range such as \"10-20\" or a step such as \"*/15\"",
         ),
         (
             "0 9,,17 * * *",
@@ -159,15 +156,15 @@ fn what_is_wrong_is_named() {
         ("5/10 * * * *", "cron: field 1 (minute): \"5/10\" has a step, but no range; write \"5-59/10\""),
         (
             "0 0 31 2 *",
-            "cron: field 3 (day): never happens: no month of field 4 has such a day; write a day that there is",
+            "cron: field 3 (day): never happens: no month of field 4 has this day; write an existing day",
         ),
         (
             "0 0 30,31 FEB *",
-            "cron: field 3 (day): never happens: no month of field 4 has such a day; write a day that there is",
+            "cron: field 3 (day): never happens: no month of field 4 has this day; write an existing day",
         ),
         (
             "0 0 31 4,6,9,11 *",
-            "cron: field 3 (day): never happens: no month of field 4 has such a day; write a day that there is",
+            "cron: field 3 (day): never happens: no month of field 4 has this day; write an existing day",
         ),
     ];
     for (text, expected) in table {

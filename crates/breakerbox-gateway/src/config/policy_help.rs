@@ -1,0 +1,50 @@
+//! One sentence about each value of the `[policy]` table, for the help of flags and the table of the documentation.
+//! `docs/defaults.md` has the reason for each default.
+
+/// The values by their names in the policy file, each with its meaning, without a full stop.
+const HELP: &[(&str, &str)] = &[
+    ("preset", "Preset to start from: convoy, reminders, redis_lua or stoplight"),
+    ("window", "Rolling time over which outcomes count"),
+    ("min_calls", "Minimum number of calls in the window before rates and means are evaluated"),
+    ("failure_rate", "Trip at this percentage of failures, or \"off\""),
+    ("failures", "Trip at this number of failures in the window, or \"off\""),
+    ("consecutive_failures", "Trip at this number of consecutive failures, or \"off\""),
+    ("mean_latency", "Trip at this mean latency, or \"off\""),
+    ("slow_call", "Latency from which on a call is slow, or \"off\""),
+    ("slow_rate", "Trip at this percentage of slow calls, or \"off\"; needs slow_call"),
+    ("cool_off", "Time that a circuit stays open after the first trip"),
+    ("cool_off_factor", "Factor by which the cool-off grows with each further trip"),
+    ("cool_off_max", "Maximum cool-off"),
+    ("jitter", "Random deviation of the cool-off, in percent, in both directions"),
+    ("probes", "Number of successful probes that close a circuit"),
+    ("probe_timeout", "Timeout of a probe; by default the timeout of the endpoint plus 2 s"),
+    ("ramp_cap", "Number of calls in flight at which the ramp after closing ends, or \"off\""),
+    ("forgive_after", "Time that a circuit must be closed before its trip count restarts at 0"),
+    ("disable_after", "Number of trips at which a circuit is disabled, or \"off\""),
+    ("disable_min", "Minimum time of failing before a circuit is disabled"),
+    ("cancel_grace", "Time from its start during which a cancelled call is not counted"),
+    ("recovery_rate", "In sampling mode: percentage of successes that closes a half-open circuit"),
+    (
+        "sample_recent",
+        "In sampling mode: number of latest ticks that are also evaluated on their own, or \"off\"",
+    ),
+];
+
+/// Returns the meaning of a value of the policy, in one sentence without a full stop.
+#[must_use]
+pub fn policy_help(key: &str) -> &'static str {
+    HELP.iter().find(|(name, _)| *name == key).map_or("See docs/defaults.md", |(_, help)| help)
+}
+
+#[cfg(test)]
+mod tests {
+    use breakerbox_core::POLICY_KEYS;
+
+    use super::*;
+
+    #[test]
+    fn every_value_of_the_policy_is_described() {
+        let described: Vec<_> = HELP.iter().map(|(name, _)| *name).collect();
+        assert_eq!(described, POLICY_KEYS);
+    }
+}

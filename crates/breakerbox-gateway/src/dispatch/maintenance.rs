@@ -1,0 +1,196 @@
+//! Maintenance: periodic work, in bounded pieces. It reclaims ended leases, expires deliveries that waited too long,
+//! prunes finished work, continues large fan-outs and resends behind live traffic, and finds waiting lanes that
+//! dispatch does not know of.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use breakerbox::{Attribution, Mode, OverrideCommand, Status};
+use breakerbox_model::delivery::lanes::IdleLaneLimits;
+use breakerbox_model::objects::{LaneId, ShownKey};
+use breakerbox_storage::{BatchResult, QueueError, Retention};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tracing::warn;
+
+use super::dispatcher::Dispatch;
+use crate::telemetry::labels::Outcome;
+
+/// Maximum rows in one piece of maintenance.
+const PIECE: usize = 500;
+
+/// Maximum lanes read in one piece.
+const LANES: usize = 1_000;
+
+/// The pause between two pieces, so that live traffic comes first.
+const BETWEEN_PIECES: Duration = Duration::from_millis(20);
+
+/// Deliveries of large fan-outs written at once. Few, because each may change another page of the file.
+const FAN_OUT_PIECE: u32 = 100;
+
+/// The shortest pause between two pieces of a fan-out.
+const FAN_OUT_PAUSE: Duration = Duration::from_millis(1);
+
+/// The length of each pause, as a multiple of the piece before it, so that fan-outs take at most a quarter of the
+/// writer's time.
+const FAN_OUT_REST: u32 = 3;
+
+/// The interval of checks for ended leases and expired deliveries.
+const FAST_TICK: Duration = Duration::from_secs(1);
+
+/// The interval of the other maintenance.
+const SLOW_TICK: Duration = Duration::from_secs(30);
+
+/// The limits of idle lanes that are kept in memory: their number, and for dynamic lanes also the number per tenant and
+/// the age.
+const KEEP_IDLE: IdleLaneLimits =
+    IdleLaneLimits { lanes: 100_000, dynamic_of_tenant: 1_000, dynamic_for: Duration::from_secs(600) };
+
+impl Dispatch {
+    /// Reports all waiting deliveries to the lanes. Call it at the start, before [`run`](Self::run), and to repair
+    /// missed wakeups.
+    ///
+    /// # Errors
+    /// If the queue fails.
+    pub async fn find_waiting(self: &Arc<Self>) -> Result<(), QueueError> {
+        let mut after: Option<LaneId> = None;
+        loop {
+            let waiting = self.queue.waiting_lanes(after, LANES).await?;
+            self.arrived(&waiting);
+            after = waiting.last().map(|waiting| waiting.lane);
+            if waiting.len() < LANES {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Runs maintenance until the task is dropped.
+    pub async fn run_maintenance(self: Arc<Self>, retention: Retention, history: Duration) {
+        let (short, long) = (self.clone().fast_tick(), self.clone().slow_tick(retention, history));
+        tokio::join!(short, long, self.clone().fan_out(), self.resend());
+    }
+
+    async fn fast_tick(self: Arc<Self>) {
+        let mut ticks = interval(FAST_TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.piece_by_piece("reclaim", || self.queue.reclaim(PIECE)).await;
+            let expired = self.piece_by_piece("expire", || self.queue.expire(PIECE)).await;
+            self.metrics.expired.inc_by(expired);
+            self.metrics.deliveries.of(Outcome::Expired).inc_by(expired);
+            let cancelled =
+                self.piece_by_piece("cancel", || self.maintenance_records.cancel_orphans(PIECE)).await;
+            self.metrics.deliveries.of(Outcome::Cancelled).inc_by(cancelled);
+            self.forget_orphans().await;
+            if self.destinations.lacked_room() {
+                self.forget_idle(&KEEP_IDLE);
+            }
+        }
+    }
+
+    /// Removes circuits that no endpoint uses any more. They would stay open for ever, since no call is left to probe
+    /// them.
+    async fn forget_orphans(&self) {
+        let keys = std::mem::take(&mut *self.orphans.lock().unwrap_or_else(PoisonError::into_inner));
+        for key in keys {
+            if self.destinations.has_circuit(&key) {
+                continue;
+            }
+            let by = Attribution::new("gateway", "no endpoint has it any more");
+            let (Some(circuit), Ok(by)) = (self.breakers.find(&key), by) else { continue };
+            let record = circuit.record();
+            if record.status() == Status::Closed && record.mode == Mode::Automatic {
+                continue;
+            }
+            if let Err(error) = circuit.apply_override(OverrideCommand::Reset, &by).await {
+                warn!(circuit = %ShownKey(&key), %error, "can't reset a circuit that no endpoint uses any more");
+            }
+        }
+    }
+
+    async fn slow_tick(self: Arc<Self>, retention: Retention, history: Duration) {
+        let mut ticks = interval(SLOW_TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let pruned = self.piece_by_piece("prune", || self.queue.prune(&retention, PIECE)).await;
+            self.metrics.pruned.inc_by(pruned);
+            let before = self.wall().before(history);
+            self.piece_by_piece("prune the history", || {
+                self.maintenance_records.prune_history(before, PIECE)
+            })
+            .await;
+            let before = self.wall().before(retention.failed);
+            self.piece_by_piece("prune reminders", || {
+                self.maintenance_records.prune_reminders(before, PIECE)
+            })
+            .await;
+            self.forget_idle(&KEEP_IDLE);
+            self.breakers.tidy();
+        }
+    }
+
+    /// Writes the deliveries of large fan-outs in pieces.
+    async fn fan_out(self: Arc<Self>) {
+        loop {
+            let began = Instant::now();
+            let more = match self.queue.fan_out(FAN_OUT_PIECE).await {
+                Ok(batch) => {
+                    self.arrived(&batch.woken);
+                    batch.more
+                }
+                Err(error) => {
+                    warn!(%error, "can't write the deliveries of a fan-out; retrying");
+                    false
+                }
+            };
+            if more {
+                sleep((FAN_OUT_REST * began.elapsed()).clamp(FAN_OUT_PAUSE, FAST_TICK)).await;
+            } else {
+                // An accept whose caller disconnected sends no notification.
+                let _ = timeout(FAST_TICK, self.deferred.notified()).await;
+            }
+        }
+    }
+
+    /// Continues resends. They wait at the lowest priority; the pauses keep them from filling the disk's queue.
+    async fn resend(self: Arc<Self>) {
+        loop {
+            let more = match self.maintenance_records.step_resends(PIECE).await {
+                Ok(batch) => {
+                    self.arrived(&batch.woken);
+                    batch.more
+                }
+                Err(error) => {
+                    warn!(%error, "can't resend deliveries; retrying");
+                    false
+                }
+            };
+            sleep(if more { 5 * BETWEEN_PIECES } else { FAST_TICK }).await;
+        }
+    }
+
+    /// Repeats a piece of work until it is done. Returns the number of rows that it changed.
+    async fn piece_by_piece<F>(self: &Arc<Self>, what: &str, piece: impl Fn() -> F) -> u64
+    where
+        F: Future<Output = Result<BatchResult, QueueError>>,
+    {
+        let mut done = 0;
+        loop {
+            match piece().await {
+                Ok(batch) => {
+                    self.arrived(&batch.woken);
+                    done += batch.done;
+                    if !batch.more {
+                        return done;
+                    }
+                }
+                Err(error) => {
+                    warn!(%error, what, "maintenance failed; retrying later");
+                    return done;
+                }
+            }
+            sleep(BETWEEN_PIECES).await;
+        }
+    }
+}

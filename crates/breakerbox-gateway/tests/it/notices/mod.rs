@@ -1,8 +1,0 @@
-//! Notices: told once, sent at a pace, to targets of each kind, by a whole gateway.
-
-mod database;
-mod once;
-mod pace;
-mod rig;
-mod ways;
-mod whole;

@@ -1,0 +1,8 @@
+//! Notifications: told once, sent at a pace, to targets of each kind, by a whole gateway.
+
+mod database;
+mod once;
+mod pace;
+mod rig;
+mod ways;
+mod whole;

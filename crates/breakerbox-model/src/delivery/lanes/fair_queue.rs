@@ -1,0 +1,65 @@
+//! The order of turns: tenants by the slots that they use, in turns among equals; then their lanes in turns.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use crate::objects::{LaneId, TenantId};
+
+/// Lanes that wait for a turn.
+#[derive(Debug, Default)]
+pub(super) struct FairQueue {
+    tenants: HashMap<TenantId, TenantLanes>,
+    /// Ordered by slots in use, then by the time since the last turn, the longest first.
+    order: BTreeSet<(u32, u64, TenantId)>,
+    turn_count: u64,
+}
+
+#[derive(Debug)]
+struct TenantLanes {
+    used: u32,
+    last_turn: u64,
+    lanes: VecDeque<LaneId>,
+}
+
+impl FairQueue {
+    /// Appends a lane.
+    pub(super) fn push(&mut self, tenant: &TenantId, lane: LaneId, used: u32) {
+        if let Some(tenant_lanes) = self.tenants.get_mut(tenant) {
+            tenant_lanes.lanes.push_back(lane);
+            return;
+        }
+        let last_turn = self.turn_count;
+        self.turn_count += 1;
+        self.order.insert((used, last_turn, tenant.clone()));
+        self.tenants.insert(tenant.clone(), TenantLanes { used, last_turn, lanes: VecDeque::from([lane]) });
+    }
+
+    /// Returns the tenant whose turn it is.
+    pub(super) fn next_tenant(&self) -> Option<&TenantId> {
+        self.order.first().map(|(_, _, tenant)| tenant)
+    }
+
+    /// Removes that tenant's next lane. The tenant goes to the end of those that use as many slots.
+    pub(super) fn pop(&mut self, tenant: &TenantId) -> Option<LaneId> {
+        let tenant_lanes = self.tenants.get_mut(tenant)?;
+        let lane = tenant_lanes.lanes.pop_front();
+        self.order.remove(&(tenant_lanes.used, tenant_lanes.last_turn, tenant.clone()));
+        if tenant_lanes.lanes.is_empty() {
+            self.tenants.remove(tenant);
+        } else {
+            tenant_lanes.last_turn = self.turn_count;
+            self.turn_count += 1;
+            self.order.insert((tenant_lanes.used, tenant_lanes.last_turn, tenant.clone()));
+        }
+        lane
+    }
+
+    /// Records how many slots a tenant uses now.
+    pub(super) fn tenant_uses(&mut self, tenant: &TenantId, used: u32) {
+        let Some(tenant_lanes) = self.tenants.get_mut(tenant) else { return };
+        if tenant_lanes.used != used {
+            self.order.remove(&(tenant_lanes.used, tenant_lanes.last_turn, tenant.clone()));
+            tenant_lanes.used = used;
+            self.order.insert((used, tenant_lanes.last_turn, tenant.clone()));
+        }
+    }
+}

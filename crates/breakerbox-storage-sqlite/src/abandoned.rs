@@ -1,0 +1,38 @@
+//! Results whose caller is gone: a client hung up, or a task was dropped. The leased deliveries are not lost: the next
+//! [`reclaim`](breakerbox_storage::Queue::reclaim) makes them wait again and reports their lanes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use breakerbox_model::objects::DeliveryId;
+use breakerbox_storage::{Lease, Leased, WaitingLane};
+
+/// Results that no caller received.
+#[derive(Clone, Default)]
+pub(super) struct AbandonedResults(Arc<Mutex<Abandoned>>);
+
+#[derive(Default)]
+pub(super) struct Abandoned {
+    /// Leased deliveries that no process will try.
+    pub(super) leases: Vec<(DeliveryId, Lease)>,
+    /// Woken lanes that were not reported.
+    pub(super) woken: Vec<WaitingLane>,
+}
+
+impl AbandonedResults {
+    pub(super) fn add(&self, leased: &[Leased], woken: Vec<WaitingLane>) {
+        let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.leases.extend(leased.iter().map(|leased| (leased.id, leased.lease)));
+        answers.woken.extend(woken);
+    }
+
+    pub(super) fn take(&self) -> Abandoned {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts back results that were taken and could not be processed.
+    pub(super) fn put_back(&self, taken: Abandoned) {
+        let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.leases.extend(taken.leases);
+        answers.woken.extend(taken.woken);
+    }
+}

@@ -1,0 +1,133 @@
+//! Creates notifications in a transaction: the notification, and a row for each of its targets. The job that writes the
+//! cause calls this, so that both are one commit.
+
+use breakerbox_model::notifications::{Kind, MOST_WAITING, News, Notification};
+use breakerbox_model::objects::Moment;
+use breakerbox_storage::QueueError;
+use rusqlite::{OptionalExtension, params};
+
+use super::columns::{micros, number, time, whole};
+use super::routes::{Audience, Routes};
+use super::writer::WriteTransaction;
+use crate::error::JobError;
+
+impl WriteTransaction<'_> {
+    /// Creates a notification. Returns whether it is new: there is one for each kind, subject and epoch, and none about
+    /// the store that repeats the latest one.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub fn notify(
+        &mut self,
+        notification: &Notification,
+        routes: &dyn Routes,
+    ) -> Result<bool, JobError<QueueError>> {
+        let kind = notification.kind();
+        let latest = self.latest_of_store(kind)?;
+        let is_lost = latest.as_ref().is_some_and(|(kind, _)| kind == Kind::StoreLost.name());
+        match kind {
+            Kind::StoreLost if is_lost => return Ok(false),
+            Kind::StoreBack if !is_lost => return Ok(false),
+            _ => {}
+        }
+        let news = match &notification.news {
+            News::StoreBack { since: None } => News::StoreBack { since: latest.map(|(_, at)| at) },
+            News::Recovery(news) if news.since.is_none() => {
+                let since = self.outage_since(&notification.subject, notification.epoch)?;
+                News::Recovery(breakerbox_model::notifications::Recovered { since, ..news.clone() })
+            }
+            other => other.clone(),
+        };
+        let news =
+            serde_json::to_string(&news).map_err(|error| QueueError::Database(std::sync::Arc::new(error)))?;
+        let Audience { tenant, targets } = routes.audience(notification);
+        let id = self.next_id().number();
+        let written = self
+            .connection
+            .prepare_cached(
+                "INSERT OR IGNORE INTO notifications (id, kind, subject, epoch, tenant, at, news)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute(params![
+                id,
+                kind.name(),
+                &*notification.subject,
+                number(notification.epoch),
+                tenant,
+                micros(notification.at),
+                news
+            ])?;
+        if written == 0 {
+            return Ok(false);
+        }
+        for (target, whose) in &targets {
+            self.wait_for(id, target, *whose)?;
+        }
+        Ok(true)
+    }
+
+    /// Adds a notification to those that wait for a target; if too many do, only counts it.
+    fn wait_for(
+        &mut self,
+        notification: i64,
+        target: &str,
+        whose: Option<i64>,
+    ) -> Result<(), JobError<QueueError>> {
+        let waiting: Option<i64> = self
+            .connection
+            .prepare_cached("SELECT waiting FROM notification_targets WHERE name = ?1")?
+            .query_row([target], |row| row.get(0))
+            .optional()?;
+        let is_full = whole(waiting.unwrap_or_default()) >= MOST_WAITING;
+        self.connection
+            .prepare_cached(
+                "INSERT INTO notification_targets (name, tenant, waiting, not_kept) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (name) DO UPDATE SET waiting = waiting + excluded.waiting,
+                     not_kept = not_kept + excluded.not_kept",
+            )?
+            .execute(params![target, whose, !is_full, is_full])?;
+        if is_full {
+            return Ok(());
+        }
+        self.connection
+            .prepare_cached(
+                "INSERT INTO notification_sends (notification, target, state, tries, due_at) VALUES (?1, ?2, 0, 0, ?3)",
+            )?
+            .execute(params![notification, target, micros(self.now)])?;
+        Ok(())
+    }
+
+    /// Returns the latest notification about the store, if this one is about the store.
+    fn latest_of_store(&self, kind: Kind) -> Result<Option<(String, Moment)>, JobError<QueueError>> {
+        if !matches!(kind, Kind::StoreLost | Kind::StoreBack) {
+            return Ok(None);
+        }
+        let mut statement = self.connection.prepare_cached(
+            "SELECT kind, at FROM notifications WHERE subject = ?1 AND kind IN ('store_lost', 'store_back')
+             ORDER BY id DESC LIMIT 1",
+        )?;
+        let found = statement
+            .query_row([breakerbox_model::notifications::STORE], |row| {
+                Ok((row.get(0)?, Moment(time(row.get(1)?))))
+            })
+            .optional()?;
+        Ok(found)
+    }
+
+    /// Returns when the outage began that this circuit recovers from: its latest trip, if it has not recovered since.
+    fn outage_since(&self, key: &str, epoch: u64) -> Result<Option<Moment>, JobError<QueueError>> {
+        let mut latest = self.connection.prepare_cached(
+            "SELECT epoch, at FROM notifications WHERE subject = ?1 AND kind = ?2 AND epoch < ?3 ORDER BY epoch DESC LIMIT 1",
+        )?;
+        let mut find = |kind: Kind| {
+            latest
+                .query_row(params![key, kind.name(), number(epoch)], |row| {
+                    Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
+                })
+                .optional()
+        };
+        let (trip, recovery) = (find(Kind::Trip)?, find(Kind::Recovery)?);
+        let is_over = |trip: &(i64, i64)| recovery.is_none_or(|recovery| recovery.0 < trip.0);
+        Ok(trip.filter(is_over).map(|(_, at)| Moment(time(at))))
+    }
+}

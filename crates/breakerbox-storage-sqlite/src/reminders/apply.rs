@@ -1,0 +1,387 @@
+//! Carries out decisions about reminders, each if its reminder has not changed since it was read. A run is fired with
+//! its event, its payload and its delivery, in the transaction that records it: so none is lost, and none is fired
+//! twice.
+
+use std::sync::Arc;
+
+use breakerbox_core::Timestamp;
+use breakerbox_model::notifications::Notification;
+use breakerbox_model::objects::{
+    CircuitOwner, DeliveryId, EventId, EventType, LaneId, ReminderSettings, RunId, TenantId,
+};
+use breakerbox_model::reminder::{Action, Decision, Step, StopReason};
+use breakerbox_storage::{AppliedDecisions, ApplyError, Lease, Leased, LeasedRun, QueueError, Reservations};
+use bytes::Bytes;
+use rusqlite::{OptionalExtension, params};
+
+use super::stored::{ACTIVE, FINISHED, NO_REQUEST, STOPPED, StoredReminder, reason};
+use super::totals;
+use super::unreadable::{self, Unreadable};
+use crate::abandoned::AbandonedResults;
+use crate::columns::{LEASED, WAITING, id, micros, whole};
+use crate::error::JobError;
+use crate::insert::{self, NewDeliveryRow, NewEventRow, NewRun};
+use crate::job::Command;
+use crate::lanes::{self, OneWaiting};
+use crate::routes::{Routes, TenantRoutes};
+use crate::submit::room_for;
+use crate::writer::WriteTransaction;
+use crate::writer_state::Held;
+
+/// The event type of runs.
+const KIND: &str = "reminder";
+
+pub(super) struct ApplyDecisions {
+    pub(super) decisions: Vec<Decision>,
+    pub(super) routes: Arc<dyn Routes>,
+    pub(super) reservations: Arc<dyn Reservations>,
+    /// Lanes for which the hand-over has reserved a slot.
+    pub(super) reserved: Vec<LaneId>,
+    pub(super) abandoned: AbandonedResults,
+}
+
+/// A reminder that has not changed since it was read.
+struct Current {
+    id: i64,
+    tenant: i64,
+    size: u64,
+    /// The highest number of a run that a receiver may have seen.
+    numbered: u32,
+    /// The content of a run. `None` unless one is fired.
+    content: Option<Content>,
+}
+
+/// A reminder's stored settings, and its payload.
+struct Content {
+    settings: String,
+    /// `None`: the payload is missing.
+    payload: Option<Vec<u8>>,
+}
+
+/// The data for firing a run.
+struct Firing<'f> {
+    tenant: &'f TenantId,
+    /// The number of the tenant.
+    row: i64,
+    settings: ReminderSettings,
+    /// The key of the circuit.
+    key: Arc<str>,
+    payload: Bytes,
+    run: NewRun,
+}
+
+impl<'f> Firing<'f> {
+    fn new(
+        content: Content,
+        tenant: &'f TenantId,
+        routes: &dyn TenantRoutes,
+        run: NewRun,
+    ) -> Result<Self, Box<dyn std::error::Error>> {
+        let settings = StoredReminder::read(SETTINGS, &content.settings)?.settings(SETTINGS, None)?;
+        let owner = CircuitOwner::of_reminders(tenant.clone());
+        let key = owner.circuit_of(settings.url.as_str(), routes.reminders_by())?;
+        let payload = content.payload.ok_or("its payload is missing")?;
+        let (key, payload) = (key.text().into(), payload.into());
+        Ok(Self { tenant, row: routes.row(), settings, key, payload, run })
+    }
+}
+
+impl Command for ApplyDecisions {
+    type Output = Result<AppliedDecisions, ApplyError>;
+
+    fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<Self::Output, JobError<QueueError>> {
+        let mut applied = AppliedDecisions::default();
+        let mut current = Vec::with_capacity(self.decisions.len());
+        let (mut fires, mut bytes) = (0, 0);
+        for decision in &self.decisions {
+            let Some(found) = find(transaction, decision)? else {
+                applied.stale += 1;
+                continue;
+            };
+            if found.content.is_some() {
+                (fires, bytes) = (fires + 1, bytes + found.size);
+            }
+            current.push((found, *decision));
+        }
+        if fires > 0
+            && let Err(below) = room_for(transaction, fires, bytes)
+        {
+            return Ok(Err(ApplyError::DiskReserve { free: below.free, reserve: below.reserve }));
+        }
+        for (mut found, decision) in current {
+            match decision.action {
+                Action::Step(Step::Fire { run, scheduled_at, skipped }) => {
+                    // A number is not used twice, even if the run that had it was withdrawn.
+                    let number = run.max(found.numbered.saturating_add(1));
+                    let id = RunId { reminder: decision.id, number };
+                    let new = NewRun { id, scheduled_at, skipped, latest: decision.latest };
+                    applied.fired +=
+                        u64::from(self.fire(transaction, &mut found, &decision, new, &mut applied)?);
+                }
+                Action::Step(Step::Wait(until)) => {
+                    set_next_check(transaction, &found, &decision, Some(until))?;
+                }
+                Action::Step(Step::Stop(why)) => {
+                    let notification = stopped(transaction, &found, &decision, why)?;
+                    end(transaction, &found, &decision, STOPPED, Some(reason(why)))?;
+                    transaction.notify(&notification, &*self.routes)?;
+                    applied.stopped += 1;
+                }
+                Action::Step(Step::Finish) => {
+                    end(transaction, &found, &decision, FINISHED, None)?;
+                    totals::remove(transaction.connection, found.tenant, found.size)?;
+                }
+                Action::NoStep => set_next_check(transaction, &found, &decision, None)?,
+            }
+        }
+        Ok(Ok(applied))
+    }
+
+    fn on_rollback(&mut self) {
+        for lane in self.reserved.drain(..) {
+            self.reservations.release(lane);
+        }
+    }
+
+    fn on_caller_gone(&mut self, answer: Self::Output) {
+        let Ok(applied) = answer else { return };
+        self.reserved.drain(..).for_each(|lane| self.reservations.release(lane));
+        self.abandoned.add(&applied.taken, applied.woken);
+    }
+}
+
+impl ApplyDecisions {
+    /// Fires a run. False: its tenant was deleted, or it can't be read.
+    fn fire(
+        &mut self,
+        transaction: &mut WriteTransaction<'_>,
+        found: &mut Current,
+        decision: &Decision,
+        run: NewRun,
+        applied: &mut AppliedDecisions,
+    ) -> Result<bool, JobError<QueueError>> {
+        let tenant = transaction.writer_state.tenant(transaction.connection, found.tenant)?;
+        // Another tenant may have the same name by now.
+        let routes = self.routes.tenant(&tenant).filter(|routes| routes.row() == found.tenant);
+        let (Some(routes), Some(content)) = (routes, found.content.take()) else {
+            set_next_check(transaction, found, decision, None)?;
+            return Ok(false);
+        };
+        let firing = match Firing::new(content, &tenant, &*routes, run) {
+            Ok(firing) => firing,
+            // The reminder was checked when it was written. The other reminders must not wait for this one.
+            Err(error) => {
+                let (id, version, error) = (found.id, decision.version.0, error.to_string());
+                unreadable::stop(transaction, &Unreadable { id, version, error }, &*self.routes)?;
+                applied.stopped += 1;
+                return Ok(false);
+            }
+        };
+        let delivery = self.deliver(transaction, firing, applied)?;
+        transaction
+            .connection
+            .prepare_cached(
+                "UPDATE reminders SET turn = turn + 1, runs = runs + 1, numbered = ?2, skipped = skipped + ?3,
+                     before_at = last_at, last_at = ?4, ran_at = ?5, open_run = ?6, look_at = NULL, asked = ?7
+                 WHERE id = ?1",
+            )?
+            .execute(params![
+                found.id,
+                run.id.number,
+                run.skipped,
+                decision.last_at.map(micros),
+                micros(run.scheduled_at),
+                delivery,
+                NO_REQUEST,
+            ])?;
+        Ok(true)
+    }
+
+    /// Inserts the event and the delivery of a run. Returns the delivery's id.
+    fn deliver(
+        &mut self,
+        transaction: &mut WriteTransaction<'_>,
+        firing: Firing<'_>,
+        applied: &mut AppliedDecisions,
+    ) -> Result<i64, JobError<QueueError>> {
+        let Firing { tenant, row, settings, key, payload, run } = firing;
+        let (connection, now) = (transaction.connection, transaction.now);
+        let lane =
+            LaneId(id(lanes::of_key(connection, transaction.writer_state, row, &key, transaction.wall)?));
+        let event = transaction.writer_state.next_ids(2, transaction.wall).number();
+        let delivery = event + 1;
+        let expires_at = settings.expires_after.map(|after| now + after);
+        insert::event(
+            connection,
+            &NewEventRow {
+                id: event,
+                tenant: row,
+                kind: KIND,
+                content_type: &settings.content_type,
+                priority: settings.priority,
+                fan_out: 1,
+                payload: &payload,
+                not_before: None,
+                expires_at,
+                url: Some(settings.url.as_str()),
+                run: Some(run),
+            },
+        )?;
+        let lease = self.reservations.reserve(lane, tenant, Some(&key));
+        if lease.is_some() {
+            self.reserved.push(lane);
+        }
+        let new = NewDeliveryRow {
+            id: delivery,
+            event,
+            tenant: row,
+            lane: lane.number(),
+            state: if lease.is_some() { LEASED } else { WAITING },
+            priority: settings.priority,
+            due_at: now,
+            expires_at,
+            finished_at: None,
+        };
+        insert::delivery(connection, new)?;
+        let bytes = payload.len() as u64;
+        transaction.writer_state.begun(row, lane.number(), bytes);
+        let Some(lease) = lease else {
+            let waiting = OneWaiting { lane, tenant, key: Some(&key) };
+            waiting.wake(&mut applied.woken, settings.priority, now);
+            return Ok(delivery);
+        };
+        let held = Held {
+            lease: Lease(0),
+            until: now + lease,
+            lane: lane.number(),
+            tenant: row,
+            bytes,
+            requests: 0,
+            reminder: Some(run.id.reminder.number()),
+        };
+        applied.taken.push(Leased {
+            id: DeliveryId(id(delivery)),
+            lease: transaction.writer_state.hold(delivery, held),
+            lane,
+            tenant: tenant.clone(),
+            event: EventId(id(event)),
+            kind: kind(),
+            payload,
+            content_type: settings.content_type,
+            priority: settings.priority,
+            attempts: 0,
+            url: Some(settings.url.as_str().into()),
+            run: Some(LeasedRun { id: run.id, scheduled_at: run.scheduled_at, latest_of: None }),
+            pulled_from: None,
+            created_at: id(event).made_at(),
+            expires_at,
+        });
+        Ok(delivery)
+    }
+}
+
+fn kind() -> EventType {
+    KIND.parse().expect("it is a word of letters")
+}
+
+/// The index of the settings in the columns of a reminder that fires.
+const SETTINGS: usize = 3;
+
+/// Returns the reminder, if it has not changed since it was read; with the content of a run, if one is fired.
+fn find(transaction: &WriteTransaction<'_>, decision: &Decision) -> rusqlite::Result<Option<Current>> {
+    let fires = matches!(decision.action, Action::Step(Step::Fire { .. }));
+    let question = if fires {
+        "SELECT r.tenant, r.size, r.numbered, r.settings, p.payload
+         FROM reminders r LEFT JOIN reminder_payloads p ON p.reminder = r.id WHERE r.id = ?1 AND r.turn = ?2"
+    } else {
+        "SELECT tenant, size, numbered FROM reminders WHERE id = ?1 AND turn = ?2"
+    };
+    let reminder = decision.id.number();
+    let mut statement = transaction.connection.prepare_cached(question)?;
+    let found = statement.query_row(params![reminder, decision.version.0], |row| {
+        let content =
+            |()| Ok::<_, rusqlite::Error>(Content { settings: row.get(SETTINGS)?, payload: row.get(4)? });
+        Ok(Current {
+            id: reminder,
+            tenant: row.get(0)?,
+            size: whole(row.get(1)?),
+            numbered: u32::try_from(row.get::<_, i64>(2)?).unwrap_or(u32::MAX),
+            content: fires.then_some(()).map(content).transpose()?,
+        })
+    });
+    found.optional()
+}
+
+/// Sets when the reminder is checked next. `None`: not before something happens.
+fn set_next_check(
+    transaction: &WriteTransaction<'_>,
+    found: &Current,
+    decision: &Decision,
+    at: Option<Timestamp>,
+) -> rusqlite::Result<()> {
+    // An unfinished run is still open: the check came too early.
+    transaction
+        .connection
+        .prepare_cached(
+            "UPDATE reminders SET turn = turn + 1, last_at = ?2, look_at = ?3, asked = ?4,
+                 open_run = (SELECT d.id FROM deliveries d WHERE d.id = open_run AND d.state IN (0, 1))
+             WHERE id = ?1",
+        )?
+        .execute(params![found.id, decision.last_at.map(micros), at.map(micros), NO_REQUEST])?;
+    Ok(())
+}
+
+/// Returns the notification for a reminder that stops. Called before it ends, because its run contains the reason.
+fn stopped(
+    transaction: &mut WriteTransaction<'_>,
+    found: &Current,
+    decision: &Decision,
+    why: StopReason,
+) -> rusqlite::Result<Notification> {
+    let (url, status, fault) = transaction
+        .connection
+        .prepare_cached(
+            "SELECT r.settings ->> 'url', a.status, a.fault FROM reminders r
+                 LEFT JOIN attempts a ON a.delivery = r.open_run
+             WHERE r.id = ?1 ORDER BY a.number DESC LIMIT 1",
+        )?
+        .query_row([found.id], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, Option<u16>>(1)?, row.get::<_, Option<String>>(2)?))
+        })?;
+    let last = match (status, fault) {
+        (Some(status), _) => format!("; the last response was {status}"),
+        (None, Some(fault)) => format!("; the last attempt failed: {fault}"),
+        (None, None) => String::new(),
+    };
+    let tenant = transaction.writer_state.tenant(transaction.connection, found.tenant)?;
+    let reason = format!("{}{last}", why.text());
+    let (id, run) = (decision.id.to_string(), found.numbered);
+    Ok(Notification::reminder_stopped(tenant, id, run, &url, reason, transaction.wall))
+}
+
+/// Ends the reminder.
+fn end(
+    transaction: &WriteTransaction<'_>,
+    found: &Current,
+    decision: &Decision,
+    state: i64,
+    reason: Option<i64>,
+) -> rusqlite::Result<()> {
+    transaction
+        .connection
+        .prepare_cached(
+            "UPDATE reminders SET turn = turn + 1, state = ?2, reason = ?3, last_at = ?4, look_at = NULL, asked = ?5,
+                 open_run = NULL, ended_at = ?6
+             WHERE id = ?1 AND state = ?7",
+        )?
+        .execute(params![
+            found.id,
+            state,
+            reason,
+            decision.last_at.map(micros),
+            NO_REQUEST,
+            micros(transaction.wall),
+            ACTIVE,
+        ])?;
+    Ok(())
+}

@@ -1,0 +1,337 @@
+//! Accepts a batch: events, payloads, a delivery for each endpoint, the idempotency key. One transaction, or nothing.
+//!
+//! A transaction writes a bounded number of deliveries for one tenant. A durable job over the endpoints matched here
+//! ([`fan_out`](super::fan_out)) writes the rest; limits count all of it at once.
+//!
+//! Every refusal comes before the first row is written. A repetition is recognized before the limits are checked: it
+//! writes nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakerbox_core::{Key, Timestamp};
+use breakerbox_model::objects::{DeliveryId, EventId, EventType, LaneId, NewBatch, NewEvent};
+use breakerbox_storage::clock::Drift;
+use breakerbox_storage::{Lease, Leased, QueueError, Reservations, SubmitError, Submitted, SubmittedEvent};
+
+use super::abandoned::AbandonedResults;
+use super::columns::{LEASED, WAITING, id};
+use super::disk::BelowReserve;
+use super::fan_out::{self, Audience, NewFanOut};
+use super::idempotency::{Earlier, earlier, remember_events};
+use super::insert::{self, NewDeliveryRow, NewEventRow};
+use super::job::Command;
+use super::lanes::{self, OneWaiting};
+use super::routes::{Routes, TenantRoutes};
+use super::writer::WriteTransaction;
+use super::writer_state::Held;
+use crate::error::JobError;
+
+/// The maximum number of deliveries that one accept writes itself.
+pub(super) const WRITTEN_AT_SUBMIT: u32 = 1_000;
+/// The approximate size of a delivery on the disk, including its payload, its attempt and the log.
+const BYTES_EACH: u32 = 1_024;
+
+pub(super) struct Submit {
+    pub(super) batch: NewBatch,
+    pub(super) routes: Arc<dyn Routes>,
+    pub(super) reservations: Arc<dyn Reservations>,
+    /// Lanes for which the hand-over has reserved a slot.
+    pub(super) reserved: Vec<LaneId>,
+    pub(super) abandoned: AbandonedResults,
+}
+
+/// The destination of one delivery of an event.
+#[derive(Clone, Copy)]
+struct DeliveryTarget {
+    lane: LaneId,
+    expires_at: Option<Timestamp>,
+}
+
+impl Command for Submit {
+    type Output = Result<Submitted, SubmitError>;
+
+    fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<Self::Output, JobError<QueueError>> {
+        let Some(tenant) = self.routes.tenant(&self.batch.tenant) else {
+            return Ok(Err(SubmitError::UnknownTenant(self.batch.tenant.clone())));
+        };
+        if let Some(key) = &self.batch.idempotency
+            && let Some(earlier) = earlier(transaction, tenant.row(), key)?
+        {
+            return Ok(answered_before(&earlier));
+        }
+        let mut keys = Vec::new();
+        for event in &self.batch.events {
+            let key = event
+                .url
+                .as_ref()
+                .map(|url| Key::of(self.batch.tenant.as_str(), url.as_str(), tenant.circuit_by()));
+            match key.transpose() {
+                Ok(key) => keys.push(key),
+                Err(error) => return Ok(Err(SubmitError::Url(error))),
+            }
+        }
+        let fan_outs = self.fan_outs(&*tenant);
+        if let Err(refused) = admit(transaction, &*tenant, &self.batch.events, &fan_outs) {
+            return Ok(Err(refused));
+        }
+        Ok(Ok(self.write(transaction, &*tenant, &keys, &fan_outs)?))
+    }
+
+    fn on_rollback(&mut self) {
+        for lane in self.reserved.drain(..) {
+            self.reservations.release(lane);
+        }
+    }
+
+    fn on_caller_gone(&mut self, answer: Self::Output) {
+        let Ok(accepted) = answer else { return };
+        self.reserved.drain(..).for_each(|lane| self.reservations.release(lane));
+        self.abandoned.add(&accepted.taken, accepted.woken);
+    }
+
+    fn bytes(&self) -> usize {
+        self.batch.events.iter().map(|event| event.payload.len() + BYTES_EACH as usize).sum()
+    }
+}
+
+impl Submit {
+    /// Returns the number of deliveries of each event.
+    fn fan_outs(&self, tenant: &dyn TenantRoutes) -> Vec<u32> {
+        let of_event = |event: &NewEvent| match &event.url {
+            Some(_) => 1,
+            None => u32::try_from(tenant.endpoint_count(&event.kind)).unwrap_or(u32::MAX),
+        };
+        self.batch.events.iter().map(of_event).collect()
+    }
+
+    fn write(
+        &mut self,
+        transaction: &mut WriteTransaction<'_>,
+        tenant: &dyn TenantRoutes,
+        keys: &[Option<Key>],
+        fan_outs: &[u32],
+    ) -> Result<Submitted, JobError<QueueError>> {
+        let (connection, now, row) = (transaction.connection, transaction.now, tenant.row());
+        let (wall, drift) = (transaction.wall, transaction.drift());
+        let mut lanes_of_keys = Vec::with_capacity(keys.len());
+        for key in keys {
+            lanes_of_keys.push(match key {
+                Some(key) => {
+                    Some(lanes::of_key(connection, transaction.writer_state, row, key.text(), wall)?)
+                }
+                None => None,
+            });
+        }
+        let ids = fan_outs.iter().fold(0_u32, |ids, fan_out| ids.saturating_add(*fan_out).saturating_add(1));
+        let first = transaction.writer_state.next_ids(ids, wall).number();
+        let mut accepted = Submitted {
+            events: Vec::with_capacity(fan_outs.len()),
+            repeated: false,
+            taken: Vec::new(),
+            woken: Vec::new(),
+            deferred: 0,
+        };
+        let mut next = first;
+        let mut room = transaction.writer_state.room_in_group(row).min(WRITTEN_AT_SUBMIT);
+        // The audience of the previous event, which events of the same type share.
+        let mut shared = None;
+        for (index, fan_out) in fan_outs.iter().copied().enumerate() {
+            let event = &self.batch.events[index];
+            let event_id = next;
+            // An event for one URL is one row, which is no more than a job would be.
+            let written = if event.url.is_some() { fan_out } else { fan_out.min(room) };
+            room = room.saturating_sub(written);
+            transaction.writer_state.wrote_in_group(row, written);
+            let targets = targets(tenant, event, written, now, drift);
+            let size = event.payload.len() as u64;
+            let new = NewEventRow {
+                id: event_id,
+                tenant: row,
+                kind: event.kind.as_str(),
+                content_type: &event.content_type,
+                priority: event.priority,
+                fan_out,
+                payload: &event.payload,
+                not_before: event.not_before,
+                expires_at: event.expires_at,
+                url: event.url.as_ref().map(url::Url::as_str),
+                run: None,
+            };
+            insert::event(connection, &new)?;
+            let key: Option<Arc<str>> = keys[index].as_ref().map(|key| Arc::from(key.text()));
+            let url: Option<Arc<str>> = event.url.as_ref().map(|url| Arc::from(url.as_str()));
+            let due_at = starts_at(event, now, drift);
+            for target in targets {
+                next += 1;
+                let lane = lanes_of_keys[index].map_or(target.lane, |lane| LaneId(id(lane)));
+                let is_ripe = due_at <= now && target.expires_at.is_none_or(|at| at > now);
+                let taken =
+                    is_ripe.then(|| self.reservations.reserve(lane, &self.batch.tenant, key.as_ref()));
+                let lease = taken.flatten();
+                if lease.is_some() {
+                    self.reserved.push(lane);
+                }
+                let new = NewDeliveryRow {
+                    id: next,
+                    event: event_id,
+                    tenant: row,
+                    lane: lane.number(),
+                    state: if lease.is_some() { LEASED } else { WAITING },
+                    priority: event.priority,
+                    due_at,
+                    expires_at: target.expires_at,
+                    finished_at: None,
+                };
+                insert::delivery(connection, new)?;
+                transaction.writer_state.begun(row, lane.number(), size);
+                let Some(lease) = lease else {
+                    let waiting = OneWaiting { lane, tenant: &self.batch.tenant, key: key.as_ref() };
+                    waiting.wake(&mut accepted.woken, event.priority, due_at);
+                    continue;
+                };
+                let held = Held {
+                    lease: Lease(0),
+                    until: now + lease,
+                    lane: lane.number(),
+                    tenant: row,
+                    bytes: size,
+                    requests: 0,
+                    reminder: None,
+                };
+                accepted.taken.push(Leased {
+                    id: DeliveryId(id(next)),
+                    lease: transaction.writer_state.hold(next, held),
+                    lane,
+                    tenant: self.batch.tenant.clone(),
+                    event: EventId(id(event_id)),
+                    kind: event.kind.clone(),
+                    payload: event.payload.clone(),
+                    content_type: Arc::clone(&event.content_type),
+                    priority: event.priority,
+                    attempts: 0,
+                    url: url.clone(),
+                    run: None,
+                    pulled_from: None,
+                    created_at: id(event_id).made_at(),
+                    expires_at: target.expires_at,
+                });
+            }
+            let rest = fan_out - written;
+            if rest > 0 {
+                let audience = match shared.take() {
+                    Some((kind, audience)) if kind == &event.kind => audience,
+                    _ => audience(tenant, &event.kind, fan_out),
+                };
+                let new = NewFanOut {
+                    tenant: row,
+                    event: event_id,
+                    audience: &audience,
+                    written,
+                    rest,
+                    size,
+                    due_at,
+                };
+                fan_out::defer(transaction, new)?;
+                shared = Some((&event.kind, audience));
+                accepted.deferred += u64::from(rest);
+            }
+            next = event_id + i64::from(fan_out) + 1;
+            accepted.events.push(SubmittedEvent { id: EventId(id(event_id)), deliveries: fan_out });
+        }
+        if let Some(key) = &self.batch.idempotency {
+            let fan_outs: Vec<u8> =
+                accepted.events.iter().flat_map(|event| event.deliveries.to_le_bytes()).collect();
+            remember_events(connection, row, first, key, &fan_outs)?;
+        }
+        Ok(accepted)
+    }
+}
+
+/// Returns the destinations of the first `written` deliveries of an event. The lane of a dynamic URL is not known yet.
+fn targets(
+    tenant: &dyn TenantRoutes,
+    event: &NewEvent,
+    written: u32,
+    now: Timestamp,
+    drift: Drift,
+) -> Vec<DeliveryTarget> {
+    let start = starts_at(event, now, drift);
+    let own = event.expires_at.map(|at| drift.to_store(at));
+    let expires = |after: Option<Duration>| own.or(after.map(|after| start + after));
+    if event.url.is_some() {
+        return vec![DeliveryTarget { lane: LaneId(id(0)), expires_at: expires(tenant.expires_after()) }];
+    }
+    let mut targets = Vec::with_capacity(written as usize);
+    if written > 0 {
+        tenant.endpoints(&event.kind, &mut |route| {
+            if targets.len() < written as usize {
+                targets.push(DeliveryTarget { lane: route.lane, expires_at: expires(route.expires_after) });
+            }
+        });
+    }
+    targets
+}
+
+/// Returns all endpoints of an event; `fan_out` is their number.
+fn audience(tenant: &dyn TenantRoutes, kind: &EventType, fan_out: u32) -> Audience {
+    let mut audience = Audience::with_room_for(fan_out);
+    tenant.endpoints(kind, &mut |route| audience.push(route));
+    audience
+}
+
+/// Returns when an event may first be sent, by the queue's time. The client gives it by the wall clock.
+fn starts_at(event: &NewEvent, now: Timestamp, drift: Drift) -> Timestamp {
+    event.not_before.map_or(now, |at| drift.to_store(at).max(now))
+}
+
+/// Checks that the limits and the disk have room for the whole batch.
+fn admit(
+    transaction: &mut WriteTransaction<'_>,
+    tenant: &dyn TenantRoutes,
+    events: &[NewEvent],
+    fan_outs: &[u32],
+) -> Result<(), SubmitError> {
+    let (mut count, mut bytes, mut payloads) = (0_u64, 0_u64, 0_u64);
+    for (event, fan_out) in events.iter().zip(fan_outs) {
+        count += u64::from(*fan_out);
+        bytes = bytes.saturating_add((event.payload.len() as u64).saturating_mul(u64::from(*fan_out)));
+        payloads += event.payload.len() as u64;
+    }
+    let limit = tenant.backlog();
+    let now = transaction.writer_state.unfinished(tenant.row());
+    let is_over =
+        now.count.saturating_add(count) > limit.count || now.bytes.saturating_add(bytes) > limit.bytes;
+    if count > 0 && is_over {
+        return Err(SubmitError::BacklogFull { waiting: now.count, bytes: now.bytes });
+    }
+    let room = room_for(transaction, count, payloads);
+    room.map_err(|below| SubmitError::DiskReserve { free: below.free, reserve: below.reserve })
+}
+
+/// Checks that the disk has room for so many deliveries with so many bytes.
+pub(super) fn room_for(
+    transaction: &mut WriteTransaction<'_>,
+    deliveries: u64,
+    bytes: u64,
+) -> Result<(), BelowReserve> {
+    // Each byte is written twice: to the log, and from there to the database.
+    let wanted = bytes.saturating_mul(2).saturating_add((deliveries + 1).saturating_mul(BYTES_EACH.into()));
+    transaction.writer_state.disk.admits(wanted)
+}
+
+/// Returns the stored response to an earlier request with the same key.
+fn answered_before(earlier: &Earlier) -> Result<Submitted, SubmitError> {
+    if !earlier.is_same {
+        return Err(SubmitError::KeyReused);
+    }
+    let mut next = earlier.id;
+    let events = earlier.fan_outs.as_chunks::<4>().0.iter().map(|bytes| {
+        let deliveries = u32::from_le_bytes(*bytes);
+        let event = SubmittedEvent { id: EventId(id(next)), deliveries };
+        next += i64::from(deliveries) + 1;
+        event
+    });
+    let events = events.collect();
+    Ok(Submitted { events, repeated: true, taken: Vec::new(), woken: Vec::new(), deferred: 0 })
+}

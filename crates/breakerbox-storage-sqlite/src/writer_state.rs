@@ -1,0 +1,400 @@
+//! The writer's state in memory: leases, the unfinished work of each tenant, closed lanes, and the last id.
+//!
+//! It changes with the transaction. Each change records its undo, so that a rollback on disk is also a rollback here.
+//! Leases are only in memory: one process has the file, so they are void when it ends.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
+
+use breakerbox_core::Timestamp;
+use breakerbox_model::objects::{Id, TenantId};
+use breakerbox_storage::Lease;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::columns::{micros, number, whole};
+use super::disk::Disk;
+use super::ids::Ids;
+
+/// The position of the number of the start in a lease's number. The bits below it count the leases of that start.
+const STARTS_SHIFT: u32 = 32;
+
+/// The maximum number of deliveries that accepts of one tenant write in one group of jobs. Fan-out jobs write the rest,
+/// so that no tenant makes the others in the group wait longer.
+const ROWS_IN_GROUP: u32 = 1_000;
+
+/// A leased delivery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Held {
+    pub(super) lease: Lease,
+    pub(super) until: Timestamp,
+    pub(super) lane: i64,
+    pub(super) tenant: i64,
+    pub(super) bytes: u64,
+    pub(super) requests: u32,
+    /// The reminder whose run it is. `None`: it is not a run.
+    pub(super) reminder: Option<i64>,
+}
+
+/// An amount of unfinished work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Unfinished {
+    pub(super) count: u64,
+    pub(super) bytes: u64,
+}
+
+impl Unfinished {
+    fn plus(self, bytes: u64) -> Self {
+        Self { count: self.count.saturating_add(1), bytes: self.bytes.saturating_add(bytes) }
+    }
+
+    fn minus(self, bytes: u64) -> Self {
+        Self { count: self.count.saturating_sub(1), bytes: self.bytes.saturating_sub(bytes) }
+    }
+}
+
+/// The unfinished work of a lane.
+#[derive(Clone, Copy, Debug)]
+struct LaneBacklog {
+    tenant: i64,
+    unfinished: Unfinished,
+    is_dirty: bool,
+}
+
+enum Undo {
+    Held(i64),
+    Released(i64, Held),
+    Backlog { lane: i64, was: Unfinished, tenant: i64, of_tenant: Unfinished },
+    Deferred { tenant: i64, was: Unfinished, of_tenant: Unfinished },
+    Closed(i64),
+    Opened(i64),
+}
+
+pub(super) struct WriterState {
+    held: HashMap<i64, Held>,
+    lanes: HashMap<i64, LaneBacklog>,
+    /// The unfinished work of each tenant, including deliveries that have no row yet.
+    backlogs: HashMap<i64, Unfinished>,
+    /// The deliveries of each tenant that have no row yet, because their fan-out is still running.
+    deferred: HashMap<i64, Unfinished>,
+    /// The audience that was written last for each tenant with a running fan-out.
+    audiences: HashMap<i64, (i64, Vec<u8>)>,
+    /// The number of deliveries that accepts of each tenant wrote in this group of jobs.
+    in_group: HashMap<i64, u32>,
+    closed: BTreeSet<i64>,
+    names: HashMap<i64, TenantId>,
+    pub(super) ids: Ids,
+    last_lease: i64,
+    undo: Vec<Undo>,
+    /// Lanes whose backlog is not written yet.
+    dirty: Vec<i64>,
+    pub(super) disk: Disk,
+}
+
+impl WriterState {
+    /// Reads the stored state, and voids the leases of earlier starts: their deliveries wait again.
+    pub(super) fn open(connection: &mut Connection, disk: Disk, now: Timestamp) -> rusqlite::Result<Self> {
+        let transaction = connection.transaction()?;
+        let starts: i64 = transaction.query_row(
+            "INSERT INTO meta (name, value) VALUES ('starts', 1)
+             ON CONFLICT (name) DO UPDATE SET value = value + 1 RETURNING value",
+            [],
+            |row| row.get(0),
+        )?;
+        transaction.execute("UPDATE deliveries INDEXED BY leased SET state = 0 WHERE state = 1", [])?;
+        transaction.commit()?;
+        let mut writer_state = Self {
+            held: HashMap::new(),
+            lanes: HashMap::new(),
+            backlogs: HashMap::new(),
+            deferred: HashMap::new(),
+            audiences: HashMap::new(),
+            in_group: HashMap::new(),
+            closed: BTreeSet::new(),
+            names: HashMap::new(),
+            ids: Ids::open(connection, now)?,
+            last_lease: starts << STARTS_SHIFT,
+            undo: Vec::new(),
+            dirty: Vec::new(),
+            disk,
+        };
+        let mut statement = connection.prepare("SELECT lane, tenant, count, bytes FROM backlogs")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let tenant = row.get(1)?;
+            let unfinished = Unfinished { count: whole(row.get(2)?), bytes: whole(row.get(3)?) };
+            writer_state.lanes.insert(row.get(0)?, LaneBacklog { tenant, unfinished, is_dirty: false });
+            let total = writer_state.backlogs.entry(tenant).or_default();
+            total.count = total.count.saturating_add(unfinished.count);
+            total.bytes = total.bytes.saturating_add(unfinished.bytes);
+        }
+        let mut statement = connection.prepare(
+            "SELECT f.tenant, e.fan_out - f.position, e.size FROM fan_outs f JOIN events e ON e.id = f.event",
+        )?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            writer_state.deferred(row.get(0)?, whole(row.get(1)?), whole(row.get(2)?));
+        }
+        writer_state.undo.clear();
+        let mut statement = connection.prepare("SELECT lane FROM closed_lanes")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            writer_state.closed.insert(row.get(0)?);
+        }
+        Ok(writer_state)
+    }
+
+    /// Returns the first of `count` consecutive ids. They are used up even if the transaction fails.
+    pub(super) fn next_ids(&mut self, count: u32, now: Timestamp) -> Id {
+        self.ids.next(count, now)
+    }
+
+    /// Leases a delivery.
+    pub(super) fn hold(&mut self, delivery: i64, mut held: Held) -> Lease {
+        self.last_lease += 1;
+        held.lease = Lease(self.last_lease);
+        self.held.insert(delivery, held);
+        self.undo.push(Undo::Held(delivery));
+        held.lease
+    }
+
+    /// Ends a lease if it is current.
+    pub(super) fn release(&mut self, delivery: i64, lease: Lease) -> Option<Held> {
+        let held = *self.held.get(&delivery).filter(|held| held.lease == lease)?;
+        self.held.remove(&delivery);
+        self.undo.push(Undo::Released(delivery, held));
+        Some(held)
+    }
+
+    /// Returns the deliveries whose lease has ended, at most `limit`.
+    pub(super) fn overdue(&self, now: Timestamp, limit: usize) -> Vec<(i64, Lease)> {
+        let ended = self.held.iter().filter(|(_, held)| held.until <= now);
+        ended.map(|(delivery, held)| (*delivery, held.lease)).take(limit).collect()
+    }
+
+    /// Returns whether any delivery of a lane is leased.
+    pub(super) fn holds_any_of(&self, lane: i64) -> bool {
+        self.held.values().any(|held| held.lane == lane)
+    }
+
+    pub(super) fn unfinished(&self, tenant: i64) -> Unfinished {
+        self.backlogs.get(&tenant).copied().unwrap_or_default()
+    }
+
+    /// Returns the unfinished work of a lane.
+    pub(super) fn unfinished_in(&self, lane: i64) -> Unfinished {
+        self.lanes.get(&lane).map(|in_lane| in_lane.unfinished).unwrap_or_default()
+    }
+
+    /// Returns how many deliveries of a lane wait: unfinished and not leased.
+    pub(super) fn waiting_in(&self, lane: i64) -> u64 {
+        let held = self.held.values().filter(|held| held.lane == lane).count() as u64;
+        self.unfinished_in(lane).count.saturating_sub(held)
+    }
+
+    /// Returns all unfinished work, and the number of tenants that have any.
+    pub(super) fn total(&self) -> (Unfinished, u64) {
+        let any = self.backlogs.values().filter(|unfinished| unfinished.count > 0);
+        any.fold((Unfinished::default(), 0), |(sum, tenants), one| {
+            let count = sum.count.saturating_add(one.count);
+            (Unfinished { count, bytes: sum.bytes.saturating_add(one.bytes) }, tenants + 1)
+        })
+    }
+
+    /// Counts a delivery that is new, or waits again after it was finished.
+    pub(super) fn begun(&mut self, tenant: i64, lane: i64, bytes: u64) {
+        self.change(tenant, lane, |was| was.plus(bytes));
+    }
+
+    /// Counts a delivery that is finished.
+    pub(super) fn finished(&mut self, tenant: i64, lane: i64, bytes: u64) {
+        self.change(tenant, lane, |was| was.minus(bytes));
+    }
+
+    fn change(&mut self, tenant: i64, lane: i64, change: impl Fn(Unfinished) -> Unfinished) {
+        let fresh = LaneBacklog { tenant, unfinished: Unfinished::default(), is_dirty: false };
+        let in_lane = self.lanes.entry(lane).or_insert(fresh);
+        let of_tenant = self.backlogs.entry(tenant).or_default();
+        self.undo.push(Undo::Backlog { lane, was: in_lane.unfinished, tenant, of_tenant: *of_tenant });
+        in_lane.unfinished = change(in_lane.unfinished);
+        *of_tenant = change(*of_tenant);
+        if !in_lane.is_dirty {
+            in_lane.is_dirty = true;
+            self.dirty.push(lane);
+        }
+    }
+
+    /// Counts accepted deliveries, each of `bytes` bytes, whose rows are written later.
+    pub(super) fn deferred(&mut self, tenant: i64, count: u64, bytes: u64) {
+        self.change_deferred(tenant, |was| Unfinished {
+            count: was.count.saturating_add(count),
+            bytes: was.bytes.saturating_add(count.saturating_mul(bytes)),
+        });
+    }
+
+    /// Counts those of them that have their rows now, and count [by lane](Self::begun) from here on.
+    pub(super) fn written_later(&mut self, tenant: i64, count: u64, bytes: u64) {
+        self.change_deferred(tenant, |was| Unfinished {
+            count: was.count.saturating_sub(count),
+            bytes: was.bytes.saturating_sub(count.saturating_mul(bytes)),
+        });
+    }
+
+    fn change_deferred(&mut self, tenant: i64, change: impl Fn(Unfinished) -> Unfinished) {
+        let deferred = self.deferred.entry(tenant).or_default();
+        let of_tenant = self.backlogs.entry(tenant).or_default();
+        self.undo.push(Undo::Deferred { tenant, was: *deferred, of_tenant: *of_tenant });
+        *deferred = change(*deferred);
+        *of_tenant = change(*of_tenant);
+    }
+
+    /// Returns how many deliveries have no row yet.
+    pub(super) fn fanning_out(&self) -> u64 {
+        self.deferred.values().fold(0, |sum, deferred| sum.saturating_add(deferred.count))
+    }
+
+    /// Returns the audience of a tenant's last fan-out, if it has the same endpoints.
+    pub(super) fn audience_like(&self, tenant: i64, endpoints: &[u8]) -> Option<i64> {
+        self.audiences.get(&tenant).filter(|(_, known)| known == endpoints).map(|(id, _)| *id)
+    }
+
+    pub(super) fn remember_audience(&mut self, tenant: i64, id: i64, endpoints: Vec<u8>) {
+        self.audiences.insert(tenant, (id, endpoints));
+    }
+
+    /// Begins a new group of jobs.
+    pub(super) fn begin_group(&mut self) {
+        self.in_group.clear();
+        if !self.audiences.is_empty() {
+            let deferred = &self.deferred;
+            self.audiences.retain(|tenant, _| deferred.get(tenant).is_some_and(|one| one.count > 0));
+        }
+    }
+
+    /// Returns how many deliveries accepts of a tenant may still write in this group of jobs.
+    pub(super) fn room_in_group(&self, tenant: i64) -> u32 {
+        ROWS_IN_GROUP.saturating_sub(self.in_group.get(&tenant).copied().unwrap_or(0))
+    }
+
+    /// Counts deliveries that an accept wrote.
+    pub(super) fn wrote_in_group(&mut self, tenant: i64, rows: u32) {
+        *self.in_group.entry(tenant).or_default() += rows;
+    }
+
+    pub(super) fn is_closed(&self, lane: i64) -> bool {
+        self.closed.contains(&lane)
+    }
+
+    /// Returns the first closed lane after this one.
+    pub(super) fn closed_after(&self, lane: i64) -> Option<i64> {
+        self.closed.range(lane.saturating_add(1)..).next().copied()
+    }
+
+    /// Closes a lane: its waiting deliveries are cancelled, and none is leased.
+    pub(super) fn close(
+        &mut self,
+        connection: &Connection,
+        lane: i64,
+        at: Timestamp,
+    ) -> rusqlite::Result<()> {
+        connection
+            .prepare_cached("INSERT OR IGNORE INTO closed_lanes (lane, closed_at) VALUES (?1, ?2)")?
+            .execute([lane, micros(at)])?;
+        if self.closed.insert(lane) {
+            self.undo.push(Undo::Closed(lane));
+        }
+        Ok(())
+    }
+
+    /// Forgets a closed lane, because it is empty.
+    pub(super) fn forget_closed(&mut self, connection: &Connection, lane: i64) -> rusqlite::Result<()> {
+        connection.prepare_cached("DELETE FROM closed_lanes WHERE lane = ?1")?.execute([lane])?;
+        if self.closed.remove(&lane) {
+            self.undo.push(Undo::Opened(lane));
+        }
+        Ok(())
+    }
+
+    /// Returns the name of a tenant, which never changes.
+    pub(super) fn tenant(&mut self, connection: &Connection, row: i64) -> rusqlite::Result<TenantId> {
+        if let Some(known) = self.names.get(&row) {
+            return Ok(known.clone());
+        }
+        let text: Option<String> = connection
+            .prepare_cached("SELECT id FROM tenants WHERE row = ?1")?
+            .query_row([row], |row| row.get(0))
+            .optional()?;
+        let id: TenantId = text
+            .and_then(|text| text.parse().ok())
+            .ok_or(rusqlite::Error::IntegralValueOutOfRange(0, row))?;
+        self.names.insert(row, id.clone());
+        Ok(id)
+    }
+
+    /// Returns the present end of the undo list.
+    pub(super) fn mark(&self) -> usize {
+        self.undo.len()
+    }
+
+    /// Undoes all changes since a mark.
+    pub(super) fn undo_to(&mut self, mark: usize) {
+        for undo in self.undo.drain(mark..).rev() {
+            match undo {
+                Undo::Held(delivery) => {
+                    self.held.remove(&delivery);
+                }
+                Undo::Released(delivery, held) => {
+                    self.held.insert(delivery, held);
+                }
+                Undo::Backlog { lane, was, tenant, of_tenant } => {
+                    if let Some(in_lane) = self.lanes.get_mut(&lane) {
+                        in_lane.unfinished = was;
+                    }
+                    self.backlogs.insert(tenant, of_tenant);
+                }
+                Undo::Deferred { tenant, was, of_tenant } => {
+                    self.deferred.insert(tenant, was);
+                    self.backlogs.insert(tenant, of_tenant);
+                }
+                Undo::Closed(lane) => {
+                    self.closed.remove(&lane);
+                }
+                Undo::Opened(lane) => {
+                    self.closed.insert(lane);
+                }
+            }
+        }
+    }
+
+    /// Writes the changes that belong into the transaction and are not there yet.
+    pub(super) fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let mut statement = connection.prepare_cached(
+            "INSERT INTO backlogs (lane, tenant, count, bytes) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (lane) DO UPDATE SET count = excluded.count, bytes = excluded.bytes",
+        )?;
+        let mut nothing = connection.prepare_cached("DELETE FROM backlogs WHERE lane = ?1")?;
+        for lane in &self.dirty {
+            let Some(in_lane) = self.lanes.get(lane) else { continue };
+            let Unfinished { count, bytes } = in_lane.unfinished;
+            if count == 0 {
+                nothing.execute([lane])?;
+            } else {
+                statement.execute(params![lane, in_lane.tenant, number(count), number(bytes)])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Clears the undo list, because the transaction is over.
+    pub(super) fn settled(&mut self) {
+        self.undo.clear();
+        self.deferred.retain(|_, deferred| deferred.count > 0);
+        for lane in self.dirty.drain(..) {
+            if let Entry::Occupied(mut entry) = self.lanes.entry(lane) {
+                entry.get_mut().is_dirty = false;
+                if entry.get().unfinished.count == 0 {
+                    entry.remove();
+                }
+            }
+        }
+    }
+}
