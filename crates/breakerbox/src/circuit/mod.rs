@@ -1,6 +1,6 @@
 //! A handle to one circuit: acquire, settle, inspect and override.
 
-mod call;
+pub(crate) mod call;
 mod permit;
 
 use std::fmt;

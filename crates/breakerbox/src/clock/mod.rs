@@ -15,7 +15,7 @@ use breakerbox_core::fleet::Consistency;
 use breakerbox_core::{RandomBits, Timestamp};
 
 pub use self::tokio_clock::TokioClock;
-use self::tokio_clock::is_paused;
+pub(crate) use self::tokio_clock::is_paused;
 use crate::random::RandomSource;
 
 /// A source of time. It is read while a circuit's lock is held: it must be fast, and must not access a circuit itself.

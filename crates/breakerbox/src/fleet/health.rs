@@ -8,7 +8,6 @@
 //! meanwhile.
 
 use std::error::Error;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -22,6 +21,7 @@ use super::running_tasks::TaskRef;
 use super::{BATCH, Fleet};
 use crate::clock::Clock;
 use crate::fleet::Shared;
+use crate::observe::StoreHealth;
 use crate::store::{Answer, Store, StoreError};
 
 /// The behaviour of a process while the store is unavailable.

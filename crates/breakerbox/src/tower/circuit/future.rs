@@ -12,9 +12,9 @@ use tokio::time::Sleep;
 use tower::Service;
 
 use super::error::Error;
-use crate::call;
 use crate::circuit::Circuit;
 use crate::circuit::OwnedPermit;
+use crate::circuit::call;
 use crate::extract::ClassifyResponse;
 use crate::fleet::Settling;
 use crate::http::{BoxError, classify_for_circuit};
