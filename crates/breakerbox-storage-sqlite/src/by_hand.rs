@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, params};
 use super::columns::{CANCELLED, DELIVERED, WAITING, micros, priority, whole};
 use super::lanes;
 use super::settle::stop_waiting;
-use super::writer::WriteTransaction;
+use super::transaction::WriteTransaction;
 use crate::error::JobError;
 
 impl WriteTransaction<'_> {

@@ -23,7 +23,7 @@ use super::insert::{self, NewDeliveryRow, NewEventRow};
 use super::job::Command;
 use super::lanes::{self, OneWaiting};
 use super::routes::{Routes, TenantRoutes};
-use super::writer::WriteTransaction;
+use super::transaction::WriteTransaction;
 use super::writer_state::Held;
 use crate::error::JobError;
 

@@ -25,19 +25,19 @@ use crate::job::Command;
 use crate::lanes::{self, OneWaiting};
 use crate::routes::{Routes, TenantRoutes};
 use crate::submit::room_for;
-use crate::writer::WriteTransaction;
+use crate::transaction::WriteTransaction;
 use crate::writer_state::Held;
 
 /// The event type of runs.
 const KIND: &str = "reminder";
 
-pub(super) struct ApplyDecisions {
-    pub(super) decisions: Vec<Decision>,
-    pub(super) routes: Arc<dyn Routes>,
-    pub(super) reservations: Arc<dyn Reservations>,
+pub(crate) struct ApplyDecisions {
+    pub(crate) decisions: Vec<Decision>,
+    pub(crate) routes: Arc<dyn Routes>,
+    pub(crate) reservations: Arc<dyn Reservations>,
     /// Lanes for which the hand-over has reserved a slot.
-    pub(super) reserved: Vec<LaneId>,
-    pub(super) abandoned: AbandonedResults,
+    pub(crate) reserved: Vec<LaneId>,
+    pub(crate) abandoned: AbandonedResults,
 }
 
 /// A reminder that has not changed since it was read.
