@@ -17,7 +17,7 @@ use breakerbox_core::{
 
 use super::input::{Call, Tick};
 use super::report::{Report, rule_name};
-use super::summary::Tally;
+use super::tally::Tally;
 use super::timeline::{Shown, Stretch, Timeline};
 
 /// Memory limits of a replay.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use breakerbox_core::{Policy, Status, format_duration};
 
 use super::engine::{Finished, KeyLife};
-use super::summary::{Tally, counted, readable};
+use super::summary::{counted, readable};
+use super::tally::Tally;
 use super::timeline::{Cell, Shown, Stretch, Timeline};
 
 const STYLE: &str = include_str!("page.css");
