@@ -8,6 +8,7 @@
 //! | [`SqliteQueue`] | the hot path: `accept`, `claim`, `settle`, `upkeep`, `prune`, each a file |
 //! | [`SqliteRecords`] | everything besides the hot queue, in the same file |
 //! | [`SqliteCircuits`] | the store of circuits, so that they survive a restart |
+//! | `fresh` | the rows of new events and deliveries, and their direct dispatch |
 //! | `fan_out` | the deliveries of large fan-outs, by durable jobs in pieces |
 //! | `reminders`, `reminder_store` | due reminders, decisions about them, ends of runs |
 //! | `writer`, `job`, `transaction` | the one thread that writes: many jobs, one commit, then the results |
@@ -27,7 +28,6 @@
 mod abandoned;
 mod backup;
 mod bounded_waits;
-mod by_hand;
 mod checkpoints;
 mod circuits;
 mod claim;
@@ -38,6 +38,7 @@ mod disk;
 mod error;
 mod fan_out;
 mod file_lock;
+mod fresh;
 mod idempotency;
 mod ids;
 mod insert;

@@ -15,6 +15,7 @@ use super::abandoned::{Abandoned, AbandonedResults};
 use super::claim::ClaimAll;
 use super::database::Database;
 use super::fan_out::WriteFanOut;
+use super::fresh::FreshDeliveries;
 use super::lanes;
 use super::maintenance::{CancelClosed, Expire, Reclaim};
 use super::prune::Sweep;
@@ -48,9 +49,14 @@ impl SqliteQueue {
         }
     }
 
-    /// Returns the state that jobs share which fire or accept deliveries.
-    pub(super) fn shared(&self) -> (Arc<dyn Routes>, Arc<dyn Reservations>, AbandonedResults) {
-        (Arc::clone(&self.routes), Arc::clone(&self.reservations), self.abandoned.clone())
+    /// Returns the tenants and endpoints.
+    pub(super) fn routes(&self) -> Arc<dyn Routes> {
+        Arc::clone(&self.routes)
+    }
+
+    /// Returns a writer of fresh deliveries, for one job.
+    pub(super) fn fresh_deliveries(&self) -> FreshDeliveries {
+        FreshDeliveries::new(Arc::clone(&self.reservations), self.abandoned.clone())
     }
 
     /// Returns the database.
@@ -80,13 +86,7 @@ impl Queue for SqliteQueue {
                 .filter(|event| event.url.is_none())
                 .for_each(|event| tenant.match_ahead(&event.kind));
         }
-        let submit = Submit {
-            batch,
-            routes: Arc::clone(&self.routes),
-            reservations: Arc::clone(&self.reservations),
-            reserved: Vec::new(),
-            abandoned: self.abandoned.clone(),
-        };
+        let submit = Submit { batch, routes: self.routes(), deliveries: self.fresh_deliveries() };
         self.database.try_request(submit, Urgency::Urgent).await?
     }
 

@@ -28,8 +28,7 @@ impl ReminderStore for SqliteQueue {
             if due.unreadable.is_empty() {
                 return Ok(due.readable);
             }
-            let (routes, _, _) = self.shared();
-            let stop = StopUnreadable { reminders: due.unreadable, routes };
+            let stop = StopUnreadable { reminders: due.unreadable, routes: self.routes() };
             self.database().request(stop, Urgency::Urgent).await?;
             // Behind those that can't be read there may be others that are due.
             if !due.readable.is_empty() {
@@ -42,8 +41,8 @@ impl ReminderStore for SqliteQueue {
         if decisions.is_empty() {
             return Ok(AppliedDecisions::default());
         }
-        let (routes, reservations, abandoned) = self.shared();
-        let apply = ApplyDecisions { decisions, routes, reservations, reserved: Vec::new(), abandoned };
+        let (routes, deliveries) = (self.routes(), self.fresh_deliveries());
+        let apply = ApplyDecisions { decisions, routes, deliveries };
         self.database().request(apply, Urgency::Urgent).await?
     }
 }

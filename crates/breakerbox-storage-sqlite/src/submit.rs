@@ -10,21 +10,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::{Key, Timestamp};
-use breakerbox_model::objects::{DeliveryId, EventId, EventType, LaneId, NewBatch, NewEvent};
+use breakerbox_model::objects::{EventId, EventType, LaneId, NewBatch, NewEvent};
 use breakerbox_storage::clock::Drift;
-use breakerbox_storage::{Lease, Leased, QueueError, Reservations, SubmitError, Submitted, SubmittedEvent};
+use breakerbox_storage::{QueueError, SubmitError, Submitted, SubmittedEvent};
 
-use super::abandoned::AbandonedResults;
-use super::columns::{LEASED, WAITING, id};
+use super::columns::id;
 use super::disk::BelowReserve;
 use super::fan_out::{self, Audience, NewFanOut};
+use super::fresh::{FreshDeliveries, FreshDelivery, FreshEvent};
 use super::idempotency::{Earlier, earlier, remember_events};
-use super::insert::{self, NewDeliveryRow, NewEventRow};
 use super::job::Command;
-use super::lanes::{self, OneWaiting};
+use super::lanes;
 use super::routes::{Routes, TenantRoutes};
 use super::transaction::WriteTransaction;
-use super::writer_state::Held;
 use crate::error::JobError;
 
 /// The maximum number of deliveries that one accept writes itself.
@@ -35,10 +33,7 @@ const BYTES_EACH: u32 = 1_024;
 pub(super) struct Submit {
     pub(super) batch: NewBatch,
     pub(super) routes: Arc<dyn Routes>,
-    pub(super) reservations: Arc<dyn Reservations>,
-    /// Lanes for which the hand-over has reserved a slot.
-    pub(super) reserved: Vec<LaneId>,
-    pub(super) abandoned: AbandonedResults,
+    pub(super) deliveries: FreshDeliveries,
 }
 
 /// The destination of one delivery of an event.
@@ -79,15 +74,12 @@ impl Command for Submit {
     }
 
     fn on_rollback(&mut self) {
-        for lane in self.reserved.drain(..) {
-            self.reservations.release(lane);
-        }
+        self.deliveries.on_rollback();
     }
 
     fn on_caller_gone(&mut self, answer: Self::Output) {
         let Ok(accepted) = answer else { return };
-        self.reserved.drain(..).for_each(|lane| self.reservations.release(lane));
-        self.abandoned.add(&accepted.taken, accepted.woken);
+        self.deliveries.on_caller_gone(&accepted.taken, accepted.woken);
     }
 
     fn bytes(&self) -> usize {
@@ -145,77 +137,34 @@ impl Submit {
             transaction.writer_state.wrote_in_group(row, written);
             let targets = targets(tenant, event, written, now, drift);
             let size = event.payload.len() as u64;
-            let new = NewEventRow {
+            let fresh = FreshEvent {
                 id: event_id,
-                tenant: row,
-                kind: event.kind.as_str(),
+                tenant: &self.batch.tenant,
+                tenant_row: row,
+                kind: &event.kind,
                 content_type: &event.content_type,
                 priority: event.priority,
-                fan_out,
                 payload: &event.payload,
+                fan_out,
                 not_before: event.not_before,
                 expires_at: event.expires_at,
-                url: event.url.as_ref().map(url::Url::as_str),
+                url: event.url.as_ref().map(|url| Arc::from(url.as_str())),
+                key: keys[index].as_ref().map(|key| Arc::from(key.text())),
                 run: None,
             };
-            insert::event(connection, &new)?;
-            let key: Option<Arc<str>> = keys[index].as_ref().map(|key| Arc::from(key.text()));
-            let url: Option<Arc<str>> = event.url.as_ref().map(|url| Arc::from(url.as_str()));
+            fresh.insert(transaction)?;
             let due_at = starts_at(event, now, drift);
             for target in targets {
                 next += 1;
-                let lane = lanes_of_keys[index].map_or(target.lane, |lane| LaneId(id(lane)));
-                let is_ripe = due_at <= now && target.expires_at.is_none_or(|at| at > now);
-                let taken =
-                    is_ripe.then(|| self.reservations.reserve(lane, &self.batch.tenant, key.as_ref()));
-                let lease = taken.flatten();
-                if lease.is_some() {
-                    self.reserved.push(lane);
-                }
-                let new = NewDeliveryRow {
+                let delivery = FreshDelivery {
                     id: next,
-                    event: event_id,
-                    tenant: row,
-                    lane: lane.number(),
-                    state: if lease.is_some() { LEASED } else { WAITING },
-                    priority: event.priority,
+                    lane: lanes_of_keys[index].map_or(target.lane, |lane| LaneId(id(lane))),
                     due_at,
                     expires_at: target.expires_at,
-                    finished_at: None,
+                    is_ripe: due_at <= now && target.expires_at.is_none_or(|at| at > now),
                 };
-                insert::delivery(connection, new)?;
-                transaction.writer_state.begun(row, lane.number(), size);
-                let Some(lease) = lease else {
-                    let waiting = OneWaiting { lane, tenant: &self.batch.tenant, key: key.as_ref() };
-                    waiting.wake(&mut accepted.woken, event.priority, due_at);
-                    continue;
-                };
-                let held = Held {
-                    lease: Lease(0),
-                    until: now + lease,
-                    lane: lane.number(),
-                    tenant: row,
-                    bytes: size,
-                    requests: 0,
-                    reminder: None,
-                };
-                accepted.taken.push(Leased {
-                    id: DeliveryId(id(next)),
-                    lease: transaction.writer_state.hold(next, held),
-                    lane,
-                    tenant: self.batch.tenant.clone(),
-                    event: EventId(id(event_id)),
-                    kind: event.kind.clone(),
-                    payload: event.payload.clone(),
-                    content_type: Arc::clone(&event.content_type),
-                    priority: event.priority,
-                    attempts: 0,
-                    url: url.clone(),
-                    run: None,
-                    pulled_from: None,
-                    created_at: id(event_id).made_at(),
-                    expires_at: target.expires_at,
-                });
+                let (taken, woken) = (&mut accepted.taken, &mut accepted.woken);
+                self.deliveries.insert(transaction, &fresh, delivery, taken, woken)?;
             }
             let rest = fan_out - written;
             if rest > 0 {

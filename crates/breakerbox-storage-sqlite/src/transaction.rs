@@ -4,11 +4,13 @@
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
-use breakerbox_model::objects::{Id, LaneId};
+use breakerbox_model::objects::{Backlog, Id, LaneId};
 use breakerbox_storage::QueueError;
 use breakerbox_storage::clock::Drift;
 use rusqlite::Connection;
 
+use super::columns::id;
+use super::lanes;
 use super::writer_state::WriterState;
 use crate::error::JobError;
 
@@ -75,6 +77,29 @@ impl WriteTransaction<'_> {
     /// called.
     pub fn report_after_commit(&mut self, hook: impl FnOnce() + Send + 'static) {
         self.hooks.push(Hook { call: Box::new(hook), changes_memory: false });
+    }
+
+    /// Returns the unfinished work of a tenant, in this transaction.
+    #[must_use]
+    pub fn unfinished(&self, tenant_row: i64) -> Backlog {
+        let unfinished = self.writer_state.unfinished(tenant_row);
+        Backlog { count: unfinished.count, bytes: unfinished.bytes }
+    }
+
+    /// Returns the unfinished work of a lane, in this transaction.
+    #[must_use]
+    pub fn unfinished_in(&self, lane: LaneId) -> Backlog {
+        let unfinished = self.writer_state.unfinished_in(lane.number());
+        Backlog { count: unfinished.count, bytes: unfinished.bytes }
+    }
+
+    /// Returns the lane of a dynamic URL's circuit, and creates it if there is none.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub fn lane_of(&mut self, tenant_row: i64, key: &str) -> Result<LaneId, JobError<QueueError>> {
+        let lane = lanes::of_key(self.connection, self.writer_state, tenant_row, key, self.wall)?;
+        Ok(LaneId(id(lane)))
     }
 
     /// Closes the lane of an endpoint that is deleted in this transaction: nothing is leased from it any more. Its

@@ -1,22 +1,35 @@
 //! A user's reference to the registry: that of a [`Breakerbox`](crate::Breakerbox) or a [`Circuit`](crate::Circuit).
 //! When the last one is dropped, the unreported outcomes are reported to the store, within a time limit.
+//!
+//! Handles are counted apart from the references of background tasks: a count of all references is ambiguous while a
+//! task takes or drops its own.
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::fleet;
 use crate::fleet::Shared;
 
-#[derive(Clone)]
 pub(crate) struct Handle(Arc<Shared>);
 
 impl Handle {
-    pub(crate) const fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        if let Some(fleet) = &shared.fleet {
+            fleet.handles.fetch_add(1, Ordering::Relaxed);
+        }
         Self(shared)
     }
 
     pub(crate) const fn shared(&self) -> &Arc<Shared> {
         &self.0
+    }
+}
+
+impl Clone for Handle {
+    #[inline]
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.0))
     }
 }
 
@@ -32,9 +45,8 @@ impl Deref for Handle {
 impl Drop for Handle {
     #[inline]
     fn drop(&mut self) {
-        // Two loads for most handles: usually there are others, and only the possibly last one is worth a lock.
         if let Some(fleet) = &self.0.fleet
-            && Arc::strong_count(&self.0) <= 1 + fleet.running_tasks.count()
+            && fleet.handles.fetch_sub(1, Ordering::AcqRel) == 1
         {
             fleet::last_handle(&self.0);
         }

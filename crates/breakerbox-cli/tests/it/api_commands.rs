@@ -189,7 +189,7 @@ fn each_command_asks_what_it_says() {
 fn a_test_that_fails_is_exit_code_1() {
     let endpoint = &["endpoints", "test", "ep_1"][..];
     let notifications = &["notifications", "test", "acme"][..];
-    let targets = |second: bool| json!({"targets": [{"target": "tgt_1", "ok": true, "answer": "200"}, {"target": "tgt_2", "ok": second, "answer": "500"}]});
+    let targets = |second: bool| json!({"targets": [{"target": "tgt_1", "ok": true, "response": "200"}, {"target": "tgt_2", "ok": second, "response": "500"}]});
     for (arguments, answer, code, expected) in [
         (endpoint, json!({"ok": true, "status": 204, "fault": null}), 0, ""),
         (endpoint, json!({"ok": false, "status": 500, "fault": null}), 1, "it responded with 500"),
@@ -197,7 +197,7 @@ fn a_test_that_fails_is_exit_code_1() {
             endpoint,
             json!({"ok": false, "status": null, "fault": "connect", "detail": "refused"}),
             1,
-            "test request: connect: refused",
+            "the test request failed: connect: refused",
         ),
         (notifications, targets(true), 0, ""),
         (notifications, targets(false), 1, "1 of 2 targets did not accept the test notification"),

@@ -211,11 +211,11 @@ fn what_is_wrong_in_a_file_is_said_with_its_line_and_what_would_be_right() {
         ),
         (
             "[delivery]\nthrottle = 'on'",
-            "breakerbox.toml: line 2: delivery.throttle: must be true or false, but is the text \"on\"",
+            "breakerbox.toml: line 2: delivery.throttle: must be true or false, but is the string \"on\"",
         ),
         (
             "[delivery]\nretry = '5s'",
-            "breakerbox.toml: line 2: delivery.retry: must be a list, each item a duration such as \"30s\", 10ms to 30d, but is the text \"5s\"",
+            "breakerbox.toml: line 2: delivery.retry: must be a list, each item a duration such as \"30s\", 10ms to 30d, but is the string \"5s\"",
         ),
         (
             "[delivery]\nretry = ['5s', '0s']",

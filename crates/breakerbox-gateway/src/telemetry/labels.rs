@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn statuses_are_told_apart_by_their_hundreds() {
         for (status, word) in
-            [(199, "odd"), (200, "2xx"), (302, "3xx"), (499, "4xx"), (500, "5xx"), (600, "odd")]
+            [(199, "other"), (200, "2xx"), (302, "3xx"), (499, "4xx"), (500, "5xx"), (600, "other")]
         {
             let reply = Reply::Answered { status, retry_after: None };
             assert_eq!(Class::from(reply).word(), word);

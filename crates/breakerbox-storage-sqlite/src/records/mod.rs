@@ -8,7 +8,7 @@
 //! | `reseal` | seals everything with the newest master key |
 //! | `tenants`, `endpoints`, `api_keys` | operations on tenants, endpoints and API keys |
 //! | `deliveries`, `scan` | listings of events, deliveries and attempts |
-//! | `finished` | cancels waiting deliveries, and makes finished ones pending again |
+//! | `cancel_and_resend` | cancels waiting deliveries, and makes finished ones pending again |
 //! | `reminders` | operations on reminders |
 //! | `requests` | idempotent requests: each creation with its idempotency key |
 //! | `resends` | resends by filter, as background jobs |
@@ -19,10 +19,10 @@
 //! | `cursors` | the end of a page, as text |
 
 mod api_keys;
+mod cancel_and_resend;
 mod cursors;
 mod deliveries;
 mod endpoints;
-mod finished;
 mod history;
 mod load;
 mod notifications;

@@ -16,8 +16,8 @@ use breakerbox_storage::{BatchResult, QueueError, RecordsError, WaitingLane};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 
+use super::cancel_and_resend::{Resent, resend};
 use super::cursors::{page, place};
-use super::finished::{Resent, resend};
 use super::scan::{Found, Order, Scan};
 use super::{SqliteRecords, listed, readable};
 use crate::WriteTransaction;

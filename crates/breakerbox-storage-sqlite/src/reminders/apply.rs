@@ -6,27 +6,24 @@ use std::sync::Arc;
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::notifications::Notification;
-use breakerbox_model::objects::{
-    CircuitOwner, DeliveryId, EventId, EventType, LaneId, ReminderSettings, RunId, TenantId,
-};
+use breakerbox_model::objects::{CircuitOwner, EventType, LaneId, ReminderSettings, RunId, TenantId};
 use breakerbox_model::reminder::{Action, Decision, Step, StopReason};
-use breakerbox_storage::{AppliedDecisions, ApplyError, Lease, Leased, LeasedRun, QueueError, Reservations};
+use breakerbox_storage::{AppliedDecisions, ApplyError, QueueError};
 use bytes::Bytes;
 use rusqlite::{OptionalExtension, params};
 
 use super::stored::{ACTIVE, FINISHED, NO_REQUEST, STOPPED, StoredReminder, reason};
 use super::totals;
 use super::unreadable::{self, Unreadable};
-use crate::abandoned::AbandonedResults;
-use crate::columns::{LEASED, WAITING, id, micros, whole};
+use crate::columns::{id, micros, whole};
 use crate::error::JobError;
-use crate::insert::{self, NewDeliveryRow, NewEventRow, NewRun};
+use crate::fresh::{FreshDeliveries, FreshDelivery, FreshEvent};
+use crate::insert::NewRun;
 use crate::job::Command;
-use crate::lanes::{self, OneWaiting};
+use crate::lanes;
 use crate::routes::{Routes, TenantRoutes};
 use crate::submit::room_for;
 use crate::transaction::WriteTransaction;
-use crate::writer_state::Held;
 
 /// The event type of runs.
 const KIND: &str = "reminder";
@@ -34,10 +31,7 @@ const KIND: &str = "reminder";
 pub(crate) struct ApplyDecisions {
     pub(crate) decisions: Vec<Decision>,
     pub(crate) routes: Arc<dyn Routes>,
-    pub(crate) reservations: Arc<dyn Reservations>,
-    /// Lanes for which the hand-over has reserved a slot.
-    pub(crate) reserved: Vec<LaneId>,
-    pub(crate) abandoned: AbandonedResults,
+    pub(crate) deliveries: FreshDeliveries,
 }
 
 /// A reminder that has not changed since it was read.
@@ -138,15 +132,12 @@ impl Command for ApplyDecisions {
     }
 
     fn on_rollback(&mut self) {
-        for lane in self.reserved.drain(..) {
-            self.reservations.release(lane);
-        }
+        self.deliveries.on_rollback();
     }
 
     fn on_caller_gone(&mut self, answer: Self::Output) {
         let Ok(applied) = answer else { return };
-        self.reserved.drain(..).for_each(|lane| self.reservations.release(lane));
-        self.abandoned.add(&applied.taken, applied.woken);
+        self.deliveries.on_caller_gone(&applied.taken, applied.woken);
     }
 }
 
@@ -208,74 +199,28 @@ impl ApplyDecisions {
         let (connection, now) = (transaction.connection, transaction.now);
         let lane =
             LaneId(id(lanes::of_key(connection, transaction.writer_state, row, &key, transaction.wall)?));
-        let event = transaction.writer_state.next_ids(2, transaction.wall).number();
-        let delivery = event + 1;
+        let event_id = transaction.writer_state.next_ids(2, transaction.wall).number();
+        let delivery = event_id + 1;
         let expires_at = settings.expires_after.map(|after| now + after);
-        insert::event(
-            connection,
-            &NewEventRow {
-                id: event,
-                tenant: row,
-                kind: KIND,
-                content_type: &settings.content_type,
-                priority: settings.priority,
-                fan_out: 1,
-                payload: &payload,
-                not_before: None,
-                expires_at,
-                url: Some(settings.url.as_str()),
-                run: Some(run),
-            },
-        )?;
-        let lease = self.reservations.reserve(lane, tenant, Some(&key));
-        if lease.is_some() {
-            self.reserved.push(lane);
-        }
-        let new = NewDeliveryRow {
-            id: delivery,
-            event,
-            tenant: row,
-            lane: lane.number(),
-            state: if lease.is_some() { LEASED } else { WAITING },
+        let kind = kind();
+        let event = FreshEvent {
+            id: event_id,
+            tenant,
+            tenant_row: row,
+            kind: &kind,
+            content_type: &settings.content_type,
             priority: settings.priority,
-            due_at: now,
+            payload: &payload,
+            fan_out: 1,
+            not_before: None,
             expires_at,
-            finished_at: None,
-        };
-        insert::delivery(connection, new)?;
-        let bytes = payload.len() as u64;
-        transaction.writer_state.begun(row, lane.number(), bytes);
-        let Some(lease) = lease else {
-            let waiting = OneWaiting { lane, tenant, key: Some(&key) };
-            waiting.wake(&mut applied.woken, settings.priority, now);
-            return Ok(delivery);
-        };
-        let held = Held {
-            lease: Lease(0),
-            until: now + lease,
-            lane: lane.number(),
-            tenant: row,
-            bytes,
-            requests: 0,
-            reminder: Some(run.id.reminder.number()),
-        };
-        applied.taken.push(Leased {
-            id: DeliveryId(id(delivery)),
-            lease: transaction.writer_state.hold(delivery, held),
-            lane,
-            tenant: tenant.clone(),
-            event: EventId(id(event)),
-            kind: kind(),
-            payload,
-            content_type: settings.content_type,
-            priority: settings.priority,
-            attempts: 0,
             url: Some(settings.url.as_str().into()),
-            run: Some(LeasedRun { id: run.id, scheduled_at: run.scheduled_at, latest_of: None }),
-            pulled_from: None,
-            created_at: id(event).made_at(),
-            expires_at,
-        });
+            key: Some(key),
+            run: Some(run),
+        };
+        event.insert(transaction)?;
+        let fresh = FreshDelivery { id: delivery, lane, due_at: now, expires_at, is_ripe: true };
+        self.deliveries.insert(transaction, &event, fresh, &mut applied.taken, &mut applied.woken)?;
         Ok(delivery)
     }
 }

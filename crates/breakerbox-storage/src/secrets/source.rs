@@ -149,10 +149,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let key = MasterKey::random().reveal();
         for (text, message) in [
-            ("", "holds no master key"),
-            ("# nothing", "holds no master key"),
-            ("c2hvcnQ=", "key 1 is no master key"),
-            (&format!("{key} {}", &key[1..]), "key 2 is no master key"),
+            ("", "contains no master key"),
+            ("# nothing", "contains no master key"),
+            ("c2hvcnQ=", "key 1 is not a master key"),
+            (&format!("{key} {}", &key[1..]), "key 2 is not a master key"),
         ] {
             for source in
                 [written(folder.path(), 0o600, text), KeySource::Variable(text.replace("# nothing", ""))]

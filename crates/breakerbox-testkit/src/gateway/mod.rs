@@ -27,12 +27,6 @@ pub enum GatewayError {
     /// The gateway did not start.
     #[error(transparent)]
     NotReady(#[from] ServerError),
-    /// The gateway printed no admin key at its first start.
-    #[error("no admin key was printed; the log:\n{log}")]
-    NoKey {
-        /// The output of the gateway.
-        log: String,
-    },
     /// The gateway did not end in time.
     #[error("it did not end within {limit:?}; the log:\n{log}")]
     DidNotEnd {

@@ -148,14 +148,13 @@ impl Gateway {
     /// If it ends, or does not answer.
     pub fn wait_until_ready(&mut self) -> Result<(), GatewayError> {
         let process = self.process.as_mut().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        let address = self.address;
-        process.wait_until_ready(|_| is_ready(address))?;
-        if self.api.is_none() {
-            let log = self.log();
-            let words = log.split(|c: char| c.is_whitespace() || "\"'`,;".contains(c));
-            // Takes the last key: one that a crash rolled back was followed by another.
-            let key = words.map(str::trim).rfind(|word| word.starts_with(KEY_PREFIX)).map(str::to_owned);
-            let key = key.ok_or(GatewayError::NoKey { log })?;
+        let (address, log, is_first) = (self.address, &self.log, self.api.is_none());
+        let key = process.wait_until_ready(|_| {
+            is_ready(address)?;
+            // It may answer before it prints the key.
+            if is_first { printed_key(log).map(Some) } else { Ok(None) }
+        })?;
+        if let Some(key) = key {
             self.api = Some(Api::new(self.address, &key));
         }
         Ok(())
@@ -186,7 +185,7 @@ impl Gateway {
     /// Returns the gateway's output.
     #[must_use]
     pub fn log(&self) -> String {
-        fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+        read_log(&self.log)
     }
 
     /// Returns the CPU time and memory that the process uses.
@@ -266,6 +265,18 @@ impl Gateway {
 
 /// Checks whether the gateway at this address has started, healthy or not. Written by hand, because it runs every few
 /// milliseconds, and the time to the first answer is a part of what is proved.
+fn read_log(log: &Path) -> String {
+    fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}
+
+/// Returns the last key in a log: one that a crash rolled back was followed by another.
+fn printed_key(log: &Path) -> Result<String, String> {
+    let log = read_log(log);
+    let mut words = log.split(|c: char| c.is_whitespace() || "\"'`,;".contains(c));
+    let key = words.rfind(|word| word.starts_with(KEY_PREFIX));
+    key.map(str::to_owned).ok_or_else(|| "no admin key was printed".to_owned())
+}
+
 fn is_ready(address: SocketAddr) -> Result<(), String> {
     let ask = || -> io::Result<String> {
         let mut stream = TcpStream::connect(address)?;

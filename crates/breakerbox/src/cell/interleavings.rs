@@ -72,7 +72,7 @@ fn a_success_beside_a_trip_counts_before_it_or_not_at_all() {
         let totals = cell.totals(&times(&clock));
         match cell.status() {
             Status::Closed => assert!(counted && totals.successes == 1),
-            Status::Refuse => assert_eq!(totals.calls(), 0),
+            Status::Open => assert_eq!(totals.calls(), 0),
             other => panic!("{other:?}"),
         }
     });

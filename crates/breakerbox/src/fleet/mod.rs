@@ -131,6 +131,8 @@ pub(crate) struct Fleet {
     /// previous clock takes in an answer.
     clock_steps: Mutex<()>,
     pub(crate) running_tasks: RunningTasks,
+    /// The number of handles that users hold.
+    pub(crate) handles: AtomicUsize,
     is_closed: AtomicBool,
     /// Ends the loops; dropping it does too.
     stop: watch::Sender<bool>,
@@ -152,6 +154,7 @@ impl Fleet {
             swaps: Semaphore::new(MAX_SWAPS),
             clock_steps: Mutex::default(),
             running_tasks: RunningTasks::default(),
+            handles: AtomicUsize::new(0),
             is_closed: AtomicBool::new(false),
             stop: watch::Sender::new(false),
             runtime,

@@ -1,11 +1,9 @@
-//! The background tasks that are running: which to wait for, and how many references to the registry they hold.
+//! The background tasks that are running, so that a flush can wait for what was begun before it.
 //!
-//! A task holds the registry by a [`TaskRef`], a user by a [`Handle`](crate::handle::Handle). So the last user is known
-//! while tasks are still running, and a flush can wait for what was begun before it.
+//! A task holds the registry by a [`TaskRef`], a user by a [`Handle`](crate::handle::Handle).
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
@@ -15,8 +13,6 @@ use crate::fleet::Shared;
 #[derive(Default)]
 pub(crate) struct RunningTasks {
     tasks: Mutex<Tasks>,
-    /// The number of tasks, readable without the lock; it may lag a little.
-    count: AtomicUsize,
     ended: Notify,
 }
 
@@ -33,18 +29,6 @@ pub(crate) struct TaskRef {
 }
 
 impl RunningTasks {
-    /// Returns an upper bound of the number of running tasks.
-    pub(crate) fn count(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
-    }
-
-    /// Returns whether all references to the registry but one belong to tasks. A reference that is just being created
-    /// or dropped counts as a user's, so this may return false although it is true, but never the other way round.
-    pub(crate) fn only_one_other(&self, shared: &Arc<Shared>) -> bool {
-        let tasks = self.lock();
-        Arc::strong_count(shared) <= 1 + tasks.running.len()
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.lock().running.is_empty()
     }
@@ -69,7 +53,6 @@ impl RunningTasks {
 impl Shared {
     /// Creates a reference for a background task.
     pub(crate) fn for_task(self: &Arc<Self>) -> TaskRef {
-        // The reference first: a task that is not yet counted looks like a user; the reverse would hide a user.
         let shared = Arc::clone(self);
         let mut id = 0;
         if let Some(fleet) = &self.fleet {
@@ -77,7 +60,6 @@ impl Shared {
             id = tasks.next;
             tasks.next += 1;
             tasks.running.insert(id);
-            fleet.running_tasks.count.store(tasks.running.len(), Ordering::Relaxed);
         }
         TaskRef { shared, id }
     }
@@ -107,7 +89,6 @@ impl Drop for TaskRef {
         if let Some(fleet) = &self.shared.fleet {
             let mut tasks = fleet.running_tasks.lock();
             tasks.running.remove(&self.id);
-            fleet.running_tasks.count.store(tasks.running.len(), Ordering::Relaxed);
             drop(tasks);
             fleet.running_tasks.ended.notify_waiters();
         }

@@ -26,12 +26,12 @@ use crate::fleet::Shared;
 /// How long a thread may take to start and to end, beyond the limit of its flush.
 const THREAD_OVERHEAD: Duration = Duration::from_millis(100);
 
-/// Reports everything if this handle is the last one.
+/// Reports everything, because the last handle is dropped.
 #[cold]
 pub(crate) fn last_handle(shared: &Arc<Shared>) {
     let Some(fleet) = &shared.fleet else { return };
     let is_over = fleet.is_closed() || fleet.runtime.has_moved();
-    if is_over || !fleet.running_tasks.only_one_other(shared) || !shared.has_unreported(fleet) {
+    if is_over || !shared.has_unreported(fleet) {
         return;
     }
     if fleet.runtime.is_custom() {

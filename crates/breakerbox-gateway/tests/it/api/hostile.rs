@@ -159,7 +159,7 @@ async fn fields_that_will_not_do() {
         ("/v1/events", event(json!({ "priority": ["high"] })), "invalid_field", "priority", "but is a list"),
         ("/v1/events", event(json!({ "prioritty": "high" })), "unknown_field", "prioritty", "`priority`"),
         ("/v1/events", event(json!({ "Payload": 1 })), "unknown_field", "Payload", "`payload`"),
-        ("/v1/events", event(json!({ "id": 1 })), "unknown_field", "id", "there are"),
+        ("/v1/events", event(json!({ "id": 1 })), "unknown_field", "id", "the fields are"),
         ("/v1/events", event(json!({ "tenant": "a/b" })), "invalid_field", "tenant", "characters"),
         (
             "/v1/events",
@@ -204,7 +204,7 @@ async fn fields_that_will_not_do() {
             event(json!({ "payload_base64": "AA==" })),
             "invalid_field",
             "payload_base64",
-            "together",
+            "combined",
         ),
         (
             "/v1/events",
@@ -253,7 +253,7 @@ async fn fields_that_will_not_do() {
             endpoint(json!({ "headers": { "Host": "x" } })),
             "invalid_field",
             "headers.host",
-            "belongs",
+            "uses it",
         ),
         (
             "/v1/endpoints",
@@ -281,7 +281,7 @@ async fn fields_that_will_not_do() {
             endpoint(json!({ "rate": { "per_second": 1, "burst": 1, "x": 1 } })),
             "unknown_field",
             "rate.x",
-            "there are",
+            "the fields are",
         ),
         (
             "/v1/endpoints",
@@ -420,16 +420,16 @@ async fn callers_without_a_good_key() {
     let cut = &good[..good.len() - 1];
     for (header, detail) in [
         (None, "send an API key"),
-        (Some(String::new()), "not known"),
-        (Some("Bearer".to_owned()), "not known"),
-        (Some("Bearer ".to_owned()), "not known"),
-        (Some(format!("Basic {good}")), "not known"),
-        (Some(good.clone()), "not known"),
-        (Some(format!("Bearer {other_case}")), "not known"),
-        (Some(format!("Bearer {cut}")), "not known"),
-        (Some(format!("Bearer {good}x")), "not known"),
-        (Some(format!("Bearer bbx_{}", "A".repeat(43))), "not known"),
-        (Some(format!("Bearer {}", "x".repeat(5_000))), "not known"),
+        (Some(String::new()), "is unknown, revoked or expired"),
+        (Some("Bearer".to_owned()), "is unknown, revoked or expired"),
+        (Some("Bearer ".to_owned()), "is unknown, revoked or expired"),
+        (Some(format!("Basic {good}")), "is unknown, revoked or expired"),
+        (Some(good.clone()), "is unknown, revoked or expired"),
+        (Some(format!("Bearer {other_case}")), "is unknown, revoked or expired"),
+        (Some(format!("Bearer {cut}")), "is unknown, revoked or expired"),
+        (Some(format!("Bearer {good}x")), "is unknown, revoked or expired"),
+        (Some(format!("Bearer bbx_{}", "A".repeat(43))), "is unknown, revoked or expired"),
+        (Some(format!("Bearer {}", "x".repeat(5_000))), "is unknown, revoked or expired"),
     ] {
         let mut request = Request::builder().method(Method::GET);
         if let Some(header) = &header {

@@ -136,7 +136,7 @@ async fn what_is_wrong_is_named() {
         (
             json!([{ "kind": "slack", "uri": "https://a.example/" }]),
             "notification_targets[0].uri",
-            "there is no such field",
+            "is not a field",
         ),
     ];
     for (notifications, field, why) in table {

@@ -93,7 +93,7 @@ async fn what_does_not_fit_is_named_and_nothing_changes() {
     let of_endpoint = format!("/v1/endpoints/{endpoint}/policy");
     patch(&site, &of_endpoint, json!({ "cool_off": "10m" })).await.expect(200);
     let before = site.get(TENANT, &site.admin).await.expect(200).json();
-    let fits = "change that one first";
+    let fits = "change that policy first";
     for (path, change, code, field, says) in [
         (TENANT, json!({ "failurs": 3 }), "unknown_field", "failurs", "did you mean `failures`?"),
         (TENANT, json!({ "failurs": null }), "unknown_field", "failurs", "did you mean `failures`?"),

@@ -42,7 +42,7 @@ fn wrong_times() -> Vec<(Value, &'static str, &'static str, &'static str)> {
         (json!({ "every": "0s" }), "invalid_field", "every", "longer than zero"),
         (json!({ "every": "2000d" }), "invalid_field", "every", "1825d"),
         (json!({ "every": 3600 }), "invalid_field", "every", "must be a string"),
-        (json!({ "every": "1h", "cron": "@daily" }), "invalid_field", "every", "leave out one"),
+        (json!({ "every": "1h", "cron": "@daily" }), "invalid_field", "every", "omit one"),
         (
             json!({ "cron": "0 25 * * *" }),
             "invalid_field",
@@ -73,8 +73,18 @@ fn wrong_times() -> Vec<(Value, &'static str, &'static str, &'static str)> {
             "time_zone",
             "is unknown",
         ),
-        (json!({ "every": "1h", "time_zone": "UTC" }), "invalid_field", "time_zone", "goes with cron"),
-        (json!({ "at": future, "time_zone": "UTC" }), "invalid_field", "time_zone", "goes with cron"),
+        (
+            json!({ "every": "1h", "time_zone": "UTC" }),
+            "invalid_field",
+            "time_zone",
+            "is allowed with cron only",
+        ),
+        (
+            json!({ "at": future, "time_zone": "UTC" }),
+            "invalid_field",
+            "time_zone",
+            "is allowed with cron only",
+        ),
         (json!({ "every": "1h", "ends_at": past }), "invalid_field", "ends_at", "is in the past"),
         (
             json!({ "every": "1h", "at": future, "ends_at": "2098-01-01T00:00:00Z" }),
@@ -89,8 +99,18 @@ fn wrong_times() -> Vec<(Value, &'static str, &'static str, &'static str)> {
             "first run, 2104-02-29",
         ),
         (json!({ "every": "1h", "ends_at": "never" }), "invalid_field", "ends_at", "such as"),
-        (json!({ "at": future, "ends_at": future }), "invalid_field", "ends_at", "goes with every or cron"),
-        (json!({ "at": future, "max_runs": 3 }), "invalid_field", "max_runs", "goes with every or cron"),
+        (
+            json!({ "at": future, "ends_at": future }),
+            "invalid_field",
+            "ends_at",
+            "is allowed with every or cron only",
+        ),
+        (
+            json!({ "at": future, "max_runs": 3 }),
+            "invalid_field",
+            "max_runs",
+            "is allowed with every or cron only",
+        ),
         (json!({ "every": "1h", "max_runs": 0 }), "invalid_field", "max_runs", "at least 1"),
         (json!({ "every": "1h", "max_runs": -1 }), "invalid_field", "max_runs", "whole number"),
         (json!({ "every": "1h", "max_runs": 1.5 }), "invalid_field", "max_runs", "whole number"),
@@ -146,10 +166,10 @@ async fn changes_that_will_not_do() {
         (json!({ "tenant": "default" }), "invalid_field", "tenant", "can't be changed"),
         (json!({ "url": "gopher://a.example" }), "invalid_field", "url", "http://"),
         (json!({ "content_type": "text/plain" }), "missing_field", "payload", "payload_base64"),
-        (json!({ "payload": 1, "payload_base64": "AA==" }), "invalid_field", "payload_base64", "together"),
+        (json!({ "payload": 1, "payload_base64": "AA==" }), "invalid_field", "payload_base64", "combined"),
         (json!({ "reference": "" }), "invalid_field", "reference", "1 to 200"),
         (json!({ "catch_up": "some" }), "invalid_field", "catch_up", "all or latest"),
-        (json!({ "state": "paused" }), "unknown_field", "state", "there are"),
+        (json!({ "state": "paused" }), "unknown_field", "state", "the fields are"),
     ]);
     for (change, code, field, words) in refused {
         let said = site.request(Method::PATCH, &path, &site.admin, Some(change.clone())).await.expect(422);
@@ -169,7 +189,7 @@ async fn other_fields_that_will_not_do() {
         (json!({ "url": format!("https://a.example/{long}") }), "invalid_field", "url", "at most"),
         (json!({ "url": null }), "missing_field", "url", "is missing"),
         (json!({ "url": 7 }), "invalid_field", "url", "must be a string"),
-        (json!({ "payload_base64": "AA==" }), "invalid_field", "payload_base64", "together"),
+        (json!({ "payload_base64": "AA==" }), "invalid_field", "payload_base64", "combined"),
         (json!({ "content_type": "text/plain" }), "invalid_field", "content_type", "payload_base64"),
         (json!({ "priority": "urgent" }), "invalid_field", "priority", "high, important"),
         (json!({ "catch_up": "none" }), "invalid_field", "catch_up", "all or latest"),
@@ -184,7 +204,7 @@ async fn other_fields_that_will_not_do() {
         (json!({ "reference": "a\nb" }), "invalid_field", "reference", "one line"),
         (json!({ "expires_after": "soon" }), "invalid_field", "expires_after", "unit"),
         (json!({ "tenant": "a/b" }), "invalid_field", "tenant", "characters"),
-        (json!({ "retry": ["1s"] }), "unknown_field", "retry", "there are"),
+        (json!({ "retry": ["1s"] }), "unknown_field", "retry", "the fields are"),
     ];
     for (more, code, field, words) in table {
         let mut body = reminder(json!({ "every": "1h" }));

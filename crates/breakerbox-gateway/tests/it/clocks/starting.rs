@@ -115,7 +115,7 @@ fn more_than_a_day_ahead_needs_a_word() {
     let error = site.try_start(false).unwrap_err();
     assert!(matches!(error, StartError::Open(OpenError::ClockAhead { .. })), "{error}");
     let text = error.to_string();
-    assert!(text.contains("check the machine's time") && text.contains("--accept-clock-step"), "{text}");
+    assert!(text.contains("check the clock") && text.contains("--accept-clock-step"), "{text}");
     site.try_start(true).unwrap();
     let event = site.send();
     site.until_delivered(std::slice::from_ref(&event));

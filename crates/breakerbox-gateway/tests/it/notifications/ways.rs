@@ -160,7 +160,7 @@ async fn mails_arrive_with_and_without_tls() {
         for part in [
             "From: Breakerbox <box@example.com>",
             "Subject: acme: the reminder rem_1 has stopped",
-            "What happens next: it does not fire again.",
+            "What happens next: the reminder does not fire again.",
             &format!("Message-ID: <{}@example.com>", message.id),
         ] {
             assert!(mail.text.contains(part), "{part}\n{}", mail.text);

@@ -168,7 +168,7 @@ fn owner_and_operator_hear_of_an_outage_and_of_its_end_once() {
         let shown = site.api().get("/v1/notifications").unwrap();
         let items = shown["items"].as_array().unwrap();
         let mut sends = items.iter().flat_map(|item| item["results"].as_array().unwrap());
-        items.len() == 2 && sends.all(|send| send["state"] == "sent" && send["answer"] == "200")
+        items.len() == 2 && sends.all(|send| send["state"] == "sent" && send["response"] == "200")
     });
     let new = json!({ "name": "owner", "scopes": ["read"], "tenant": "default" });
     let key = site.api().post("/v1/keys", &new).unwrap();
@@ -191,7 +191,7 @@ fn a_target_that_is_the_broken_endpoint_itself_does_no_harm() {
     site.until("the tenant is tried", || {
         let shown = site.api().get("/v1/notifications").unwrap();
         let sends = shown["items"][0]["results"].as_array().unwrap().clone();
-        sends.iter().any(|send| send["target"] != "operator/webhook" && send["answer"] == "500")
+        sends.iter().any(|send| send["target"] != "operator/webhook" && send["response"] == "500")
     });
     site.receiver.set("/dying", Behaviour::HEALTHY);
     site.until("the circuit closes", || site.told("/operator").contains(&"recovery".to_owned()));
@@ -271,7 +271,7 @@ fn a_target_on_loopback_is_refused_unless_it_is_allowed() {
     site.api().patch("/v1/tenants/default", &target(named("/tenant"))).unwrap();
     let tested = site.api().post("/v1/tenants/default/notifications/test", &json!({})).unwrap();
     assert_eq!(tested["targets"][0]["ok"], false);
-    let answer = tested["targets"][0]["answer"].as_str().unwrap();
+    let answer = tested["targets"][0]["response"].as_str().unwrap();
     assert!(answer.starts_with("address_denied"), "{answer}");
     // Its endpoints fail as well, and the operator's own target is no exception.
     break_endpoint_at(&site, &named("/dying"));

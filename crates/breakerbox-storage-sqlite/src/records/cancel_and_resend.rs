@@ -1,18 +1,21 @@
 //! Cancels waiting deliveries, and makes finished ones pending again. Always in the writer, which counts the backlogs
-//! in the same transaction. This module decides whether it is possible; the queue carries it out.
+//! in the same transaction: first it is checked whether that is possible, then the row is changed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{Delivery, DeliveryId, DeliveryState, EndpointId, LaneId, Priority, Purpose};
-use breakerbox_storage::{Directory, RecordsError, WaitingLane};
+use breakerbox_storage::{Directory, QueueError, RecordsError, WaitingLane};
 use rusqlite::{OptionalExtension, params};
 
 use super::SqliteRecords;
 use super::deliveries::{DELIVERY, show};
 use crate::WriteTransaction;
-use crate::columns::{DELIVERED, id, level, state, time, whole};
+use crate::columns::{CANCELLED, DELIVERED, WAITING, id, level, micros, priority, state, time, whole};
 use crate::error::JobError;
+use crate::lanes;
+use crate::settle::stop_waiting;
 
 /// The data of a delivery that is needed to move it.
 struct Moved {
@@ -122,7 +125,68 @@ pub(super) fn resend(
     }
     // It has its original lifetime again, however often it is resent.
     let expires_at = moved.lives_for.or(expires_after).map(|lives_for| transaction.now() + lives_for);
-    Ok(transaction.resend(wanted, lane, expires_at)?.map_or(Resent::Missing, Resent::Waits))
+    Ok(transaction.wait_again(wanted, lane, expires_at)?.map_or(Resent::Missing, Resent::Waits))
+}
+
+impl WriteTransaction<'_> {
+    /// Cancels a waiting delivery. False: it does not wait.
+    pub(crate) fn cancel(&mut self, delivery: DeliveryId) -> Result<bool, JobError<QueueError>> {
+        let state: Option<i64> = self
+            .connection
+            .prepare_cached("SELECT state FROM deliveries WHERE id = ?1")?
+            .query_row([delivery.number()], |row| row.get(0))
+            .optional()?;
+        let bounded_waits = state == Some(WAITING);
+        if bounded_waits {
+            stop_waiting(self, delivery.number(), CANCELLED, None, self.wall)?;
+        }
+        Ok(bounded_waits)
+    }
+
+    /// Makes a finished delivery pending again in this lane, due now, with all its attempts. Returns the lane to wake,
+    /// or `None` if the delivery is not finished or does not exist. The caller checks limits and whether its endpoint
+    /// still exists.
+    fn wait_again(
+        &mut self,
+        delivery: DeliveryId,
+        lane: LaneId,
+        expires_at: Option<Timestamp>,
+    ) -> Result<Option<WaitingLane>, JobError<QueueError>> {
+        let found = self
+            .connection
+            .prepare_cached(
+                "SELECT d.tenant, d.priority, e.size FROM deliveries d JOIN events e ON e.id = d.event
+                 WHERE d.id = ?1 AND d.state >= ?2",
+            )?
+            .query_row(params![delivery.number(), DELIVERED], |row| {
+                Ok((row.get::<_, i64>(0)?, priority(row.get(1)?), row.get::<_, i64>(2)?))
+            })
+            .optional()?;
+        let Some((tenant, priority, size)) = found else { return Ok(None) };
+        self.connection
+            .prepare_cached(
+                "UPDATE deliveries SET state = ?2, lane = ?3, due_at = ?4, expires_at = ?5, attempts = 0, failed_probe = 0,
+                     finished_at = NULL, reason = NULL
+                 WHERE id = ?1",
+            )?
+            .execute(params![
+                delivery.number(),
+                WAITING,
+                lane.number(),
+                micros(self.now),
+                expires_at.map(micros),
+            ])?;
+        self.writer_state.begun(tenant, lane.number(), whole(size));
+        let mut next_due = [None; 4];
+        next_due[priority.index()] = Some(self.now);
+        Ok(Some(WaitingLane {
+            lane,
+            tenant: self.writer_state.tenant(self.connection, tenant)?,
+            dynamic: lanes::key(self.connection, lane.number())?,
+            next_due,
+            count: 1,
+        }))
+    }
 }
 
 fn find(transaction: &WriteTransaction<'_>, wanted: DeliveryId) -> rusqlite::Result<Option<Moved>> {
