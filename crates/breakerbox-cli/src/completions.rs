@@ -1,6 +1,6 @@
 //! `breakerbox completions`: completions of commands and flags for a shell.
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
 use super::failure::Failure;
@@ -16,8 +16,9 @@ pub(super) struct Arguments {
     shell: Shell,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+/// Prints the completions of these commands.
+pub(super) fn run(arguments: &Arguments, mut commands: Command) -> Result<(), Failure> {
     let mut script = vec![];
-    clap_complete::generate(arguments.shell, &mut super::Arguments::command(), "breakerbox", &mut script);
+    clap_complete::generate(arguments.shell, &mut commands, "breakerbox", &mut script);
     print(&String::from_utf8_lossy(&script))
 }

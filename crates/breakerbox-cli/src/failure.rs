@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::client::Refusal;
+use super::refusal::Refusal;
 
 /// The reason why a command failed.
 #[derive(Debug)]

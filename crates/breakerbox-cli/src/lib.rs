@@ -12,7 +12,7 @@
 //! | `migrate` | the schema of a gateway's database |
 //! | `backup` | backs up and restores a gateway's database |
 //! | `replay`, `policy`, `report_file` | runs past traffic in virtual time |
-//! | `output`, `failure` | output formats, and exit codes |
+//! | `output`, `failure`, `refusal` | output formats, exit codes, and refusals of the gateway |
 //! | `limit` | `--limit` of listings |
 //! | `usage` | errors in arguments |
 //!
@@ -37,6 +37,7 @@ mod output;
 mod payload;
 mod policies;
 mod policy;
+mod refusal;
 mod reminders;
 mod replay;
 mod report_file;
@@ -49,7 +50,7 @@ mod usage;
 use std::process::ExitCode;
 
 use breakerbox_storage::clock::Clocks;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::{Failure, output_failed, say};
 use output::Output;
@@ -118,7 +119,7 @@ pub fn run_with(clocks: &Clocks) -> ExitCode {
         Command::Backup(arguments) => backup::backup(&arguments, output),
         Command::Restore(arguments) => backup::restore(&arguments, output),
         Command::Replay(arguments) => replay::run(&arguments, output.quiet),
-        Command::Completions(arguments) => completions::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments, Arguments::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -9,8 +9,8 @@ use core::time::Duration;
 
 use crate::outcome::OutcomeKind;
 use crate::policy::Policy;
+use crate::record::LEASE_MARGIN;
 use crate::time::Timestamp;
-use crate::transitions::LEASE_MARGIN;
 
 /// The limit that a ramp begins with, and never goes below.
 pub(crate) const FIRST_LIMIT: u32 = 1;

@@ -10,7 +10,6 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::fleet::BucketDelta;
 use crate::outcome::{Outcome, OutcomeKind};
 use crate::policy::Policy;
 use crate::time::{Timestamp, micros};
@@ -57,6 +56,23 @@ impl Totals {
     pub const fn calls(&self) -> u64 {
         self.successes.saturating_add(self.failures)
     }
+}
+
+/// The counts of about the same time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BucketDelta {
+    /// The age of the counts.
+    pub age: Duration,
+    /// Calls that succeeded.
+    pub successes: u64,
+    /// Calls that failed.
+    pub failures: u64,
+    /// Calls that took at least `slow_call`.
+    pub slow: u64,
+    /// The sum of all latencies.
+    pub latency_sum: Duration,
+    /// Failures after the latest success of the whole delta.
+    pub run: u64,
 }
 
 /// The outcomes of a tenth of the window. It is small, because each circuit has ten, and there may be a million

@@ -4,6 +4,7 @@
 //! | part | content |
 //! | --- | --- |
 //! | [`objects`] | tenants, endpoints, events, deliveries, reminders, API keys, as plain values |
+//! | `values` | ids, names, times, secrets and limits, which [`objects`] exports |
 //! | [`delivery`] | the effect of a reply, when to retry, which lane sends next, headers, signatures, rates |
 //! | [`reminder`] | when a reminder runs, and what follows a run |
 //! | [`notifications`] | which change causes a notification, its text, and the rate of sending |
@@ -18,5 +19,6 @@ pub mod objects;
 mod policy_value;
 pub mod reminder;
 pub mod shares;
+mod values;
 
 pub use self::policy_value::{PROBE_MARGIN, policy_value, policy_values};

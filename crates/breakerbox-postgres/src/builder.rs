@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::database::Database;
 use crate::error::ConnectError;
-use crate::store::PostgresStore;
+use crate::store::{PostgresStore, Start};
 
 /// The default schema of the tables.
 pub const DEFAULT_SCHEMA: &str = "breakerbox";
@@ -47,12 +47,12 @@ const MAX_SCHEMA_LENGTH: usize = 48;
 pub struct Builder {
     url: Url,
     database: Option<Database>,
-    pub(crate) schema: String,
-    pub(crate) time_limit: Duration,
-    pub(crate) connections: usize,
-    pub(crate) start_within: Duration,
-    pub(crate) heartbeat_every: Duration,
-    pub(crate) clean_every: Duration,
+    schema: String,
+    time_limit: Duration,
+    connections: usize,
+    start_within: Duration,
+    heartbeat_every: Duration,
+    clean_every: Duration,
 }
 
 /// A URL, which may contain a password.
@@ -140,7 +140,7 @@ impl Builder {
         self.check()?;
         match &self.database {
             Some(database) => Ok(database.clone()),
-            None => Database::new(&self.url.0, self),
+            None => Database::new(&self.url.0, self.connections, self.time_limit, self.session_settings()),
         }
     }
 
@@ -149,7 +149,8 @@ impl Builder {
     /// # Errors
     /// If the store can't connect. The error states what to do.
     pub async fn connect(self) -> Result<PostgresStore, ConnectError> {
-        PostgresStore::connected(self.database()?, &self).await
+        let (database, limit) = (self.database()?, self.start_within);
+        PostgresStore::connected(database, self.into_start(), limit).await
     }
 
     /// Creates a store that connects in the background, for a service that must start without it. Operations fail until
@@ -158,7 +159,18 @@ impl Builder {
     /// # Errors
     /// If the URL or a setting is not valid.
     pub fn open(self) -> Result<PostgresStore, ConnectError> {
-        Ok(PostgresStore::opened(self.database()?, &self))
+        Ok(PostgresStore::opened(self.database()?, self.into_start()))
+    }
+
+    fn into_start(self) -> Start {
+        let again = self.clone().alone();
+        Start {
+            schema: self.schema,
+            heartbeat_every: self.heartbeat_every,
+            clean_every: self.clean_every,
+            // The settings were valid before, so they are valid then.
+            reopen: Box::new(move || again.clone().open().ok()),
+        }
     }
 
     /// Returns the SQL that each connection executes first; for a pool of your own, see [`Database::with_pool`].
@@ -206,6 +218,32 @@ impl Builder {
             }
         }
         Ok(())
+    }
+}
+
+impl PostgresStore {
+    /// Creates a store with the default settings that connects in the background, and creates the tables if they are
+    /// missing: a service that starts while Postgres is down starts degraded, and joins the fleet when Postgres is up.
+    /// Must be called on a tokio runtime that lives as long as the store.
+    ///
+    /// # Errors
+    /// If the URL is not valid. All other problems are reported as the store's health.
+    pub fn open(url: &str) -> Result<Self, ConnectError> {
+        Self::builder(url).open()
+    }
+
+    /// Connects to the database of a URL with the default settings, and creates the tables if they are missing, or
+    /// fails. To start without the server use [`open`](Self::open).
+    ///
+    /// # Errors
+    /// If the store can't connect. The error states what to do.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::builder(url).connect().await
+    }
+
+    /// Returns a builder, for other settings than the defaults.
+    pub fn builder(url: &str) -> Builder {
+        Builder::new(url)
     }
 }
 

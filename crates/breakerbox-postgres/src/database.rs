@@ -15,7 +15,6 @@ use tokio_postgres::{Client, Config, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::backoff::Gate;
-use crate::builder::Builder;
 use crate::error::{ConnectError, address, unavailable};
 use crate::loan::{Canceller, Loan};
 use crate::migrations::migrate;
@@ -57,17 +56,23 @@ pub struct Database {
 
 impl Database {
     /// Creates the database of a URL. It does not connect yet.
-    pub(crate) fn new(url: &str, builder: &Builder) -> Result<Self, ConnectError> {
+    ///
+    /// `settings` is the SQL that each connection executes first.
+    pub(crate) fn new(
+        url: &str,
+        connections: usize,
+        time_limit: Duration,
+        settings: String,
+    ) -> Result<Self, ConnectError> {
         let (mut config, trust) = url::parse(url)?;
-        set_defaults(&mut config, builder.time_limit);
+        set_defaults(&mut config, time_limit);
         let tls = tls::connector(&trust)?;
-        let settings = builder.session_settings();
         let set = Hook::async_fn(move |client: &mut deadpool_postgres::ClientWrapper, _| {
             let settings = settings.clone();
             Box::pin(async move { client.batch_execute(&settings).await.map_err(HookError::Backend) })
         });
         let pool = Pool::builder(Manager::new(config.clone(), tls.clone()))
-            .max_size(builder.connections)
+            .max_size(connections)
             .post_create(set)
             .build()
             .map_err(|error| ConnectError::Failed { reason: error.to_string() })?;
@@ -76,13 +81,13 @@ impl Database {
             config: Arc::new(config),
             tls,
             gate: Arc::default(),
-            cancels: Arc::new(Semaphore::new(builder.connections)),
-            time_limit: builder.time_limit,
+            cancels: Arc::new(Semaphore::new(connections)),
+            time_limit,
         })
     }
 
     /// Uses an existing pool of connections to the same database. Its connections should execute the store's
-    /// [settings](Builder::session_settings) when they are created.
+    /// [settings](crate::Builder::session_settings) when they are created.
     #[must_use]
     pub fn with_pool(mut self, pool: Pool) -> Self {
         self.pool = pool;
@@ -90,7 +95,7 @@ impl Database {
     }
 
     /// Returns the pool, for other uses of the database. Its connections have the store's
-    /// [settings](Builder::session_settings), including its timeout.
+    /// [settings](crate::Builder::session_settings), including its timeout.
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.pool

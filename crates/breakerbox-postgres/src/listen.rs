@@ -14,7 +14,6 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::{AsyncMessage, Client};
 
 use crate::backoff::Backoff;
-use crate::builder::Builder;
 use crate::database::{Database, Wire};
 use crate::error::ConnectError;
 use crate::message;
@@ -37,8 +36,8 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn new(database: Database, builder: &Builder) -> Self {
-        let (schema, heartbeat_every) = (builder.schema.clone(), builder.heartbeat_every);
+    pub(crate) fn new(database: Database, schema: &str, heartbeat_every: Duration) -> Self {
+        let schema = schema.to_owned();
         Self { database, schema, heartbeat_every, is_set_up: AtomicBool::new(false) }
     }
 

@@ -11,7 +11,6 @@ use breakerbox::store::{
 use breakerbox::{Nonce, Record};
 use tokio::time::timeout;
 
-use crate::builder::Builder;
 use crate::clean::clean_for_ever;
 use crate::database::Database;
 use crate::error::ConnectError;
@@ -24,60 +23,49 @@ use crate::task::Task;
 ///
 /// It has background tasks, which end when it is dropped. They run on the tokio runtime on which it was connected: when
 /// that runtime ends, every operation fails with an error that states this.
-#[derive(Debug)]
 pub struct PostgresStore {
     operations: Arc<Operations>,
     announcer: Arc<Announcer>,
-    /// The settings to open it again.
-    again: Builder,
+    reopen: Reopen,
     listening: Task,
     _cleaning: Task,
     _recreating: Task,
 }
 
+/// Opens another store with the same settings.
+pub(crate) type Reopen = Box<dyn Fn() -> Option<PostgresStore> + Send + Sync>;
+
+/// What a store is started with, besides its database.
+pub(crate) struct Start {
+    pub(crate) schema: String,
+    pub(crate) heartbeat_every: Duration,
+    pub(crate) clean_every: Duration,
+    pub(crate) reopen: Reopen,
+}
+
 impl PostgresStore {
-    /// Creates a store with the default settings that connects in the background, and creates the tables if they are
-    /// missing: a service that starts while Postgres is down starts degraded, and joins the fleet when Postgres is up.
-    /// Must be called on a tokio runtime that lives as long as the store.
-    ///
-    /// # Errors
-    /// If the URL is not valid. All other problems are reported as the store's health.
-    pub fn open(url: &str) -> Result<Self, ConnectError> {
-        Self::builder(url).open()
-    }
-
-    /// Connects to the database of a URL with the default settings, and creates the tables if they are missing, or
-    /// fails. To start without the server use [`open`](Self::open).
-    ///
-    /// # Errors
-    /// If the store can't connect. The error states what to do.
-    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
-        Self::builder(url).connect().await
-    }
-
-    /// Returns a builder, for other settings than the defaults.
-    pub fn builder(url: &str) -> Builder {
-        Builder::new(url)
-    }
-
     /// Connects a store, and returns it when it is ready.
-    pub(crate) async fn connected(database: Database, builder: &Builder) -> Result<Self, ConnectError> {
-        let listener = Listener::new(database.clone(), builder);
-        match timeout(builder.start_within, listener.open()).await {
-            Ok(connection) => Ok(Self::start(database, builder, listener, Some(connection?))),
-            Err(_) => Err(database.too_slow(builder.start_within)),
+    pub(crate) async fn connected(
+        database: Database,
+        start: Start,
+        limit: Duration,
+    ) -> Result<Self, ConnectError> {
+        let listener = Listener::new(database.clone(), &start.schema, start.heartbeat_every);
+        match timeout(limit, listener.open()).await {
+            Ok(connection) => Ok(Self::start(database, start, listener, Some(connection?))),
+            Err(_) => Err(database.too_slow(limit)),
         }
     }
 
     /// Creates a store that connects in the background.
-    pub(crate) fn opened(database: Database, builder: &Builder) -> Self {
-        let listener = Listener::new(database.clone(), builder);
-        Self::start(database, builder, listener, None)
+    pub(crate) fn opened(database: Database, start: Start) -> Self {
+        let listener = Listener::new(database.clone(), &start.schema, start.heartbeat_every);
+        Self::start(database, start, listener, None)
     }
 
     fn start(
         database: Database,
-        builder: &Builder,
+        start: Start,
         listener: Listener,
         connection: Option<ListenerConnection>,
     ) -> Self {
@@ -86,18 +74,17 @@ impl PostgresStore {
         let recreating = recreate_for_ever(
             Arc::clone(&recreation),
             database.clone(),
-            builder.schema.clone(),
+            start.schema.clone(),
             Arc::clone(&announcer),
         );
-        let operations = Arc::new(Operations::new(database, &builder.schema, recreation));
+        let operations = Arc::new(Operations::new(database, &start.schema, recreation));
         let listening =
             listen_for_ever(listener, connection, Arc::clone(&operations), Arc::clone(&announcer));
-        let cleaning = clean_for_ever(Arc::clone(&operations), builder.clean_every);
-        let again = builder.clone().alone();
+        let cleaning = clean_for_ever(Arc::clone(&operations), start.clean_every);
         Self {
             operations,
             announcer,
-            again,
+            reopen: start.reopen,
             listening: Task::spawn(listening),
             _cleaning: Task::spawn(cleaning),
             _recreating: Task::spawn(recreating),
@@ -110,6 +97,12 @@ impl PostgresStore {
             return Err(ConnectError::Ended.into());
         }
         Ok(&self.operations)
+    }
+}
+
+impl std::fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresStore").field("operations", &self.operations).finish_non_exhaustive()
     }
 }
 
@@ -156,8 +149,7 @@ impl Store for PostgresStore {
     }
 
     fn reopen(&self) -> Option<Arc<dyn Store>> {
-        // The settings were valid before, so they are valid now.
-        let store = self.again.clone().open().ok()?;
+        let store = (self.reopen)()?;
         Some(Arc::new(store))
     }
 }

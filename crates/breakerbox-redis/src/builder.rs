@@ -12,6 +12,7 @@ use crate::error::ConnectError;
 use crate::layout::Layout;
 use crate::link::Link;
 use crate::listening::Listening;
+use crate::servers::Servers;
 use crate::store::RedisStore;
 use crate::target::Target;
 use crate::wire::Wire;
@@ -148,6 +149,34 @@ impl Builder {
                 (Wire::Cluster(cluster), listening)
             }
         };
-        Ok((RedisStore::new(wire, layout, limit, announcer, listening, again), name))
+        let servers = Servers { wire, layout, limit };
+        // The settings were valid before, so they are valid then.
+        let reopen = move || again.clone().open().ok();
+        Ok((RedisStore::new(servers, announcer, listening, reopen), name))
+    }
+}
+
+impl RedisStore {
+    /// Creates a store with the default settings that connects in the background: a service that starts while Redis is
+    /// down starts degraded, and joins the fleet when Redis is up. Must be called on a tokio runtime that lives as long
+    /// as the store.
+    ///
+    /// # Errors
+    /// If the URL is not valid. All other problems are reported as the store's health.
+    pub fn open(url: &str) -> Result<Self, ConnectError> {
+        Self::builder(url).open()
+    }
+
+    /// Connects with the default settings, or fails. To start without the server use [`open`](Self::open).
+    ///
+    /// # Errors
+    /// If the URL is not valid, or there is no server that this store can use. The error states what to do.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::builder(url).connect().await
+    }
+
+    /// Returns a builder, for other settings than the defaults.
+    pub fn builder(url: &str) -> Builder {
+        Builder::new(url)
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use breakerbox::store::{StoreError, StoreEvent};
 
 use crate::layout::Bucket;
-use crate::store::RedisStore;
+use crate::servers::Servers;
 use crate::wire::Call;
 
 /// The prefix of such a message.
@@ -18,26 +18,26 @@ const PREFIX: &str = "reports:";
 /// The maximum number of keys in one message, so that no message is too large for a server's output buffers.
 const MAX_KEYS: usize = 1_000;
 
-pub(crate) async fn call_for_reports(store: &RedisStore, keys: &[Arc<str>]) -> Result<(), StoreError> {
+pub(crate) async fn call_for_reports(servers: &Servers, keys: &[Arc<str>]) -> Result<(), StoreError> {
     // One server has one channel; a cluster has one for each bucket, at the node that has the bucket.
     let mut by_bucket: BTreeMap<Bucket, Vec<&Arc<str>>> = BTreeMap::new();
     for key in keys {
-        let bucket = if store.wire.is_one() { Bucket(0) } else { Bucket::of(key) };
+        let bucket = if servers.wire.is_one() { Bucket(0) } else { Bucket::of(key) };
         by_bucket.entry(bucket).or_default().push(key);
     }
     let mut calls = Vec::new();
     for (bucket, keys) in by_bucket {
         for keys in keys.chunks(MAX_KEYS) {
-            let command = if store.wire.is_one() {
-                redis::cmd("PUBLISH").arg(store.layout.changes()).arg(write(keys)?).take()
+            let command = if servers.wire.is_one() {
+                redis::cmd("PUBLISH").arg(servers.layout.changes()).arg(write(keys)?).take()
             } else {
-                redis::cmd("SPUBLISH").arg(store.layout.changes_in(bucket)).arg(write(keys)?).take()
+                redis::cmd("SPUBLISH").arg(servers.layout.changes_in(bucket)).arg(write(keys)?).take()
             };
             calls.push(Call::plain(bucket, command));
         }
     }
     if !calls.is_empty() {
-        store.exchange(&calls, store.deadline()).await?;
+        servers.exchange(&calls, servers.deadline()).await?;
     }
     Ok(())
 }

@@ -9,20 +9,20 @@ use breakerbox::store::{Answer, StoreError};
 use crate::encoding::Response;
 use crate::error::CallError;
 use crate::script::ScriptName;
-use crate::store::RedisStore;
+use crate::servers::Servers;
 use crate::wire::Call;
 
 /// How long the key stays after the last check, in milliseconds.
 const KEEP_FOR_MS: &str = "60000";
 
-pub(crate) async fn check_write(store: &RedisStore) -> Result<Answer<()>, StoreError> {
-    let deadline = store.deadline();
-    let buckets = store.one_bucket_for_each_master(deadline).await?;
+pub(crate) async fn check_write(servers: &Servers) -> Result<Answer<()>, StoreError> {
+    let deadline = servers.deadline();
+    let buckets = servers.one_bucket_for_each_master(deadline).await?;
     let call = |bucket| {
-        let keys = vec![store.layout.write_check(bucket)];
+        let keys = vec![servers.layout.write_check(bucket)];
         Call::script(ScriptName::CheckWrite, bucket, keys, vec![KEEP_FOR_MS.into()])
     };
     let calls: Vec<_> = buckets.into_iter().map(call).collect();
-    let answer = store.exchange(&calls, deadline).await?.pop().ok_or(CallError::InvalidResponse)?;
+    let answer = servers.exchange(&calls, deadline).await?.pop().ok_or(CallError::InvalidResponse)?;
     Ok(Answer { now: Response::new(answer)?.time()?, value: () })
 }

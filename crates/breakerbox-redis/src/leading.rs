@@ -9,7 +9,7 @@ use crate::encoding::{Response, micros};
 use crate::error::CallError;
 use crate::layout::Bucket;
 use crate::script::ScriptName;
-use crate::store::RedisStore;
+use crate::servers::Servers;
 use crate::swapping::hex;
 use crate::wire::Call;
 
@@ -17,14 +17,15 @@ use crate::wire::Call;
 const MAX_TERM: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 
 pub(crate) async fn lead(
-    store: &RedisStore,
+    servers: &Servers,
     name: &str,
     candidate: Nonce,
     ttl: Duration,
 ) -> Result<Answer<Term>, StoreError> {
     let arguments = vec![hex(candidate.0), micros(ttl.min(MAX_TERM))];
-    let call = Call::script(ScriptName::Lead, Bucket::of(name), vec![store.layout.term(name)], arguments);
-    let answer = store.exchange(&[call], store.deadline()).await?.pop().ok_or(CallError::InvalidResponse)?;
+    let call = Call::script(ScriptName::Lead, Bucket::of(name), vec![servers.layout.term(name)], arguments);
+    let answer =
+        servers.exchange(&[call], servers.deadline()).await?.pop().ok_or(CallError::InvalidResponse)?;
     let mut response = Response::new(answer)?;
     let now = response.time()?;
     let leads = response.word()? == "1";

@@ -59,6 +59,7 @@ mod plan;
 mod ramping;
 mod reading;
 mod script;
+mod servers;
 mod store;
 mod swapping;
 mod target;

@@ -16,7 +16,7 @@ use breakerbox::store::{Cursor, ListQuery, Page, StoreError};
 use crate::error::CallError;
 use crate::layout::{BUCKETS, Bucket};
 use crate::reading::read;
-use crate::store::RedisStore;
+use crate::servers::Servers;
 use crate::swapping::forget_call;
 use crate::wire::Call;
 
@@ -38,7 +38,7 @@ struct Entry {
     key: Arc<str>,
 }
 
-pub(crate) async fn list(store: &RedisStore, query: &ListQuery) -> Result<Page, StoreError> {
+pub(crate) async fn list(servers: &Servers, query: &ListQuery) -> Result<Page, StoreError> {
     let limit = query.limit.clamp(1, MAX_PAGE);
     let mut position = Position::parse(query.after.as_ref())?;
     let mut page = Page::default();
@@ -48,8 +48,8 @@ pub(crate) async fn list(store: &RedisStore, query: &ListQuery) -> Result<Page, 
         if position.is_end() || found >= limit {
             break;
         }
-        let entries = next_entries(store, query, &mut position, wave, limit - found).await?;
-        add_records(store, query, entries, &mut page).await?;
+        let entries = next_entries(servers, query, &mut position, wave, limit - found).await?;
+        add_records(servers, query, entries, &mut page).await?;
         wave = wave.saturating_mul(GROWTH);
     }
     page.next = position.cursor();
@@ -86,7 +86,7 @@ impl Position {
 
 /// Queries the indices of the next buckets for at most `max` entries, and moves the position behind the last of them.
 async fn next_entries(
-    store: &RedisStore,
+    servers: &Servers,
     query: &ListQuery,
     position: &mut Position,
     wave: u16,
@@ -96,8 +96,8 @@ async fn next_entries(
         (position.bucket..BUCKETS.min(position.bucket.saturating_add(wave))).map(Bucket).collect();
     let first = |bucket: Bucket| if bucket.0 == position.bucket { position.after.as_deref() } else { None };
     let calls: Vec<_> =
-        buckets.iter().map(|bucket| range(store, query, *bucket, first(*bucket), max)).collect();
-    let answers = store.exchange(&calls, store.deadline()).await?;
+        buckets.iter().map(|bucket| range(servers, query, *bucket, first(*bucket), max)).collect();
+    let answers = servers.exchange(&calls, servers.deadline()).await?;
     let mut entries = Vec::new();
     for (bucket, answer) in buckets.into_iter().zip(answers) {
         let members: Vec<String> = redis::from_redis_value(answer).map_err(|_| CallError::InvalidResponse)?;
@@ -124,10 +124,10 @@ async fn next_entries(
 }
 
 /// Returns the command that finds entries of one bucket, in their order.
-fn range(store: &RedisStore, query: &ListQuery, bucket: Bucket, after: Option<&str>, max: usize) -> Call {
+fn range(servers: &Servers, query: &ListQuery, bucket: Bucket, after: Option<&str>, max: usize) -> Call {
     let (index, prefix) = match query.status {
-        Some(status) => (store.layout.states(bucket), format!("{}:", status.name())),
-        None => (store.layout.circuits(bucket), String::new()),
+        Some(status) => (servers.layout.states(bucket), format!("{}:", status.name())),
+        None => (servers.layout.circuits(bucket), String::new()),
     };
     let from = match after {
         Some(after) => format!("({prefix}{after}"),
@@ -143,7 +143,7 @@ fn range(store: &RedisStore, query: &ListQuery, bucket: Bucket, after: Option<&s
 
 /// Adds the records of entries, without those that have expired or changed their state.
 async fn add_records(
-    store: &RedisStore,
+    servers: &Servers,
     query: &ListQuery,
     entries: Vec<Entry>,
     page: &mut Page,
@@ -152,7 +152,7 @@ async fn add_records(
         return Ok(());
     }
     let keys: Vec<_> = entries.iter().map(|entry| Arc::clone(&entry.key)).collect();
-    let records = read(store, &keys, store.deadline()).await?.value;
+    let records = read(servers, &keys, servers.deadline()).await?.value;
     let mut gone: BTreeMap<Bucket, Vec<String>> = BTreeMap::new();
     for (entry, record) in entries.into_iter().zip(records) {
         match record {
@@ -165,9 +165,9 @@ async fn add_records(
         }
     }
     if !gone.is_empty() {
-        let calls: Vec<_> = gone.iter().map(|(bucket, keys)| forget_call(store, *bucket, keys)).collect();
+        let calls: Vec<_> = gone.iter().map(|(bucket, keys)| forget_call(servers, *bucket, keys)).collect();
         // If this fails, the next list finds them again.
-        let _ = store.exchange(&calls, store.deadline()).await;
+        let _ = servers.exchange(&calls, servers.deadline()).await;
     }
     Ok(())
 }

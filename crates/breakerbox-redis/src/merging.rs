@@ -9,7 +9,7 @@ use crate::error::CallError;
 use crate::layout::Layout;
 use crate::plan;
 use crate::script::ScriptName;
-use crate::store::RedisStore;
+use crate::servers::Servers;
 use crate::wire::Call;
 
 /// The number of deltas in one call: about a millisecond of the server's time.
@@ -19,23 +19,23 @@ const MAX_DELTAS: usize = 32;
 const BUCKETS: u32 = 10;
 
 pub(crate) async fn merge(
-    store: &RedisStore,
+    servers: &Servers,
     deltas: &[Delta],
 ) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
-    let deadline = store.deadline();
-    let plan = plan::calls(deltas.iter().map(|delta| &*delta.key), store.wire.is_one(), MAX_DELTAS);
+    let deadline = servers.deadline();
+    let plan = plan::calls(deltas.iter().map(|delta| &*delta.key), servers.wire.is_one(), MAX_DELTAS);
     let calls: Vec<_> = plan
         .iter()
         .map(|(bucket, positions)| {
             let (mut keys, mut arguments) = (Vec::new(), Vec::new());
             for delta in positions.iter().map(|position| &deltas[*position]) {
-                keys.extend([store.layout.record(&delta.key), store.layout.window(&delta.key)]);
+                keys.extend([servers.layout.record(&delta.key), servers.layout.window(&delta.key)]);
                 write(delta, &mut arguments);
             }
             Call::script(ScriptName::Merge, *bucket, keys, arguments)
         })
         .collect();
-    let answers = store.exchange(&calls, deadline).await?;
+    let answers = servers.exchange(&calls, deadline).await?;
     let mut merged: Vec<Option<Readable<Merged>>> = vec![None; deltas.len()];
     let mut now = None;
     for ((_, positions), answer) in plan.iter().zip(answers) {
@@ -44,7 +44,7 @@ pub(crate) async fn merge(
         // Of several nodes, use the clock that is behind, so that no decision is made too early.
         now = Some(now.map_or(time, |earlier: breakerbox::Timestamp| earlier.min(time)));
         for position in positions {
-            merged[*position] = Some(read(&mut response, &store.layout, &deltas[*position].key)?);
+            merged[*position] = Some(read(&mut response, &servers.layout, &deltas[*position].key)?);
         }
     }
     let value = merged.into_iter().collect::<Option<Vec<_>>>();

@@ -7,14 +7,15 @@ use crate::encoding::{Response, count, expiry, micros, time, word};
 use crate::error::CallError;
 use crate::layout::Bucket;
 use crate::script::ScriptName;
-use crate::store::RedisStore;
+use crate::servers::Servers;
 use crate::swapping::hex;
 use crate::wire::Call;
 
-pub(crate) async fn ramp(store: &RedisStore, request: &RampRequest) -> Result<Answer<RampReply>, StoreError> {
-    let keys = vec![store.layout.record(&request.key), store.layout.ramp(&request.key)];
+pub(crate) async fn ramp(servers: &Servers, request: &RampRequest) -> Result<Answer<RampReply>, StoreError> {
+    let keys = vec![servers.layout.record(&request.key), servers.layout.ramp(&request.key)];
     let call = Call::script(ScriptName::Ramp, Bucket::of(&request.key), keys, arguments(request));
-    let answer = store.exchange(&[call], store.deadline()).await?.pop().ok_or(CallError::InvalidResponse)?;
+    let answer =
+        servers.exchange(&[call], servers.deadline()).await?.pop().ok_or(CallError::InvalidResponse)?;
     let mut response = Response::new(answer)?;
     let now = response.time()?;
     let value = match response.word()?.as_str() {

@@ -10,26 +10,26 @@ use crate::encoding::Response;
 use crate::error::CallError;
 use crate::plan;
 use crate::script::ScriptName;
-use crate::store::RedisStore;
+use crate::servers::Servers;
 use crate::wire::Call;
 
 /// The number of records that one call reads: about a tenth of a millisecond of the server's time.
 const MAX_RECORDS: usize = 128;
 
 pub(crate) async fn read(
-    store: &RedisStore,
+    servers: &Servers,
     keys: &[Arc<str>],
     deadline: Instant,
 ) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError> {
-    let plan = plan::calls(keys.iter().map(|key| &**key), store.wire.is_one(), MAX_RECORDS);
+    let plan = plan::calls(keys.iter().map(|key| &**key), servers.wire.is_one(), MAX_RECORDS);
     let calls: Vec<_> = plan
         .iter()
         .map(|(bucket, positions)| {
-            let records = positions.iter().map(|position| store.layout.record(&keys[*position])).collect();
+            let records = positions.iter().map(|position| servers.layout.record(&keys[*position])).collect();
             Call::script(ScriptName::Read, *bucket, records, Vec::new())
         })
         .collect();
-    let answers = store.exchange(&calls, deadline).await?;
+    let answers = servers.exchange(&calls, deadline).await?;
     let mut value = vec![Ok(None); keys.len()];
     let mut now: Option<Timestamp> = None;
     for ((_, positions), answer) in plan.iter().zip(answers) {
@@ -37,7 +37,7 @@ pub(crate) async fn read(
         let time = response.time()?;
         now = Some(now.map_or(time, |earlier| earlier.min(time)));
         for position in positions {
-            value[*position] = response.maybe_record(&store.layout, &keys[*position])?;
+            value[*position] = response.maybe_record(&servers.layout, &keys[*position])?;
         }
     }
     Ok(Answer { now: now.ok_or(CallError::InvalidResponse)?, value })

@@ -10,28 +10,28 @@ use crate::error::CallError;
 use crate::layout::Bucket;
 use crate::reading::read;
 use crate::script::ScriptName;
-use crate::store::RedisStore;
+use crate::servers::Servers;
 use crate::wire::Call;
 
 /// All states that a circuit can be listed under.
 const STATES: [Status; 4] = [Status::Closed, Status::Open, Status::HalfOpen, Status::Disabled];
 
-pub(crate) async fn swap_if(store: &RedisStore, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
-    let Answer { now, mut value } = swap_all(store, std::slice::from_ref(swap)).await?;
+pub(crate) async fn swap_if(servers: &Servers, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
+    let Answer { now, mut value } = swap_all(servers, std::slice::from_ref(swap)).await?;
     Ok(Answer { now, value: value.pop().ok_or(CallError::InvalidResponse)?? })
 }
 
 /// Makes one call for each swap, all in one pipeline: the server can serve other requests between any two.
 pub(crate) async fn swap_all(
-    store: &RedisStore,
+    servers: &Servers,
     swaps: &[Swap],
 ) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
     if swaps.is_empty() {
-        return Ok(Answer { now: read(store, &[], store.deadline()).await?.now, value: Vec::new() });
+        return Ok(Answer { now: read(servers, &[], servers.deadline()).await?.now, value: Vec::new() });
     }
-    let deadline = store.deadline();
-    let calls = swaps.iter().map(|swap| call(store, swap)).collect::<Result<Vec<_>, _>>()?;
-    let answers = store.exchange(&calls, deadline).await?;
+    let deadline = servers.deadline();
+    let calls = swaps.iter().map(|swap| call(servers, swap)).collect::<Result<Vec<_>, _>>()?;
+    let answers = servers.exchange(&calls, deadline).await?;
     let mut value = Vec::with_capacity(swaps.len());
     let mut now: Option<Timestamp> = None;
     let mut due: BTreeMap<Bucket, Vec<String>> = BTreeMap::new();
@@ -41,7 +41,7 @@ pub(crate) async fn swap_all(
         // Of several nodes, use the clock that is behind.
         now = Some(now.map_or(time, |earlier| earlier.min(time)));
         let outcome = response.word()?;
-        let current = response.maybe_record(&store.layout, &swap.key)?;
+        let current = response.maybe_record(&servers.layout, &swap.key)?;
         value.push(match outcome.as_str() {
             "won" => Ok(Swapped::Won),
             "lost" => current.map(Swapped::Lost),
@@ -56,15 +56,15 @@ pub(crate) async fn swap_all(
     }
     if !due.is_empty() {
         let calls: Vec<_> =
-            due.iter().map(|(bucket, circuits)| forget_call(store, *bucket, circuits)).collect();
+            due.iter().map(|(bucket, circuits)| forget_call(servers, *bucket, circuits)).collect();
         // An error does not matter: the next swap or list finds them again.
-        let _ = store.exchange(&calls, deadline).await;
+        let _ = servers.exchange(&calls, deadline).await;
     }
     Ok(Answer { now: now.ok_or(CallError::InvalidResponse)?, value })
 }
 
-fn call(store: &RedisStore, swap: &Swap) -> Result<Call, StoreError> {
-    let (layout, bucket) = (&store.layout, Bucket::of(&swap.key));
+fn call(servers: &Servers, swap: &Swap) -> Result<Call, StoreError> {
+    let (layout, bucket) = (&servers.layout, Bucket::of(&swap.key));
     let keys = vec![
         layout.record(&swap.key),
         layout.window(&swap.key),
@@ -73,7 +73,7 @@ fn call(store: &RedisStore, swap: &Swap) -> Result<Call, StoreError> {
         layout.expiries(bucket),
     ];
     let record = serde_json::to_vec(&swap.record).map_err(|error| StoreError::Unavailable(error.into()))?;
-    let (publish, channel) = if store.wire.is_one() {
+    let (publish, channel) = if servers.wire.is_one() {
         ("PUBLISH", layout.changes())
     } else {
         ("SPUBLISH", layout.changes_in(bucket))
@@ -95,8 +95,8 @@ fn call(store: &RedisStore, swap: &Swap) -> Result<Call, StoreError> {
 }
 
 /// Returns a call that removes expired circuits from the bucket's index.
-pub(crate) fn forget_call(store: &RedisStore, bucket: Bucket, circuits: &[String]) -> Call {
-    let layout = &store.layout;
+pub(crate) fn forget_call(servers: &Servers, bucket: Bucket, circuits: &[String]) -> Call {
+    let layout = &servers.layout;
     let mut keys = vec![layout.circuits(bucket), layout.states(bucket), layout.expiries(bucket)];
     keys.extend(circuits.iter().map(|key| layout.record(key)));
     let arguments = circuits.iter().map(word).chain(STATES.map(word)).collect();

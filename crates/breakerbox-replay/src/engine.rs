@@ -17,7 +17,7 @@ use breakerbox_core::{
 
 use super::input::{Call, Tick};
 use super::report::{Report, rule_name};
-use super::summary::Tally;
+use super::tally::Tally;
 use super::timeline::{Shown, Stretch, Timeline};
 
 /// Memory limits of a replay.
@@ -71,10 +71,10 @@ pub struct KeyLife {
 }
 
 /// A replay in progress.
-pub struct Engine<W> {
+pub struct Engine<'w> {
     policy: Policy,
     limits: Limits,
-    report: Report<W>,
+    report: Report<'w>,
     draw_timelines: bool,
     by_key: HashMap<Arc<str>, usize>,
     lives: Vec<KeyLife>,
@@ -108,9 +108,9 @@ impl PartialOrd for InFlight {
     }
 }
 
-impl<W: io::Write> Engine<W> {
+impl<'w> Engine<'w> {
     /// Starts an empty replay. Jitter is off, whatever the policy states.
-    pub fn new(policy: Policy, limits: Limits, report: Report<W>, draw_timelines: bool) -> Self {
+    pub fn new(policy: Policy, limits: Limits, report: Report<'w>, draw_timelines: bool) -> Self {
         Self {
             policy: policy.without_jitter(),
             limits,

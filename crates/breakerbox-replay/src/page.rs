@@ -7,7 +7,8 @@ use std::time::Duration;
 use breakerbox_core::{Policy, Status, format_duration};
 
 use super::engine::{Finished, KeyLife};
-use super::summary::{Tally, counted, readable};
+use super::summary::{counted, readable};
+use super::tally::Tally;
 use super::timeline::{Cell, Shown, Stretch, Timeline};
 
 const STYLE: &str = include_str!("page.css");
@@ -78,7 +79,7 @@ impl Span {
     }
 }
 
-fn head(finished: &Finished, policy: &Policy, source: &str, output: &mut impl Write) -> io::Result<()> {
+fn head(finished: &Finished, policy: &Policy, source: &str, output: &mut dyn Write) -> io::Result<()> {
     let total = finished.total();
     let span = Duration::from_millis(finished.ended_ms - finished.started_ms);
     writeln!(
@@ -109,7 +110,7 @@ fn head(finished: &Finished, policy: &Policy, source: &str, output: &mut impl Wr
     Ok(())
 }
 
-fn legend(title: &str, entries: &[(&str, &str)], output: &mut impl Write) -> io::Result<()> {
+fn legend(title: &str, entries: &[(&str, &str)], output: &mut dyn Write) -> io::Result<()> {
     writeln!(output, "<ul class=\"legend\"><li>{title}</li>")?;
     for (class, label) in entries {
         writeln!(
@@ -120,7 +121,7 @@ fn legend(title: &str, entries: &[(&str, &str)], output: &mut impl Write) -> io:
     writeln!(output, "</ul>")
 }
 
-fn key_section(life: &KeyLife, span: Span, output: &mut impl Write) -> io::Result<()> {
+fn key_section(life: &KeyLife, span: Span, output: &mut dyn Write) -> io::Result<()> {
     writeln!(output, "<section><h2>{}</h2>", Escaped(&life.key))?;
     numbers(&life.tally, output)?;
     if let Some(timeline) = &life.timeline {
@@ -131,7 +132,7 @@ fn key_section(life: &KeyLife, span: Span, output: &mut impl Write) -> io::Resul
 }
 
 /// Writes the counts of a key.
-fn numbers(tally: &Tally, output: &mut impl Write) -> io::Result<()> {
+fn numbers(tally: &Tally, output: &mut dyn Write) -> io::Result<()> {
     let mut numbers = Vec::new();
     if tally.samples > 0 {
         numbers.push(("samples", tally.samples.to_string()));
@@ -153,7 +154,7 @@ fn numbers(tally: &Tally, output: &mut impl Write) -> io::Result<()> {
     writeln!(output, "</dl>")
 }
 
-fn drawing(timeline: &Timeline, trips: u64, span: Span, output: &mut impl Write) -> io::Result<()> {
+fn drawing(timeline: &Timeline, trips: u64, span: Span, output: &mut dyn Write) -> io::Result<()> {
     writeln!(
         output,
         "<svg role=\"img\" aria-label=\"Timeline of states and calls, {trips} trips\" \
@@ -194,7 +195,7 @@ fn drawing(timeline: &Timeline, trips: u64, span: Span, output: &mut impl Write)
 }
 
 /// Writes the calls as stacked bars, the tallest at full height. One path for each kind of call keeps the page small.
-fn bars(timeline: &Timeline, span: Span, output: &mut impl Write) -> io::Result<()> {
+fn bars(timeline: &Timeline, span: Span, output: &mut dyn Write) -> io::Result<()> {
     let total = |cell: &Cell| cell.counts.iter().map(|count| f64::from(*count)).sum::<f64>();
     let tallest = timeline.cells().iter().map(total).fold(1.0, f64::max);
     let height = |count: u32| f64::from(count) / tallest * (HEIGHT - BAND - GAP);
@@ -218,7 +219,7 @@ fn bars(timeline: &Timeline, span: Span, output: &mut impl Write) -> io::Result<
     Ok(())
 }
 
-fn transitions(stretches: &[Stretch], span: Span, output: &mut impl Write) -> io::Result<()> {
+fn transitions(stretches: &[Stretch], span: Span, output: &mut dyn Write) -> io::Result<()> {
     if stretches.is_empty() {
         return Ok(());
     }

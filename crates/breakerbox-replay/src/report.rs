@@ -8,8 +8,8 @@ use breakerbox_core::{Cause, Change, Decision, Timestamp};
 use serde::Serialize;
 
 /// Writes transitions and decisions.
-pub struct Report<W> {
-    output: W,
+pub struct Report<'w> {
+    output: Box<dyn Write + 'w>,
     decisions: bool,
     line: Vec<u8>,
     outlives_output: bool,
@@ -35,10 +35,10 @@ struct DecisionLine<'a> {
     decision: &'static str,
 }
 
-impl<W: Write> Report<W> {
+impl<'w> Report<'w> {
     /// Builds a report to `output`, with a line for each call if `decisions`. The output should be buffered.
-    pub const fn new(output: W, decisions: bool) -> Self {
-        Self { output, decisions, line: Vec::new(), outlives_output: false, closed: false }
+    pub fn new(output: impl Write + 'w, decisions: bool) -> Self {
+        Self { output: Box::new(output), decisions, line: Vec::new(), outlives_output: false, closed: false }
     }
 
     /// Sets whether the replay continues, without printing, when the reader of the output closes it.

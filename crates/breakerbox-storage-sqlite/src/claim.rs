@@ -20,7 +20,7 @@ use super::job::Command;
 use super::lanes;
 use super::reminders::stored::StoredReminder;
 use super::settle::{give_up_expired, give_up_unreadable};
-use super::writer::WriteTransaction;
+use super::transaction::WriteTransaction;
 use super::writer_state::Held;
 use crate::error::JobError;
 

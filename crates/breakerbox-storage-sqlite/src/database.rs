@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use breakerbox::Clock;
 use breakerbox_core::Timestamp;
@@ -27,16 +26,14 @@ use super::job::{ClosureJob, Command, CommandJob, CommandResult};
 use super::migrations::{self, Schema};
 use super::open_files::OpenFiles;
 use super::readers::Readers;
+use super::transaction::WriteTransaction;
 use super::write_queue::{Urgency, WriteQueue};
-use super::writer::{WriteTransaction, Writer};
+use super::writer::{OnCommit, Writer};
 use super::writer_state::WriterState;
 use crate::error::JobError;
 
 /// The name of the file in a folder.
 const FILE: &str = "breakerbox.db";
-
-/// The observer of commits.
-pub type OnCommit = Arc<dyn Fn(usize, Duration) + Send + Sync>;
 
 /// Options for opening a file.
 #[derive(Clone)]

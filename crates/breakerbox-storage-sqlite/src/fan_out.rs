@@ -22,7 +22,7 @@ use super::insert::{self, NewDeliveryRow};
 use super::job::Command;
 use super::lanes::OneWaiting;
 use super::routes::{EndpointRoute, Routes};
-use super::writer::WriteTransaction;
+use super::transaction::WriteTransaction;
 use crate::error::JobError;
 
 /// The number of bytes of one endpoint in an audience.

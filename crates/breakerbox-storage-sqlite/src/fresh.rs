@@ -14,7 +14,7 @@ use super::abandoned::AbandonedResults;
 use super::columns::{LEASED, WAITING, id};
 use super::insert::{self, NewDeliveryRow, NewEventRow, NewRun};
 use super::lanes::OneWaiting;
-use super::writer::WriteTransaction;
+use super::transaction::WriteTransaction;
 use super::writer_state::Held;
 
 /// Writes fresh deliveries, and remembers which of them have a reserved slot.

@@ -12,7 +12,7 @@ use breakerbox_storage::records::RequestResponse;
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::writer::WriteTransaction;
+use super::transaction::WriteTransaction;
 
 /// How long an idempotency key is kept.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(24 * 3_600);

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use breakerbox_storage::QueueError;
 use tokio::sync::oneshot;
 
-use super::writer::WriteTransaction;
+use super::transaction::WriteTransaction;
 use crate::error::JobError;
 
 /// Work for a transaction, alone or in a group.

@@ -10,8 +10,8 @@
 //! | [`SqliteCircuits`] | the store of circuits, so that they survive a restart |
 //! | `fresh` | the rows of new events and deliveries, and their direct dispatch |
 //! | `fan_out` | the deliveries of large fan-outs, by durable jobs in pieces |
-//! | `reminders` | due reminders, decisions about them, ends of runs |
-//! | `writer`, `job` | the one thread that writes: many jobs, one commit, then the results |
+//! | `reminders`, `reminder_store` | due reminders, decisions about them, ends of runs |
+//! | `writer`, `job`, `transaction` | the one thread that writes: many jobs, one commit, then the results |
 //! | `write_queue` | the queue of jobs for the writer |
 //! | `readers` | threads with read-only connections |
 //! | `migrations` | brings the schema up to date, forward only |
@@ -54,11 +54,13 @@ mod prune;
 mod queue;
 mod readers;
 mod records;
+mod reminder_store;
 mod reminders;
 mod routes;
 mod settle;
 mod submit;
 mod tombstones;
+mod transaction;
 mod write_queue;
 mod writer;
 mod writer_state;
@@ -66,11 +68,12 @@ mod writer_state;
 pub use backup::{CopyError, CopyProgress, DatabaseCopy, backup, restore};
 pub use circuits::SqliteCircuits;
 pub use clock_step::ClockStep;
-pub use database::{Database, OnCommit, Options};
+pub use database::{Database, Options};
 pub use disk::FreeSpace;
 pub use error::{JobError, OpenError};
 pub use migrations::{NEWEST, Schema};
 pub use queue::SqliteQueue;
 pub use records::{LoadError, Resealed, SqliteRecords};
 pub use routes::{Audience, EndpointRoute, Routes, TenantRoutes};
-pub use writer::WriteTransaction;
+pub use transaction::WriteTransaction;
+pub use writer::OnCommit;

@@ -10,7 +10,7 @@ use super::columns::{CANCELLED, micros, number, time};
 use super::job::Command;
 use super::lanes;
 use super::settle::{give_up_expired, hand_back, stop_waiting};
-use super::writer::WriteTransaction;
+use super::transaction::WriteTransaction;
 use crate::error::JobError;
 
 /// Makes deliveries wait again whose lease has ended, or whose holder never received them.

@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::columns::{micros, number, time, whole};
 use super::routes::{Audience, Routes};
-use super::writer::WriteTransaction;
+use super::transaction::WriteTransaction;
 use crate::error::JobError;
 
 impl WriteTransaction<'_> {

@@ -19,8 +19,8 @@ use super::ids::IdsAhead;
 use super::job::Command;
 use super::lanes;
 use super::tombstones;
+use super::transaction::WriteTransaction;
 use super::write_queue::Urgency;
-use super::writer::WriteTransaction;
 use crate::error::JobError;
 
 /// The maximum number of rows that the writer deletes in one job.

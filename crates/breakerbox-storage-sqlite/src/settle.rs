@@ -10,7 +10,7 @@ use rusqlite::params;
 use super::columns::{CANCELLED, DELIVERED, FAILED, WAITING, id, micros, number, reason, whole};
 use super::job::Command;
 use super::reminders::runs;
-use super::writer::WriteTransaction;
+use super::transaction::WriteTransaction;
 use super::writer_state::Held;
 use crate::error::JobError;
 

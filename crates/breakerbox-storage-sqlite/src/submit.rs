@@ -22,7 +22,7 @@ use super::idempotency::{Earlier, earlier, remember_events};
 use super::job::Command;
 use super::lanes;
 use super::routes::{Routes, TenantRoutes};
-use super::writer::WriteTransaction;
+use super::transaction::WriteTransaction;
 use crate::error::JobError;
 
 /// The maximum number of deliveries that one accept writes itself.

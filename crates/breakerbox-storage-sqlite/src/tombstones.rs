@@ -10,7 +10,7 @@ use breakerbox_core::Timestamp;
 use breakerbox_model::objects::Id;
 
 use super::columns::{number, time};
-use super::writer::WriteTransaction;
+use super::transaction::WriteTransaction;
 
 /// How far ids may be ahead of the clock: they continue where they were when the clock is set back.
 const AHEAD: Duration = Duration::from_secs(2 * 86_400);

@@ -1,22 +1,19 @@
 //! The registry of circuits, which a service builds once.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use breakerbox_core::{Key, KeyError, Policy};
 
-use crate::builder::Builder;
 use crate::cell::Cell;
 use crate::circuit::Circuit;
-use crate::clock::Times;
-use crate::fleet::{self, Fleet, FlushError, StoreHealth};
+use crate::fleet::{self, Fleet, FlushError, Shared};
 use crate::handle::Handle;
-use crate::observe::Observers;
+use crate::observe::StoreHealth;
 use crate::policies::Policies;
-use crate::registry::{Registry, RegistryEntry, check_key};
+use crate::registry::{RegistryEntry, check_key};
 use crate::store::Unreadable;
-use crate::waiters::Waiters;
 
 /// The default maximum number of circuits in a registry.
 pub const DEFAULT_MAX_CIRCUITS: usize = 1_000_000;
@@ -24,25 +21,6 @@ pub const DEFAULT_MAX_CIRCUITS: usize = 1_000_000;
 /// The registry: circuits by key. Build one per service, clone it freely, and keep it for as long as the service runs.
 #[derive(Clone)]
 pub struct Breakerbox(Handle);
-
-/// The state that all handles share.
-pub(crate) struct Shared {
-    pub(crate) times: Times,
-    pub(crate) observers: Observers,
-    pub(crate) waiters: Waiters,
-    pub(crate) registry: Registry<Cell>,
-    /// The connection to the other processes. None: circuits are not shared.
-    pub(crate) fleet: Option<Fleet>,
-    policies: RwLock<Policies>,
-    /// Serialises changes of policies.
-    changing: Mutex<()>,
-    pub(crate) dry_run: bool,
-    late: AtomicU64,
-    uncontrolled: AtomicU64,
-    unanswered_reports: AtomicU64,
-    overlaps: AtomicU64,
-    opened_locally: AtomicU64,
-}
 
 impl Breakerbox {
     /// Creates the first handle to these circuits.
@@ -59,11 +37,6 @@ impl Breakerbox {
 
     pub(crate) const fn shared(&self) -> &Arc<Shared> {
         self.0.shared()
-    }
-
-    /// Returns a builder with the default policy, the system clock and a limit of one million circuits.
-    pub fn builder() -> Builder {
-        Builder::default()
     }
 
     /// Returns the circuit of this key, and creates it if necessary. Keep the handle if you need the same key often.
@@ -288,67 +261,6 @@ impl Breakerbox {
             overlaps: self.0.overlaps.load(Ordering::Relaxed),
             opened_locally: self.0.opened_locally.load(Ordering::Relaxed),
         }
-    }
-}
-
-impl Shared {
-    pub(crate) fn new(
-        policy: Policy,
-        times: Times,
-        observers: Observers,
-        registry: Registry<Cell>,
-        dry_run: bool,
-        fleet: Option<Fleet>,
-    ) -> Self {
-        Self {
-            times,
-            observers,
-            waiters: Waiters::default(),
-            registry,
-            fleet,
-            policies: RwLock::new(Policies::new(policy)),
-            changing: Mutex::new(()),
-            dry_run,
-            late: AtomicU64::new(0),
-            uncontrolled: AtomicU64::new(0),
-            unanswered_reports: AtomicU64::new(0),
-            overlaps: AtomicU64::new(0),
-            opened_locally: AtomicU64::new(0),
-        }
-    }
-
-    fn policies(&self) -> std::sync::RwLockReadGuard<'_, Policies> {
-        self.policies.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn policies_mut(&self) -> std::sync::RwLockWriteGuard<'_, Policies> {
-        self.policies.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the policy that governs this key.
-    pub(crate) fn policy_of(&self, key: &str) -> Arc<Policy> {
-        self.policies().of(key)
-    }
-
-    #[cold]
-    pub(crate) fn count_uncontrolled(&self) {
-        self.uncontrolled.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn count_overlap(&self) {
-        self.overlaps.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn count_opened_here(&self) {
-        self.opened_locally.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn count_unanswered(&self) {
-        self.unanswered_reports.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn count_late(&self, results: u64) {
-        self.late.fetch_add(results, Ordering::Relaxed);
     }
 }
 

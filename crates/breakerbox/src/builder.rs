@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakerbox_core::fleet::Consistency;
-use breakerbox_core::{Policy, PolicyBuilder, Refusal};
+use breakerbox_core::{Policy, Refusal};
 
-use crate::breakerbox::{Breakerbox, DEFAULT_MAX_CIRCUITS, Shared};
+use crate::breakerbox::{Breakerbox, DEFAULT_MAX_CIRCUITS};
 use crate::clock::{AnyClock, Clock, Times};
-use crate::fleet::{BackgroundTask, Fleet, OnStoreLoss, Runtime, Settings, StoreHealth, StoredKeys};
-use crate::observe::{CircuitChange, Observers};
+use crate::fleet::{BackgroundTask, Fleet, OnStoreLoss, Runtime, Settings, Shared, StoredKeys};
+use crate::observe::{CircuitChange, Observers, StoreHealth};
 use crate::random::RandomSource;
 use crate::registry::{Registry, TenantLimit};
-use crate::sampling::SamplingBuilder;
 use crate::store::Store;
 
 /// Builds a [`Breakerbox`].
@@ -44,6 +43,13 @@ impl Default for Builder {
             seed: None,
             runtime: None,
         }
+    }
+}
+
+impl Breakerbox {
+    /// Returns a builder with the default policy, the system clock and a limit of one million circuits.
+    pub fn builder() -> Builder {
+        Builder::default()
     }
 }
 
@@ -169,13 +175,6 @@ impl Builder {
     pub fn spawner(mut self, spawn: impl Fn(BackgroundTask) + Send + Sync + 'static) -> Self {
         self.runtime = Some(Runtime::custom(spawn));
         self
-    }
-
-    /// Builds circuits that are sampled: the outcomes are already in your database, and one process of the fleet, the
-    /// leader, reads them there. Such circuits do not observe calls. See [`sampling`](crate::sampling). The policy
-    /// replaces that of [`policy`](Self::policy).
-    pub fn sampling(self, policy: PolicyBuilder) -> SamplingBuilder {
-        SamplingBuilder::new(self, policy)
     }
 
     pub(crate) fn is_strict(&self) -> bool {

@@ -6,7 +6,7 @@
 use breakerbox_core::throttle::Priority;
 use breakerbox_core::{Key, KeyError};
 
-use crate::call::Classification;
+use crate::circuit::Classification;
 
 /// Extracts the key of a request, which selects its circuit or throttle. Any function of a request implements it, and a
 /// [`Key`] is its own extractor, for all requests.

@@ -8,8 +8,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::breakerbox::Shared;
 use crate::fleet;
+use crate::fleet::Shared;
 
 pub(crate) struct Handle(Arc<Shared>);
 

@@ -60,7 +60,6 @@
 
 mod breakerbox;
 mod builder;
-mod call;
 mod cell;
 mod circuit;
 mod clock;
@@ -70,7 +69,6 @@ mod handle;
 #[cfg(feature = "http")]
 pub mod http;
 mod observe;
-mod permit;
 mod policies;
 mod probe_timeout;
 mod random;
@@ -82,7 +80,6 @@ pub mod store;
 mod sync;
 pub mod throttle;
 mod tickets;
-mod tokio_clock;
 #[cfg(feature = "tower")]
 pub mod tower;
 mod waiters;
@@ -96,16 +93,13 @@ pub use breakerbox_core::{
     TicketKind, Timestamp, Totals, TripRule, Version,
 };
 pub use builder::Builder;
-pub use call::{CallError, Classification, by_result};
-pub use circuit::{Circuit, OverrideError};
-pub use clock::{Clock, ManualClock, SystemClock, WallClock};
+pub use circuit::{CallError, Circuit, Classification, OwnedPermit, Permit, by_result};
+pub use clock::{Clock, ManualClock, SystemClock, TokioClock, WallClock};
 pub use extract::{ClassifyResponse, ExtractKey, ExtractPriority};
-pub use fleet::{BackgroundTask, DEFAULT_STORE_TIMEOUT, FlushError, OnStoreLoss, StoreHealth, StoredKeys};
-pub use observe::CircuitChange;
-pub use permit::{OwnedPermit, Permit};
+pub use fleet::{BackgroundTask, DEFAULT_STORE_TIMEOUT, FlushError, OnStoreLoss, OverrideError, StoredKeys};
+pub use observe::{CircuitChange, StoreHealth};
 pub use probe_timeout::ProbeTimeout;
 pub use registry::TenantLimit;
-pub use tokio_clock::TokioClock;
 
 /// Compiles and runs the examples of the guides.
 #[cfg(doctest)]

@@ -1,12 +1,11 @@
 //! Observers: functions that receive changes, after the fact and never under a lock.
 
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use breakerbox_core::{Change, Refusal};
-
-use crate::fleet::StoreHealth;
 
 /// A change of one circuit.
 #[derive(Clone, PartialEq, Debug)]
@@ -16,6 +15,28 @@ pub struct CircuitChange {
     pub key: Arc<str>,
     /// The transition. Two changes may arrive in another order than they happened in; compare their epochs.
     pub change: Change,
+}
+
+/// The health of the store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum StoreHealth {
+    /// The store answers reads and accepts writes.
+    Connected,
+    /// The store does not respond, or refuses writes. Circuits are not shared meanwhile.
+    Degraded {
+        /// The latest error, with its causes.
+        error: String,
+    },
+}
+
+impl fmt::Display for StoreHealth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connected => f.write_str("connected"),
+            Self::Degraded { error } => write!(f, "degraded: {error}"),
+        }
+    }
 }
 
 type ChangeObserver = Box<dyn Fn(&CircuitChange) + Send + Sync>;

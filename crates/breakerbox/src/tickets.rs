@@ -11,8 +11,8 @@ use breakerbox_core::{KeyError, Outcome, OutcomeKind, Settlement, Ticket, Ticket
 
 use crate::breakerbox::Breakerbox;
 use crate::circuit::Circuit;
+use crate::circuit::OwnedPermit;
 use crate::clock::Clock;
-use crate::permit::OwnedPermit;
 
 impl OwnedPermit {
     /// Returns the permit as plain data, for a call that is made or settled elsewhere. Any process that shares the

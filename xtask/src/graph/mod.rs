@@ -5,13 +5,14 @@
 
 mod crates;
 mod cycles;
+mod map;
 mod modules;
 mod source;
 mod tokens;
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -31,11 +32,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.check { check() } else { update() }
 }
 
-/// Fails if there is a cycle, or if ARCHITECTURE.md shows another graph.
+/// Fails if there is a cycle, if ARCHITECTURE.md shows another graph, or if its module map names what is not there.
 pub(crate) fn check() -> Result<()> {
     let text = fs::read_to_string(FILE)?;
     if with_graph(&text)? != text {
         bail!("the graph in {FILE} is not up to date; run `cargo xtask graph`");
+    }
+    let missing = map::missing(&text, Path::exists);
+    if !missing.is_empty() {
+        bail!("the module map in {FILE} names what does not exist: {}", missing.join(", "));
     }
     Ok(())
 }
@@ -54,12 +59,12 @@ fn with_graph(text: &str) -> Result<String> {
     Ok(format!("{}{}{}", &text[..begin], graph()?, &text[end..]))
 }
 
-/// Returns the graph as text. Fails if it has a cycle that is not known.
+/// Returns the graph as text. Fails if it has a cycle.
 fn graph() -> Result<String> {
     let crates = crates::read()?;
-    let mut cycles = Cycles::default();
+    let mut cycles = String::new();
     for group in crates.with_tests.cycles() {
-        cycles.found("crates", &group, "");
+        writeln!(cycles, "crates: {}", group.join(", "))?;
     }
     let mut text = "\n```mermaid\nflowchart LR\n".to_owned();
     let id = |name: &str| name.replace('-', "_");
@@ -87,56 +92,13 @@ fn graph() -> Result<String> {
         }
         text += "```\n\n</details>\n";
         for group in modules.graph.cycles() {
-            cycles.found(name, &group, &modules.edges_between(&group));
+            let edges = modules.edges_between(&group);
+            write!(cycles, "modules of {name}: {}\n{edges}", group.join(", "))?;
         }
     }
-    cycles.are_known()?;
+    if !cycles.is_empty() {
+        bail!("there are cycles:\n{cycles}");
+    }
     text += "\n";
     Ok(text)
-}
-
-/// Cycles that are still to be removed: the crate, and its modules that use each other. Never add one.
-const KNOWN_CYCLES: [(&str, &str); 12] = [
-    ("breakerbox", "breakerbox, builder, call, circuit, fleet, handle, observe, permit, sampling"),
-    ("breakerbox", "clock, tokio_clock"),
-    ("breakerbox-cli", "client, failure"),
-    ("breakerbox-cli", "completions, lib"),
-    ("breakerbox-core", "change, circuit, fleet, ramp, record, rule, transitions, window"),
-    ("breakerbox-gateway", "api, config, dispatch, notifications, permits, telemetry"),
-    ("breakerbox-model", "delivery, notifications, objects, reminder"),
-    ("breakerbox-postgres", "builder, clean, database, listen, operations, recreate, store"),
-    (
-        "breakerbox-redis",
-        "builder, calling, checking, leading, listening, listing, merging, ramping, reading, store, swapping",
-    ),
-    ("breakerbox-replay", "engine, summary"),
-    ("breakerbox-storage-sqlite", "claim, maintenance, queue, reminders, settle"),
-    ("breakerbox-storage-sqlite", "database, job, readers, write_queue, writer"),
-];
-
-/// The cycles found, with their edges.
-#[derive(Default)]
-struct Cycles(BTreeMap<(String, String), String>);
-
-impl Cycles {
-    fn found(&mut self, place: &str, group: &[&str], edges: &str) {
-        self.0.insert((place.to_owned(), group.join(", ")), edges.to_owned());
-    }
-
-    /// Fails if a cycle is new, or if a known one is not there any more.
-    fn are_known(mut self) -> Result<()> {
-        let gone = KNOWN_CYCLES.into_iter().filter(|(place, group)| {
-            let known = (String::from(*place), String::from(*group));
-            self.0.remove(&known).is_none()
-        });
-        let gone: Vec<_> = gone.collect();
-        if !self.0.is_empty() {
-            let found = self.0.iter().map(|((place, group), edges)| format!("{place}: {group}\n{edges}"));
-            bail!("there are cycles:\n{}", found.collect::<String>());
-        }
-        if !gone.is_empty() {
-            bail!("these cycles are gone, remove them from KNOWN_CYCLES: {gone:?}");
-        }
-        Ok(())
-    }
 }

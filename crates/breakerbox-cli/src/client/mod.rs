@@ -4,7 +4,6 @@
 //! the result, and decides.
 
 mod connection;
-mod refusal;
 
 use std::time::Duration;
 
@@ -16,10 +15,9 @@ use http_body_util::{BodyExt, Full, Limited};
 use serde_json::Value;
 use url::Url;
 
-pub(super) use refusal::Refusal;
-
 use super::failure::Failure;
 use super::limit::Limit;
+use super::refusal::Refusal;
 
 /// The largest response that is read, in bytes.
 const LONGEST_ANSWER: usize = 64 << 20;

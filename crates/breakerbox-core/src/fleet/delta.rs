@@ -9,6 +9,7 @@ use crate::outcome::{Outcome, OutcomeKind};
 use crate::policy::Policy;
 use crate::record::{LatestOutcomes, Record};
 use crate::token::Epoch;
+pub use crate::window::BucketDelta;
 use crate::window::Totals;
 
 /// The counts of one process for one circuit. It contains ages, not times, because clocks differ.
@@ -64,23 +65,6 @@ impl Delta {
             .iter()
             .fold(0, |calls, bucket| calls.saturating_add(bucket.successes).saturating_add(bucket.failures))
     }
-}
-
-/// The counts of about the same time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct BucketDelta {
-    /// The age of the counts.
-    pub age: Duration,
-    /// Calls that succeeded.
-    pub successes: u64,
-    /// Calls that failed.
-    pub failures: u64,
-    /// Calls that took at least `slow_call`.
-    pub slow: u64,
-    /// The sum of all latencies.
-    pub latency_sum: Duration,
-    /// Failures after the latest success of the whole delta.
-    pub run: u64,
 }
 
 /// The shared window and the record of a key after a merge.

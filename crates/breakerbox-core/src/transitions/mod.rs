@@ -11,10 +11,7 @@ mod probe;
 mod sample;
 mod trip;
 
-use core::time::Duration;
-
 pub use acquire::Answer;
 pub use sample::{MissingLatencySum, RecentSample, Sample, Span};
 
-/// The time by which a probe's lease outlasts its timeout: a result at the last moment still has to reach the store.
-pub const LEASE_MARGIN: Duration = Duration::from_secs(2);
+pub use crate::record::LEASE_MARGIN;

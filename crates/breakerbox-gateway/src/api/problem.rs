@@ -15,6 +15,8 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use utoipa::ToSchema;
 
+use crate::telemetry::labels::EventRefusal;
+
 /// The media type of a problem.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 
@@ -388,6 +390,21 @@ impl From<SubmitError> for Problem {
             ),
             SubmitError::Url(error) => Self::new(Code::InvalidField, error.to_string()).of_field("url"),
             SubmitError::Queue(error) => error.into(),
+        }
+    }
+}
+
+impl From<Code> for EventRefusal {
+    fn from(code: Code) -> Self {
+        match code {
+            Code::BacklogFull => Self::BacklogFull,
+            Code::RateLimited => Self::RateLimited,
+            Code::DiskReserve => Self::DiskReserve,
+            Code::BodyTooLarge | Code::PayloadTooLarge => Self::TooLarge,
+            Code::IdempotencyKeyReused => Self::KeyReused,
+            Code::Overloaded => Self::Overloaded,
+            Code::Unavailable | Code::Internal => Self::Unavailable,
+            _ => Self::Invalid,
         }
     }
 }

@@ -11,13 +11,13 @@ use breakerbox_model::notifications::{Kind, address, target_url};
 use ipnet::IpNet;
 use lettre::Address;
 use lettre::message::Mailbox;
-use tracing_subscriber::EnvFilter;
 use url::Url;
 
 use super::error::Wrong;
 use super::size::{format_size, parse_size};
-use super::values::{Hidden, LogFormat};
+use super::values::Hidden;
 use crate::notifications::check_mail_url;
+use crate::telemetry::log::{self, LogFormat};
 
 /// A value as it was given, before its setting parses it.
 #[derive(Clone, PartialEq, Debug)]
@@ -322,7 +322,7 @@ pub(super) const LEVEL: Read<String> = Read {
         // A single word that is not a level would be taken for a module, and all other modules would log nothing.
         let lone = !text.contains(['=', ',', '[']);
         let levels = ["error", "warn", "info", "debug", "trace", "off"];
-        let fits = if lone { levels.contains(&text) } else { EnvFilter::try_new(text).is_ok() };
+        let fits = if lone { levels.contains(&text) } else { log::filter(text).is_some() };
         fits.then(|| text.into())
     },
     show: String::clone,

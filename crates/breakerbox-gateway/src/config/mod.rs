@@ -46,9 +46,10 @@ pub use policy_help::policy_help;
 pub use print::{example, reference};
 pub use settings::{SETTINGS, Setting};
 pub use size::{SizeError, format_size, parse_size};
-pub use values::{Hidden, LogFormat};
+pub use values::Hidden;
 
 use crate::notifications::NotifierSettings;
+pub use crate::telemetry::log::{Log, LogFormat};
 
 /// Every setting of the gateway, checked.
 ///
@@ -318,21 +319,6 @@ pub struct PermitSettings {
 impl Default for PermitSettings {
     fn default() -> Self {
         Self { max: 100_000, timeout: Duration::from_secs(60) }
-    }
-}
-
-/// The level and format of the log.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Log {
-    /// The lowest level to log, per module if needed, such as `info,breakerbox_gateway=debug`.
-    pub level: String,
-    /// The format of a line.
-    pub format: LogFormat,
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Self { level: "info".into(), format: LogFormat::default() }
     }
 }
 

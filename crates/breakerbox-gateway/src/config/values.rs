@@ -25,27 +25,3 @@ impl fmt::Debug for Hidden {
         f.write_str("Hidden")
     }
 }
-
-/// The format of log lines.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum LogFormat {
-    /// Text for people, in colour on a terminal.
-    #[default]
-    Text,
-    /// One JSON object per line, for machines.
-    Json,
-}
-
-impl LogFormat {
-    /// All formats.
-    pub const ALL: [Self; 2] = [Self::Text, Self::Json];
-
-    /// Returns the name in the settings.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Json => "json",
-        }
-    }
-}

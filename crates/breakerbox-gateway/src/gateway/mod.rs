@@ -35,6 +35,7 @@ mod writes;
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -70,6 +71,9 @@ use crate::telemetry::Metrics;
 
 /// The time limit of the last API requests while the gateway stops, apart from the grace time of deliveries.
 const API_GRACE: Duration = Duration::from_secs(5);
+
+/// Shows the admin key of a first start.
+type ShowKey = Box<dyn FnOnce(&ApiKeyText) -> io::Result<Show> + Send>;
 
 /// A running gateway.
 pub struct Gateway {
@@ -114,7 +118,7 @@ impl Gateway {
         clocks: &Clocks,
         show: impl FnOnce(&ApiKeyText) -> io::Result<Show> + Send + 'static,
     ) -> Result<Self, StartError> {
-        Self::launch(config, clocks, Arc::new(SystemResolver), show).await
+        Self::launch(config, clocks, Arc::new(SystemResolver), Box::new(show)).await
     }
 
     /// Like [`start_with`](Self::start_with), with another resolver than the system's. For tests and proofs.
@@ -126,16 +130,26 @@ impl Gateway {
         clocks: &Clocks,
         resolver: Arc<dyn Resolve>,
     ) -> Result<Self, StartError> {
-        Self::launch(config, clocks, resolver, |_| Ok(Show::Seen)).await
+        Self::launch(config, clocks, resolver, Box::new(|_| Ok(Show::Seen))).await
     }
 
-    async fn launch(
+    /// Starts on a separate thread. Boxed, and with no type parameters: otherwise the whole server would be compiled
+    /// again in every crate that starts one.
+    fn launch(
         config: &Config,
         clocks: &Clocks,
         resolver: Arc<dyn Resolve>,
-        show: impl FnOnce(&ApiKeyText) -> io::Result<Show> + Send + 'static,
+        show: ShowKey,
+    ) -> Pin<Box<dyn Future<Output = Result<Self, StartError>> + Send>> {
+        Box::pin(Self::start_on_thread(config.clone(), clocks.clone(), resolver, show))
+    }
+
+    async fn start_on_thread(
+        config: Config,
+        clocks: Clocks,
+        resolver: Arc<dyn Resolve>,
+        show: ShowKey,
     ) -> Result<Self, StartError> {
-        let (config, clocks) = (config.clone(), clocks.clone());
         let runtime = Handle::current();
         // On a separate thread: opening a database blocks, and requests are answered meanwhile.
         let started =
@@ -153,7 +167,7 @@ impl Gateway {
         config: &Config,
         clocks: &Clocks,
         resolver: Arc<dyn Resolve>,
-        show: impl FnOnce(&ApiKeyText) -> io::Result<Show> + Send,
+        show: ShowKey,
     ) -> Result<Self, StartError> {
         let folder = |error| StartError::Folder { path: config.data.clone(), error };
         std::fs::create_dir_all(&config.data).map_err(folder)?;

@@ -13,6 +13,7 @@ use breakerbox_storage::TenantEntry;
 use super::table::Held;
 use super::token::Token;
 use super::{LONGEST_PERMIT, Permits};
+use crate::telemetry::labels::PermitRefused;
 
 /// The longest time until the next acquire after a refusal that ends by itself at an unknown time.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -198,4 +199,20 @@ fn refused_by(refusal: &Refusal, now: Timestamp) -> Acquired {
 
 fn refused(reason: Reason, retry_in: Option<Duration>, now: Timestamp) -> Acquired {
     Acquired::Refused(PermitRefusal { reason, retry_in, retry_at: retry_in.map(|wait| now + wait) })
+}
+
+impl From<Reason> for PermitRefused {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Open => Self::Open,
+            Reason::Probing => Self::Probing,
+            Reason::Ramping => Self::Ramping,
+            Reason::TripPending => Self::TripPending,
+            Reason::StoreLost => Self::StoreLost,
+            Reason::ForcedOpen => Self::ForcedOpen,
+            Reason::Disabled => Self::Disabled,
+            Reason::Shed => Self::Shed,
+            Reason::TenantDisabled => Self::TenantDisabled,
+        }
+    }
 }

@@ -15,6 +15,7 @@ use tracing::warn;
 use super::Permits;
 use super::table::Held;
 use super::token::Token;
+use crate::telemetry::labels::PermitEnd;
 
 /// A worker's report on its call.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -172,6 +173,19 @@ impl Permits {
                 }
                 settled.map_or(SettledAs::Late, SettledAs::from)
             }
+        }
+    }
+}
+
+impl From<SettleResponse> for PermitEnd {
+    fn from(answered: SettleResponse) -> Self {
+        match answered.settled {
+            _ if answered.repeated => Self::Repeated,
+            None => Self::Expired,
+            Some(SettledAs::Counted) => Self::Counted,
+            Some(SettledAs::Uncounted) => Self::Uncounted,
+            Some(SettledAs::Late) => Self::Late,
+            Some(SettledAs::Unconfirmed) => Self::Unconfirmed,
         }
     }
 }

@@ -3,10 +3,7 @@
 
 use breakerbox_core::Status;
 use breakerbox_model::delivery::{Fault, LocalFault, Reply};
-use breakerbox_model::objects::{FailReason, SettledAs};
-
-use crate::api::Code;
-use crate::permits::{Reason, SettleResponse};
+use breakerbox_model::objects::FailReason;
 
 /// A label with a small, fixed set of values.
 pub trait Label: Copy + 'static {
@@ -224,35 +221,6 @@ impl Label for LocalFault {
     }
 }
 
-impl From<Reason> for PermitRefused {
-    fn from(reason: Reason) -> Self {
-        match reason {
-            Reason::Open => Self::Open,
-            Reason::Probing => Self::Probing,
-            Reason::Ramping => Self::Ramping,
-            Reason::TripPending => Self::TripPending,
-            Reason::StoreLost => Self::StoreLost,
-            Reason::ForcedOpen => Self::ForcedOpen,
-            Reason::Disabled => Self::Disabled,
-            Reason::Shed => Self::Shed,
-            Reason::TenantDisabled => Self::TenantDisabled,
-        }
-    }
-}
-
-impl From<SettleResponse> for PermitEnd {
-    fn from(answered: SettleResponse) -> Self {
-        match answered.settled {
-            _ if answered.repeated => Self::Repeated,
-            None => Self::Expired,
-            Some(SettledAs::Counted) => Self::Counted,
-            Some(SettledAs::Uncounted) => Self::Uncounted,
-            Some(SettledAs::Late) => Self::Late,
-            Some(SettledAs::Unconfirmed) => Self::Unconfirmed,
-        }
-    }
-}
-
 impl From<Reply> for Class {
     fn from(reply: Reply) -> Self {
         match reply {
@@ -273,21 +241,6 @@ impl From<Reply> for Class {
                 Fault::Protocol => Self::Protocol,
                 Fault::Local(_) => Self::Local,
             },
-        }
-    }
-}
-
-impl From<Code> for EventRefusal {
-    fn from(code: Code) -> Self {
-        match code {
-            Code::BacklogFull => Self::BacklogFull,
-            Code::RateLimited => Self::RateLimited,
-            Code::DiskReserve => Self::DiskReserve,
-            Code::BodyTooLarge | Code::PayloadTooLarge => Self::TooLarge,
-            Code::IdempotencyKeyReused => Self::KeyReused,
-            Code::Overloaded => Self::Overloaded,
-            Code::Unavailable | Code::Internal => Self::Unavailable,
-            _ => Self::Invalid,
         }
     }
 }

@@ -2,12 +2,51 @@
 
 use std::io::{self, IsTerminal};
 
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer, Registry};
+use tracing_subscriber::{Layer, Registry};
 
-use crate::config::{Log, LogFormat};
+/// The level and format of the log.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Log {
+    /// The lowest level to log, per module if needed, such as `info,breakerbox_gateway=debug`.
+    pub level: String,
+    /// The format of a line.
+    pub format: LogFormat,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { level: "info".into(), format: LogFormat::default() }
+    }
+}
+
+/// The format of log lines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LogFormat {
+    /// Text for people, in colour on a terminal.
+    #[default]
+    Text,
+    /// One JSON object per line, for machines.
+    Json,
+}
+
+impl LogFormat {
+    /// All formats.
+    pub const ALL: [Self; 2] = [Self::Text, Self::Json];
+
+    /// Returns the name in the settings.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}
 
 /// Starts logging for the whole process. A second call has no effect.
 pub fn start(settings: &Log) {
@@ -18,13 +57,19 @@ pub fn start(settings: &Log) {
     let _ = tracing_subscriber::registry().with(layer).try_init();
 }
 
+/// Parses what is logged: a level, or levels for parts of the program, separated by commas. `None` if it is neither.
+pub(crate) fn filter(text: &str) -> Option<Targets> {
+    let parts: Vec<_> = text.split(',').filter(|part| !part.is_empty()).collect();
+    parts.join(",").parse().ok().filter(|_| !parts.is_empty())
+}
+
 /// Builds the filter and the format of log lines.
 fn layer<W>(settings: &Log, colour: bool, to: W) -> Box<dyn Layer<Registry> + Send + Sync>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     // The level was checked with the settings; for an unchecked invalid one, the default is better than no log.
-    let filter = EnvFilter::try_new(&settings.level).unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = filter(&settings.level).unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
     let lines = tracing_subscriber::fmt::layer().with_writer(to).with_ansi(colour);
     match settings.format {
         LogFormat::Text => lines.with_filter(filter).boxed(),
@@ -76,15 +121,34 @@ mod tests {
 
     #[test]
     fn only_what_was_asked_for_is_logged() {
-        for (level, lines) in
-            [("error", 0), ("warn", 1), ("info", 2), ("error,breakerbox_gateway=info", 2), ("off", 0)]
-        {
+        let table = [
+            ("error", 0),
+            ("warn", 1),
+            ("info", 2),
+            ("error,breakerbox_gateway=info", 2),
+            ("breakerbox_gateway::telemetry=warn,error", 1),
+            ("breakerbox_gateway=info,breakerbox_gateway::telemetry=error", 0),
+            ("info,breakerbox_egress=debug", 2),
+            ("breakerbox_egress=debug", 0),
+            ("error,breakerbox_gateway", 3),
+            ("info,", 2),
+            ("off", 0),
+        ];
+        for (level, lines) in table {
             let text = logged(level, LogFormat::Text, || {
                 tracing::warn!("one");
                 tracing::info!("two");
                 tracing::debug!("three");
             });
             assert_eq!(text.lines().count(), lines, "{level}");
+        }
+    }
+
+    #[test]
+    fn neither_levels_nor_parts_are_refused() {
+        for text in ["", ",", "info,breakerbox_gateway=loud", "breakerbox_gateway=info=debug", "[span]=info"]
+        {
+            assert!(filter(text).is_none(), "{text}");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::hash::Hash;
 use breakerbox_core::Timestamp;
 
 use super::TokenBucket;
-use crate::objects::RateLimit;
+use crate::values::RateLimit;
 
 /// A token bucket for each key. The number of keys is bounded: beyond it, keys whose buckets are full again are
 /// forgotten, and if there are none, all keys are.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use breakerbox_core::{Epoch, Timestamp};
 
 use super::{Disposition, ReplyEffect, RetrySchedule};
-use crate::objects::FailReason;
+use crate::values::FailReason;
 
 /// The next step of a delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,7 +5,7 @@
 
 use breakerbox_core::Timestamp;
 
-use crate::objects::RateLimit;
+use crate::values::RateLimit;
 
 const NANOS: f64 = 1e9;
 

@@ -12,7 +12,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sha2::Sha256;
 
-use crate::objects::Secret;
+use crate::values::Secret;
 
 /// The header with the id of the event. It is the same on every retry and resend.
 pub const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");

@@ -20,8 +20,8 @@ use breakerbox_core::{Cause, Change, CircuitBy, Policy, Status, Timestamp, Total
 use super::notification::{
     CircuitFacts, Counted, DisableConditions, Disabled, News, Notification, Recovered, Tripped, Warned, Why,
 };
-use crate::objects::CircuitId;
-use crate::objects::{CircuitOwner, EndpointId, Moment, Purpose, ShownKey};
+use crate::values::CircuitId;
+use crate::values::{CircuitOwner, EndpointId, Moment, Purpose, ShownKey};
 
 /// The maximum number of endpoints that are listed for a circuit.
 const NAMED_ENDPOINTS: usize = 5;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::kind::Kind;
 use super::message::Message;
 use super::text::Text;
-use crate::objects::{Moment, NotificationId, ShownKey, TenantId};
+use crate::values::{Moment, NotificationId, ShownKey, TenantId};
 
 /// The maximum number of subjects with a line of their own.
 const LINES: usize = 20;
@@ -138,7 +138,7 @@ impl Group<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::Id;
+    use crate::values::Id;
 
     fn headline(number: u64, kind: Kind, subject: &str) -> Headline {
         let at = Timestamp::from_millis(1_763_000_000_000 + number);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use breakerbox_core::Timestamp;
 
-use crate::objects::TenantId;
+use crate::values::TenantId;
 
 /// The length of the period, in minutes.
 const MINUTES: u64 = 60;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::notification::Notification;
 use super::text::Text;
-use crate::objects::{Moment, NotificationId};
+use crate::values::{Moment, NotificationId};
 
 /// A message to a target.
 #[derive(Clone, PartialEq, Debug)]
@@ -62,7 +62,7 @@ mod tests {
     use breakerbox_core::Timestamp;
 
     use super::*;
-    use crate::objects::Id;
+    use crate::values::Id;
 
     fn id() -> NotificationId {
         NotificationId(Id::first_at(Timestamp::from_millis(1_763_000_000_000)))

@@ -9,7 +9,7 @@ use breakerbox_core::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::kind::Kind;
-use crate::objects::{EndpointId, Moment, ShownKey, TenantId};
+use crate::values::{EndpointId, Moment, ShownKey, TenantId};
 
 /// The subject of notifications about the store of circuits.
 pub const STORE: &str = "store";

@@ -13,7 +13,7 @@ use std::time::Duration;
 use breakerbox_core::Timestamp;
 
 use crate::delivery::TokenBucket;
-use crate::objects::RateLimit;
+use crate::values::RateLimit;
 
 /// The maximum number of messages in flight.
 pub const MAX_IN_FLIGHT: usize = 4;

@@ -10,7 +10,7 @@ use url::Url;
 
 use super::kind::Kinds;
 use crate::delivery::Target;
-use crate::objects::Secret;
+use crate::values::Secret;
 
 /// The prefix of the names of an operator's targets.
 pub const OPERATOR: &str = "operator/";

@@ -8,7 +8,7 @@ use breakerbox_core::Timestamp;
 
 use super::target::{NotificationTarget, Way};
 use crate::delivery::KeyedBuckets;
-use crate::objects::{RateLimit, TenantId};
+use crate::values::{RateLimit, TenantId};
 
 /// The burst of test messages of one tenant; then one in each interval.
 const OF_TENANT: u32 = 20;

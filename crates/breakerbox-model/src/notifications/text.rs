@@ -8,7 +8,7 @@ use breakerbox_core::format_duration;
 use super::notification::{
     CircuitFacts, Counted, Disabled, News, Notification, Recovered, Stopped, Tripped, Warned, Why,
 };
-use crate::objects::Moment;
+use crate::values::Moment;
 
 /// The text of a notification.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -62,8 +62,8 @@ impl Notification {
     }
 }
 
-fn at(notification: &Notification) -> crate::objects::Moment {
-    crate::objects::Moment(notification.at)
+fn at(notification: &Notification) -> crate::values::Moment {
+    crate::values::Moment(notification.at)
 }
 
 fn span(millis: u64) -> String {

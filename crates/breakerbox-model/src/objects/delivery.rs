@@ -8,7 +8,9 @@ use std::time::Duration;
 use breakerbox_core::Timestamp;
 use bytes::Bytes;
 
-use super::{DeliveryId, EndpointId, EventId, EventType, Priority, RunId, TenantId, TenantNumber};
+use super::{
+    DeliveryId, EndpointId, EventId, EventType, FailReason, Priority, RunId, TenantId, TenantNumber,
+};
 use crate::delivery::Fault;
 
 /// One event for one endpoint.
@@ -137,21 +139,6 @@ impl FromStr for StateName {
     fn from_str(text: &str) -> Result<Self, UnknownState> {
         Self::ALL.into_iter().find(|state| state.name() == text).ok_or(UnknownState)
     }
-}
-
-/// The reason why a delivery failed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum FailReason {
-    /// The receiver rejected this payload.
-    Rejected,
-    /// All attempts were used up.
-    Exhausted,
-    /// The endpoint reported that it is gone.
-    Gone,
-    /// The delivery expired while it waited.
-    Expired,
-    /// The stored delivery can't be read.
-    Unreadable,
 }
 
 /// One HTTP request of a delivery.

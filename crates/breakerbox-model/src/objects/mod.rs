@@ -23,49 +23,36 @@
 //! Times are [`Timestamp`](breakerbox_core::Timestamp)s since the Unix epoch.
 
 mod api_key;
-mod circuit_id;
-mod circuit_owner;
 mod delivery;
 mod delivery_filter;
 mod endpoint;
 mod event;
 mod history;
-mod id;
-mod moment;
 mod permit;
-mod priority;
 mod reminder;
 mod reminder_rules;
 mod resend;
 mod revision;
-mod secret;
-mod shown_key;
 mod tenant;
 
 pub use api_key::{ApiKey, ApiKeyText, ApiKeyTextError, KeyHash, Scope, Scopes};
-pub use circuit_id::{CircuitId, CircuitIdError};
-pub use circuit_owner::{CircuitOwner, Purpose};
-pub use delivery::{Attempt, Delivery, DeliveryState, FailReason, StateName};
+pub use delivery::{Attempt, Delivery, DeliveryState, StateName};
 pub use delivery_filter::DeliveryFilter;
 pub use endpoint::{DisabledBecause, Endpoint, EndpointSettings};
 pub use event::{Event, EventType, EventTypeError, Filter, IdempotencyKey, NewBatch, NewEvent};
 pub use history::PastChange;
-pub use id::{
-    ApiKeyId, DeliveryId, EndpointId, EventId, Id, IdError, JobId, LaneId, NotificationId, ReminderId,
-    TargetId,
-};
-pub use moment::{Moment, MomentError};
 pub use permit::{PermitId, PermitSettled, PermitTerm, SettledAs};
-pub use priority::Priority;
 pub use reminder::{
     Reminder, ReminderSettings, ReminderState, ReminderStateError, ReminderStateName, Run, RunId,
 };
 pub use reminder_rules::ReminderRules;
 pub use resend::{Resend, ResendProgress, ResendState};
 pub use revision::Revision;
-pub use secret::{Secret, SecretError, SigningSecret, SigningSecrets};
-pub use shown_key::ShownKey;
-pub use tenant::{
-    Backlog, DotsOnly, RateLimit, RateLimitError, Tenant, TenantId, TenantIdError, TenantNumber,
-    TenantSettings,
+pub use tenant::{Backlog, Tenant, TenantSettings};
+
+pub use crate::values::{
+    ApiKeyId, CircuitId, CircuitIdError, CircuitOwner, DeliveryId, DotsOnly, EndpointId, EventId, FailReason,
+    Id, IdError, JobId, LaneId, Moment, MomentError, NotificationId, Priority, Purpose, RateLimit,
+    RateLimitError, ReminderId, Secret, SecretError, ShownKey, SigningSecret, SigningSecrets, TargetId,
+    TenantId, TenantIdError, TenantNumber,
 };

@@ -3,7 +3,7 @@
 use breakerbox_core::Timestamp;
 
 use super::{CatchUp, Progress, RunResult, Schedule, Step, WhenFailed};
-use crate::objects::{ReminderId, TenantId};
+use crate::values::{ReminderId, TenantId};
 
 /// A version of a reminder: it grows with every step and change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -140,8 +140,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::objects::Id;
     use crate::reminder::{Repeat, StopReason};
+    use crate::values::Id;
 
     const DEFAULTS: ReminderDefaults =
         ReminderDefaults { catch_up: CatchUp::All, when_failed: WhenFailed::Stop };

@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::io::BufRead;
 
 use breakerbox_core::{FileValue, Sample};
 use csv_core::ReadRecordResult;
@@ -13,13 +12,13 @@ use super::fields::{
     twice, unknown,
 };
 use super::lines::Lines;
-use super::{Line, ReadError, Tick};
+use super::{Input, Line, ReadError, Tick};
 
 /// The limit of cells in a row, far above the number of fields.
 const MAX_CELLS: usize = 64;
 
-pub(super) struct CsvRows<R> {
-    lines: Lines<R>,
+pub(super) struct CsvRows<'r> {
+    lines: Lines<'r>,
     cells: Cells,
     columns: Vec<&'static str>,
     /// The first row of the next tick, read to find the end of the tick before.
@@ -34,8 +33,8 @@ struct Row {
     sample: Sample,
 }
 
-impl<R: BufRead> CsvRows<R> {
-    pub(super) fn new(input: R, lines_before: u64) -> Result<Self, ReadError> {
+impl<'r> CsvRows<'r> {
+    pub(super) fn new(input: Input<'r>, lines_before: u64) -> Result<Self, ReadError> {
         let mut lines = Lines::new(input, lines_before);
         let mut cells = Cells::new();
         let mut columns = Vec::new();

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::fmt;
-use std::io::BufRead;
 
 use breakerbox_core::{FileValue, Sample};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
@@ -14,14 +13,14 @@ use super::fields::{
     unknown,
 };
 use super::lines::Lines;
-use super::{Line, ReadError};
+use super::{Input, Line, ReadError};
 
-pub(super) struct JsonLines<R> {
-    lines: Lines<R>,
+pub(super) struct JsonLines<'r> {
+    lines: Lines<'r>,
 }
 
-impl<R: BufRead> JsonLines<R> {
-    pub(super) const fn new(input: R, lines_before: u64) -> Self {
+impl<'r> JsonLines<'r> {
+    pub(super) const fn new(input: Input<'r>, lines_before: u64) -> Self {
         Self { lines: Lines::new(input, lines_before) }
     }
 

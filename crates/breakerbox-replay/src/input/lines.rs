@@ -3,17 +3,17 @@
 use std::io::{self, BufRead, Read};
 
 use super::fields::Fault;
-use super::{MAX_LINE_LENGTH, ReadError};
+use super::{Input, MAX_LINE_LENGTH, ReadError};
 
-pub(super) struct Lines<R> {
-    input: R,
+pub(super) struct Lines<'r> {
+    input: Input<'r>,
     buffer: Vec<u8>,
     number: u64,
 }
 
-impl<R: BufRead> Lines<R> {
+impl<'r> Lines<'r> {
     /// Reads the lines of `input`. `lines_before` is the number of lines that were read already.
-    pub(super) const fn new(input: R, lines_before: u64) -> Self {
+    pub(super) const fn new(input: Input<'r>, lines_before: u64) -> Self {
         Self { input, buffer: Vec::new(), number: lines_before }
     }
 

@@ -96,24 +96,31 @@ impl fmt::Display for FieldPrefix<'_> {
     }
 }
 
+/// What is read. Boxed, so that the parsers are compiled once, in this crate.
+type Input<'r> = Box<dyn BufRead + 'r>;
+
 /// Reads traffic line by line.
-pub struct Reader<R> {
-    rows: Rows<R>,
+pub struct Reader<'r> {
+    rows: Rows<'r>,
     order: Order,
     line: u64,
 }
 
-enum Rows<R> {
-    Json(json_lines::JsonLines<R>),
-    Csv(Box<csv_rows::CsvRows<R>>),
+enum Rows<'r> {
+    Json(json_lines::JsonLines<'r>),
+    Csv(Box<csv_rows::CsvRows<'r>>),
 }
 
-impl<R: BufRead> Reader<R> {
+impl<'r> Reader<'r> {
     /// Builds a reader of this format. Without one, the first character decides: JSON begins with `{`.
     ///
     /// # Errors
     /// If the input can't be read, or a CSV header is wrong.
-    pub fn new(mut input: R, format: Option<Format>) -> Result<Self, ReadError> {
+    pub fn new(input: impl BufRead + 'r, format: Option<Format>) -> Result<Self, ReadError> {
+        Self::of(Box::new(input), format)
+    }
+
+    fn of(mut input: Input<'r>, format: Option<Format>) -> Result<Self, ReadError> {
         skip_byte_order_mark(&mut input)?;
         refuse_compressed(&mut input)?;
         let lines_before = skip_blank_lines(&mut input)?;
@@ -150,7 +157,7 @@ impl<R: BufRead> Reader<R> {
     }
 }
 
-fn skip_byte_order_mark<R: BufRead>(input: &mut R) -> io::Result<()> {
+fn skip_byte_order_mark(input: &mut Input<'_>) -> io::Result<()> {
     const MARK: &[u8] = "\u{feff}".as_bytes();
     if input.fill_buf()?.starts_with(MARK) {
         input.consume(MARK.len());
@@ -158,7 +165,7 @@ fn skip_byte_order_mark<R: BufRead>(input: &mut R) -> io::Result<()> {
     Ok(())
 }
 
-fn refuse_compressed<R: BufRead>(input: &mut R) -> Result<(), ReadError> {
+fn refuse_compressed(input: &mut Input<'_>) -> Result<(), ReadError> {
     const GZIP: &[u8] = &[0x1f, 0x8b];
     const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
     let start = input.fill_buf()?;
@@ -170,7 +177,7 @@ fn refuse_compressed<R: BufRead>(input: &mut R) -> Result<(), ReadError> {
 }
 
 /// Skips blank lines, and the white space before the first character. Returns the number of skipped lines.
-fn skip_blank_lines<R: BufRead>(input: &mut R) -> io::Result<u64> {
+fn skip_blank_lines(input: &mut Input<'_>) -> io::Result<u64> {
     let mut lines = 0;
     loop {
         let buffer = input.fill_buf()?;
@@ -185,7 +192,7 @@ fn skip_blank_lines<R: BufRead>(input: &mut R) -> io::Result<u64> {
 }
 
 /// Guesses the format by the first character: JSON lines begin with a brace, and a CSV header does not.
-fn guess_format<R: BufRead>(input: &mut R) -> io::Result<Format> {
+fn guess_format(input: &mut Input<'_>) -> io::Result<Format> {
     Ok(match input.fill_buf()?.first() {
         None | Some(b'{' | b'[') => Format::JsonLines,
         Some(_) => Format::Csv,

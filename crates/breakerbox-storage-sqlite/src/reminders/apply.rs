@@ -23,15 +23,15 @@ use crate::job::Command;
 use crate::lanes;
 use crate::routes::{Routes, TenantRoutes};
 use crate::submit::room_for;
-use crate::writer::WriteTransaction;
+use crate::transaction::WriteTransaction;
 
 /// The event type of runs.
 const KIND: &str = "reminder";
 
-pub(super) struct ApplyDecisions {
-    pub(super) decisions: Vec<Decision>,
-    pub(super) routes: Arc<dyn Routes>,
-    pub(super) deliveries: FreshDeliveries,
+pub(crate) struct ApplyDecisions {
+    pub(crate) decisions: Vec<Decision>,
+    pub(crate) routes: Arc<dyn Routes>,
+    pub(crate) deliveries: FreshDeliveries,
 }
 
 /// A reminder that has not changed since it was read.

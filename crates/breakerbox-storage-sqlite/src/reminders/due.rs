@@ -18,18 +18,18 @@ pub(crate) const UNTIL: &str = "SELECT r.id, t.id, r.turn, r.state, r.settings, 
         LEFT JOIN tenants t ON t.row = r.tenant LEFT JOIN deliveries d ON d.id = r.open_run
     WHERE r.look_at <= ?1 ORDER BY r.look_at LIMIT ?2";
 
-pub(super) fn next(connection: &Connection) -> rusqlite::Result<Option<Timestamp>> {
+pub(crate) fn next(connection: &Connection) -> rusqlite::Result<Option<Timestamp>> {
     connection.prepare_cached(NEXT)?.query_row([], |row| row.get(0).map(time)).optional()
 }
 
 /// Reminders that are due.
-pub(super) struct DueRows {
-    pub(super) readable: Vec<DueReminder>,
+pub(crate) struct DueRows {
+    pub(crate) readable: Vec<DueReminder>,
     /// Reminders whose row can't be read: the others must not wait for them.
-    pub(super) unreadable: Vec<Unreadable>,
+    pub(crate) unreadable: Vec<Unreadable>,
 }
 
-pub(super) fn until(connection: &Connection, until: Timestamp, limit: usize) -> rusqlite::Result<DueRows> {
+pub(crate) fn until(connection: &Connection, until: Timestamp, limit: usize) -> rusqlite::Result<DueRows> {
     let mut statement = connection.prepare_cached(UNTIL)?;
     let mut rows = statement.query(params![micros(until), number(limit as u64)])?;
     let mut due = DueRows { readable: Vec::new(), unreadable: Vec::new() };

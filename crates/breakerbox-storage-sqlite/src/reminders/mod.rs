@@ -10,58 +10,13 @@
 //! | `totals` | the number of reminders of a tenant |
 //! | `unreadable` | stops those whose row can't be read |
 //!
-//! The operations of the API on reminders are in [`records`](super::records).
+//! The scheduler's operations are in [`reminder_store`](super::reminder_store), those of the API in
+//! [`records`](super::records).
 
-mod apply;
+pub(super) mod apply;
 pub(super) mod due;
 pub(super) mod prune;
 pub(super) mod runs;
 pub(super) mod stored;
 pub(super) mod totals;
 pub(super) mod unreadable;
-
-use async_trait::async_trait;
-use breakerbox_core::Timestamp;
-use breakerbox_model::reminder::{Decision, DueReminder};
-use breakerbox_storage::{AppliedDecisions, ApplyError, QueueError, ReminderStore};
-use rusqlite::Connection;
-
-use self::apply::ApplyDecisions;
-use self::unreadable::StopUnreadable;
-use super::queue::SqliteQueue;
-use super::write_queue::Urgency;
-use crate::error::JobError;
-
-#[async_trait]
-impl ReminderStore for SqliteQueue {
-    async fn next_check_at(&self) -> Result<Option<Timestamp>, QueueError> {
-        self.database().read(|connection| Ok(due::next(connection)?)).await
-    }
-
-    async fn due_reminders(&self, until: Timestamp, limit: usize) -> Result<Vec<DueReminder>, QueueError> {
-        loop {
-            let read = move |connection: &Connection| {
-                Ok::<_, JobError<QueueError>>(due::until(connection, until, limit)?)
-            };
-            let due = self.database().read(read).await?;
-            if due.unreadable.is_empty() {
-                return Ok(due.readable);
-            }
-            let stop = StopUnreadable { reminders: due.unreadable, routes: self.routes() };
-            self.database().request(stop, Urgency::Urgent).await?;
-            // Behind those that can't be read there may be others that are due.
-            if !due.readable.is_empty() {
-                return Ok(due.readable);
-            }
-        }
-    }
-
-    async fn apply_decisions(&self, decisions: Vec<Decision>) -> Result<AppliedDecisions, ApplyError> {
-        if decisions.is_empty() {
-            return Ok(AppliedDecisions::default());
-        }
-        let (routes, deliveries) = (self.routes(), self.fresh_deliveries());
-        let apply = ApplyDecisions { decisions, routes, deliveries };
-        self.database().request(apply, Urgency::Urgent).await?
-    }
-}

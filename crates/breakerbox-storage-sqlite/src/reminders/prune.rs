@@ -10,7 +10,7 @@ use super::totals;
 use crate::columns::{micros, number, whole};
 use crate::error::JobError;
 use crate::job::Command;
-use crate::writer::WriteTransaction;
+use crate::transaction::WriteTransaction;
 
 /// Deletes reminders that have ended.
 pub(crate) struct Prune {

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::stored::{CANCELLED, PAUSED};
 use crate::columns::micros;
-use crate::writer::WriteTransaction;
+use crate::transaction::WriteTransaction;
 
 /// Schedules a check of the reminder at once, because its run has ended. A delivery that is not a run, or not the
 /// latest one, has no effect.

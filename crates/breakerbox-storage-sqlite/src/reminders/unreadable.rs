@@ -19,7 +19,7 @@ use crate::columns::{id, micros, whole};
 use crate::error::JobError;
 use crate::job::Command;
 use crate::routes::Routes;
-use crate::writer::WriteTransaction;
+use crate::transaction::WriteTransaction;
 
 /// A reminder whose row can't be read.
 #[derive(Debug)]
@@ -32,9 +32,9 @@ pub(crate) struct Unreadable {
 }
 
 /// Stops reminders that can't be read, each if its row has not changed since it was read.
-pub(super) struct StopUnreadable {
-    pub(super) reminders: Vec<Unreadable>,
-    pub(super) routes: Arc<dyn Routes>,
+pub(crate) struct StopUnreadable {
+    pub(crate) reminders: Vec<Unreadable>,
+    pub(crate) routes: Arc<dyn Routes>,
 }
 
 impl Command for StopUnreadable {

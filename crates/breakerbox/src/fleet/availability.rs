@@ -6,7 +6,7 @@
 //! the periodic check counts; the store returns when a check succeeds, which includes a write. This is plain
 //! arithmetic: no IO, no clock.
 
-use super::health::StoreHealth;
+use crate::observe::StoreHealth;
 
 /// How many failures in a row, of one kind, lose the store.
 const FAILURES: u32 = 3;

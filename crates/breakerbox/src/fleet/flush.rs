@@ -17,8 +17,8 @@ use super::report::Reply;
 use super::running_tasks::TaskRef;
 use super::shutdown::flush_on_a_thread;
 use super::{BATCH, Fleet};
-use crate::breakerbox::Shared;
 use crate::cell::Cell;
+use crate::fleet::Shared;
 
 /// The reason why a flush did not report everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

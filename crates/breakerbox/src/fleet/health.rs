@@ -8,7 +8,6 @@
 //! meanwhile.
 
 use std::error::Error;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -20,8 +19,9 @@ use tokio::time::{Instant, timeout};
 use super::availability::{Access, Availability, Check, Sent};
 use super::running_tasks::TaskRef;
 use super::{BATCH, Fleet};
-use crate::breakerbox::Shared;
 use crate::clock::Clock;
+use crate::fleet::Shared;
+use crate::observe::StoreHealth;
 use crate::store::{Answer, Store, StoreError};
 
 /// The behaviour of a process while the store is unavailable.
@@ -35,28 +35,6 @@ pub enum OnStoreLoss {
     Admit,
     /// Every call is refused.
     Refuse,
-}
-
-/// The health of the store.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum StoreHealth {
-    /// The store answers reads and accepts writes.
-    Connected,
-    /// The store does not respond, or refuses writes. Circuits are not shared meanwhile.
-    Degraded {
-        /// The latest error, with its causes.
-        error: String,
-    },
-}
-
-impl fmt::Display for StoreHealth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Connected => f.write_str("connected"),
-            Self::Degraded { error } => write!(f, "degraded: {error}"),
-        }
-    }
 }
 
 #[derive(Default)]

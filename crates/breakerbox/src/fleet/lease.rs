@@ -15,9 +15,9 @@ use tokio::sync::oneshot;
 use super::Fleet;
 use super::running_tasks::TaskRef;
 use super::swap::SwapResult;
-use crate::breakerbox::Shared;
 use crate::cell::Cell;
 use crate::clock::Clock;
+use crate::fleet::Shared;
 use crate::registry::RegistryEntry;
 use crate::store::StoreError;
 

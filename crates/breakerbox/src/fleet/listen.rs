@@ -10,8 +10,8 @@ use breakerbox_core::fleet::Consistency;
 
 use super::running_tasks::TaskRef;
 use super::{BATCH, Fleet};
-use crate::breakerbox::Shared;
 use crate::cell::Cell;
+use crate::fleet::Shared;
 use crate::store::{Changes, StoreEvent};
 
 /// How many closed circuits are reread each time: this bounds the cost for the store, however many circuits there are.

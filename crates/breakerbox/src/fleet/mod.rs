@@ -12,6 +12,7 @@
 //! | `listen` | learns what other processes swapped in, and rereads what may have been missed |
 //! | `strict` | strict consistency: accesses the store at every call |
 //! | `runtime` | the runtime of the background tasks |
+//! | `shared` | the state that all handles share |
 //! | `running_tasks` | the background tasks that are running |
 //! | `flush` | reports everything, and waits for the resulting transitions |
 //! | `shutdown` | the last reports of a process that drops its handles or its runtime |
@@ -35,6 +36,7 @@ mod ramp_entry;
 mod report;
 mod running_tasks;
 mod runtime;
+mod shared;
 mod shutdown;
 mod store_handle;
 mod strict;
@@ -55,7 +57,7 @@ use tokio::sync::{Semaphore, watch};
 use self::availability::Access;
 pub use self::flush::FlushError;
 use self::health::Health;
-pub use self::health::{OnStoreLoss, StoreHealth};
+pub use self::health::OnStoreLoss;
 pub(crate) use self::lease::Lease;
 use self::lease::Requests;
 use self::names::Names;
@@ -65,14 +67,16 @@ use self::ramp::Ramps;
 use self::running_tasks::RunningTasks;
 pub use self::runtime::BackgroundTask;
 pub(crate) use self::runtime::Runtime;
+pub(crate) use self::shared::Shared;
 use self::shutdown::ShutdownGuard;
 pub(crate) use self::shutdown::last_handle;
 use self::store_handle::StoreHandle;
 pub(crate) use self::strict::Settling;
+pub use self::swap::OverrideError;
 use self::unreadable::Unread;
-use crate::breakerbox::Shared;
 use crate::cell::Cell;
 use crate::clock::Clock;
+use crate::observe::StoreHealth;
 use crate::registry::RegistryEntry;
 use crate::store::{Answer, Store, StoreError};
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use breakerbox_core::KeyId;
 
-use crate::breakerbox::Shared;
 use crate::cell::{Cell, tenant_of};
+use crate::fleet::Shared;
 use crate::registry::RegistryEntry;
 
 const DRY_RUN: &str = "dry-run ";

@@ -20,9 +20,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::ramp_entry::{Entry, Next, Waiting, Work};
 use super::running_tasks::TaskRef;
 use super::{Fleet, Lease};
-use crate::breakerbox::Shared;
 use crate::cell::Cell;
 use crate::clock::Clock;
+use crate::fleet::Shared;
 use crate::store::Answer;
 
 /// The ramps of this process, by the address of their circuit. There is an entry only while a task serves it, and the

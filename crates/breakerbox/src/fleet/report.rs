@@ -9,9 +9,9 @@ use tokio::task::yield_now;
 
 use super::running_tasks::TaskRef;
 use super::{BATCH, Fleet};
-use crate::breakerbox::Shared;
 use crate::cell::Cell;
 use crate::clock::Clock;
+use crate::fleet::Shared;
 
 /// How long the reporter sleeps when there is nothing to report, so that it detects when the registry is gone.
 const IDLE_WAIT: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
-use crate::breakerbox::Shared;
+use crate::fleet::Shared;
 
 #[derive(Default)]
 pub(crate) struct RunningTasks {

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 
 use super::{Fleet, FlushError};
-use crate::breakerbox::Shared;
+use crate::fleet::Shared;
 
 /// How long a thread may take to start and to end, beyond the limit of its flush.
 const THREAD_OVERHEAD: Duration = Duration::from_millis(100);

@@ -16,9 +16,9 @@ use tokio::time::Instant;
 use super::lease::StoreDecision;
 use super::swap::SwapResult;
 use super::{Fleet, Lease, OnStoreLoss};
-use crate::breakerbox::Shared;
 use crate::cell::Cell;
 use crate::clock::Clock;
+use crate::fleet::Shared;
 use crate::store::StoreError;
 
 /// The result of settling, as soon as it is known.

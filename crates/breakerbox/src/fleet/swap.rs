@@ -8,10 +8,9 @@ use breakerbox_core::fleet::Proposal;
 use breakerbox_core::{Attribution, Change, OverrideCommand, Record};
 
 use super::Fleet;
-use crate::breakerbox::Shared;
 use crate::cell::Cell;
-use crate::circuit::OverrideError;
 use crate::clock::Clock;
+use crate::fleet::Shared;
 use crate::registry::RegistryEntry;
 use crate::store::{StoreError, Swap, Swapped};
 
@@ -32,6 +31,27 @@ pub(super) enum SwapResult {
     Lost(Box<Option<Record>>),
     /// The result is not known.
     Unknown,
+}
+
+/// The reason why an override was not applied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OverrideError {
+    /// The registry had no room for the circuit. Get the handle again, or raise `max_circuits`.
+    #[error("there was no room for this circuit; ask for the handle again, or raise max_circuits")]
+    NoRoom,
+    /// The circuit is shared, so the store must be accessed: use [`Circuit::apply_override`](crate::Circuit::apply_override).
+    #[error("this circuit is shared, and the store has to be asked: use apply_override")]
+    Shared,
+    /// The store does not respond. Try again when it is available.
+    #[error("the store does not answer; overrides stay as they are until it is back")]
+    StoreAway,
+    /// The record in the store can't be read: see [`Breakerbox::unreadable`](crate::Breakerbox::unreadable).
+    #[error("the store's record of this circuit can't be read; upgrade this process, or delete the record")]
+    Unreadable,
+    /// Other processes changed the circuit at every try. Try again.
+    #[error("others keep changing the circuit; try again")]
+    Contended,
 }
 
 impl Shared {

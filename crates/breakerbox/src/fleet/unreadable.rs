@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Fleet;
-use crate::breakerbox::Shared;
 use crate::cell::Cell;
+use crate::fleet::Shared;
 use crate::store::Unreadable;
 
 /// The reasons, by the name of the circuit in the store.

@@ -7,7 +7,7 @@ use std::error::Error;
 use breakerbox_core::throttle::LoadSignal;
 
 use super::BoxError;
-use crate::call::Classification;
+use crate::circuit::Classification;
 use crate::extract::ClassifyResponse;
 use crate::throttle::{Classify, was_never_sent};
 

@@ -9,7 +9,7 @@ use http::{HeaderMap, StatusCode};
 use super::BoxError;
 use super::retry_after::retry_after;
 use super::statuses::Statuses;
-use crate::call::Classification;
+use crate::circuit::Classification;
 use crate::extract::ClassifyResponse;
 use crate::throttle::was_never_sent;
 

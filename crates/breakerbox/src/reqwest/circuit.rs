@@ -6,7 +6,7 @@ use reqwest_middleware::{Middleware, Next, Result};
 
 use super::{Error, Outgoing};
 use crate::breakerbox::Breakerbox;
-use crate::call::CallError;
+use crate::circuit::CallError;
 use crate::extract::{ClassifyResponse, ExtractKey};
 use crate::http::{HttpOutcomes, classify_for_circuit};
 

@@ -59,7 +59,7 @@ pub use circuit::CircuitMiddleware;
 pub use error::Error;
 pub use throttle::ThrottleMiddleware;
 
-use crate::call::Classification;
+use crate::circuit::Classification;
 use crate::extract::{ClassifyResponse, ExtractKey, ExtractPriority};
 use crate::http::{HttpOutcomes, HttpOverload, KeyFromUrl, PriorityFromExtension};
 use crate::throttle::Classify;

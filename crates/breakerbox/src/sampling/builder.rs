@@ -41,8 +41,17 @@ pub(super) struct Settings {
 /// The minimum length of a term: a store that is slow for a moment must not depose a leader.
 const SHORTEST_TERM: Duration = Duration::from_secs(5);
 
+impl Builder {
+    /// Builds circuits that are sampled: the outcomes are already in your database, and one process of the fleet, the
+    /// leader, reads them there. Such circuits do not observe calls. See [`sampling`](crate::sampling). The policy
+    /// replaces that of [`policy`](Self::policy).
+    pub fn sampling(self, policy: PolicyBuilder) -> SamplingBuilder {
+        SamplingBuilder::new(self, policy)
+    }
+}
+
 impl SamplingBuilder {
-    pub(crate) fn new(builder: Builder, policy: PolicyBuilder) -> Self {
+    fn new(builder: Builder, policy: PolicyBuilder) -> Self {
         let settings = Settings {
             sample_every: DEFAULT_SAMPLE_EVERY,
             poll_timeout: DEFAULT_POLL_TIMEOUT,

@@ -14,9 +14,9 @@ use tokio::sync::Notify;
 use super::builder::{Observer, Settings};
 use super::report::{Report, SamplingEvent, Ticked};
 use super::sampler::{SampleError, Sampler};
-use crate::breakerbox::Shared;
 use crate::clock::Clock;
 use crate::fleet::Fleet;
+use crate::fleet::Shared;
 
 /// The time between a leader's last possible write and the end of its term: the clocks of a store's nodes may differ.
 const MARGIN: Duration = Duration::from_secs(1);

@@ -13,8 +13,9 @@ use super::election::LeaderElection;
 use super::leader;
 use super::report::Report;
 use crate::breakerbox::{Breakerbox, Counts};
-use crate::circuit::{Circuit, OverrideError};
-use crate::fleet::StoreHealth;
+use crate::circuit::Circuit;
+use crate::fleet::OverrideError;
+use crate::observe::StoreHealth;
 
 /// Sampled circuits by key. Build one per service, clone it freely, and keep it for as long as the service runs. When
 /// the last clone is dropped, a leader gives its term back.

@@ -13,8 +13,9 @@ use breakerbox_core::{Record, Status};
 
 use super::leader::Leader;
 use super::tick::TickError;
-use crate::breakerbox::{Breakerbox, Shared};
+use crate::breakerbox::Breakerbox;
 use crate::clock::Clock;
+use crate::fleet::Shared;
 use crate::store::{Answer, Changes, ListQuery, StoreEvent};
 
 /// How many records are read before other tasks run.

@@ -11,8 +11,9 @@ use super::election::{CampaignResult, LeaderElection, Term};
 use super::known::Known;
 use super::sampler::Sampler;
 use super::tick::{Tick, TickError};
-use crate::breakerbox::{Breakerbox, Shared};
+use crate::breakerbox::Breakerbox;
 use crate::fleet::Fleet;
+use crate::fleet::Shared;
 
 /// The pause before the next request to a store that did not respond to a candidacy.
 const RETRY_AFTER: Duration = Duration::from_millis(500);

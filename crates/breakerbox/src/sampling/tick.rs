@@ -19,9 +19,10 @@ use super::known::Known;
 use super::leader::Leader;
 use super::report::Ticked;
 use super::sampler::{Poll, SampleError, Since};
-use crate::breakerbox::{Breakerbox, Shared};
+use crate::breakerbox::Breakerbox;
 use crate::cell::tenant_of;
 use crate::clock::Clock;
+use crate::fleet::Shared;
 use crate::registry::check_key;
 use crate::store::{Swap, Swapped};
 

@@ -16,7 +16,7 @@ use super::{
     Swap, Swapped, Term,
 };
 use crate::clock::{Clock, WallClock};
-use crate::tokio_clock::{TokioClock, is_paused};
+use crate::clock::{TokioClock, is_paused};
 
 /// The maximum number of expired circuits that one operation removes.
 const CLEAR_BATCH: usize = 16;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use crate::objects::{LaneId, TenantId};
+use crate::values::{LaneId, TenantId};
 
 /// Lanes that wait for a turn.
 #[derive(Debug, Default)]

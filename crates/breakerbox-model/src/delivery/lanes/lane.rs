@@ -7,7 +7,7 @@ use breakerbox_core::Timestamp;
 
 use super::in_flight_limit::InFlightLimit;
 use super::{LaneSignal, Sleep};
-use crate::objects::{Priority, TenantId};
+use crate::values::{Priority, TenantId};
 
 /// The number of turns in a round. In each round, every level with waiting deliveries gets at least one.
 const ROUND: u8 = 16;

@@ -38,7 +38,7 @@ use breakerbox_core::Timestamp;
 use self::fair_queue::FairQueue;
 use self::lane::Lane;
 pub use self::slots::Slots;
-use crate::objects::{LaneId, Priority, TenantId};
+use crate::values::{LaneId, Priority, TenantId};
 
 /// All lanes of a process.
 #[derive(Debug)]

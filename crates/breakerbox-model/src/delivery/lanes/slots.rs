@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::objects::TenantId;
+use crate::values::TenantId;
 
 /// The slots of a process.
 #[derive(Debug)]

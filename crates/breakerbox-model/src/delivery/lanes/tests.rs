@@ -8,7 +8,7 @@ use breakerbox_core::Timestamp;
 use proptest::prelude::*;
 
 use super::{Hold, IdleLaneLimits, LaneCounts, LaneSignal, LaneTurn, Lanes, Sleep};
-use crate::objects::{Id, LaneId, Priority, TenantId};
+use crate::values::{Id, LaneId, Priority, TenantId};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 

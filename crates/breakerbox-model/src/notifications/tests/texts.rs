@@ -6,7 +6,7 @@ use breakerbox_core::{Attribution, Cause, Change, Mode, Policy, PolicyBuilder, S
 
 use super::{at, change};
 use crate::notifications::{CircuitContext, Message, News, Notification, Why, notifications};
-use crate::objects::{EndpointId, Id, Moment, NotificationId, ShownKey, TenantId};
+use crate::values::{EndpointId, Id, Moment, NotificationId, ShownKey, TenantId};
 
 fn gateway_policy() -> PolicyBuilder {
     Policy::builder().disable_after(10).disable_min(Duration::from_secs(72 * 3_600))

@@ -12,12 +12,12 @@ use tokio::time::Sleep;
 use tower::Service;
 
 use super::error::Error;
-use crate::call;
 use crate::circuit::Circuit;
+use crate::circuit::OwnedPermit;
+use crate::circuit::call;
 use crate::extract::ClassifyResponse;
 use crate::fleet::Settling;
 use crate::http::{BoxError, classify_for_circuit};
-use crate::permit::OwnedPermit;
 use crate::probe_timeout::ProbeTimeout;
 
 pin_project! {

@@ -8,9 +8,9 @@ use tower::Service;
 use super::error::Error;
 use super::future::ResponseFuture;
 use crate::breakerbox::Breakerbox;
+use crate::circuit::OwnedPermit;
 use crate::extract::{ClassifyResponse, ExtractKey};
 use crate::http::BoxError;
-use crate::permit::OwnedPermit;
 
 /// A service behind circuits. Created by a [`CircuitLayer`](super::CircuitLayer).
 #[derive(Debug)]

@@ -4,17 +4,18 @@
 //! methods in `transitions/` decide the next record. A field that is added later must be optional: during an upgrade,
 //! processes of the previous version read and write the same records.
 
+mod cause;
+
 use alloc::sync::Arc;
 use core::fmt;
 use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::change::Cause;
+pub use self::cause::{Cause, OverrideCommand};
 use crate::policy::Policy;
 use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce, RandomBits, Version};
-use crate::transitions::LEASE_MARGIN;
 use crate::window::Totals;
 
 /// The state of a circuit that no operator overrides.
@@ -122,6 +123,9 @@ impl Attribution {
         &self.reason
     }
 }
+
+/// The time by which a probe's lease outlasts its timeout: a result at the last moment still has to reach the store.
+pub const LEASE_MARGIN: Duration = Duration::from_secs(2);
 
 /// The exclusive right to probe, for a limited time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -11,10 +11,9 @@ use std::time::Duration;
 use breakerbox_core::{Outcome, OutcomeKind, Refusal};
 use tokio::runtime::{Handle, Id};
 
-use crate::circuit::Circuit;
+use super::{Circuit, Permit};
 use crate::clock::Clock;
 use crate::fleet::Settling;
-use crate::permit::Permit;
 use crate::probe_timeout::ProbeTimeout;
 
 /// The reason why a call returned no result.

@@ -8,7 +8,7 @@ use breakerbox_core::Timestamp;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use crate::clock::Clock;
+use super::Clock;
 
 /// The time of the current tokio runtime. While it is paused (`tokio::time::pause`, or `#[tokio::test(start_paused =
 /// true)]`), it advances only with `sleep` and `advance`; otherwise it is the time of this machine.

@@ -4,6 +4,8 @@
 //! milliseconds old and costs next to nothing: windows of many seconds need no more. A [`ManualClock`] is exact in
 //! both, so that users' tests are exact to the microsecond.
 
+mod tokio_clock;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
@@ -12,8 +14,9 @@ use std::time::{Duration, SystemTime};
 use breakerbox_core::fleet::Consistency;
 use breakerbox_core::{RandomBits, Timestamp};
 
+pub use self::tokio_clock::TokioClock;
+pub(crate) use self::tokio_clock::is_paused;
 use crate::random::RandomSource;
-use crate::tokio_clock::{TokioClock, is_paused};
 
 /// A source of time. It is read while a circuit's lock is held: it must be fast, and must not access a circuit itself.
 pub trait Clock: Send + Sync + 'static {

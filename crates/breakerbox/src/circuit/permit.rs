@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use breakerbox_core::{Outcome, OutcomeKind, Settlement, Timestamp};
 
-use crate::call::{self, Classification};
+use super::Circuit;
+use super::call::{self, Classification};
 use crate::cell::{Cell, Held};
-use crate::circuit::Circuit;
 use crate::clock::Clock;
 use crate::fleet::Settling;
 

@@ -1,5 +1,8 @@
 //! A handle to one circuit: acquire, settle, inspect and override.
 
+pub(crate) mod call;
+mod permit;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +15,13 @@ use breakerbox_core::{
 
 use tokio::time::Instant;
 
-use crate::call::has_timer;
+use self::call::has_timer;
+pub use self::call::{CallError, Classification, by_result};
+pub use self::permit::{OwnedPermit, Permit};
 use crate::cell::{Cell, Held};
 use crate::clock::Times;
-use crate::fleet::{Lease, Settling};
+use crate::fleet::{Lease, OverrideError, Settling};
 use crate::handle::Handle;
-use crate::permit::{OwnedPermit, Permit};
 use crate::registry::RegistryEntry;
 
 /// The interval at which a waiter on the ramp acquires again without being woken.
@@ -405,27 +409,6 @@ impl Circuit {
     fn changed(&self, change: Change) {
         self.shared.observers.notify(self.key(), change);
     }
-}
-
-/// The reason why an override was not applied.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OverrideError {
-    /// The registry had no room for the circuit. Get the handle again, or raise `max_circuits`.
-    #[error("there was no room for this circuit; ask for the handle again, or raise max_circuits")]
-    NoRoom,
-    /// The circuit is shared, so the store must be accessed: use [`Circuit::apply_override`].
-    #[error("this circuit is shared, and the store has to be asked: use apply_override")]
-    Shared,
-    /// The store does not respond. Try again when it is available.
-    #[error("the store does not answer; overrides stay as they are until it is back")]
-    StoreAway,
-    /// The record in the store can't be read: see [`Breakerbox::unreadable`](crate::Breakerbox::unreadable).
-    #[error("the store's record of this circuit can't be read; upgrade this process, or delete the record")]
-    Unreadable,
-    /// Other processes changed the circuit at every try. Try again.
-    #[error("others keep changing the circuit; try again")]
-    Contended,
 }
 
 impl fmt::Debug for Circuit {

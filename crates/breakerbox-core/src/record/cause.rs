@@ -1,0 +1,71 @@
+//! Why a circuit changed its state.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Attribution, Status};
+use crate::rule::TripRule;
+
+/// The reason for a transition.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Cause {
+    /// A trip rule held.
+    Rule(TripRule),
+    /// A probe failed.
+    ProbeFailed,
+    /// The cool-off was over, and a caller acquired a probe.
+    CoolOffOver,
+    /// Enough probes succeeded.
+    ProbesSucceeded,
+    /// In sampling mode: the success rate since half-open reached `recovery_rate`.
+    RecoveryRateMet,
+    /// In sampling mode: the success rate since half-open did not reach `recovery_rate`.
+    RecoveryRateMissed,
+    /// The store no longer has a record, because records of closed circuits expire, but this process still held an
+    /// older state. Only observers of this process receive this cause; it is in no record.
+    Expired,
+    /// An operator overrode the circuit.
+    #[serde(rename = "command")]
+    Override {
+        /// The override.
+        command: OverrideCommand,
+        /// The operator, and the reason given.
+        by: Attribution,
+    },
+}
+
+impl Cause {
+    /// Returns the state that a circuit leaves for this cause; `None` for a command, which applies in any state, and
+    /// for an expired record.
+    #[must_use]
+    pub const fn leaves(&self) -> Option<Status> {
+        match self {
+            Self::Rule(_) => Some(Status::Closed),
+            Self::CoolOffOver => Some(Status::Open),
+            Self::ProbeFailed | Self::ProbesSucceeded | Self::RecoveryRateMet | Self::RecoveryRateMissed => {
+                Some(Status::HalfOpen)
+            }
+            Self::Override { .. } | Self::Expired => None,
+        }
+    }
+}
+
+/// An operator's command that overrides a circuit, or ends an override.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum OverrideCommand {
+    /// Refuse every call.
+    ForceOpen,
+    /// Admit every call.
+    ForceClosed,
+    /// Refuse every call until an operator enables the circuit.
+    Disable,
+    /// End an override and probe. The number of trips stays.
+    Release,
+    /// End an override and probe. The number of trips is set to zero.
+    Enable,
+    /// Start anew: closed, with zero trips.
+    Reset,
+}
