@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | [`notifications`](breakerbox_model::notifications) | pure: decides content, recipients and pace |
 //! | [`NotificationBuilder`] | builds the notifications of circuit changes, with the policies and endpoints concerned |
-//! | [`Post`], [`Mailer`] | send one message to one target |
+//! | [`MessageSender`], [`Mailer`] | send one message to one target |
 //! | [`Notifier`] | the loop that sends waiting notifications |
 //!
 //! **Exactly one notification.** For each kind, subject and epoch the database holds one notification, written in the
