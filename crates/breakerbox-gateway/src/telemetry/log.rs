@@ -60,7 +60,9 @@ pub fn start(settings: &Log) {
 /// Parses what is logged: a level, or levels for parts of the program, separated by commas. `None` if it is neither.
 pub(crate) fn filter(text: &str) -> Option<Targets> {
     let parts: Vec<_> = text.split(',').filter(|part| !part.is_empty()).collect();
-    parts.join(",").parse().ok().filter(|_| !parts.is_empty())
+    // `Targets` would ignore what is in brackets.
+    let is_valid = !parts.is_empty() && !text.contains(['[', ']', '{', '}']);
+    parts.join(",").parse().ok().filter(|_| is_valid)
 }
 
 /// Builds the filter and the format of log lines.
