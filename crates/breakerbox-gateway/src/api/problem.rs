@@ -32,7 +32,7 @@ macro_rules! codes {
         }
 
         impl Code {
-            /// All codes, in the order of their documentation.
+            /// All codes, in the order of their HTTP status.
             pub const ALL: &[Self] = &[$(Self::$code),*];
 
             /// Returns the code as a string, such as `invalid_field`.

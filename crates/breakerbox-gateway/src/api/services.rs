@@ -48,7 +48,7 @@ pub struct Services {
     pub health: Arc<dyn Health>,
     /// The metrics that `/metrics` returns.
     pub metrics: Arc<Metrics>,
-    /// The queue's clock, which never goes backwards.
+    /// The store clock, which the queue uses. It never steps.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// The wall clock, for times in requests and responses.
     pub wall: WallClock,

@@ -1,7 +1,7 @@
-//! One sentence about each value of the `[policy]` table, for the help of flags and the table of the documentation.
-//! `docs/defaults.md` has the reason for each default.
+//! A description of each value in the `[policy]` table, for `--help` and the documentation. `docs/defaults.md` has the
+//! reason for each default.
 
-/// The values by their names in the policy file, each with its meaning, without a full stop.
+/// The names used in policy files, each with a description without a full stop.
 const HELP: &[(&str, &str)] = &[
     ("preset", "Preset to start from: convoy, reminders, redis_lua or stoplight"),
     ("window", "Rolling time over which outcomes count"),
@@ -30,7 +30,7 @@ const HELP: &[(&str, &str)] = &[
     ),
 ];
 
-/// Returns the meaning of a value of the policy, in one sentence without a full stop.
+/// Returns the description of a policy value, as a sentence without a full stop.
 #[must_use]
 pub fn policy_help(key: &str) -> &'static str {
     HELP.iter().find(|(name, _)| *name == key).map_or("See docs/defaults.md", |(_, help)| help)

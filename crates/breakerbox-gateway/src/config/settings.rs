@@ -1,5 +1,5 @@
-//! The list of all settings. File, environment, flags, the printed configuration, the example file and the table in the
-//! documentation are all made from it, so that none of them can lack a key.
+//! The list of all settings. The file format, environment variables, flags, the printed configuration, the example file
+//! and the table in the documentation are all generated from it, so that none of them can lack a key.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use super::format::{
 };
 use super::{Config, names};
 
-/// One setting. Those of the `[policy]` table are the policy file's, and not in this list.
+/// One setting. The settings in the `[policy]` table are not in this list: they are those of policy files.
 pub struct Setting {
     /// The key with its table, such as `delivery.timeout`.
     pub key: &'static str,
-    /// The name of the flag and the variable, if it differs from the key.
+    /// The name for the flag and the variable, if it differs from the key.
     pub(super) short: Option<&'static str>,
-    /// The description.
+    /// The description, for `--help` and the documentation.
     pub what: &'static str,
-    /// Whether only an environment variable sets it.
+    /// Whether the setting is a secret, which can be set only in an environment variable.
     pub secret: bool,
-    /// Whether the flag without a value means `true`.
+    /// Whether the flag may be given without a value, which means `true`.
     pub switch: bool,
     pub(super) take: fn(&mut Config, &Raw) -> Result<(), Wrong>,
     pub(super) show: fn(&Config) -> String,
@@ -40,13 +40,13 @@ impl Setting {
         names::variable(self.short.unwrap_or(self.key))
     }
 
-    /// Returns the default as TOML.
+    /// Returns the default value as TOML.
     #[must_use]
     pub fn default_value(&self) -> String {
         (self.show)(&Config::default())
     }
 
-    /// Returns the accepted values, as the end of "must be ...".
+    /// Returns the accepted values, as a phrase that follows "must be".
     #[must_use]
     pub fn expects(&self) -> String {
         (self.expects)()

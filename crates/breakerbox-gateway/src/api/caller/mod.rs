@@ -125,8 +125,8 @@ impl Caller {
         self.0.tenant.as_ref().is_none_or(|own| own == tenant)
     }
 
-    /// Returns whether the key may access resources of the tenant with this number. The number differs if a deleted
-    /// tenant had the same name.
+    /// Returns whether the key may access resources of the tenant with this number. Names are not compared, since a
+    /// deleted tenant may have had the same name.
     pub(super) fn owns(&self, owner: TenantNumber, directory: &Directory) -> bool {
         match &self.0.tenant {
             None => true,
