@@ -71,7 +71,7 @@ fn who_hears_of_its_own_swap_before_the_answer_hears_of_it_once() {
 fn one_broken_process_refuses_for_itself_and_opens_nothing_against_the_others() {
     let rate = simple().consecutive_failures(None).failure_rate(50).min_calls(4);
     let mut fleet = Fleet::new(2, &rate);
-    // The other process's successes are still in flight.
+    // The other process has successes that it has not reported yet.
     let healthy: Vec<_> = (0..20).map(|_| fleet.try_acquire(1).unwrap()).collect();
     for permit in healthy {
         fleet.report(1, permit, &ok());
@@ -475,7 +475,7 @@ fn nothing_counts_for_the_fleet_while_an_operator_overrides() {
 #[test]
 fn who_has_seen_nothing_bad_leaves_the_judging_to_those_who_have() {
     let mut fleet = Fleet::new(3, &simple());
-    // The third process's report is on its way.
+    // The second process has a success that it has not reported yet.
     let well = fleet.try_acquire(1).unwrap();
     fleet.report(1, well, &ok());
     fleet.pass(ms(1));
