@@ -46,7 +46,7 @@ pub(super) struct Arguments {
 struct Override {
     /// Id of the circuit (cir_...) or of its endpoint (ep_...)
     id: String,
-    /// Reason, which is shown with the circuit and in its history
+    /// Reason, shown with the circuit and in its history
     #[arg(long)]
     reason: String,
 }
@@ -137,7 +137,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
     output.show(&gateway.request(ask)?)
 }
 
-/// Returns the circuit's id. For an endpoint's id, it requests the endpoint's circuit from the gateway.
+/// Returns the circuit's id. For an endpoint's id, it asks the gateway for the endpoint's circuit.
 fn circuit_of(gateway: &Gateway, id: &str) -> Result<String, Failure> {
     if !id.starts_with(EndpointId::PREFIX) {
         return Ok(id.into());

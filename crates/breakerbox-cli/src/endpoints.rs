@@ -55,7 +55,7 @@ enum Action {
         /// Event types to receive, such as invoice.paid or invoice.*. Default: all
         #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
         types: Vec<String>,
-        /// Fields of the API, such as timeout=5s or max_in_flight=8
+        /// API fields, such as timeout=5s or max_in_flight=8
         #[arg(value_name = "FIELD=VALUE")]
         fields: Vec<Field>,
     },
@@ -63,11 +63,11 @@ enum Action {
     Change {
         /// Id of the endpoint (ep_...)
         id: String,
-        /// Fields of the API, such as timeout=5s or types='["invoice.*"]'
+        /// API fields, such as timeout=5s or types='["invoice.*"]'
         #[arg(value_name = "FIELD=VALUE", required = true)]
         fields: Vec<Field>,
     },
-    /// Enable an endpoint, whatever disabled it; its parked deliveries are sent
+    /// Enable an endpoint, regardless of what disabled it; its parked deliveries are sent
     Enable {
         /// Id of the endpoint (ep_...)
         id: String,
@@ -89,7 +89,7 @@ enum Action {
         /// Id of the endpoint (ep_...)
         id: String,
     },
-    /// Create a new signing secret; the previous one stays valid for a while
+    /// Create a new signing secret; the previous one stays valid for 24 hours
     Rotate {
         /// Id of the endpoint (ep_...)
         id: String,
@@ -99,7 +99,7 @@ enum Action {
         /// Id of the endpoint (ep_...)
         id: String,
     },
-    /// Delete an endpoint, and cancel its waiting deliveries
+    /// Delete an endpoint, and cancel its pending and retrying deliveries
     Delete {
         /// Id of the endpoint (ep_...)
         id: String,
@@ -149,7 +149,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Fails unless the response to the test was 2xx, so that scripts can check the exit code.
+/// Returns an error unless the response to the test was 2xx, so that scripts can check the exit code.
 fn tested(answer: &Value) -> Result<(), Failure> {
     if answer.get("ok") != Some(&Value::Bool(false)) {
         return Ok(());

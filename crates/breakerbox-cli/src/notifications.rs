@@ -21,7 +21,7 @@ const TESTED: &[Column] = &[("TARGET", "/target"), ("OK", "/ok"), ("RESPONSE", "
 
 const SECRETS: &[Column] = &[("TARGET", "/target"), ("SECRET", "/secret")];
 
-/// List notifications, test the targets of a tenant, and show their signing secrets.
+/// List notifications, test a tenant's targets, and show their signing secrets.
 #[derive(Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]

@@ -51,10 +51,11 @@ pub(super) struct Arguments {
     gateway: Gateway,
 }
 
-/// The schedule.
+/// The fields that define a reminder's schedule.
 #[derive(Args)]
 struct Times {
-    /// Time of the run, such as 2030-01-31T09:00:00+01:00; with --every, of the first run; with --cron, the earliest time
+    /// Time of the run, such as 2030-01-31T09:00:00+01:00; with --every, of the first run; with --cron, the earliest
+    /// time of a run
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
     /// Interval between runs, such as 24h
@@ -66,7 +67,7 @@ struct Times {
     /// Time zone of --cron, such as Europe/Berlin. Default: UTC
     #[arg(long, value_name = "ZONE")]
     time_zone: Option<String>,
-    /// Time after which no run is due
+    /// Time after which the reminder does not run
     #[arg(long, value_name = "TIME")]
     ends_at: Option<String>,
     /// Maximum number of runs
@@ -88,10 +89,10 @@ impl Times {
     }
 }
 
-/// The request to send.
+/// The payload and other fields of a reminder, besides its schedule.
 #[derive(Args)]
 struct Sent {
-    /// Payload: JSON, @FILE, or - for standard input. Default of a new reminder: {}
+    /// Payload: JSON, @FILE, or - for standard input. Default for a new reminder: {}
     #[arg(long, value_name = "JSON")]
     payload: Option<String>,
     /// File with the payload
@@ -103,7 +104,7 @@ struct Sent {
     /// Priority: high, important, medium or low
     #[arg(long)]
     priority: Option<String>,
-    /// Missed occurrences to catch up on: all or latest
+    /// Which missed occurrences to catch up on: all or latest
     #[arg(long, value_name = "RULE")]
     catch_up: Option<String>,
     /// Your own name for the reminder, unique within the tenant
@@ -112,7 +113,7 @@ struct Sent {
     /// Maximum time that a run waits before it fails as expired, such as 1h
     #[arg(long, value_name = "DURATION")]
     expires_after: Option<String>,
-    /// Fields of the API, such as max_runs=null
+    /// API fields, such as max_runs=null
     #[arg(value_name = "FIELD=VALUE")]
     fields: Vec<Field>,
 }
@@ -219,7 +220,7 @@ enum Action {
         /// Id of the reminder (rem_...)
         id: String,
     },
-    /// Resume a paused or stopped reminder; occurrences in between are skipped
+    /// Resume a paused or stopped reminder; occurrences in the meantime are skipped
     Resume {
         /// Id of the reminder (rem_...)
         id: String,
@@ -234,7 +235,7 @@ enum Action {
         /// Id of the reminder (rem_...)
         id: String,
     },
-    /// List the runs of a reminder, newest first
+    /// List a reminder's runs, newest first
     Runs {
         /// Id of the reminder (rem_...)
         id: String,

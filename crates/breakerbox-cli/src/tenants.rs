@@ -44,7 +44,7 @@ enum Action {
     Create {
         /// Id of the tenant
         id: String,
-        /// Fields of the API, such as name=Acme or backlog='{"count":1000,"bytes":1000000}'
+        /// API fields, such as name=Acme or backlog='{"count":1000,"bytes":1000000}'
         #[arg(value_name = "FIELD=VALUE")]
         fields: Vec<Field>,
     },
@@ -52,7 +52,7 @@ enum Action {
     Change {
         /// Id of the tenant
         id: String,
-        /// Fields of the API, such as enabled=false or retry='["5s","5m"]'
+        /// API fields, such as enabled=false or retry='["5s","5m"]'
         #[arg(value_name = "FIELD=VALUE", required = true)]
         fields: Vec<Field>,
     },
@@ -70,7 +70,7 @@ enum Action {
     Policy {
         /// Id of the tenant
         id: String,
-        /// Use the policy of the tenant's reminders
+        /// Use the policy for the tenant's reminders
         #[arg(long)]
         reminders: bool,
         #[command(flatten)]
@@ -81,7 +81,7 @@ enum Action {
         /// Id of the tenant
         id: String,
     },
-    /// Delete a tenant that has no endpoints, reminders or waiting deliveries
+    /// Delete a tenant that has no endpoints, reminders or unfinished deliveries
     Delete {
         /// Id of the tenant
         id: String,

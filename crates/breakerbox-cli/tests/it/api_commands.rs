@@ -345,7 +345,7 @@ fn a_problem_says_what_which_field_and_what_to_do() {
         (
             Answer::problem(401, json!({"code": "unauthenticated", "detail": "the API key is not known"})),
             4,
-            "breakerbox: the API key is not known (401 unauthenticated)\nbreakerbox: pass a key with --key or BREAKERBOX_API_KEY; `breakerbox keys create --data FOLDER` creates one\n",
+            "breakerbox: the API key is not known (401 unauthenticated)\nbreakerbox: pass a key with --key or BREAKERBOX_API_KEY; `breakerbox keys create --data DIRECTORY` creates one\n",
         ),
         (
             Answer {

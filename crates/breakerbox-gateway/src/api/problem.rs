@@ -70,7 +70,7 @@ codes! {
     AlreadyExists "already_exists" 409 "Resource already exists",
     WrongState "invalid_state" 409 "State does not allow the operation",
     IdempotencyKeyReused "idempotency_key_reused" 409 "Idempotency key was used for another request",
-    AlreadyCreated "already_created" 409 "Created by an earlier request, whose response contained a secret",
+    AlreadyCreated "already_created" 409 "Already created by an earlier request; its response contained a secret and cannot be replayed",
     Changed "revision_mismatch" 412 "Resource has changed; see `If-Match`",
     BodyTooLarge "body_too_large" 413 "Body too large",
     PayloadTooLarge "payload_too_large" 413 "Payload too large",

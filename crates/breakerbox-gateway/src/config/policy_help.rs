@@ -10,7 +10,7 @@ const HELP: &[(&str, &str)] = &[
     ("failures", "Trip at this number of failures in the window, or \"off\""),
     ("consecutive_failures", "Trip at this number of consecutive failures, or \"off\""),
     ("mean_latency", "Trip at this mean latency, or \"off\""),
-    ("slow_call", "Latency from which on a call is slow, or \"off\""),
+    ("slow_call", "Minimum latency of a slow call, or \"off\""),
     ("slow_rate", "Trip at this percentage of slow calls, or \"off\"; needs slow_call"),
     ("cool_off", "Time that a circuit stays open after the first trip"),
     ("cool_off_factor", "Factor by which the cool-off grows with each further trip"),

@@ -102,7 +102,7 @@ pub fn example() -> String {
     let config = Config::default();
     let mut text = String::from(
         "# Settings of `breakerbox serve`, each with its default. To change a setting, remove the # before it.\n\
-         # The gateway reads the file of --config, or else breakerbox.toml in the current folder.\n\
+         # The gateway reads the file of --config, or else breakerbox.toml in the current directory.\n\
          # An environment variable (BREAKERBOX_DELIVERY_TIMEOUT) overrides this file; a flag (--delivery-timeout) overrides both.\n\
          # `breakerbox serve --print-config` prints the effective settings with the origin of each value.\n",
     );

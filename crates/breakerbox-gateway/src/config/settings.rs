@@ -109,7 +109,7 @@ const fn count(least: u32, most: u32) -> Count<u32> {
 /// Every setting, table by table.
 pub static SETTINGS: &[Setting] = &[
     setting!("listen", listen, ADDRESS, "The address and port of the API."),
-    setting!("data", data, PATH, "The data folder, which holds the database. The gateway creates it if it is missing."),
+    setting!("data", data, PATH, "The data directory, which holds the database. The gateway creates it if it is missing."),
     setting!(
         "grace",
         grace,
@@ -138,13 +138,13 @@ pub static SETTINGS: &[Setting] = &[
         "delivery.lease_margin",
         delivery.lease_margin,
         millis(SECOND, HOUR),
-        "The lease of a delivery lasts for its timeout and this margin. After a crash, another process can claim the delivery when the lease has expired."
+        "The lease of a delivery lasts for its timeout plus this margin. After a crash, another process can claim the delivery when the lease has expired."
     ),
     setting!(
         "delivery.retry",
         delivery.retry,
         Waits,
-        "The waits between attempts. After the last attempt the delivery fails. Tenants and endpoints can override it."
+        "The delays between attempts. After the last attempt the delivery fails. Tenants and endpoints can override it."
     ),
     setting!(
         "delivery.throttle",
@@ -171,14 +171,14 @@ pub static SETTINGS: &[Setting] = &[
         bytes(0, 64 * MIB),
         "The maximum number of bytes of a response that are read. The connection is closed if the response is longer."
     ),
-    setting!("limits.payload", limits.payload, bytes(1, 64 * MIB), "The maximum payload of an event."),
+    setting!("limits.payload", limits.payload, bytes(1, 64 * MIB), "The maximum payload size of an event."),
     setting!(
         "limits.batch_events",
         limits.batch_events,
         count(1, 100_000),
         "The maximum number of events in one batch."
     ),
-    setting!("limits.batch_bytes", limits.batch_bytes, bytes(KIB, GIB), "The maximum body of a batch request."),
+    setting!("limits.batch_bytes", limits.batch_bytes, bytes(KIB, GIB), "The maximum body size of a batch request."),
     setting!(
         "limits.body_memory",
         limits.body_memory,
@@ -308,7 +308,7 @@ pub static SETTINGS: &[Setting] = &[
         "secrets.master_key_file",
         secrets.master_key_file,
         Or(PATH, "auto"),
-        "The file with the master key, readable by its owner only. \"auto\" is keys/master.key in the data folder, created at the first start. Keep a copy elsewhere: without the key, secrets are lost."
+        "The file with the master key, readable by its owner only. \"auto\" is keys/master.key in the data directory, created at the first start. Keep a copy elsewhere: without the key, secrets are lost."
     )
     .called("master_key_file"),
     setting!(

@@ -19,7 +19,7 @@ use crate::notifications::MailError;
 #[non_exhaustive]
 pub enum StartError {
     /// The data directory can't be created.
-    #[error("data: can't create {}: {error}; choose another folder with --data", path.display())]
+    #[error("data: can't create {}: {error}; choose another directory with --data", path.display())]
     Folder {
         /// The path of the data directory.
         path: PathBuf,

@@ -221,7 +221,7 @@ impl Metrics {
             backlog_bytes: bytes(r, "backlog", "Bytes of waiting payloads"),
             store_up: gauge(r, "store_up", "1 if the circuit store responds, else 0"),
             database_up: gauge(r, "database_up", "1 if the database accepts writes, else 0"),
-            disk_free: bytes(r, "disk_free", "Free space on the disk of the data folder"),
+            disk_free: bytes(r, "disk_free", "Free space on the disk of the data directory"),
             clock_drift: gauge(
                 r,
                 "clock_drift_seconds",

@@ -93,7 +93,7 @@ names! {
     slow_rate { value_type = Option<Value>, example = 50 }
     /// The time that a circuit stays open after the first trip.
     cool_off { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "30s" }
-    /// The factor by which the cool-off grows with each consecutive trip.
+    /// The factor by which the cool-off grows with each further trip.
     cool_off_factor { value_type = Option<f64>, minimum = 1 }
     /// The maximum cool-off.
     cool_off_max { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "10m" }
