@@ -1,4 +1,4 @@
-//! Commands that ask the API: what they ask, what they print, and how they fail.
+//! Commands that call the API: their requests, their output and their errors.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::program::{Program, ProgramOutput};
 
 const KEY: &str = "bbx_test";
 
-/// Runs a command against an API that answers so.
+/// Runs a command against this API.
 pub(crate) fn against(api: &FakeApi, arguments: &[&str]) -> ProgramOutput {
     Program::new(arguments).env("BREAKERBOX_URL", &api.url()).env("BREAKERBOX_API_KEY", KEY).run()
 }
