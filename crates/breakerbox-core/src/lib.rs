@@ -18,7 +18,7 @@
 //!
 //! Guarantees: at most one of two results for the same lease counts; a result from an old epoch or lease changes
 //! nothing; every transition is one change, one new epoch and one new version. Fairness among callers is not
-//! guaranteed: the first acquire after the cool-off becomes the probe.
+//! guaranteed: the first caller to acquire after the cool-off gets the probe.
 
 #![no_std]
 

@@ -1,4 +1,4 @@
-//! Permits and refusals: the two possible responses to an acquire.
+//! Permits and refusals: the two possible results of acquiring.
 
 use core::time::Duration;
 
@@ -166,7 +166,7 @@ pub enum Refusal {
     /// fleet's.
     #[error("the circuit is about to open, if the fleet's counts agree")]
     TripPending,
-    /// Every acquire needs the store, and this caller cannot wait for its response.
+    /// Every permit requires the store, and this caller cannot wait for its response.
     #[error("circuits are shared strictly, so the store must be read: use acquire")]
     StoreRequired,
     /// The store that shares the circuit is unavailable, and calls are refused meanwhile, as configured.
@@ -238,7 +238,7 @@ impl Refusal {
     }
 }
 
-/// The result of an acquire.
+/// The result of acquiring a permit.
 #[derive(PartialEq, Eq, Debug)]
 #[must_use = "a permit must be settled"]
 pub enum Decision {

@@ -30,7 +30,7 @@ pub struct Ramp {
     generation: u32,
 }
 
-/// The ramp's response to an acquire.
+/// The ramp's response to a caller that acquires a permit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RampAnswer {
     /// The call may start. It counts as in flight in this generation.

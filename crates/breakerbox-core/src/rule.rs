@@ -44,7 +44,7 @@ impl TripRule {
         }
     }
 
-    /// Returns the first rule in the policy that these totals meet.
+    /// Returns the first of the policy's rules that these totals meet; `None` if they meet none.
     #[must_use]
     pub fn first_broken(policy: &Policy, totals: &Totals) -> Option<Self> {
         Self::ALL.into_iter().find(|rule| rule.holds(policy, totals))

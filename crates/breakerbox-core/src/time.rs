@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The origin.
+    /// The origin, at zero microseconds.
     pub const ZERO: Self = Self(0);
 
     /// Returns the point this many microseconds after the origin.

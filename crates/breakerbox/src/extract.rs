@@ -72,7 +72,7 @@ impl<R, F: Fn(&R) -> Option<Priority>> ExtractPriority<R> for F {
     note = "`HttpOutcomes` needs HTTP responses"
 )]
 pub trait ClassifyResponse<T, E> {
-    /// Returns the classification of this result.
+    /// Returns whether this result is a success, a failure or ignored.
     fn classify_response(&self, result: &Result<T, E>) -> Classification;
 }
 

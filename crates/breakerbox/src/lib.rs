@@ -32,7 +32,7 @@
 //! | --- | --- |
 //! | [`Breakerbox`] | all of a service's circuits, by key |
 //! | [`Circuit`] | a handle to one circuit: call, acquire, inspect, override |
-//! | [`Permit`], [`OwnedPermit`], [`Refusal`] | the results of an acquire |
+//! | [`Permit`], [`OwnedPermit`], [`Refusal`] | the results of acquiring a permit |
 //! | [`Ticket`] | a permit as plain data, which another process can settle |
 //! | [`Policy`] | the settings that govern a circuit; see [`Preset`] for those of well-known breakers |
 //! | [`Clock`], [`ManualClock`], [`TokioClock`] | the sources of time |

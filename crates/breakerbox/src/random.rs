@@ -7,7 +7,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 pub(crate) enum RandomSource {
-    /// Unpredictable bits.
+    /// Unpredictable bits from the thread's generator.
     Random,
     /// The same bits in the same order for the same seed.
     Seeded(Box<Mutex<SmallRng>>),

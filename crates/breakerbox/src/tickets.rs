@@ -18,7 +18,7 @@ impl OwnedPermit {
     /// Returns the permit as plain data, for a call that is made or settled elsewhere. Any process that shares the
     /// store can [settle](Breakerbox::settle_ticket) it, even after this process has ended.
     ///
-    /// Keep the permit meanwhile: a call in the ramp occupies a slot in this process, which is released with the
+    /// Keep the permit until then: a call in the ramp occupies a slot in this process, which is released with the
     /// permit. Settle either the permit or the ticket. If the ticket was settled, call
     /// [`settled_elsewhere`](Self::settled_elsewhere). If it was not settled in time, drop the permit, which then
     /// counts like any dropped permit.

@@ -83,7 +83,7 @@ impl Part {
 }
 
 impl Waiter<'_> {
-    /// Waits until another acquire may succeed.
+    /// Waits until it is worth acquiring again.
     pub(crate) async fn woken(&self) {
         self.notify.notified().await;
     }

@@ -43,8 +43,8 @@ pub(super) struct Link {
     fleet_at: Timestamp,
     /// Whether the key is under suspicion, and when a process last called for reports.
     pub(super) suspicion: Suspicion,
-    /// Set while a rule is met over the counts known here. Calls are refused until the other processes have had time
-    /// to report.
+    /// Set while the counts that this process knows meet a rule. Calls are refused until the other processes have had
+    /// time to report.
     pub(super) pending_trip: Option<PendingTrip>,
     /// The longest retry-after among the unreported outcomes.
     pub(super) retry_after: Option<Duration>,
@@ -171,7 +171,7 @@ impl Link {
             .for_each(|time| *time = time.moved(before, after));
     }
 
-    /// Returns all counts known here: the fleet's, plus the unreported ones.
+    /// Returns all counts that this process knows: the fleet's, plus the unreported ones.
     pub(super) fn totals(&self, policy: &Policy, now: Timestamp) -> Totals {
         // The store's totals would no longer contain counts older than a window.
         let is_fresh = now.since(self.fleet_at) < policy.window();
@@ -265,7 +265,7 @@ impl Link {
         }
     }
 
-    /// Returns the refusal of an acquire that would otherwise get the probe, if this process must let others probe
+    /// Returns the refusal for a caller that would otherwise get the probe, if this process must let others probe
     /// first.
     pub(super) fn stands_back(&self, record: &Record, now: Timestamp) -> Option<Refusal> {
         self.stand_back.and_then(|memory| memory.refusal(record, now))

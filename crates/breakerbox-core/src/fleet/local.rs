@@ -4,10 +4,10 @@
 //! refuses calls, with its own cool-off and probes. Without it, a process with a broken network would let every call
 //! fail, because the others' successes keep the shared circuit closed.
 //!
-//! An acquire goes to the shared circuit first. If that admits an ordinary call, the local circuit may refuse it or
-//! use it as its probe. A local probe is an ordinary call for the fleet and is counted like any other. The local
-//! circuit is created at the first local trip; until then the rules are evaluated over the shared circuit's window in
-//! this process, which contains the process's own outcomes.
+//! A permit is acquired from the shared circuit first. If that admits an ordinary call, the local circuit may refuse
+//! it or use it as its probe. A local probe is an ordinary call for the fleet and is counted like any other. The
+//! local circuit is created at the first local trip; until then the rules are evaluated over the shared circuit's
+//! window in this process, which contains the process's own outcomes.
 //!
 //! The local circuit is never stored, causes no notification, does not count towards disabling, and ends with the
 //! shared circuit's epoch. It has no ramp: the destination serves the other processes all the time, so it needs no
@@ -64,7 +64,7 @@ impl LocalCircuit {
         step.and_then(|step| self.0.apply(step, policy, now)).is_some()
     }
 
-    /// Returns the refusal if an acquire would be refused now. It does not take the probe.
+    /// Returns the refusal if a call would be refused now. It does not take the probe.
     fn refusal(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Option<Refusal> {
         let mut record = self.0.record();
         if let Some(rebased) = record.rebased(draw, now) {

@@ -65,7 +65,7 @@ impl Member {
         self.link.as_ref().is_none_or(|link| link.seen.is_some())
     }
 
-    /// Whether every acquire requires the store, as long as it is available.
+    /// Whether every permit requires the store, as long as the store is available.
     #[must_use]
     pub fn is_strict(&self) -> bool {
         let is_strict = |link: &Link| link.consistency == Consistency::Strict && !link.alone;
@@ -119,8 +119,8 @@ impl Member {
         }
     }
 
-    /// Whether calls are refused because a rule is met over the counts known here, while the other processes' reports
-    /// are awaited.
+    /// Whether calls are refused because the counts that this process knows meet a rule, while the other processes'
+    /// reports are awaited.
     #[must_use]
     pub fn is_trip_pending(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.pending_trip.is_some())
@@ -224,7 +224,7 @@ impl Member {
         }
     }
 
-    /// Decides an acquire that required the store, which did not respond, by what this process knows. There is no
+    /// Acquires a permit by what this process knows, because the store was required and did not respond. There is no
     /// probe without the store.
     pub fn acquire_unanswered(&mut self, retry_at: Timestamp, at: StepContext<'_>) -> AcquireResult {
         let StepContext { policy, draw, now, .. } = at;

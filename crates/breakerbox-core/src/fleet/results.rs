@@ -29,7 +29,7 @@ pub enum Consistency {
     /// another process's trip after the time that a message takes.
     #[default]
     LocalFirst,
-    /// Every acquire reads the store, and every outcome is counted there before the caller goes on.
+    /// Acquiring a permit always reads the store, and every outcome is counted there before the caller continues.
     Strict,
 }
 
@@ -53,7 +53,7 @@ impl StepContext<'_> {
     }
 }
 
-/// The result of an acquire from a [`Member`](super::Member).
+/// The result of acquiring a permit from a [`Member`](super::Member).
 #[derive(PartialEq, Debug)]
 #[must_use = "a permit must be settled"]
 #[expect(
@@ -65,7 +65,7 @@ pub enum MemberAnswer {
     Decided(AcquireResult),
     /// The process does not know the circuit: read its record from the store, then acquire again.
     Unknown,
-    /// A probe is due, or every acquire requires the store: read the record, then take the
+    /// A probe is due, or every permit requires the store: read the record, then take the
     /// [lease](super::Member::lease).
     LeaseDue,
     /// The circuit is ramping up in this epoch: take a [slot](super::Member::ramp_request) from the store.
@@ -91,7 +91,7 @@ pub struct Proposal {
 /// The result of settling a permit in a [`Member`](super::Member).
 #[derive(Clone, PartialEq, Debug)]
 pub struct MemberSettled {
-    /// Whether the outcome counted, and the change that it caused.
+    /// Whether the outcome counted, and the change that it caused, if any.
     pub settled: Settled,
     /// The report to send to the store.
     pub report: ReportDue,

@@ -43,7 +43,7 @@ impl StandBack {
         Some(Self { opened_at, delay: (cool_off / PART).max(SHORTEST.min(cool_off / 2)).min(LONGEST) })
     }
 
-    /// Returns the refusal of an acquire that would otherwise get the probe; `None` if this process need not stand
+    /// Returns the refusal for a caller that would otherwise get the probe; `None` if this process need not stand
     /// back, or no longer needs to.
     pub(super) fn refusal(&self, record: &Record, now: Timestamp) -> Option<Refusal> {
         if record.opened_at != Some(self.opened_at) {

@@ -1,8 +1,8 @@
 //! Permits that leave the process that gave them, as tickets that another process can settle.
 //!
 //! For a circuit without a record in the store, each process numbers epochs by itself, so a ticket's epoch is then
-//! zero, as in the store. A ticket that seems late here is late only if the store has been read: this process may
-//! have missed a transition.
+//! zero, as in the store. A ticket that seems late in this process is late only if the store has been read: this
+//! process may have missed a transition.
 
 use alloc::sync::Arc;
 

@@ -24,7 +24,7 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// All presets.
+    /// All presets, in declaration order.
     pub const ALL: [Self; 4] = [Self::Convoy, Self::Reminders, Self::RedisLua, Self::Stoplight];
 
     /// Returns the name that policy files use.

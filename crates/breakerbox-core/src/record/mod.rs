@@ -149,15 +149,15 @@ impl Lease {
 ///
 /// | row | from | when | to | in |
 /// | --- | --- | --- | --- | --- |
-/// | 0 | overridden | an acquire | same | `acquire` |
+/// | 0 | overridden | a caller acquires | same | `acquire` |
 /// | 1 | closed | after a counted outcome, a trip rule is met | open | `trip` |
-/// | 2 | open | an acquire before `retry_at` | open | `acquire` |
-/// | 3 | open | an acquire at or after `retry_at` | half-open, caller holds the lease | `acquire` |
-/// | 4 | half-open | an acquire while the lease is live | half-open | `acquire` |
-/// | 5 | half-open | an acquire while the lease is free or expired | half-open, caller holds the lease | `acquire` |
+/// | 2 | open | a caller acquires before `retry_at` | open | `acquire` |
+/// | 3 | open | a caller acquires at or after `retry_at` | half-open, caller holds the lease | `acquire` |
+/// | 4 | half-open | a caller acquires while the lease is live | half-open | `acquire` |
+/// | 5 | half-open | a caller acquires while the lease is free or expired | half-open, caller holds the lease | `acquire` |
 /// | 6 | half-open | the probe succeeded in time | half-open or closed | `probe` |
 /// | 7 | half-open | the probe failed in time | open | `probe` |
-/// | 8 | half-open | the probe was ignored or cancelled | half-open, the lease is free | `probe` |
+/// | 8 | half-open | the probe's outcome was ignored, or it was cancelled | half-open, the lease is free | `probe` |
 /// | 9 | any | an outcome whose epoch, nonce or lease is not current | same | `probe`, `circuit` |
 /// | 10 | at a trip | closed for `forgive_after` | trips count from 0 | `trip` |
 /// | 11 | at a trip | `disable_after` trips, failing for `disable_min` | disabled | `trip` |

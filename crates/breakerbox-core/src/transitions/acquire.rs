@@ -1,4 +1,4 @@
-//! Rows 0 and 2 to 5 of the table: the response to an acquire, and which caller gets the probe.
+//! Rows 0 and 2 to 5 of the table: the response to a caller that acquires a permit, and which caller gets the probe.
 
 use alloc::boxed::Box;
 
@@ -11,7 +11,7 @@ use crate::token::RandomBits;
 
 use super::LEASE_MARGIN;
 
-/// The record's response to an acquire.
+/// The record's response to a caller that acquires a permit.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Answer {
     /// Make the call.

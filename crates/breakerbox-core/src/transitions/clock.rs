@@ -42,8 +42,8 @@ impl Record {
     }
 
     /// If the clock shows a time before this record's latest change, returns the record with all its times moved back
-    /// by the difference, so that cool-offs and leases keep their length. The first acquire swaps it in. Returns
-    /// `None` if the clock is right.
+    /// by the difference, so that cool-offs and leases keep their length. The first caller that acquires a permit
+    /// swaps it in. Returns `None` if the clock is right.
     #[must_use]
     pub fn rebased(&self, draw: RandomBits, now: Timestamp) -> Option<Self> {
         let back = self.changed_at.since(now);

@@ -133,9 +133,9 @@ impl Record {
         })
     }
 
-    /// Decides an acquire in a fleet, as [`try_acquire`](Self::try_acquire). But with sampling, a half-open circuit
-    /// gives at most `probes` leases between two ticks: no process settles the probes, so without the limit one would
-    /// follow another until the tick.
+    /// As [`try_acquire`](Self::try_acquire), in a fleet: with sampling, a half-open circuit gives at most `probes`
+    /// leases between two ticks: no process settles the probes, so without the limit one would follow another until
+    /// the tick.
     pub(crate) fn acquire_in_fleet(&self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Answer {
         let answer = self.try_acquire(policy, draw, now);
         match answer {

@@ -1,12 +1,12 @@
 //! One circuit in this process, which all its threads share.
 //!
 //! The core decides, under a lock. Most calls never reach it: while the circuit [allows the fast
-//! path](breakerbox_core::Circuit::allows_fast_path), an acquire is one load, and a success is one compare-and-swap
-//! of a tally. The tally is added to the core when its window bucket ends, or before any other step.
+//! path](breakerbox_core::Circuit::allows_fast_path), acquiring a permit is one load, and settling a success is one
+//! compare-and-swap of a tally. The tally is added to the core when its window bucket ends, or before any other step.
 //!
 //! | field | contents |
 //! | --- | --- |
-//! | `gate` | the epoch, and what an acquire may do without the lock |
+//! | `gate` | the epoch, and what may be done without the lock |
 //! | `until` | while closed: the time until which successes may be tallied; while open: the time at which to acquire again |
 //! | `tally` | tallied successes, their latencies, and a mark for the epoch to which they belong |
 //! | `cold` | the circuit itself, and its policy |
@@ -279,7 +279,8 @@ impl Cell {
         self.lock().circuit.as_ref().is_some_and(|member| member.is_open_locally())
     }
 
-    /// Returns whether the circuit is closed, without an override, here and, as far as is known, in the store.
+    /// Returns whether the circuit is closed, without an override, in this process and, as far as is known, in the
+    /// store.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().circuit.as_ref().is_none_or(|member| member.tells_by_itself())
     }

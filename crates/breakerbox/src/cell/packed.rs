@@ -3,7 +3,7 @@
 
 use breakerbox_core::Epoch;
 
-/// What an acquire may do without the lock.
+/// What a caller that acquires a permit may do without the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FastPath {
     /// Admit the call without the lock.
@@ -14,7 +14,7 @@ pub(super) enum FastPath {
     Locked,
 }
 
-/// The gate's word: the epoch, whether latencies are needed, and what an acquire may do without the lock.
+/// The gate's word: the epoch, whether latencies are needed, and the fast path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Gate(pub(super) u64);
 

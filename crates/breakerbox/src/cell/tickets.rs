@@ -24,7 +24,7 @@ impl Cell {
         })
     }
 
-    /// Returns whether a ticket belongs to the epoch that is known here.
+    /// Returns whether a ticket belongs to the epoch that this process knows.
     pub(crate) fn is_in_epoch_of(&self, ticket: &Ticket) -> bool {
         self.lock().circuit.as_ref().is_some_and(|member| member.is_in_epoch_of(ticket))
     }

@@ -49,9 +49,9 @@ pub struct Classification {
 }
 
 impl Classification {
-    /// The destination worked.
+    /// The call succeeded: the destination did its part.
     pub const SUCCESS: Self = Self { kind: OutcomeKind::Success, retry_after: None };
-    /// The destination failed.
+    /// The call failed.
     pub const FAILURE: Self = Self { kind: OutcomeKind::Failure, retry_after: None };
     /// The result says nothing about the destination. It is not counted.
     pub const IGNORED: Self = Self { kind: OutcomeKind::Ignored, retry_after: None };

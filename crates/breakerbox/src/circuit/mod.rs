@@ -27,10 +27,10 @@ use crate::registry::RegistryEntry;
 /// The interval at which a caller that waits for a slot in the ramp acquires again without being woken.
 const RAMP_RETRY: Duration = Duration::from_secs(1);
 
-/// The maximum number of attempts of one acquire, if other processes change the circuit meanwhile.
+/// The maximum number of attempts to acquire a permit if other processes change the circuit meanwhile.
 pub(crate) const MAX_ATTEMPTS: u32 = 4;
 
-/// What an acquire requires from the store.
+/// What acquiring a permit requires from the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Due {
     /// The record, for a circuit that this process does not know yet.

@@ -88,7 +88,7 @@ pub(super) struct LeaseDue {
     read_at: Timestamp,
 }
 
-/// The result of an acquire that is decided by the store's record.
+/// The result of acquiring a permit by the store's record.
 #[expect(clippy::large_enum_variant, reason = "it is looked at once, and never kept")]
 pub(super) enum StoreDecision {
     Decided(AcquireResult),
@@ -219,7 +219,7 @@ impl Shared {
         match self.decide_by_store(fleet, cell).await {
             Ok(StoreDecision::Decided(decided)) => Lease::of(decided, started_at),
             Ok(StoreDecision::Lease(lease)) => self.swap_lease(fleet, cell, lease, started_at).await,
-            // The circuit closed meanwhile: the next acquire takes a slot.
+            // The circuit closed meanwhile: the next caller takes a slot.
             Ok(StoreDecision::Place(_)) => Lease::Retry,
             // The circuit is no longer shared.
             Err(StoreError::Unreadable(_)) => Lease::Retry,
@@ -227,7 +227,7 @@ impl Shared {
         }
     }
 
-    /// Decides an acquire by the store's own record and time. Returns the decision, or a lease to swap in.
+    /// Acquires a permit by the store's own record and time. Returns the decision, or a lease to swap in.
     pub(super) async fn decide_by_store(
         self: &Arc<Self>,
         fleet: &Fleet,
@@ -278,8 +278,8 @@ impl Shared {
         }
     }
 
-    /// Handles a failed request. If the store is lost, this process decides by itself; otherwise a later acquire
-    /// tries again.
+    /// Handles a failed request. If the store is lost, this process decides by itself; otherwise a later caller tries
+    /// again.
     pub(super) fn unanswered(&self, fleet: &Fleet, cell: &Arc<Cell>) -> Lease {
         if fleet.health.is_lost() {
             self.step_member(cell, None, |member, _| member.leave());

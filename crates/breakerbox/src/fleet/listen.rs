@@ -59,8 +59,8 @@ impl Shared {
     /// Rereads the circuits that are not closed or are overridden, and some of the others, or all of them, and
     /// applies their records.
     async fn read_again(self: &Arc<Self>, fleet: &Fleet, everything: bool) {
-        // With strict consistency every acquire reads the store, and an exclusive store is changed only by this
-        // process.
+        // With strict consistency the store is read whenever a permit is acquired, and an exclusive store is changed
+        // only by this process.
         let rereads = fleet.settings.consistency == Consistency::LocalFirst && !fleet.settings.is_exclusive;
         let from = fleet.reread_from.load(Ordering::Relaxed);
         let range = if rereads { from..from + CLOSED_BATCH } else { 0..0 };

@@ -3,7 +3,7 @@
 //! Each of this process's circuits has at most one request in flight. Slots to release, a new limit, and slots for
 //! all callers that arise meanwhile go into the next request. Requests continue in the background, even after the
 //! caller has been dropped; a slot that no caller waits for any more is released. A caller that cannot wait is
-//! refused, and a slot is reserved for its next acquire.
+//! refused, and a slot is reserved for the next time that it acquires.
 //!
 //! After a refusal no request is sent for a short, growing pause, because many processes may be acquiring. The core
 //! decides the next limit; `ramp_entry` has one circuit's state.

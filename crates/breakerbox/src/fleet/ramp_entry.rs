@@ -44,7 +44,7 @@ pub(super) struct Entry {
     is_wanted: bool,
     /// The slot for a caller that cannot wait, and the time until which it is reserved.
     held: Option<(core::Permit, Timestamp)>,
-    /// The time until which acquires are refused without a request.
+    /// The time until which calls are refused without a request to the store.
     paused_until: Option<Instant>,
     pause: Duration,
     stays_until: Option<Instant>,
@@ -168,7 +168,7 @@ impl Entry {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// Ends the pause, because this process released a slot, so that the next acquire sends a request.
+    /// Ends the pause, because this process released a slot, so that the next caller sends a request.
     pub(super) fn end_pause(&mut self) {
         self.paused_until = None;
         self.pause = PAUSE;

@@ -1,4 +1,5 @@
-//! Strict consistency: every acquire reads the store, and every outcome is counted there before the caller continues.
+//! Strict consistency: acquiring a permit always reads the store, and every outcome is counted there before the
+//! caller continues.
 //!
 //! Reports continue in the background, so that no outcome is lost if its caller stops waiting. A caller waits at most
 //! for the store timeout.

@@ -82,9 +82,9 @@ pub enum TimeFormat {
 pub enum LatencyUnit {
     /// Seconds, with or without fractions.
     Seconds,
-    /// Milliseconds.
+    /// Milliseconds, with or without fractions.
     Millis,
-    /// Microseconds.
+    /// Microseconds, with or without fractions.
     Micros,
 }
 

@@ -6,7 +6,7 @@
 //! | [`read`](Store::read) | returns records | |
 //! | [`swap_if`](Store::swap_if) | replaces a record whose version is still the expected one | one winner; no write after the deadline; a new epoch begins with an empty window |
 //! | [`swap_all`](Store::swap_all) | swaps many records | each swap is independent |
-//! | [`changes`](Store::changes) | publishes records that were swapped in | a listener that missed some is told so |
+//! | [`changes`](Store::changes) | publishes records that were swapped in | a listener that missed some receives [`StoreEvent::Missed`] |
 //! | [`call_for_reports`](Store::call_for_reports) | sends a message with keys to every listener | the message is not stored, and may be lost |
 //! | [`list`](Store::list) | pages through circuits | a page costs the same however many circuits there are |
 //! | [`ramp`](Store::ramp) | takes and releases slots in a circuit's ramp | never more slots than the limit; slots expire; a request from another epoch is late |

@@ -19,7 +19,7 @@ use super::signs::{capacity, chain};
     note = "`Overload` needs an error type that implements `std::error::Error`; `HttpOverload` needs HTTP responses"
 )]
 pub trait Classify<T, E> {
-    /// Returns the classification of this result.
+    /// Returns whether the destination accepted or rejected the call, or neither.
     fn classify(&self, result: &Result<T, E>) -> LoadSignal;
 }
 

@@ -69,7 +69,7 @@ impl<C> Throttle<C> {
         // The core uses the upper bits.
         let draw = || RandomBits(u128::from(rand::random::<u64>()) << 64);
         let acquired = cell.throttle.try_acquire_with(priority, draw, self.config.clock.now()).map(Some);
-        // A throttle's state changes only during an acquire.
+        // A throttle's state changes only while a pass is being acquired.
         self.config.observers.notify_if_changed(&cell.key, &cell.throttle, &cell.last_notified);
         acquired
     }

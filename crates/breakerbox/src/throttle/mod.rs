@@ -18,7 +18,7 @@
 //! | --- | --- |
 //! | [`Throttle`] | a handle to one throttle: call, acquire, retry |
 //! | [`Throttles`] | one throttle for each key |
-//! | [`Pass`], [`Shed`] | the two results of an acquire |
+//! | [`Pass`], [`Shed`] | the two possible results of acquiring a pass |
 //! | [`Classify`], [`Overload`], [`Rejected`] | classify results by the destination's capacity |
 //! | [`with_priority`] | sets the priority for all of a task's calls |
 //! | [`ThrottleSnapshot`], [`ThrottleChange`] | a throttle's counters, and the changes that its observers receive |

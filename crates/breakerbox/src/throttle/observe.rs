@@ -1,8 +1,8 @@
 //! Throttle observers: functions that are called when a throttle starts or stops shedding, in the thread that
 //! acquires, never under a lock.
 //!
-//! Without observers, an acquire costs no extra time. If several threads see the same change, one reports it. A state
-//! that is shorter than the time between two acquires may not be reported.
+//! Without observers, acquiring a pass costs no extra time. If several threads see the same change, one reports it. A
+//! state that is shorter than the time between two requests for a pass may not be reported.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

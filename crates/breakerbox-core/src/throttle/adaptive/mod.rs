@@ -33,7 +33,7 @@ const LOOK_BITS: u32 = 14;
 /// The maximum delay of a thread, in microseconds. A time that is further before the latest evaluation comes from a
 /// clock that stepped back.
 const LATE_MICROS: u64 = 1_000_000;
-/// The time without an acquire, in microseconds, after which everything learnt has expired.
+/// The time without a request for a pass, in microseconds, after which everything learnt has expired.
 const HEALED_MICROS: u64 = 30_000_000;
 /// The number of calls that an accepted probe allows, so that traffic doubles with each round trip during recovery.
 const FREED_BY_ACCEPT: f64 = 2.0;
