@@ -28,13 +28,13 @@ impl Timestamp {
     /// The origin, at zero microseconds.
     pub const ZERO: Self = Self(0);
 
-    /// Returns the point this many microseconds after the origin.
+    /// Returns the point in time this many microseconds after the origin.
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros)
     }
 
-    /// Returns the point this many milliseconds after the origin.
+    /// Returns the point in time this many milliseconds after the origin.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000))
@@ -59,7 +59,7 @@ impl Timestamp {
         Self(self.0.saturating_sub(u64::try_from(by.as_micros()).unwrap_or(u64::MAX)))
     }
 
-    /// Returns the time from `earlier` to this point; zero if `earlier` is not before it.
+    /// Returns the duration from `earlier` to this point in time; zero if `earlier` is not before it.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
@@ -71,7 +71,7 @@ impl Timestamp {
         Self(self.0.saturating_sub(micros(by)))
     }
 
-    /// Converts this point to a clock that shows `after` when this one shows `before`.
+    /// Converts this time from a clock that shows `before` to one that shows `after` at the same moment.
     #[must_use]
     pub(crate) const fn moved(self, before: Self, after: Self) -> Self {
         Self(match after.0.checked_sub(before.0) {

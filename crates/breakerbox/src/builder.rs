@@ -144,7 +144,8 @@ impl Builder {
     }
 
     /// Sets the timeout for the store's responses. Default: [`DEFAULT_STORE_TIMEOUT`](crate::DEFAULT_STORE_TIMEOUT).
-    /// No acquire waits longer. The store's own timeout should be shorter, because its error states the operation.
+    /// No acquire waits longer. The store's own timeout should be shorter, so that its error, which states the
+    /// operation, comes first.
     pub fn store_timeout(mut self, limit: Duration) -> Self {
         self.settings.store_timeout = limit.max(Duration::from_millis(1));
         self

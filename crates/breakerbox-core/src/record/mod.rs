@@ -331,7 +331,7 @@ impl LatestOutcomes {
         Self { last_success, failing_since: since.filter(|since| Some(*since) > last_success).min() }
     }
 
-    /// Converts the times to a clock that shows `after` when this one shows `before`.
+    /// Converts the times from a clock that shows `before` to one that shows `after` at the same moment.
     pub(crate) fn moved(self, before: Timestamp, after: Timestamp) -> Self {
         let moved = |time: Timestamp| time.moved(before, after);
         Self { last_success: self.last_success.map(moved), failing_since: self.failing_since.map(moved) }

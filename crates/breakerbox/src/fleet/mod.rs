@@ -81,8 +81,8 @@ use crate::observe::StoreHealth;
 use crate::registry::RegistryEntry;
 use crate::store::{Answer, Store, StoreError};
 
-/// The default timeout for requests to the store. The store's own timeout should be a little shorter, because its
-/// error states the operation.
+/// The default timeout for requests to the store. The store's own timeout should be a little shorter, so that its
+/// error, which states the operation, comes first.
 pub const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The settings of a process that shares its circuits.

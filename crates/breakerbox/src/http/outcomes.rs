@@ -42,7 +42,7 @@ pub struct HttpOutcomes {
 }
 
 impl HttpOutcomes {
-    /// Creates the classifier with the rules in the table above.
+    /// Creates the classifier with the default rules.
     #[must_use]
     pub const fn new() -> Self {
         Self { statuses: Statuses::none() }

@@ -36,7 +36,7 @@ pub struct HttpOverload {
 }
 
 impl HttpOverload {
-    /// Creates the classifier with the rules in the table above.
+    /// Creates the classifier with the default rules.
     #[must_use]
     pub fn new() -> Self {
         Self { statuses: Statuses::none(), errors: Overload::default() }

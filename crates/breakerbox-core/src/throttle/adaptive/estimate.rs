@@ -52,7 +52,7 @@ const MAX_HEADROOM: f64 = 0.5;
 const FAIR_SHARE: f64 = 0.025;
 /// The number of calls without an accept that make an outage, if `OUTAGE_SECONDS` and `OUTAGE_FACTOR` apply too.
 const OUTAGE_CALLS: f64 = 8.0;
-/// The minimum time since the first of the unaccepted calls for an outage, in seconds.
+/// The minimum time since the first call without an accept for an outage to be detected, in seconds.
 const OUTAGE_SECONDS: f64 = 0.6;
 /// For an outage, that time must also be at least this many times the usual latency of an accept, and this many
 /// accepts must have been expected in it (unless no rate of accepts is known).

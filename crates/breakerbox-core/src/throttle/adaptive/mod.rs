@@ -154,7 +154,7 @@ impl Adaptive {
         (!self.is_calm()).then(|| self.bucket.rate())
     }
 
-    /// Returns three numbers of calls: acquired or shed, accepted, and rejected.
+    /// Returns the numbers of calls that were requested (sent or shed), accepted, and rejected.
     pub(super) fn totals(&self) -> [u64; 3] {
         [&self.calls.asked, &self.calls.accepted, &self.rejected].map(|counter| counter.load(Relaxed))
     }
