@@ -1,4 +1,4 @@
-//! `breakerbox deliveries`.
+//! `breakerbox deliveries`: lists, shows, cancels and resends deliveries.
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -95,24 +95,24 @@ enum Action {
     },
     /// Show a delivery
     Show {
-        /// Id of the delivery (dlv_...)
+        /// ID of the delivery (dlv_...)
         id: String,
     },
     /// List a delivery's attempts, newest first
     Attempts {
-        /// Id of the delivery (dlv_...)
+        /// ID of the delivery (dlv_...)
         id: String,
         #[command(flatten)]
         limit: Limit,
     },
     /// Cancel a pending or retrying delivery
     Cancel {
-        /// Id of the delivery (dlv_...)
+        /// ID of the delivery (dlv_...)
         id: String,
     },
     /// Resend a finished delivery: make it pending again
     Resend {
-        /// Id of the delivery (dlv_...)
+        /// ID of the delivery (dlv_...)
         id: String,
     },
     /// Resend all deliveries that match the filter (by default, failed ones), as a background job; live traffic goes

@@ -48,12 +48,12 @@ enum Action {
     },
     /// Send a test notification to each target of a tenant; exit code 1 unless all accept it
     Test {
-        /// Id of the tenant
+        /// ID of the tenant
         tenant: String,
     },
     /// Show the secrets that sign notifications to a tenant's webhooks
     Secrets {
-        /// Id of the tenant
+        /// ID of the tenant
         tenant: String,
     },
 }

@@ -19,7 +19,7 @@ pub(super) struct Output {
     #[arg(long, global = true)]
     pub(super) json: bool,
 
-    /// Print only ids or the created key, if there are any; no hints, summaries or progress
+    /// Print only IDs or the created key, if there are any; no hints, summaries or progress
     #[arg(long, short, global = true)]
     pub(super) quiet: bool,
 }
@@ -74,7 +74,7 @@ impl Output {
     }
 }
 
-/// Returns whether the output goes to a terminal with colours.
+/// Returns whether the output goes to a terminal that shows colours.
 pub(super) fn colourful() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

@@ -1,4 +1,4 @@
-//! `breakerbox reminders`.
+//! `breakerbox reminders`: manages reminders.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -89,7 +89,7 @@ impl Times {
     }
 }
 
-/// The payload and other fields of a reminder, besides its schedule.
+/// The fields of a reminder other than its schedule.
 #[derive(Args)]
 struct Sent {
     /// Payload: JSON, @FILE, or - for standard input. Default for a new reminder: {}
@@ -110,7 +110,7 @@ struct Sent {
     /// Your own name for the reminder, unique within the tenant
     #[arg(long, value_name = "NAME")]
     reference: Option<String>,
-    /// Maximum time that a run waits before it fails as expired, such as 1h
+    /// Maximum time that a run waits before it expires, such as 1h
     #[arg(long, value_name = "DURATION")]
     expires_after: Option<String>,
     /// API fields, such as max_runs=null
@@ -187,7 +187,7 @@ enum Action {
     },
     /// Show a reminder and its next run
     Show {
-        /// Id of the reminder (rem_...)
+        /// ID of the reminder (rem_...)
         id: String,
     },
     /// Create a reminder: once (--at), at an interval (--every) or by a cron expression (--cron)
@@ -205,7 +205,7 @@ enum Action {
     },
     /// Change a reminder; FIELD=null restores the default
     Change {
-        /// Id of the reminder (rem_...)
+        /// ID of the reminder (rem_...)
         id: String,
         /// New URL to call
         #[arg(long = "to", value_name = "DESTINATION")]
@@ -217,27 +217,27 @@ enum Action {
     },
     /// Pause a reminder until it is resumed; a waiting run is cancelled
     Pause {
-        /// Id of the reminder (rem_...)
+        /// ID of the reminder (rem_...)
         id: String,
     },
     /// Resume a paused or stopped reminder; occurrences in the meantime are skipped
     Resume {
-        /// Id of the reminder (rem_...)
+        /// ID of the reminder (rem_...)
         id: String,
     },
     /// Start a run now, in addition to the schedule
     Run {
-        /// Id of the reminder (rem_...)
+        /// ID of the reminder (rem_...)
         id: String,
     },
     /// Cancel a reminder permanently
     Cancel {
-        /// Id of the reminder (rem_...)
+        /// ID of the reminder (rem_...)
         id: String,
     },
     /// List a reminder's runs, newest first
     Runs {
-        /// Id of the reminder (rem_...)
+        /// ID of the reminder (rem_...)
         id: String,
         #[command(flatten)]
         limit: Limit,

@@ -40,7 +40,7 @@ enum Action {
     },
     /// Show a resend job and its progress
     Show {
-        /// Id of the job (job_...)
+        /// ID of the job (job_...)
         id: String,
     },
     /// Resend all deliveries that match the filter (by default, failed ones)
@@ -51,7 +51,7 @@ enum Action {
     },
     /// Cancel a resend job; deliveries that it has already made pending stay pending
     Cancel {
-        /// Id of the job (job_...)
+        /// ID of the job (job_...)
         id: String,
     },
 }

@@ -3,9 +3,9 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | [`AddressPolicy`] | which addresses may be called |
-//! | [`Resolve`] | finds the addresses of names; look-ups are bounded |
+//! | [`Resolve`] | resolves host names; look-ups are bounded |
 //! | [`Proxy`] | the proxy for all requests, if the operator configures one |
-//! | [`Trust`] | the certificate authorities that are trusted |
+//! | [`Trust`] | the trusted certificate authorities |
 //! | [`Sender`] | makes requests with all of these |
 //! | [`host`] | the resources that the process needs from its host, and how it detects a lack of them |
 //!
@@ -37,12 +37,12 @@ pub use resolve::{Resolve, SystemResolver};
 pub use sender::{SendSettings, Sender};
 pub use trust::{Trust, TrustError};
 
-/// A request to make.
+/// An HTTP request to make: a POST to a receiver.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
     /// The parsed URL of the receiver.
     pub target: Target,
-    /// All headers, including the signature.
+    /// All request headers, including the signature.
     pub headers: http::HeaderMap,
     /// The request body, sent unchanged.
     pub body: Bytes,
@@ -52,7 +52,7 @@ pub struct Outgoing {
     pub tenant: Option<TenantId>,
 }
 
-/// The result of a request.
+/// The result of an HTTP request.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Incoming {
     /// The response, or the fault that prevented it.

@@ -32,19 +32,19 @@ impl Default for Trust {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrustError {
-    /// A file can't be read.
+    /// A PEM file can't be read or parsed.
     #[error("can't read PEM certificates from {}", .file.display())]
     File {
-        /// The PEM file.
+        /// The path of the PEM file.
         file: PathBuf,
         /// The error from reading or parsing the file.
         #[source]
         source: rustls::pki_types::pem::Error,
     },
-    /// A file contains no certificate.
+    /// A PEM file contains no certificate.
     #[error("{} contains no certificate", .0.display())]
     Empty(PathBuf),
-    /// A certificate is invalid.
+    /// A certificate in a PEM file is invalid.
     #[error("{} contains an invalid certificate", .file.display())]
     Certificate {
         /// The file that contains the certificate.

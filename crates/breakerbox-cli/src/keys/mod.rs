@@ -55,7 +55,7 @@ enum Action {
     },
     /// Revoke a key: requests with it are refused immediately
     Revoke {
-        /// Id of the key (key_...), not the key itself
+        /// ID of the key (key_...), not the key itself
         id: String,
     },
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The responses that the flags configure.
+/// The responses configured by the flags.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) status: u16,

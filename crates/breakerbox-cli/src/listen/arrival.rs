@@ -31,7 +31,7 @@ pub(super) struct Arrival {
     again: bool,
 }
 
-/// The requests received so far.
+/// Counts the requests received so far.
 #[derive(Default)]
 pub(super) struct Count {
     total: u64,

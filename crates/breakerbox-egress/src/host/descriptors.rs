@@ -37,20 +37,20 @@ pub fn are_used_up() -> bool {
 /// The numbers of descriptors that the settings require.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wanted {
-    /// Connections to the API (`limits.connections`).
+    /// The number of connections to the API (`limits.connections`).
     pub connections: usize,
-    /// Requests in flight (`delivery.slots`).
+    /// The number of requests in flight (`delivery.slots`).
     pub slots: usize,
-    /// Idle connections to receivers that are kept for reuse.
+    /// The number of idle connections to receivers that are kept for reuse.
     pub kept: usize,
 }
 
 /// The connection limits that fit within the number of descriptors.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shares {
-    /// Maximum connections to the API.
+    /// The maximum number of connections to the API.
     pub connections: usize,
-    /// Maximum connections to receivers that are kept for reuse.
+    /// The maximum number of connections to receivers that are kept for reuse.
     pub kept: usize,
     /// The reason why the settings do not fit, and what to do. `None` if they fit.
     pub shortfall: Option<String>,

@@ -26,7 +26,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(show)).routes(routes!(revoke))
 }
 
-/// A scope of an API key.
+/// A permission of an API key.
 #[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum ScopeView {
@@ -63,7 +63,7 @@ impl From<ScopeView> for Scope {
 #[serde(deny_unknown_fields)]
 #[schema(as = NewApiKey)]
 struct KeyBody {
-    /// A human-readable description.
+    /// A human-readable name, such as the purpose of the key.
     #[schema(max_length = 200, example = "billing")]
     name: String,
     /// The scopes. `admin` includes all others; `manage` includes `read`.
@@ -86,7 +86,7 @@ struct KeyView {
     /// API key ID; not a secret.
     #[schema(example = "key_01h5k2m8w4c7e")]
     id: String,
-    /// A human-readable description.
+    /// A human-readable name, such as the purpose of the key.
     name: String,
     /// The scopes. `admin` includes all others; `manage` includes `read`.
     #[schema(inline)]

@@ -84,7 +84,7 @@ impl Deref for Api {
 }
 
 impl Reach {
-    /// Returns the time of the queue's clock.
+    /// Returns the store clock's time, which the queue uses.
     fn now(&self) -> Timestamp {
         (self.services.clock)()
     }

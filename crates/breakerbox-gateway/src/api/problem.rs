@@ -124,7 +124,7 @@ impl From<Problem> for Refused {
 #[derive(Clone, Debug)]
 pub(crate) struct Logged(pub(crate) Box<str>);
 
-/// The result of a handler.
+/// The result of a handler, with a problem as its error.
 pub(super) type ApiResult<T> = Result<T, Problem>;
 
 impl Problem {

@@ -40,7 +40,7 @@ pub struct Services {
     pub circuit_store: Arc<dyn Store>,
     /// The permits that workers acquire and settle.
     pub permits: Arc<Permits>,
-    /// Sends test requests.
+    /// Sends test requests to endpoints.
     pub tests: Arc<dyn TestSend>,
     /// Sends test notifications.
     pub notification_tests: Arc<dyn NotificationTest>,
@@ -79,7 +79,7 @@ pub trait NotificationTest: Send + Sync + 'static {
 /// The result of testing one notification target.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TestedTarget {
-    /// The tested target.
+    /// The target to which the test notification was sent.
     pub target: NotificationTarget,
     /// The target's response, or the error.
     pub delivered: Delivered,

@@ -25,7 +25,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Health)]
 pub(super) struct HealthView {
-    /// `ok`, `degraded` or `unavailable`.
+    /// The overall state: `ok`, `degraded` or `unavailable`.
     #[schema(inline)]
     status: StatusView,
     /// The reasons why the gateway is degraded or unavailable.

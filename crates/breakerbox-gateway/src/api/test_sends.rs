@@ -47,7 +47,7 @@ impl TestSends {
         Ok(place)
     }
 
-    /// Takes a slot for a test that is rate-limited elsewhere.
+    /// Takes a slot for a test send whose rate another part limits.
     pub(super) fn place(&self, tenant: &TenantId) -> ApiResult<SharePermit<TenantId>> {
         self.places.try_acquire(tenant, 1).map_err(|why| match why {
             NoShare::OwnerOver => Problem::new(

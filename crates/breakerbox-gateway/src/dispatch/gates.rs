@@ -26,7 +26,7 @@ pub(super) struct Pass {
     pub(super) throttle: Option<ThrottlePass<'static, Overload>>,
 }
 
-/// A gate's refusal.
+/// A gate's refusal, and how long it holds the lane.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Refused {
     /// The lane sleeps and sends nothing.

@@ -31,7 +31,7 @@ const BATCH: usize = 500;
 /// The maximum number of attempts to write a batch.
 const TRIES: u32 = 10;
 
-/// An entry to be written.
+/// A queued entry for the history.
 enum Entry {
     Change(PastChange),
     Notification(Box<Notification>),

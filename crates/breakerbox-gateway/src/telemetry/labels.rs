@@ -109,7 +109,7 @@ labels! {
         Reset "reset",
         /// The response was not valid HTTP.
         Protocol "protocol",
-        /// A local fault of the gateway.
+        /// A local fault kept the gateway from making the request.
         Local "local",
     }
 

@@ -69,9 +69,9 @@ pub struct Metrics {
     pub probes: Counter,
     /// The duration of a request, in seconds.
     pub request_seconds: Histogram,
-    /// The time from accept to delivery, in seconds.
+    /// The time from accepting an event to its delivery, in seconds.
     pub delivery_seconds: Histogram,
-    /// The time from accept to the first request, in seconds.
+    /// The time from accepting an event to the first request, in seconds.
     pub wait_seconds: Histogram,
     /// The number of lane refusals, by gate.
     pub refusals: ByLabel<Gate, Counter>,

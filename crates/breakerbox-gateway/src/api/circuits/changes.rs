@@ -1,4 +1,4 @@
-//! The history of all circuits: each change with its time, its cause and its actor. Read-only: no route changes it.
+//! The history of all circuits: each change with its time, cause and actor. It is read-only.
 
 use axum::extract::State;
 use breakerbox_core::Status;
@@ -30,7 +30,7 @@ struct ListQuery {
     /// Only circuits of this tenant, including those of its reminders.
     #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
-    /// Only this circuit.
+    /// Only changes of this circuit.
     #[param(value_type = Option<String>, pattern = "^cir_[A-Za-z0-9_-]{2,1366}$")]
     circuit: Option<Text<CircuitId>>,
     /// Only changes at this time or later.

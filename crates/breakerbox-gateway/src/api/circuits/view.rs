@@ -1,4 +1,4 @@
-//! The JSON of circuits.
+//! The JSON representation of circuits.
 
 use breakerbox_core::{Cause, Mode, Policy, RandomBits, Record, Status, Timestamp, Totals};
 use breakerbox_model::objects::{CircuitId, CircuitOwner, PastChange, Purpose, ShownKey};
@@ -47,7 +47,7 @@ impl From<Status> for StateView {
     }
 }
 
-/// The circuit that governs calls of an endpoint or a reminder.
+/// The circuit that governs the calls for an endpoint or a reminder.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct CircuitOf {
     /// Circuit ID.
@@ -76,7 +76,7 @@ impl From<StateView> for Status {
     }
 }
 
-/// The mode of a circuit.
+/// Whether the outcomes of calls or an override decide.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Mode)]
 struct ModeView {
@@ -110,7 +110,7 @@ impl From<&Mode> for ModeView {
     }
 }
 
-/// A circuit.
+/// The circuit breaker for one destination, host or tenant.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Circuit)]
 pub(super) struct CircuitView {
@@ -131,7 +131,7 @@ pub(super) struct CircuitView {
     /// The state of the circuit.
     #[schema(inline)]
     state: StateView,
-    /// The mode of the circuit.
+    /// Whether the outcomes of calls or an override decide.
     #[schema(inline)]
     mode: ModeView,
     /// The number of the circuit's current epoch, the period between two changes. It grows with every change.
@@ -157,7 +157,7 @@ pub(super) struct CircuitView {
     /// The time of the last change; null if there was none.
     #[schema(value_type = Option<String>, format = "date-time")]
     changed_at: Option<Moment>,
-    /// The cause of the last change.
+    /// The cause of the last change; null if there was none.
     cause: Option<String>,
 }
 
@@ -216,11 +216,11 @@ pub(super) struct CircuitShown {
 /// The counts in a circuit's window.
 #[derive(Serialize, ToSchema)]
 struct WindowView {
-    /// The number of calls counted.
+    /// The number of calls counted in the window.
     calls: u64,
-    /// The number of successful calls.
+    /// The number of successful calls in the window.
     successes: u64,
-    /// The number of failed calls.
+    /// The number of failed calls in the window.
     failures: u64,
     /// The number of calls slower than the policy's `slow_call`.
     slow: u64,
@@ -267,10 +267,10 @@ pub(super) struct ChangeView {
     /// The time of the change.
     #[schema(value_type = String, format = "date-time")]
     at: Moment,
-    /// The previous state.
+    /// The state before the change.
     #[schema(inline)]
     from: StateView,
-    /// The new state.
+    /// The state after the change.
     #[schema(inline)]
     to: StateView,
     /// The epoch that began with the change.

@@ -32,7 +32,7 @@ pub(in crate::api) struct DeliveryView {
     reminder: Option<String>,
     /// The number of the reminder's run; null unless the delivery is one.
     run: Option<u32>,
-    /// Priority.
+    /// The priority of the delivery.
     #[schema(value_type = PrioritySchema, inline)]
     priority: &'static str,
     /// The state of the delivery.
@@ -45,7 +45,7 @@ pub(in crate::api) struct DeliveryView {
     /// Whether the delivery is held back although it may be due: by a circuit, a throttle, or a disabled tenant or
     /// endpoint; for a registered endpoint also by a `Retry-After` or the rate limit.
     pub(in crate::api) parked: bool,
-    /// The number of attempts used.
+    /// The number of attempts used. Local faults of the gateway use none.
     pub(in crate::api) attempts: u32,
     /// While pending or retrying: the earliest time of the next attempt.
     #[schema(value_type = Option<String>, format = "date-time")]
@@ -168,7 +168,7 @@ pub(super) struct AttemptView {
     fault: Option<&'static str>,
     /// A human-readable description of the fault.
     detail: Option<String>,
-    /// The first bytes of the response, as text.
+    /// The first bytes of the response body, as text.
     response: String,
     /// Whether the attempt was a probe of the circuit.
     probe: bool,

@@ -134,7 +134,8 @@ async fn show(
 
 /// Change an endpoint
 ///
-/// Omitted fields stay unchanged; `null` restores the default. With a new URL, waiting deliveries go to the new URL. `policy` needs
+/// Omitted fields stay unchanged; `null` restores the default. Pending and retrying deliveries go to a new URL.
+/// `policy` needs
 /// an admin key.
 #[utoipa::path(
     patch,

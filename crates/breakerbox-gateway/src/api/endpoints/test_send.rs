@@ -35,7 +35,7 @@ struct TestBody {
     #[serde(default)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*$")]
     r#type: Option<Text<EventType>>,
-    /// The payload, any JSON. Default: `{"test": true}`.
+    /// The payload: any JSON. Default: `{"test": true}`.
     #[serde(default)]
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<serde_json::Value>,
@@ -56,7 +56,7 @@ struct TestView {
     detail: Option<String>,
     /// The duration of the request, in milliseconds.
     latency_ms: u64,
-    /// The first bytes of the response, as text.
+    /// The first bytes of the response body, as text.
     response: String,
 }
 

@@ -27,7 +27,7 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(300);
 /// The maximum in-flight limit.
 const MOST_IN_FLIGHT: u32 = 10_000;
 
-/// A registered destination of a tenant.
+/// A tenant's registered destination for events.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Endpoint)]
 pub(super) struct EndpointView {
@@ -57,7 +57,7 @@ pub(super) struct EndpointView {
     timeout: Option<String>,
     /// The maximum number of concurrent requests; null: the gateway's default.
     max_in_flight: Option<u32>,
-    /// The rate limit; null: none.
+    /// The rate limit for requests; null: none.
     #[schema(inline)]
     rate: Option<RateView>,
     /// The delays between attempts; null: the tenant's.
@@ -127,7 +127,7 @@ bodies! {
         #[serde(default)]
         #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
         tenant: [Option<Text<TenantId>>],
-        /// The signing secret. Default: a generated one.
+        /// The secret that signs requests. Default: a generated one.
         #[serde(default)]
         #[schema(value_type = Option<String>, pattern = "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$")]
         secret: [Option<Text<Secret>>],
@@ -158,7 +158,7 @@ bodies! {
         /// The maximum number of concurrent requests.
         #[schema(value_type = Option<u32>, minimum = 1, maximum = 10_000)]
         max_in_flight: [Change<u32>],
-        /// The rate limit.
+        /// The rate limit for requests.
         #[schema(value_type = Option<RateView>, inline)]
         rate: [Change<Object<RateView>>],
         /// The delays between attempts.
@@ -174,7 +174,7 @@ bodies! {
 }
 
 impl EndpointChange {
-    /// Returns whether the body sets a field that only an admin may set.
+    /// Returns whether the body sets `policy`, which only an admin key may set.
     pub(super) const fn sets_policy(&self) -> bool {
         !self.policy.is_keep()
     }
@@ -233,7 +233,6 @@ fn filter(types: &[String]) -> ApiResult<Filter> {
     Filter::any_of(types.iter().map(String::as_str)).map_err(|why| Problem::invalid("types", why))
 }
 
-/// Checks the range of a timeout.
 pub(in crate::api) fn checked_timeout(span: Span) -> ApiResult<Duration> {
     if (Duration::from_millis(100)..=LONGEST_TIMEOUT).contains(&span.0) {
         return Ok(span.0);
@@ -241,7 +240,6 @@ pub(in crate::api) fn checked_timeout(span: Span) -> ApiResult<Duration> {
     Err(Problem::invalid("timeout", format_args!("must be 100ms to 5m, but is {}", format_duration(span.0))))
 }
 
-/// Checks the range of an in-flight limit.
 pub(in crate::api) fn checked_in_flight(found: u32) -> ApiResult<u32> {
     if (1..=MOST_IN_FLIGHT).contains(&found) {
         return Ok(found);

@@ -124,7 +124,6 @@ impl<'a> BatchBody<'a> {
         self.tenant.as_ref().map(|tenant| tenant.0.clone())
     }
 
-    /// Builds the events.
     pub(super) fn into_events(self, with: Circumstances<'_>) -> ApiResult<Vec<NewEvent>> {
         // Each payload gets its own memory. Otherwise one waiting payload would keep the whole batch in memory.
         let no_body = Bytes::new();
@@ -155,13 +154,13 @@ pub(super) struct EventSchema {
     /// The content type of the raw bytes. Default: `application/octet-stream`. Only with `payload_base64`.
     #[schema(max_length = 255)]
     content_type: Option<String>,
-    /// Priority. Default: `medium`.
+    /// The priority of the deliveries. Default: `medium`.
     #[schema(inline)]
     priority: Option<PrioritySchema>,
     /// Deliver the event to this URL only, not to the tenant's endpoints.
     #[schema(format = "uri", max_length = 8192)]
     url: Option<String>,
-    /// The earliest time of delivery.
+    /// The earliest time at which the event is delivered.
     #[schema(format = "date-time")]
     not_before: Option<String>,
     /// The maximum time that deliveries wait before they expire, such as `1h`.
@@ -189,7 +188,7 @@ pub(super) struct BatchSchema {
     /// Tenant ID. Keys bound to one tenant may omit it; other keys default to `default`.
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<String>,
-    /// The events, without `tenant`.
+    /// The events. Set `tenant` for the whole batch, not in an event.
     #[schema(min_items = 1, max_items = 1000)]
     events: Vec<EventSchema>,
 }

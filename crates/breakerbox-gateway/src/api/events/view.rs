@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::body::PrioritySchema;
 use crate::api::reading::fields::Moment;
 
-/// An event.
+/// An event, submitted for delivery.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Event)]
 pub(super) struct EventView {
@@ -29,12 +29,12 @@ pub(super) struct EventView {
     payload_base64: Option<String>,
     /// The content type of the payload.
     content_type: String,
-    /// Priority.
+    /// The priority of the deliveries.
     #[schema(value_type = PrioritySchema, inline)]
     priority: &'static str,
     /// The dynamic URL; null if the event goes to the tenant's endpoints.
     url: Option<String>,
-    /// The earliest time of delivery.
+    /// The earliest time at which the event is delivered.
     #[schema(value_type = Option<String>, format = "date-time")]
     not_before: Option<Moment>,
     /// The time at which unfinished deliveries expire.
@@ -43,7 +43,7 @@ pub(super) struct EventView {
     /// The time at which the event was accepted.
     #[schema(value_type = String, format = "date-time")]
     accepted_at: Moment,
-    /// The number of deliveries.
+    /// The number of deliveries, one for each endpoint.
     deliveries: u32,
     /// The number of deliveries still to be created. The gateway creates deliveries beyond the first 1,000 after its
     /// response to the request. 0: all are created.

@@ -39,7 +39,7 @@ pub(in crate::api) struct TargetView {
     /// Target ID.
     #[schema(example = "tgt_01h5k2m8w4c7e")]
     id: String,
-    /// The kind: `webhook` (signed requests), `slack` (requests in Slack's format) or `email`.
+    /// The kind of target: `webhook` (signed requests), `slack` (requests in Slack's format) or `email`.
     #[schema(inline)]
     kind: WayName,
     /// The address. Of a URL, only the origin is shown.
@@ -87,7 +87,7 @@ fn secret_of(target: &NotificationTarget) -> Option<&Secret> {
 pub(super) struct TargetSecret {
     /// Target ID.
     target: String,
-    /// The signing secret.
+    /// The secret that signs notifications to the target.
     #[schema(example = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")]
     secret: String,
 }
@@ -107,7 +107,7 @@ pub(in crate::api) struct TargetBody {
     #[serde(default)]
     #[schema(value_type = Option<String>, pattern = "^tgt_[0-7][0-9a-hjkmnp-tv-z]{12}$")]
     id: Option<Text<TargetId>>,
-    /// The kind: `webhook`, `slack` or `email`.
+    /// The kind of target: `webhook`, `slack` or `email`.
     #[serde(default)]
     #[schema(inline)]
     kind: Option<WayName>,

@@ -39,7 +39,7 @@ pub(super) struct AcquireBody {
     #[serde(default)]
     #[schema(min_length = 1, max_length = 900)]
     key: Option<String>,
-    /// Priority. Default: `medium`.
+    /// The priority of the call. Default: `medium`.
     #[serde(default)]
     #[schema(value_type = Option<PrioritySchema>, inline)]
     priority: Option<Text<Priority>>,
@@ -55,12 +55,12 @@ pub(super) struct AcquireBody {
 #[schema(as = AcquireBatch, example = json!({"items": [{"url": "https://hooks.example.com/in"}, {"key": "warehouse db"}]}))]
 #[allow(dead_code)]
 pub(super) struct AcquireItems {
-    /// The calls.
+    /// The calls, at most 1,000.
     #[schema(min_items = 1, max_items = 1000)]
     items: Vec<AcquireBody>,
 }
 
-/// A permit or a refusal.
+/// The result of an acquire: a permit or a refusal.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = Acquired)]
@@ -71,7 +71,7 @@ pub(super) enum AcquiredView {
     Refusal(RefusalView),
 }
 
-/// A permit, a refusal or a problem.
+/// The result for one item: a permit, a refusal or a problem.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = AcquiredItem)]

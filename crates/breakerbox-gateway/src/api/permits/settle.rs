@@ -60,7 +60,7 @@ pub(super) struct SettleBody {
 #[schema(as = SettleBatch, example = json!({"items": [{"id": "per_AZ4r3...", "status": 200}, {"id": "per_0c9Ka...", "fault": "timeout"}]}))]
 #[allow(dead_code)]
 pub(super) struct SettleItems {
-    /// The results of the calls.
+    /// The results of the calls, at most 1,000.
     #[schema(min_items = 1, max_items = 1000)]
     items: Vec<SettleBody>,
 }

@@ -74,7 +74,6 @@ impl<'a> ReminderBody<'a> {
         self.tenant.as_ref().map(|tenant| tenant.0.clone())
     }
 
-    /// Builds a new reminder.
     pub(super) fn into_new(self, body: &Bytes, with: Circumstances<'_>) -> ApiResult<NewReminder> {
         let Some(url) = &self.url else {
             let detail = "url: is missing; send the URL to call";
@@ -212,7 +211,6 @@ impl<'a> BatchBody<'a> {
         self.tenant.as_ref().map(|tenant| tenant.0.clone())
     }
 
-    /// Builds the new reminders.
     pub(super) fn into_new(self, with: Circumstances<'_>) -> ApiResult<Vec<NewReminder>> {
         let no_body = Bytes::new();
         let reminder = |(at, reminder): (usize, Object<ReminderBody<'_>>)| {

@@ -77,7 +77,7 @@ schemas! {
         /// The time zone of `cron`, a name from the IANA database. Default: `UTC`.
         #[schema(max_length = 64, example = "Europe/Berlin")]
         time_zone: [Option<String>],
-        /// The time after which no run is due. Only with `every` or `cron`.
+        /// The time after which the reminder does not run. Only with `every` or `cron`.
         #[schema(format = "date-time")]
         ends_at: [Option<String>],
         /// The maximum number of runs. Only with `every` or `cron`.
@@ -86,7 +86,7 @@ schemas! {
         /// Which missed occurrences to fire: `all`, or only the `latest`. Default: the tenant's setting.
         #[schema(inline)]
         catch_up: [Option<CatchUpName>],
-        /// Priority. Default: `medium`.
+        /// The priority of the reminder's runs. Default: `medium`.
         #[schema(inline)]
         priority: [Option<PrioritySchema>],
         /// Your own name for the reminder, unique among the tenant's reminders that are not cancelled.
@@ -107,7 +107,7 @@ pub(super) struct BatchSchema {
     /// Tenant ID. Keys bound to one tenant may omit it; other keys default to `default`.
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<String>,
-    /// The reminders, without `tenant`.
+    /// The reminders. Set `tenant` for the whole batch, not in a reminder.
     #[schema(min_items = 1, max_items = 1000)]
     reminders: Vec<ReminderSchema>,
 }

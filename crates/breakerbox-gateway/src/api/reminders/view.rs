@@ -24,9 +24,9 @@ pub(super) struct ReminderView {
     id: String,
     /// Tenant ID.
     tenant: String,
-    /// The tenant's own name for the reminder.
+    /// The tenant's own name for the reminder; null if it has none.
     reference: Option<String>,
-    /// The URL to call.
+    /// The URL that each run calls.
     url: String,
     /// The content type of the payload.
     content_type: String,
@@ -39,12 +39,12 @@ pub(super) struct ReminderView {
     every: Option<String>,
     /// The cron expression, in local time; null unless the reminder has one.
     cron: Option<String>,
-    /// The time zone of `cron`.
+    /// The time zone of `cron`; null without `cron`.
     time_zone: Option<String>,
-    /// The time after which no run is due.
+    /// The time after which the reminder does not run; null: no end.
     #[schema(value_type = Option<String>, format = "date-time")]
     ends_at: Option<Moment>,
-    /// The maximum number of runs.
+    /// The maximum number of runs; null: no limit.
     max_runs: Option<u32>,
     /// Which missed occurrences to fire: `all`, or only the `latest`; null: the tenant's setting.
     #[schema(value_type = Option<CatchUpName>, inline)]

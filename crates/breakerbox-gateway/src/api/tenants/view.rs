@@ -20,13 +20,13 @@ use crate::api::reading::fields::{Change, Moment, Object, Span, Text, fault_of_l
 /// The maximum length of a name, in characters.
 const LONGEST_NAME: usize = 200;
 
-/// A tenant.
+/// A tenant: a client with its own endpoints, keys and limits.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Tenant)]
 pub(in crate::api) struct TenantView {
     /// Tenant ID.
     id: String,
-    /// A human-readable description.
+    /// A human-readable name.
     name: String,
     /// Whether the tenant is enabled. Deliveries of a disabled tenant are parked.
     enabled: bool,
@@ -42,7 +42,7 @@ pub(in crate::api) struct TenantView {
     /// Rules that override the default effect of responses, by status, status class or fault.
     #[schema(value_type = Object)]
     response_rules: ResponseRules,
-    /// The backlog limit; null: the gateway's.
+    /// The limit for unfinished deliveries; null: the gateway's.
     #[schema(inline)]
     backlog: Option<BacklogView>,
     /// The rate limit for submitted events; null: none.
@@ -84,7 +84,7 @@ pub(in crate::api) struct BacklogView {
     bytes: u64,
 }
 
-/// A rate limit.
+/// A rate limit: a mean rate and a burst.
 #[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct RateView {
@@ -196,7 +196,7 @@ bodies! {
     /// A change to a tenant. Omitted fields stay unchanged; null restores the default.
     change TenantChange {}
     both {
-        /// A human-readable description.
+        /// A human-readable name.
         #[schema(max_length = 200)]
         name: [Option<String>],
         /// Whether the tenant is enabled. Deliveries of a disabled tenant are parked.
@@ -214,7 +214,7 @@ bodies! {
         /// {"action": "fail"}}`. Needs an admin key.
         #[schema(value_type = Option<Object>)]
         response_rules: [Change<ResponseRules>],
-        /// The backlog limit. Needs an admin key for all tenants.
+        /// The limit for unfinished deliveries. Needs an admin key for all tenants.
         #[schema(value_type = Option<BacklogView>, inline)]
         backlog: [Change<Object<BacklogView>>],
         /// The rate limit for submitted events. Needs an admin key for all tenants.
