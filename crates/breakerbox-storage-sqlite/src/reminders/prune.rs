@@ -1,4 +1,4 @@
-//! Deletes reminders that have ended, a bounded number in one job.
+//! Deletes reminders that have ended, a bounded number per job.
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::reminder::StopReason;
