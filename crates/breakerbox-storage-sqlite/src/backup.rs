@@ -48,11 +48,11 @@ pub struct DatabaseCopy {
     pub bytes: u64,
     /// The number of the last migration applied to it.
     pub schema: u32,
-    /// The number of tenants.
+    /// The number of tenants in the copy.
     pub tenants: u64,
-    /// The number of endpoints.
+    /// The number of endpoints in the copy.
     pub endpoints: u64,
-    /// The number of unfinished deliveries.
+    /// The number of unfinished deliveries in the copy.
     pub unfinished: u64,
 }
 

@@ -29,7 +29,6 @@ pub(super) struct FreshDeliveries {
 pub(super) struct FreshEvent<'e> {
     pub(super) id: i64,
     pub(super) tenant: &'e TenantId,
-    /// The tenant's number.
     pub(super) tenant_row: i64,
     pub(super) kind: &'e EventType,
     pub(super) content_type: &'e Arc<str>,

@@ -149,7 +149,7 @@ impl WriterState {
         self.ids.next(count, now)
     }
 
-    /// Leases a delivery.
+    /// Records a delivery as leased, and returns its new lease.
     pub(super) fn hold(&mut self, delivery: i64, mut held: Held) -> Lease {
         self.last_lease += 1;
         held.lease = Lease(self.last_lease);

@@ -64,7 +64,7 @@ impl Clocks {
         self.accepts_step
     }
 
-    /// Returns the wall clock.
+    /// Returns the function that reads the wall clock.
     #[must_use]
     pub fn wall(&self) -> &WallClock {
         &self.wall

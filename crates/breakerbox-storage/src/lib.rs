@@ -167,7 +167,7 @@ pub struct Submitted {
 /// One event of an accepted batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SubmittedEvent {
-    /// The event's id.
+    /// The id that the queue gave to the event.
     pub id: EventId,
     /// The number of the event's deliveries, including those not written yet.
     pub deliveries: u32,
@@ -215,7 +215,7 @@ pub enum QueueError {
     /// The queue is being closed.
     #[error("the queue is closed")]
     Closed,
-    /// The disk is full.
+    /// The disk is full. Nothing was written.
     #[error("the disk is full")]
     DiskFull,
     /// A database file was deleted or replaced. Writes to it would be lost at the next restart.
@@ -240,7 +240,7 @@ pub enum Claim {
         priority: Priority,
         /// The maximum number of deliveries.
         limit: u32,
-        /// The duration of the lease.
+        /// The duration of the lease, after which the delivery can be reclaimed.
         lease: Duration,
     },
     /// Leases one delivery for a probe: the first due one, by priority and age, that has not failed a probe in this
@@ -251,7 +251,7 @@ pub enum Claim {
         lane: LaneId,
         /// The outage, identified by the epoch of the circuit's first trip.
         outage: Epoch,
-        /// The duration of the lease.
+        /// The duration of the lease, after which the delivery can be reclaimed.
         lease: Duration,
     },
 }
@@ -274,7 +274,7 @@ pub struct Lease(pub i64);
 /// A leased delivery, which this process may attempt.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Leased {
-    /// The delivery's id.
+    /// The id of the leased delivery.
     pub id: DeliveryId,
     /// The claim's token.
     pub lease: Lease,
@@ -284,7 +284,7 @@ pub struct Leased {
     pub tenant: TenantId,
     /// The event that is delivered.
     pub event: EventId,
-    /// The event's type.
+    /// The event's type, such as `invoice.paid`.
     pub kind: EventType,
     /// The body of the request.
     pub payload: Bytes,
@@ -338,7 +338,7 @@ impl Leased {
 /// The result of an attempt to send a leased delivery.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settlement {
-    /// The delivery's id.
+    /// The id of the delivery that was attempted.
     pub id: DeliveryId,
     /// The token of the claim that leased the delivery.
     pub lease: Lease,
@@ -362,7 +362,7 @@ pub enum Settled {
 /// A lane with waiting deliveries.
 #[derive(Clone, PartialEq, Debug)]
 pub struct WaitingLane {
-    /// The lane's id.
+    /// The id of the lane.
     pub lane: LaneId,
     /// The tenant that the lane belongs to.
     pub tenant: TenantId,

@@ -98,7 +98,7 @@ pub enum HeaderError {
         /// The name of the header.
         name: String,
     },
-    /// The value is too long.
+    /// A value exceeds [`MAX_VALUE_LENGTH`].
     #[error("headers.{name}: must be at most {MAX_VALUE_LENGTH} bytes, but is {found}")]
     ValueTooLong {
         /// The name of the header.

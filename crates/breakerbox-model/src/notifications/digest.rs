@@ -19,7 +19,7 @@ const LINES: usize = 20;
 /// The parts of a notification that a digest needs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Headline {
-    /// The notification's id.
+    /// The notification's id. Ids sort by creation time.
     pub id: NotificationId,
     /// The notification's kind.
     pub kind: Kind,

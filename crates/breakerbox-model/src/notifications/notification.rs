@@ -211,7 +211,7 @@ pub struct Warned {
 /// A reminder that was stopped.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Stopped {
-    /// The reminder's id.
+    /// The id of the stopped reminder, `rem_...`.
     pub reminder: String,
     /// The number of the run that stopped the reminder.
     pub run: u32,

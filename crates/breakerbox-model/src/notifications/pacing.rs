@@ -40,7 +40,7 @@ const BUCKETS: usize = 20_000;
 /// A target that has due notifications.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Due {
-    /// The target's name.
+    /// The name of the target: `tgt_...` or `operator/...`.
     pub target: Arc<str>,
     /// The number of due notifications, up to [`COUNTED`].
     pub count: u64,
@@ -49,7 +49,7 @@ pub struct Due {
 /// A message that may be sent now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlannedMessage {
-    /// The target's name.
+    /// The name of the target that the message goes to.
     pub target: Arc<str>,
     /// Whether all due notifications are sent as one digest. Otherwise the oldest one is sent alone.
     pub together: bool,

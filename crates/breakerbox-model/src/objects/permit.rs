@@ -9,7 +9,7 @@ use breakerbox_core::{OutcomeKind, Settlement, Timestamp};
 pub struct PermitId(pub [u8; 16]);
 
 impl PermitId {
-    /// Creates a random id.
+    /// Creates an id from the system's random source.
     #[must_use]
     pub fn random() -> Self {
         Self(rand::random())
@@ -25,7 +25,7 @@ impl fmt::Debug for PermitId {
 /// A permit and its expiry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PermitTerm {
-    /// The permit's id.
+    /// The id that the permit's token contains.
     pub id: PermitId,
     /// The time at which the permit expires. After it, the permit can't be settled.
     pub expires_at: Timestamp,

@@ -70,7 +70,7 @@ pub struct ReminderSettings {
     pub expires_after: Option<Duration>,
 }
 
-/// The state of a reminder.
+/// Whether a reminder fires and, if not, why.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ReminderState {
     /// The reminder fires when it is due.
@@ -169,7 +169,7 @@ impl fmt::Display for RunId {
 /// One run of a reminder.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Run {
-    /// The run's id.
+    /// The run's id: its reminder and its number.
     pub id: RunId,
     /// The occurrence for which the run was fired.
     pub scheduled_at: Timestamp,

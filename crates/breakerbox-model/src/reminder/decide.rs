@@ -12,7 +12,7 @@ pub struct ReminderVersion(pub i64);
 /// A reminder as the scheduler read it from the database.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DueReminder {
-    /// The reminder's id.
+    /// The id of the reminder that was read.
     pub id: ReminderId,
     /// The tenant that the reminder belongs to.
     pub tenant: TenantId,
@@ -62,7 +62,7 @@ pub enum OpenRun {
 /// The decision about a reminder's next step.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Decision {
-    /// The reminder's id.
+    /// The id of the reminder that the decision applies to.
     pub id: ReminderId,
     /// The version that the decision is based on. It is not applied to a newer version.
     pub version: ReminderVersion,

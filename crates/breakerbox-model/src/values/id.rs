@@ -130,11 +130,11 @@ macro_rules! ids {
 }
 
 ids! {
-    /// The ID of an endpoint.
+    /// The ID of an endpoint. The endpoint's lane has the same number.
     EndpointId "ep_",
     /// The ID of an event, and the `webhook-id` of all its requests.
     EventId "evt_",
-    /// The ID of a delivery.
+    /// The ID of a delivery. The deliveries of an event have the IDs that follow the event's.
     DeliveryId "dlv_",
     /// The ID of a reminder. Together with the number of a run, it forms the `webhook-id` of that run's requests.
     ReminderId "rem_",

@@ -32,7 +32,7 @@ pub enum LoadError {
         what: &'static str,
         /// The id or name of the object.
         name: String,
-        /// The name of the column.
+        /// The name of the column that can't be read.
         column: &'static str,
     },
     /// A row is inconsistent with others, for example a policy with the layers below it.

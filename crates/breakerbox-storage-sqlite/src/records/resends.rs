@@ -214,7 +214,7 @@ impl SqliteRecords {
 }
 
 impl SqliteRecords {
-    /// Inserts a job.
+    /// Inserts a resend job, and deletes a few finished ones.
     pub(super) fn insert_resend(
         &self,
         transaction: &mut WriteTransaction<'_>,

@@ -12,7 +12,6 @@ use crate::error::JobError;
 use crate::job::Command;
 use crate::transaction::WriteTransaction;
 
-/// Deletes reminders that have ended.
 pub(crate) struct Prune {
     pub(crate) before: Timestamp,
     pub(crate) limit: usize,

@@ -45,7 +45,6 @@ impl Command for StopUnreadable {
     }
 }
 
-/// Stops one unreadable reminder.
 pub(super) fn stop(
     transaction: &mut WriteTransaction<'_>,
     unreadable: &Unreadable,

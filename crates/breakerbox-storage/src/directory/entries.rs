@@ -19,7 +19,7 @@ use crate::records::RecordsError;
 /// The effective settings of a tenant, with defaults filled in.
 #[derive(Debug)]
 pub struct TenantEntry {
-    /// The tenant's name.
+    /// The tenant's name in circuit keys, paths and responses.
     pub id: TenantId,
     /// The tenant as it is stored, without defaults.
     pub source: Tenant,
@@ -172,7 +172,7 @@ impl TenantEntry {
 /// The effective settings of an endpoint, with defaults filled in.
 #[derive(Debug)]
 pub struct EndpointEntry {
-    /// The endpoint's id.
+    /// The endpoint's id in paths and responses.
     pub id: EndpointId,
     /// The endpoint as it is stored, without defaults.
     pub source: Endpoint,

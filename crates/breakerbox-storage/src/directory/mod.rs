@@ -129,7 +129,7 @@ impl Directory {
         Some(self.tenant_endpoints(tenant)?.for_type(kind))
     }
 
-    /// Returns the number of a tenant's endpoints.
+    /// Returns the number of a tenant's endpoints, or 0 if the tenant does not exist.
     #[must_use]
     pub fn endpoint_count(&self, tenant: &TenantId) -> usize {
         self.tenant_endpoints(tenant).map_or(0, |tenant_endpoints| tenant_endpoints.endpoint_count())

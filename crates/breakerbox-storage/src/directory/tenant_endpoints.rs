@@ -16,7 +16,7 @@ const REMEMBERED_ENDPOINTS: usize = 1 << 20;
 /// The number of endpoints above which an uncached match is slow enough to be computed in advance.
 const MATCHED_AHEAD: usize = 256;
 
-/// A tenant with its endpoints.
+/// A tenant with its endpoints, which caches the endpoints that receive each event type.
 #[derive(Debug)]
 pub struct TenantEndpoints {
     pub(super) entry: Arc<TenantEntry>,

@@ -7,7 +7,7 @@ use breakerbox_model::objects::{ApiKey, ApiKeyId, KeyHash, Scopes, TenantId};
 
 use super::{Page, PageOf, RecordsError};
 
-/// An API key to create.
+/// The input for creating an API key.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewApiKey {
     /// The hash that a key sent by a client is compared with.

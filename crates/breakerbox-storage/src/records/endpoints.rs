@@ -10,7 +10,7 @@ use breakerbox_model::objects::{
 use super::{Edit, Page, PageOf, RecordsError};
 use crate::{BatchResult, QueueError};
 
-/// An endpoint to create.
+/// The input for creating an endpoint.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewEndpoint {
     /// The tenant that the endpoint belongs to.

@@ -129,7 +129,7 @@ pub enum RecordsError {
     /// The delivery's state does not allow the operation.
     #[error("the delivery {id} is {state}; it can't be {verb}")]
     State {
-        /// The delivery's id.
+        /// The id of the delivery in question.
         id: DeliveryId,
         /// The delivery's current state.
         state: StateName,
@@ -139,7 +139,7 @@ pub enum RecordsError {
     /// The reminder's state does not allow the operation.
     #[error("the reminder {id} is {state}; it can't be {verb}")]
     ReminderState {
-        /// The reminder's id.
+        /// The id of the reminder in question.
         id: ReminderId,
         /// The reminder's current state.
         state: ReminderStateName,
@@ -149,7 +149,7 @@ pub enum RecordsError {
     /// The tenant has the maximum number of endpoints.
     #[error("{tenant} has reached the limit of {limit} endpoints; delete some, or raise limits.endpoints")]
     EndpointsFull {
-        /// The tenant's name.
+        /// The name of the tenant at its limit.
         tenant: TenantId,
         /// The maximum number of endpoints.
         limit: u32,
@@ -159,7 +159,7 @@ pub enum RecordsError {
         "{tenant} has reached its limit with {count} reminders and {bytes} bytes of payload; cancel some, or raise the limit"
     )]
     RemindersFull {
-        /// The tenant's name.
+        /// The name of the tenant at its limit.
         tenant: TenantId,
         /// The number of unfinished reminders.
         count: u64,
@@ -185,7 +185,7 @@ pub enum RecordsError {
     /// The tenant has reached its backlog limit.
     #[error("the backlog of {tenant} is full: {waiting} deliveries of {bytes} bytes wait")]
     BacklogFull {
-        /// The tenant's name.
+        /// The name of the tenant at its limit.
         tenant: TenantId,
         /// The number of waiting deliveries.
         waiting: u64,

@@ -24,7 +24,7 @@ pub struct NotificationFilter {
 /// A stored notification, with its results at each target.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PastNotification {
-    /// The notification's id.
+    /// The notification's id, which is also the `webhook-id` of its message.
     pub id: NotificationId,
     /// The content of the notification.
     pub notification: Notification,
@@ -35,7 +35,7 @@ pub struct PastNotification {
 /// The state of a notification at one target.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PastSend {
-    /// The target's name.
+    /// The name of the target: `tgt_...` or `operator/...`.
     pub target: Arc<str>,
     /// The current state.
     pub state: SendState,
@@ -108,9 +108,9 @@ pub struct WaitingNotification {
 /// The result of sending a message.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SendResult {
-    /// The target's name.
+    /// The name of the target that the message was for.
     pub target: Arc<str>,
-    /// The message's id.
+    /// The id of the message: a notification's or a digest's.
     pub message: String,
     /// The target's response or the error, in a few words.
     pub answer: String,

@@ -119,7 +119,7 @@ pub trait Reminders: Send + Sync + 'static {
     async fn prune_reminders(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError>;
 }
 
-/// A reminder to create.
+/// The input for creating a reminder.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewReminder {
     /// The tenant that the reminder belongs to.
@@ -130,7 +130,7 @@ pub struct NewReminder {
     pub payload: Bytes,
 }
 
-/// A change to a reminder.
+/// The input for changing a reminder.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReminderChange {
     /// The new settings, including unchanged ones.

@@ -15,7 +15,7 @@ use bytes::Bytes;
 
 use super::{NewApiKey, NewEndpoint, NewReminder, NewResend, NewTenant, RecordsError};
 
-/// A request that creates a `T`.
+/// A client's request that creates a `T`, with its idempotency key.
 pub struct Request<T> {
     /// The idempotency key, which identifies retries. `None`: every request is carried out.
     pub key: Option<IdempotencyKey>,
@@ -25,7 +25,7 @@ pub struct Request<T> {
     pub respond: Box<dyn FnOnce(&T) -> RequestResponse + Send>,
 }
 
-/// The response to a request.
+/// The HTTP response to a request, as it is stored.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RequestResponse {
     /// The id of the created object.

@@ -7,7 +7,7 @@ use breakerbox_model::objects::{ApiKeyId, DeliveryFilter, JobId, Resend, TenantI
 use super::{Page, PageOf, RecordsError};
 use crate::{BatchResult, QueueError};
 
-/// A resend job to create.
+/// The input for creating a resend job.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewResend {
     /// Which deliveries to resend. If no state is set, failed ones are. Only finished deliveries can be resent.

@@ -7,10 +7,10 @@ use breakerbox_model::objects::{Backlog, Revision, Secret, Tenant, TenantId, Ten
 
 use super::{Edit, Page, PageOf, RecordsError};
 
-/// A tenant to create.
+/// The input for creating a tenant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewTenant {
-    /// The tenant's name.
+    /// The name of the new tenant.
     pub id: TenantId,
     /// The initial settings.
     pub settings: TenantSettings,
@@ -18,10 +18,10 @@ pub struct NewTenant {
     pub secret: Option<Secret>,
 }
 
-/// The backlog of a tenant.
+/// A tenant's unfinished deliveries, as count and bytes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TenantBacklog {
-    /// The tenant's name.
+    /// The name of the tenant.
     pub tenant: TenantId,
     /// Deliveries that are waiting or in flight.
     pub waiting: Backlog,

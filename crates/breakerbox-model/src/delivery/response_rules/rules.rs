@@ -98,7 +98,7 @@ pub enum ResponseRulesError {
         /// The case that the rule applies to.
         case: String,
     },
-    /// The column is unknown.
+    /// A rule sets a column that does not exist.
     #[error("response_rules.{case}.{column}: is unknown{}; use action, circuit or throttle", did_you_mean(.column))]
     UnknownColumn {
         /// The case that the rule applies to.
@@ -111,7 +111,7 @@ pub enum ResponseRulesError {
     UnknownValue {
         /// The case that the rule applies to.
         case: String,
-        /// The column's name.
+        /// The column: `action`, `circuit` or `throttle`.
         column: &'static str,
         /// The values that the column accepts, as text for the error message.
         allowed: &'static str,
@@ -120,7 +120,7 @@ pub enum ResponseRulesError {
     /// delivered.
     #[error("response_rules.{fault}.action: must be retry or fail, because there was no response")]
     NotAnswered {
-        /// The fault's name.
+        /// The name of the fault, such as `timeout`.
         fault: &'static str,
     },
 }

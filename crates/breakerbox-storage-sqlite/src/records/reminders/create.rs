@@ -16,7 +16,7 @@ use crate::reminders::stored::{ACTIVE, NO_REQUEST, StoredReminder};
 use crate::reminders::totals;
 use crate::submit::room_for;
 
-/// Creates a reminder. The caller wakes the scheduler.
+/// Inserts a reminder, after checking the limits. The caller wakes the scheduler.
 pub(super) fn create(
     records: &SqliteRecords,
     transaction: &mut WriteTransaction<'_>,

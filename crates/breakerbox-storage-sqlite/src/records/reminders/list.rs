@@ -69,7 +69,6 @@ pub(super) fn list(
     Ok(Page { items, next })
 }
 
-/// Returns a page of a reminder's runs.
 pub(super) fn runs(
     connection: &Connection,
     wanted: ReminderId,

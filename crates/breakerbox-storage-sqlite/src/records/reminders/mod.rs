@@ -62,7 +62,6 @@ fn act_on(
     self::found(transaction.connection(), wanted)
 }
 
-/// Creates one reminder.
 pub(super) fn create_one(
     records: &SqliteRecords,
     transaction: &mut WriteTransaction<'_>,

@@ -59,7 +59,7 @@ pub trait Rig: Sized + Send + Sync + 'static {
     async fn backlog(&self, tenant: &str) -> (Backlog, Backlog);
 }
 
-/// A delivery as it is stored.
+/// A delivery's row in the database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StoredDelivery {
     pub state: DeliveryState,
