@@ -25,7 +25,7 @@ use super::migrations::Schema;
 /// The interval at which the progress of a copy is reported.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The progress of a copy, for display.
+/// The progress of a backup or a restore, for display.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CopyProgress {
     /// The copy is being checked.
@@ -296,7 +296,6 @@ fn check(path: &Path) -> Result<DatabaseCopy, CopyError> {
     })
 }
 
-/// Opens a read-only connection.
 fn open(path: &Path) -> Result<Connection, CopyError> {
     let failed = |error| CopyError::Database { path: path.to_owned(), error };
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;

@@ -6,7 +6,6 @@ use rusqlite::{Connection, params};
 
 use super::columns::{content_type, level, micros, number};
 
-/// An event to insert.
 pub(super) struct NewEventRow<'e> {
     pub(super) id: i64,
     pub(super) tenant: i64,
@@ -62,7 +61,6 @@ pub(super) fn event(connection: &Connection, row: &NewEventRow<'_>) -> rusqlite:
     Ok(())
 }
 
-/// A delivery to insert.
 #[derive(Clone, Copy)]
 pub(super) struct NewDeliveryRow {
     pub(super) id: i64,
@@ -78,7 +76,6 @@ pub(super) struct NewDeliveryRow {
     pub(super) finished_at: Option<Timestamp>,
 }
 
-/// Inserts a delivery.
 pub(super) fn delivery(connection: &Connection, row: NewDeliveryRow) -> rusqlite::Result<()> {
     connection
         .prepare_cached(

@@ -23,7 +23,7 @@ const STARTS_SHIFT: u32 = 32;
 /// rest, so that no tenant delays the others in the group.
 const ROWS_IN_GROUP: u32 = 1_000;
 
-/// A leased delivery.
+/// A leased delivery, with the data needed to settle it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Held {
     pub(super) lease: Lease,
@@ -262,7 +262,7 @@ impl WriterState {
         self.audiences.insert(tenant, (id, endpoints));
     }
 
-    /// Begins a new group of jobs.
+    /// Resets the counts per group of jobs.
     pub(super) fn begin_group(&mut self) {
         self.in_group.clear();
         if !self.audiences.is_empty() {

@@ -198,7 +198,7 @@ pub enum SubmitError {
     DiskReserve {
         /// The number of free bytes on the disk.
         free: u64,
-        /// The number of reserved bytes.
+        /// The number of bytes that are reserved.
         reserve: u64,
     },
     /// The queue failed.
@@ -238,7 +238,7 @@ pub enum Claim {
         lane: LaneId,
         /// The priority of the deliveries.
         priority: Priority,
-        /// The maximum number of deliveries.
+        /// The maximum number of deliveries to lease.
         limit: u32,
         /// The duration of the lease, after which the delivery can be reclaimed.
         lease: Duration,
@@ -256,7 +256,7 @@ pub enum Claim {
     },
 }
 
-/// The result of a claim.
+/// The result of a claim on a lane.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Claimed {
     /// The leased deliveries, in order.
@@ -290,7 +290,7 @@ pub struct Leased {
     pub payload: Bytes,
     /// The media type of the payload.
     pub content_type: Arc<str>,
-    /// The priority within the tenant.
+    /// The priority within the tenant. Higher priorities are sent first.
     pub priority: Priority,
     /// The number of attempts used before.
     pub attempts: u32,
@@ -342,7 +342,7 @@ pub struct Settlement {
     pub id: DeliveryId,
     /// The token of the claim that leased the delivery.
     pub lease: Lease,
-    /// The request that was made.
+    /// The attempt that was made, to be stored.
     pub attempt: Attempt,
     /// What happens to the delivery next.
     pub next: NextStep,
@@ -362,11 +362,11 @@ pub enum Settled {
 /// A lane with waiting deliveries.
 #[derive(Clone, PartialEq, Debug)]
 pub struct WaitingLane {
-    /// The id of the lane.
+    /// The lane in which the deliveries wait.
     pub lane: LaneId,
     /// The tenant that the lane belongs to.
     pub tenant: TenantId,
-    /// The key of a dynamic lane's circuit. `None` for an endpoint's lane.
+    /// The circuit key, if the lane is for a dynamic URL. `None` for an endpoint's lane.
     pub dynamic: Option<Arc<str>>,
     /// For each priority with waiting deliveries, when the earliest is due. `ZERO` means now or unknown.
     pub next_due: [Option<Timestamp>; 4],

@@ -60,13 +60,13 @@ pub struct CustomHeaders(Vec<(HeaderName, HeaderValue)>);
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// There are too many headers.
+    /// There are more than [`MAX_HEADERS`] headers.
     #[error("headers: must be at most {MAX_HEADERS}, but are {found}")]
     TooMany {
-        /// The number of headers.
+        /// The number of headers given.
         found: usize,
     },
-    /// All headers together are too long.
+    /// All headers together exceed [`MAX_TOTAL_LENGTH`].
     #[error("headers: must be at most {MAX_TOTAL_LENGTH} bytes in all, but are {found}")]
     TooLong {
         /// The length of all headers together, in bytes.
@@ -75,7 +75,7 @@ pub enum HeaderError {
     /// The gateway or HTTP sets this header.
     #[error("headers.{name}: can't be set; the gateway or HTTP itself uses it")]
     Reserved {
-        /// The name of the header.
+        /// The name of the refused header.
         name: String,
     },
     /// The name is not a valid header name.
@@ -89,19 +89,19 @@ pub enum HeaderError {
     /// The header occurs twice. Names are case-insensitive.
     #[error("headers.{name}: is given twice")]
     Twice {
-        /// The name of the header.
+        /// The name of the repeated header, in lower case.
         name: String,
     },
     /// The value contains characters that can't be sent in a header.
     #[error("headers.{name}: must be visible ASCII, spaces and tabs, without space at either end")]
     Value {
-        /// The name of the header.
+        /// The name of the header with the invalid value.
         name: String,
     },
     /// A value exceeds [`MAX_VALUE_LENGTH`].
     #[error("headers.{name}: must be at most {MAX_VALUE_LENGTH} bytes, but is {found}")]
     ValueTooLong {
-        /// The name of the header.
+        /// The name of the header whose value is too long.
         name: String,
         /// The length of the value, in bytes.
         found: usize,

@@ -69,7 +69,7 @@ pub enum News {
         /// The limit that the count reached.
         limit: u64,
     },
-    /// A reminder was stopped.
+    /// A reminder stopped because of a run's result.
     ReminderStopped(Stopped),
     /// A test notification that a client requested.
     Test {},
@@ -82,7 +82,7 @@ pub struct CircuitFacts {
     pub id: Option<String>,
     /// The circuit's key. `None` in messages about a URL.
     pub key: Option<String>,
-    /// The first characters of the key's hash, as `GET /v1/circuits` shows it.
+    /// The first characters of the key's hash, as listed by `GET /v1/circuits`.
     #[serde(default)]
     pub fingerprint: String,
     /// Which calls share the circuit: those to one `endpoint`, to one `host`, or all calls of a `tenant`.
@@ -120,13 +120,13 @@ pub struct Why {
 pub struct Counted {
     /// The number of calls, successful or failed.
     pub calls: u64,
-    /// The number of calls that failed.
+    /// The number of failed calls in the window.
     pub failures: u64,
-    /// The number of calls that were slow.
+    /// The number of slow calls in the window.
     pub slow: u64,
     /// The number of consecutive failures, up to the latest call.
     pub consecutive_failures: u64,
-    /// The mean latency, in milliseconds.
+    /// The mean latency of the calls, in milliseconds.
     pub mean_latency_ms: u64,
 }
 
@@ -139,7 +139,7 @@ pub struct DisableConditions {
     pub failing_ms: u64,
 }
 
-/// A circuit that opened.
+/// The facts about a circuit that opened.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Tripped {
     /// The circuit that opened.
@@ -159,7 +159,7 @@ pub struct Tripped {
     pub disables: Option<DisableConditions>,
 }
 
-/// A circuit that closed again.
+/// The facts about a circuit that closed again.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Recovered {
     /// The circuit that closed.
@@ -170,7 +170,7 @@ pub struct Recovered {
     pub trips: u32,
 }
 
-/// A circuit or an endpoint that was disabled.
+/// The facts about a circuit or an endpoint that was disabled.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Disabled {
     /// Why it was disabled. `circuit`: the circuit failed for too long. `gone`: the endpoint responded with 410.
@@ -187,7 +187,7 @@ pub struct Disabled {
     pub reason: String,
 }
 
-/// A circuit that will be disabled soon.
+/// The facts about a circuit that will be disabled soon.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Warned {
     /// The circuit that will be disabled.
@@ -208,7 +208,7 @@ pub struct Warned {
     pub trips_needed: u32,
 }
 
-/// A reminder that was stopped.
+/// The facts about a reminder that stopped.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Stopped {
     /// The id of the stopped reminder, `rem_...`.

@@ -23,13 +23,13 @@ pub const MOST_TARGETS: usize = 10;
 pub struct NotificationTarget {
     /// The target's name: `tgt_...` for a tenant's, `operator/...` for one in the configuration.
     pub name: Arc<str>,
-    /// The kind of destination and its address.
+    /// The kind of target, with its address.
     pub way: Way,
     /// The kinds of notifications that the target receives.
     pub on: Kinds,
 }
 
-/// The kind of destination and its address.
+/// A kind of target, with its address.
 #[derive(Clone, PartialEq)]
 pub enum Way {
     /// A signed webhook request.

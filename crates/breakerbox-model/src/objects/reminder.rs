@@ -166,7 +166,7 @@ impl fmt::Display for RunId {
     }
 }
 
-/// One run of a reminder.
+/// One run of a reminder, with its delivery.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Run {
     /// The run's id: its reminder and its number.

@@ -1,5 +1,5 @@
-//! Resends by filter: background jobs that make finished deliveries pending again, a few at a time and behind live
-//! traffic.
+//! Resend jobs: they make finished deliveries that match a filter pending again, a few at a time and at the lowest
+//! priority.
 
 use breakerbox_core::Timestamp;
 
@@ -19,7 +19,7 @@ pub struct Resend {
     pub by: Option<ApiKeyId>,
     /// The current state.
     pub state: ResendState,
-    /// The progress so far.
+    /// How far the job has come.
     pub progress: ResendProgress,
     /// When the job was created.
     pub created_at: Timestamp,

@@ -9,12 +9,12 @@ use super::{RateLimit, ReminderRules, Revision, SigningSecrets, TenantId};
 use crate::delivery::{ResponseRules, RetrySchedule};
 use crate::notifications::NotificationTarget;
 
-/// A client of the gateway's operator.
+/// A tenant: a client that the gateway's operator serves.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tenant {
     /// The tenant's name in circuit keys, paths and responses.
     pub id: TenantId,
-    /// The settings that can be changed.
+    /// The settings that an admin can change.
     pub settings: TenantSettings,
     /// The secrets that sign deliveries to dynamic URLs.
     pub secrets: SigningSecrets,

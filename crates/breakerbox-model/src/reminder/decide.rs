@@ -16,7 +16,7 @@ pub struct DueReminder {
     pub id: ReminderId,
     /// The tenant that the reminder belongs to.
     pub tenant: TenantId,
-    /// The version that was read.
+    /// The version of the reminder that was read.
     pub version: ReminderVersion,
     /// Whether the reminder is active, and so fires by its schedule.
     pub is_active: bool,

@@ -54,13 +54,13 @@ pub enum ScheduleError {
     /// The schedule ends in the past.
     #[error("ends_at: {} is in the past; omit it, or use a later time", written(*.ends_at))]
     Ended {
-        /// The end of the schedule.
+        /// The end that the client specified.
         ends_at: Timestamp,
     },
     /// The schedule ends before its first occurrence.
     #[error("ends_at: must not be before the first run, {}", written(*.first))]
     EndsBeforeFirst {
-        /// The first occurrence.
+        /// The schedule's first occurrence.
         first: Timestamp,
     },
     /// The cron expression has no occurrence between the start of the schedule and the end of the calendar.

@@ -22,7 +22,7 @@ impl CircuitId {
         Self(key.into())
     }
 
-    /// Returns the key of the circuit.
+    /// Returns the key that the id encodes.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.0

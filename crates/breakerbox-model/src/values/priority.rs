@@ -1,4 +1,4 @@
-//! The priority of an event.
+//! The priorities of events.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use breakerbox_core::throttle;
 /// The priority of an event. It orders deliveries within one tenant, never across tenants.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Priority {
-    /// Critical to the whole experience.
+    /// Critical to users.
     High,
     /// Important, but not critical.
     Important,

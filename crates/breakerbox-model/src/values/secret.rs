@@ -30,7 +30,7 @@ impl Secret {
         Self(rand::random::<[u8; 32]>().to_vec())
     }
 
-    /// Returns the bytes of the secret.
+    /// Returns the secret's bytes, for signing.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0

@@ -35,7 +35,7 @@ pub enum Format {
 /// The content of one line.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Line<'a> {
-    /// A past call.
+    /// A call in the recorded traffic.
     Call(Call<'a>),
     /// The samples of one tick.
     Tick(Tick),
@@ -48,7 +48,7 @@ pub struct Call<'a> {
     pub at_ms: u64,
     /// The circuit's key.
     pub key: Cow<'a, str>,
-    /// The outcome of the call.
+    /// The call's outcome.
     pub outcome: OutcomeKind,
     /// The call's latency, in milliseconds.
     pub latency_ms: u64,

@@ -28,7 +28,7 @@ pub enum LoadError {
         "the {column} of the {what} {name} can't be read; a newer version may have written it, or the file is damaged"
     )]
     Unreadable {
-        /// The kind of object.
+        /// The kind of object, as one word such as `tenant`.
         what: &'static str,
         /// The id or name of the object.
         name: String,

@@ -13,7 +13,7 @@ use crate::error::JobError;
 /// The number of rows read and written at once.
 const PIECE: i64 = 100;
 
-/// The result of resealing.
+/// The counts of a completed reseal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Resealed {
     /// The number of rows checked.

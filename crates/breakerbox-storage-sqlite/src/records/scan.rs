@@ -11,7 +11,6 @@ use rusqlite::{Connection, OptionalExtension, params_from_iter};
 
 use crate::columns::{CANCELLED, WAITING, state};
 
-/// The order of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
     NewestFirst,

@@ -33,7 +33,7 @@ pub(crate) struct ApplyDecisions {
     pub(crate) deliveries: FreshDeliveries,
 }
 
-/// A reminder that has not changed since it was read.
+/// The columns of a reminder that has not changed since it was read.
 struct Current {
     id: i64,
     tenant: i64,

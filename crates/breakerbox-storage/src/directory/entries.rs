@@ -193,7 +193,7 @@ pub struct EndpointEntry {
     pub headers: CustomHeaders,
     /// The timeout for a whole request.
     pub timeout: Duration,
-    /// The maximum number of requests in flight.
+    /// The maximum number of requests in flight to the endpoint.
     pub max_in_flight: u32,
     /// The limit on requests per second. `None`: no limit.
     pub rate: Option<RateLimit>,

@@ -67,7 +67,7 @@ struct Entries {
 
 /// Receives changes after each commit and in commit order. It is called on the writer's thread, so it must not block.
 pub trait Watcher: Send + Sync + 'static {
-    /// Receives a change.
+    /// Called once for each change.
     fn changed(&self, changed: Changed<'_>);
 }
 
@@ -92,7 +92,7 @@ pub enum Changed<'c> {
 }
 
 impl Directory {
-    /// Creates an empty directory.
+    /// Creates an empty directory with these defaults.
     #[must_use]
     pub fn new(defaults: Defaults) -> Self {
         Self { defaults, ..Self::default() }

@@ -5,7 +5,7 @@ use breakerbox_model::objects::{Attempt, Backlog, Delivery, DeliveryFilter, Deli
 
 use super::{Page, PageOf, RecordsError};
 
-/// The unfinished work of all tenants.
+/// The unfinished deliveries of all tenants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnfinishedWork {
     /// Deliveries that are waiting or in flight.

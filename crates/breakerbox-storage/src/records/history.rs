@@ -11,7 +11,7 @@ use breakerbox_model::objects::{PastChange, TenantId};
 use super::{Page, PageOf, RecordsError};
 use crate::QueueError;
 
-/// A change that a process observed.
+/// A circuit change that a process observed.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ObservedChange {
     /// The observed change.

@@ -32,7 +32,7 @@ pub struct PastNotification {
     pub sends: Vec<PastSend>,
 }
 
-/// The state of a notification at one target.
+/// A notification's progress at one target.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PastSend {
     /// The name of the target: `tgt_...` or `operator/...`.
@@ -89,7 +89,7 @@ pub struct WaitingTarget {
     pub tenant: Option<TenantId>,
     /// The number of due notifications, counted up to a maximum.
     pub due: u64,
-    /// The number of all waiting notifications.
+    /// The number of waiting notifications, due or not.
     pub waiting: u64,
     /// The number of notifications that were dropped because too many were waiting, and that no digest has mentioned
     /// yet.

@@ -12,7 +12,7 @@ use crate::{BatchResult, QueueError};
 pub struct NewResend {
     /// Which deliveries to resend. If no state is set, failed ones are. Only finished deliveries can be resent.
     pub filter: DeliveryFilter,
-    /// The API key that creates the job.
+    /// The API key that creates the job, if any.
     pub by: Option<ApiKeyId>,
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use crate::values::{LaneId, TenantId};
 
-/// Lanes that wait for a turn.
+/// The lanes that wait for a turn, grouped by tenant.
 #[derive(Debug, Default)]
 pub(super) struct FairQueue {
     tenants: HashMap<TenantId, TenantLanes>,
@@ -22,7 +22,7 @@ struct TenantLanes {
 }
 
 impl FairQueue {
-    /// Appends a lane.
+    /// Adds a lane behind its tenant's other lanes. `used` is the number of slots that the tenant uses.
     pub(super) fn push(&mut self, tenant: &TenantId, lane: LaneId, used: u32) {
         if let Some(tenant_lanes) = self.tenants.get_mut(tenant) {
             tenant_lanes.lanes.push_back(lane);

@@ -124,7 +124,7 @@ impl Lane {
         self.levels.iter().map(|level| u64::from(level.waiting)).sum()
     }
 
-    /// Returns whether the lane can use a turn.
+    /// Returns whether the lane would use a turn now.
     pub(super) fn is_ready(&self, now: Timestamp) -> bool {
         self.asleep.is_none()
             && self.claims == 0

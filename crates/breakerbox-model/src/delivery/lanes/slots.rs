@@ -26,7 +26,7 @@ impl Slots {
         self.total
     }
 
-    /// Returns the number of slots in use.
+    /// Returns the number of slots in use by requests in flight.
     #[must_use]
     pub const fn used(&self) -> u32 {
         self.used

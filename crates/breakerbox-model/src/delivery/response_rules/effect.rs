@@ -17,7 +17,7 @@ pub const MAX_LANE_SLEEP: Duration = Duration::from_secs(3_600);
 /// The effect of a reply on the delivery, its circuit, its throttle and its lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplyEffect {
-    /// The effect on the delivery.
+    /// What happens to the delivery.
     pub disposition: Disposition,
     /// The outcome that is reported to the circuit.
     pub circuit: OutcomeKind,

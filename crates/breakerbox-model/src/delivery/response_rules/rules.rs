@@ -77,10 +77,10 @@ pub(super) struct ResponseRule {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResponseRulesError {
-    /// There are too many rules.
+    /// There are more than [`MAX_RESPONSE_RULES`] rules.
     #[error("response_rules: must be at most {MAX_RESPONSE_RULES}, but are {found}")]
     TooMany {
-        /// The number of rules.
+        /// The number of rules given.
         found: usize,
     },
     /// The case is not a status, a class or a fault.

@@ -16,7 +16,7 @@ pub enum CronError {
         /// The number of fields in the expression.
         found: usize,
     },
-    /// The expression is too long.
+    /// The expression has too many bytes.
     #[error("must have at most {MAX_LENGTH} characters, but has {found}")]
     TooLong {
         /// The expression's length, in bytes.
