@@ -262,7 +262,7 @@ impl WriterState {
         self.audiences.insert(tenant, (id, endpoints));
     }
 
-    /// Resets the counts per group of jobs.
+    /// Resets the counts per group of jobs, and forgets audiences that no fan-out needs.
     pub(super) fn begin_group(&mut self) {
         self.in_group.clear();
         if !self.audiences.is_empty() {
