@@ -1,7 +1,8 @@
-//! One call through a circuit, beside other crates and the limits of the machine.
+//! One call through a circuit, compared with other crates and with the limits of the machine.
 //!
-//! Every figure is nanoseconds for one call, the median of rounds in which all subjects take turns. A ratio is to the
-//! fastest peer of the same column. Heap is measured by the program `heap`, in its own process.
+//! Every value is in nanoseconds per call, the median of rounds in which all subjects take turns. A ratio is
+//! relative to the fastest other crate in the same column. The heap is measured by the program `heap`, in its
+//! own process.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -23,7 +24,7 @@ use crate::peers::{
 pub(crate) struct Arguments {
     #[command(flatten)]
     size: Rounds,
-    /// Leave out the million keys, which take a gigabyte
+    /// Leave out the benchmark with a million keys, which takes a gigabyte
     #[arg(long)]
     quick: bool,
 }
@@ -126,7 +127,7 @@ fn print(rows: &[Row], arguments: &Arguments) {
     }
 }
 
-/// Measures memory in a separate process: its counting allocator is slow.
+/// Measures memory in a separate process, because its counting allocator is slow.
 fn heap() -> Result<()> {
     let program = std::env::current_exe()?.with_file_name("heap");
     let status =

@@ -1,16 +1,16 @@
-//! Helpers of all benchmarks: a median, and a description of the machine.
+//! Helpers for all benchmarks: a median, and a description of the machine.
 
 use std::fs;
 use std::thread;
 use std::time::Duration;
 
-/// Returns the median.
+/// Returns the median of some durations.
 pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
     times.sort();
     times[times.len() / 2]
 }
 
-/// Describes the machine of the measurements.
+/// Describes the machine that the benchmark runs on.
 pub(crate) fn machine() -> String {
     let cores = thread::available_parallelism().map_or(0, usize::from);
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The method of measuring calls: all subjects take turns, round after round, and the median of each counts. So a busy
-//! period of the machine affects all of them.
+//! How calls are measured: all subjects take turns, round after round, and the median of each is reported. So a
+//! busy period of the machine affects all of them.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,21 +10,21 @@ use clap::Args;
 
 use crate::figures::{machine, median};
 
-/// A repeatable measurement: makes this many calls and returns their duration.
+/// A repeatable measurement: makes this many calls and returns their total duration.
 pub(crate) type Measure = Box<dyn FnMut(u64) -> Duration>;
 
-/// How much is measured.
+/// The number of rounds and calls in a measurement.
 #[derive(Args)]
 pub(crate) struct Rounds {
-    /// How many rounds
+    /// Number of rounds
     #[arg(long, default_value_t = 15)]
     pub(crate) rounds: usize,
-    /// How many calls in a round
+    /// Number of calls in a round
     #[arg(long, default_value_t = 1_000_000)]
     pub(crate) calls: u64,
 }
 
-/// One figure: a subject in one column.
+/// One measured value: a subject in one column.
 pub(crate) struct Row {
     pub(crate) column: &'static str,
     pub(crate) subject: &'static str,
@@ -32,7 +32,7 @@ pub(crate) struct Row {
     times: Vec<Duration>,
 }
 
-/// The column of lower bounds, which no subject can beat.
+/// The column with the lower bounds, which no subject can beat.
 pub(crate) const FLOOR: &str = "floor";
 
 /// In [`FLOOR`]: the cost of reading the time.
@@ -43,7 +43,7 @@ impl Row {
         Self { column, subject, measure, times: Vec::new() }
     }
 
-    /// Returns the median of all rounds for one call, in nanoseconds.
+    /// Returns the median time of one call over all rounds, in nanoseconds.
     #[allow(clippy::cast_precision_loss)] // Figures for people.
     pub(crate) fn nanos(&self, calls: u64) -> f64 {
         median(self.times.clone()).as_nanos() as f64 / calls as f64
@@ -75,7 +75,7 @@ pub(crate) fn timed(calls: u64, mut call: impl FnMut()) -> Duration {
     start.elapsed()
 }
 
-/// Lets two threads make this many calls each. The duration is that of the slower thread.
+/// Makes two threads make this many calls each. Returns the duration of the slower one.
 pub(crate) fn both_threads(calls: u64, call: impl Fn() + Sync) -> Duration {
     let start = std::sync::Barrier::new(2);
     let work = || {
@@ -89,7 +89,7 @@ pub(crate) fn both_threads(calls: u64, call: impl Fn() + Sync) -> Duration {
     })
 }
 
-/// Returns the limits of the machine.
+/// Returns the measurements for the limits of the machine.
 pub(crate) fn floors() -> Vec<Row> {
     let shared = AtomicU64::new(0);
     let add = move || {
@@ -112,12 +112,12 @@ pub(crate) fn floors() -> Vec<Row> {
     ]
 }
 
-/// Returns keys like those of tenants' endpoints.
+/// Returns keys that look like those of tenants' endpoints.
 pub(crate) fn keys(count: u64) -> Vec<String> {
     (0..count).map(|n| format!("tenant-{:03} https://hooks.example.com/endpoint/{n}", n % 1_000)).collect()
 }
 
-/// Returns the index of the next key, far from the one before.
+/// Returns the index of the next key, far from the previous one.
 pub(crate) fn next(place: &mut usize, keys: &[String]) -> usize {
     *place = (*place + 7_919) % keys.len();
     *place

@@ -1,5 +1,5 @@
-//! Benchmarks that measure figures and their baselines in the same run. Start them with `cargo xtask bench`, which
-//! builds everything in release mode first.
+//! Benchmarks that measure values and their baselines in the same run. Start them with `cargo xtask bench`,
+//! which builds everything in release mode first.
 
 mod circuit;
 mod figures;
@@ -12,16 +12,17 @@ mod throttle;
 
 use clap::Parser;
 
-/// Run a benchmark, and print its figures beside their baselines.
+/// Run a benchmark, and print its results with their baselines.
 #[derive(Parser)]
 #[command(name = "cargo xtask bench")]
 enum Benchmark {
-    /// Measure one call through a circuit, beside other crates and the limits of the machine
+    /// Measure one call through a circuit, compared with other crates and the limits of the machine
     Circuit(circuit::Arguments),
-    /// Measure one call through a throttle, beside reading the time, and run every overload scenario against its
-    /// targets
+    /// Measure one call through a throttle, compared with reading the time, and run every overload scenario
+    /// against its targets
     Throttle(throttle::Arguments),
-    /// Measure circuits that a fleet shares through Redis, beside process-local ones, one PING and one message
+    /// Measure circuits that a fleet shares through Redis, compared with process-local ones, one PING and one
+    /// message
     Fleet(fleet::Arguments),
     /// Run a process that observes trips (internal: started by the fleet benchmark)
     #[command(hide = true)]
@@ -29,10 +30,10 @@ enum Benchmark {
     /// Run a process that puts load on a store (internal: started by the fleet benchmark)
     #[command(hide = true)]
     FleetCaller(fleet::CallerArguments),
-    /// Measure the gateway's throughput, latency, CPU and memory, beside direct load on the receiver and one durable
-    /// commit
+    /// Measure the gateway's throughput, latency, CPU time and memory, compared with direct load on the
+    /// receiver and one durable commit
     Gateway(gateway::Arguments),
-    /// Measure a replay of 10 million calls over 10,000 keys, beside only reading their JSON
+    /// Measure a replay of 10 million calls over 10,000 keys, compared with only parsing their JSON
     Replay(replay::Arguments),
 }
 

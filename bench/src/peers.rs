@@ -1,6 +1,8 @@
-//! The subjects of the comparison: each makes a no-op call through a closed breaker, and is refused by an open one.
+//! The circuit breakers that are compared: each makes a no-op call through a closed breaker, and is refused by
+//! an open one.
 //!
-//! Every subject is used as its documentation shows, with a window or a threshold like ours, and without extras.
+//! Every breaker is used as its documentation shows, with a window or a threshold like ours, and without
+//! extras.
 
 use std::hint::black_box;
 use std::pin::pin;
@@ -11,7 +13,7 @@ use breakerbox::{Breakerbox, Circuit, Policy};
 use failsafe::{CircuitBreaker as _, backoff, failure_policy};
 use tower::ServiceExt;
 
-/// A breaker that can be compared.
+/// A circuit breaker that can be compared with others.
 pub(crate) trait Subject: Send + Sync + Sized {
     const NAME: &'static str;
 
@@ -24,7 +26,7 @@ pub(crate) trait Subject: Send + Sync + Sized {
     /// Makes one call that fails.
     fn fail(&self);
 
-    /// Tries one call, which must be refused.
+    /// Tries one call, and returns whether it was refused.
     fn is_refused(&self) -> bool;
 
     /// Returns a breaker that refuses for the next hour.
@@ -225,7 +227,7 @@ type TowerBreaker = tower_resilience_circuitbreaker::CircuitBreaker<
     tower_resilience_circuitbreaker::DefaultClassifier,
 >;
 
-/// The crate `tower-resilience-circuitbreaker`. A service is cloned for each call, as tower's users do.
+/// The crate `tower-resilience-circuitbreaker`. The service is cloned for each call, as is usual with tower.
 pub(crate) struct TowerResilience(TowerBreaker);
 
 impl TowerResilience {
@@ -265,8 +267,7 @@ impl Subject for TowerResilience {
     }
 }
 
-/// Returns the value of a future, without the cost of a runtime. A future that waits for another thread is polled
-/// again.
+/// Polls a future until it is ready, without the cost of a runtime, and returns its output.
 #[inline]
 fn now<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);

@@ -1,4 +1,4 @@
-//! A replay of 10 million calls over 10,000 keys, beside only reading their JSON.
+//! A replay of 10 million calls over 10,000 keys, compared with only parsing their JSON.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -14,13 +14,13 @@ use crate::figures::{machine, median};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// How many calls
+    /// Number of calls
     #[arg(long, default_value_t = 10_000_000)]
     calls: u64,
-    /// How many keys
+    /// Number of keys
     #[arg(long, default_value_t = 10_000)]
     keys: u64,
-    /// How many rounds
+    /// Number of rounds
     #[arg(long, default_value_t = 3)]
     rounds: usize,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 const BINARY: &str = "target/release/breakerbox";
 const GENERATOR: &str = "target/release/examples/generate-traffic";
 
-/// Measures and prints a table.
+/// Measures the replay, and prints a table.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let Arguments { calls, keys, rounds } = *arguments;
     let folder = Path::new("target/bench");
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let status = generate.stdout(File::create(&traffic)?).status().context("can't run the generator")?;
     ensure!(status.success(), "the generator failed: {status}");
 
-    // Interleaved, so that a slow moment of the machine hits both.
+    // Interleaved, so that a slow moment of the machine affects both.
     let (mut reads, mut replays, mut plus_all) = (Vec::new(), Vec::new(), Vec::new());
     let mut peak = 0;
     for _ in 0..rounds.max(1) {
@@ -97,7 +97,7 @@ fn read_json(traffic: &Path) -> Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// Runs the command and returns its time and its largest resident memory in kilobytes.
+/// Runs the command and returns its duration and its maximum resident memory in kilobytes.
 fn measured(command: &mut Command) -> Result<(Duration, u64)> {
     let start = Instant::now();
     let mut child = command.spawn().with_context(|| format!("can't run {command:?}"))?;
@@ -115,7 +115,7 @@ fn measured(command: &mut Command) -> Result<(Duration, u64)> {
     Ok((start.elapsed(), peak))
 }
 
-/// Reads the line `VmHWM:   14436 kB` of a process's status, in kilobytes.
+/// Parses the line `VmHWM:   14436 kB` in a process's status, in kilobytes.
 fn peak_memory(status: &str) -> Option<u64> {
     status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.split_whitespace().next()?.parse().ok()
 }

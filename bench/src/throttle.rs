@@ -1,7 +1,8 @@
-//! One call through a throttle, beside the cost of reading the time; then every scenario against its targets.
+//! One call through a throttle, compared with the cost of reading the time; then every scenario against its
+//! targets.
 //!
-//! A call reads the clock twice, so two reads are the lower bound. There is no peer in Rust that does the same; the
-//! comparison is with `governor`, which keeps a fixed rate that the operator has to know.
+//! A call reads the clock twice, so two reads are the lower bound. No other Rust crate does the same; the
+//! comparison is with `governor`, which enforces a fixed rate that the operator has to know.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -22,7 +23,7 @@ use crate::interleave::{
 pub(crate) struct Arguments {
     #[command(flatten)]
     size: Rounds,
-    /// Over how many seeds the scenarios' means are taken; 0 leaves them out
+    /// Number of seeds to average the scenarios over; 0 leaves them out
     #[arg(long, default_value_t = 20)]
     seeds: u64,
 }
@@ -97,7 +98,7 @@ fn add_ours(rows: &mut Vec<Row>, name: &'static str, strategy: Strategy) -> Resu
     Ok(())
 }
 
-/// Returns a source of load signals, of which every fourth is an accept.
+/// Returns a source of load signals, every fourth of which is an accept.
 fn one_in_four() -> impl Fn() -> LoadSignal + Sync {
     let count = AtomicU64::new(0);
     move || match count.fetch_add(1, Ordering::Relaxed) % 4 {

@@ -1,5 +1,5 @@
-//! Parses custom headers from JSON: any text is accepted, or refused with the header's name, and never panics. Accepted
-//! headers can be sent, are none of the gateway's own, and survive a round trip.
+//! Parses custom headers from JSON: any input is accepted, or refused with the header's name, without a panic.
+//! Accepted headers can be sent, don't replace the gateway's own, and survive a round trip.
 
 #![no_main]
 

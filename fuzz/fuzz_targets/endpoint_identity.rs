@@ -1,4 +1,5 @@
-//! Turns a URL into a key: the result is a bounded key that begins with its tenant, or an error.
+//! Converts a URL to a circuit key: the result is a key of bounded length that starts with its tenant, or an
+//! error.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Parses a policy file in TOML or JSON: the result is a policy within its bounds, or an error that names a field.
+//! Parses a policy file in TOML or JSON: the result is a policy within its bounds, or an error that names a
+//! field.
 
 #![no_main]
 

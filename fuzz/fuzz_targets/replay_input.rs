@@ -1,4 +1,4 @@
-//! Replays traffic: the input is replayed to its end, or refused with the number of the line.
+//! Replays traffic: the input is replayed completely, or refused with a line number.
 
 #![no_main]
 

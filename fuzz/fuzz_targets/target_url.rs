@@ -1,5 +1,5 @@
-//! Checks a URL and the addresses that it may name: any text is accepted or refused, and never panics; the checked
-//! address is the one that would be called; and no notation of an address bypasses the policy.
+//! Checks a URL and the addresses that it may name: any input is accepted or refused without a panic; the
+//! checked address is the one that would be called; and no notation of an address bypasses the policy.
 
 #![no_main]
 

@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 /// The number of endpoints that recover in parallel.
 const ENDPOINTS: u32 = 20;
 
-/// The number of lanes in which faults are injected in parallel.
+/// The number of process groups in which faults are injected in parallel.
 const LANES: u32 = 10;
 
 #[derive(Args)]
@@ -29,7 +29,7 @@ pub(crate) struct Fleet {
     /// Number of recoveries for each row, in parallel on 20 endpoints
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(20..))]
     rounds: u32,
-    /// Number of rounds for each fault of a prober, in parallel in ten lanes
+    /// Number of rounds for each fault of a prober, in parallel in ten groups of processes
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(10..))]
     faults: u32,
     /// Number of rounds for each of the other parts
@@ -43,16 +43,16 @@ pub(crate) struct Fleet {
     ramp_processes: u32,
 }
 
-/// The parts of the proof.
+/// The parts of the fleet tests.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// One probe for each recovery
     Recoveries,
-    /// Probers that are killed or stopped, processes that are cut off from the store
+    /// Probers that are killed or paused, and processes that are disconnected from the store
     Faults,
-    /// Recovery beside a process whose own network is broken
+    /// Recovery despite a process whose own network is broken
     Broken,
-    /// States that are decided while the store is unreachable
+    /// States that are reached while the store is unreachable
     Kept,
     /// One ramp for all processes
     Ramp,

@@ -1,5 +1,5 @@
-//! The gateway proofs (`cargo xtask prove kills`, `powercut`, ...), which run against a gateway process, in full or in
-//! part.
+//! The gateway tests (`cargo xtask prove kills`, `powercut`, ...), which run against a gateway process, in full
+//! or in part.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use clap::{Args, Subcommand};
 pub(crate) enum Proof {
     /// Kill the gateway with SIGKILL under load, 100 times
     Kills(Seeded),
-    /// Cut the gateway's power under load, 100 times
+    /// Simulate a power failure of the gateway under load, 100 times
     Powercut(Seeded),
     /// Stop the gateway with SIGTERM under load
     Sigterm(Seeded),
@@ -25,9 +25,10 @@ pub(crate) enum Proof {
     Isolation(Isolation),
     /// Check that a hostile tenant does not affect other tenants
     Neighbours(Rows),
-    /// Measure rate, latency and CPU of the decision API under load, and check that one probe runs at a time
+    /// Measure rate, latency and CPU time of the decision API under load, and check that one probe runs at a
+    /// time
     Decisions(Part),
-    /// Check that the circuits of new endpoints that fail from the first request on open in time
+    /// Check that circuits open in time for new endpoints that fail from the first request
     FirstFailures(Part),
     /// Check that a million parked deliveries cost nothing
     Backlog(Part),
@@ -37,8 +38,8 @@ pub(crate) enum Proof {
     Hostile(Part),
     /// Fill the disk and a tenant's backlog
     Diskfull(Part),
-    /// Cause local faults (no descriptors, a pause, ordinary ends of connections, a wrong clock) and check that no
-    /// receiver is blamed
+    /// Cause local faults (no file descriptors, a pause, connections that end regularly, a wrong clock) and
+    /// check that no receiver is blamed
     OwnFaults(Only),
     /// Check that 100,000 reminders due at once start on time, within their limits, and do not affect other traffic
     RemindersBurst(Part),
@@ -46,27 +47,28 @@ pub(crate) enum Proof {
     RemindersFuture(Part),
     /// Kill the gateway with SIGKILL while reminders fire, 100 times
     ReminderKills(Seeded),
-    /// Check that the circuit of a tenant over its limits opens at once, parks, probes, and fires the missed reminders
+    /// Check that the circuit of a tenant that exceeds its limits opens at once, parks, probes, and fires the
+    /// missed reminders
     TenantLimits(Part),
-    /// Check that every callback is counted in the window of its circuit
+    /// Check that every callback is counted in its circuit's window
     Counters(Part),
-    /// Check that 50 trips of an endpoint in a minute result in few notifications, also across a SIGKILL
+    /// Check that 50 trips of an endpoint in a minute result in few notifications, even across a SIGKILL
     Notifications(Part),
 }
 
 #[derive(Args)]
 pub(crate) struct Seeded {
-    /// Seed of all random choices; the same seed repeats them
+    /// Seed for all random choices; the same seed gives the same choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Number of repetitions; by default as many as the proof promises
+    /// Number of repetitions; by default as many as the guarantee requires
     #[arg(long)]
     times: Option<u32>,
 }
 
 #[derive(Args)]
 pub(crate) struct Part {
-    /// Run only about a twentieth, as the tests do
+    /// Run only about a twentieth of the full size, like the tests
     #[arg(long)]
     small: bool,
 }
@@ -75,7 +77,7 @@ pub(crate) struct Part {
 pub(crate) struct Rows {
     #[command(flatten)]
     part: Part,
-    /// Run only the row whose name contains this text, such as permits; `all` runs every attack at once
+    /// Run only the row whose name contains this string, such as permits; `all` runs every attack at once
     #[arg(long, default_value = "")]
     only: String,
 }
@@ -84,7 +86,7 @@ pub(crate) struct Rows {
 pub(crate) struct Isolation {
     #[command(flatten)]
     part: Part,
-    /// Run only the parts whose name contains this text: one, crowd, large-tenant
+    /// Run only the parts whose name contains this string: one, crowd, large-tenant
     #[arg(long, default_value = "")]
     only: String,
 }
@@ -93,12 +95,12 @@ pub(crate) struct Isolation {
 pub(crate) struct Only {
     #[command(flatten)]
     part: Part,
-    /// Run only the faults whose name contains this text: descriptors, pause, ends, clock
+    /// Run only the faults whose name contains this string: descriptors, pause, ends, clock
     #[arg(long, default_value = "")]
     only: String,
 }
 
-/// A proof that is set up and not yet run.
+/// A test that is set up but not yet run.
 type Tried<'a> = Box<dyn FnOnce() -> Result<Findings> + 'a>;
 
 impl Proof {

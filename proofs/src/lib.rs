@@ -1,5 +1,5 @@
-//! Proofs of the product's guarantees. The binary behind `cargo xtask prove` runs them in full; the tests run about a
-//! twentieth.
+//! Tests of the product's guarantees ("proofs"). The binary behind `cargo xtask prove` runs them in full;
+//! `cargo test` runs about a twentieth.
 
 pub mod fleet;
 pub mod gateway;

@@ -1,4 +1,5 @@
-//! Runs one proof. Start it with `cargo xtask prove` or `cargo xtask sim`, which build it in release mode first.
+//! Runs one proof, a test of a guarantee. Start it with `cargo xtask prove` or `cargo xtask sim`, which build
+//! it in release mode first.
 
 mod fleet_proofs;
 mod gateway_proofs;
@@ -19,21 +20,21 @@ use breakerbox_testkit::overload;
 use breakerbox_testkit::recovery::{self, ProbeEnd};
 use clap::{Args, Parser};
 
-/// Prove a part of the product.
+/// Test the product's guarantees at full size.
 #[derive(Parser)]
 #[command(name = "cargo xtask prove")]
 enum Command {
-    /// Run every overload scenario of the throttle and compare the results with the targets
+    /// Run every overload scenario for the throttle and compare the results with the targets
     Throttle(Throttle),
-    /// Show that one probe runs at a time during a recovery, under concurrent callers and probe failures
+    /// Check that one probe runs at a time during a recovery, with concurrent callers and probe failures
     Recovery(Recovery),
-    /// Kill, pause, empty, fail over or cut off the store and check the library's behaviour
+    /// Kill, pause, empty, fail over or disconnect the store and check the library's behaviour
     Outages(Outages),
     /// Run separate processes that share a store and recover together
     Fleet(fleet_proofs::Fleet),
     #[command(flatten)]
     Gateway(gateway_proofs::Proof),
-    /// Run a worker of a fleet (internal: started by the fleet proof)
+    /// Run a worker in a fleet (internal: started by the fleet proof)
     #[command(hide = true)]
     Worker(worker::Settings),
     /// Run a gateway that stores nothing (internal: started by a test)
@@ -42,7 +43,7 @@ enum Command {
     /// Run a gateway with its own host names (internal: started by a proof)
     #[command(hide = true)]
     Named(names::Settings),
-    /// Run a program that loses power (internal: started by the power-cut proof)
+    /// Run a program whose power fails (internal: started by the power failure proof)
     #[command(hide = true)]
     Witness(witness::Settings),
     /// Simulate a fleet with injected faults, one seed after the other
@@ -58,10 +59,10 @@ enum Command {
 
 #[derive(Args)]
 struct Throttle {
-    /// Number of seeds over which the means are taken
+    /// Number of seeds to average over
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
-    /// Run only the scenarios whose name contains this text
+    /// Run only the scenarios whose name contains this string
     #[arg(long, default_value = "")]
     only: String,
 }
@@ -85,7 +86,7 @@ struct Outages {
     /// Run only with this store
     #[arg(long, value_enum)]
     store: Option<Kind>,
-    /// Run only the cases whose name contains this text
+    /// Run only the cases whose name contains this string
     #[arg(long, default_value = "")]
     only: String,
     /// Use few circuits and processes, and do not check durations; for a busy machine
@@ -94,7 +95,7 @@ struct Outages {
 }
 
 fn main() -> ExitCode {
-    // This program is also the gateway under proof, so the gateway is never an outdated build.
+    // This program is also the gateway under test, so the gateway is never an outdated build.
     if std::env::args().nth(1).is_some_and(|command| command == "serve") {
         return match clock_file::clocks() {
             Ok(clocks) => breakerbox_cli::run_with(&clocks),
@@ -131,7 +132,7 @@ fn prove(what: Command) -> anyhow::Result<()> {
     }
 }
 
-/// Runs the sampling proof on a Tokio runtime of its own, as a service does.
+/// Runs the sampling proof on a Tokio runtime.
 #[tokio::main]
 async fn prove_sampling(sizes: sampling::Sizes) -> anyhow::Result<()> {
     let seen = sampling::see(sizes).await?;
@@ -195,7 +196,7 @@ fn outages(arguments: &Outages) -> anyhow::Result<()> {
             let proof = outages::prove(&program, kind, case, &Setting::ALL, size);
             let reports = match runtime.block_on(proof) {
                 Ok(reports) => reports,
-                // An example is a store loss that is never reported. The other cases still run.
+                // For example, the loss of the store was never reported. The other cases still run.
                 Err(error) => {
                     let fault = format!("{}, {}: {error:#}", kind.name(), case.name());
                     println!("{fault}");

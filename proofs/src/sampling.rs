@@ -1,6 +1,6 @@
-//! A leader's tick at full size, on a real Redis: many known circuits, of which some fail at once. Measures the
-//! duration of the tick, of the re-read of all open circuits after it, and the longest time that a caller waits
-//! meanwhile.
+//! A leader's tick at full size, on a real Redis: many known circuits, some of which start to fail at once.
+//! Measures the duration of the tick and of reading all open circuits after it, and the maximum time that a
+//! caller waits meanwhile.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,22 +18,22 @@ use breakerbox_redis::RedisStore;
 use breakerbox_testkit::servers::RedisServer;
 use clap::Args;
 
-/// The longest allowed duration of a tick, and of the re-read after it.
+/// The maximum allowed duration of a tick, and of reading all open circuits after it.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// The longest time that a tick or a re-read may delay a call.
+/// The maximum time that a tick or a read of all open circuits may delay a call.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The timeout of each step, so that the proof cannot hang.
+/// The timeout for each step, so that the test can't hang.
 const WAIT_LIMIT: Duration = Duration::from_secs(120);
 
-/// How big the fleet's day is
+/// Size of the sampled fleet
 #[derive(Args, Clone, Copy)]
 pub struct Sizes {
-    /// How many circuits are known: they have a record in the store
+    /// Number of known circuits, which have a record in the store
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub known: u64,
-    /// How many of them begin to fail, all at once
+    /// Number of known circuits that start to fail, all at once
     #[arg(long, default_value_t = 10_000)]
     pub failing: u64,
 }
@@ -45,13 +45,13 @@ pub struct Seen {
     quiet_tick: Ticked,
     /// The time from the end of the tick until another process knew every circuit that had opened.
     spread: Duration,
-    /// The duration of a re-read of all open circuits.
+    /// The duration of reading all open circuits.
     reread: Duration,
-    /// The longest check of a closed circuit.
+    /// The duration of the longest check of a closed circuit.
     longest_check: Duration,
     /// The number of checks of closed circuits.
     pub checks: u64,
-    /// The longest check that had to read from the store.
+    /// The duration of the longest check that had to read from the store.
     pub longest_first_check: Duration,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for Seen {
 }
 
 impl Seen {
-    /// Returns the limits that were missed, as messages.
+    /// Returns a message for each limit that was exceeded.
     #[must_use]
     pub fn misses(&self) -> Vec<String> {
         [
@@ -88,7 +88,7 @@ impl Seen {
     }
 }
 
-/// A source of totals that are set in memory.
+/// A sampler whose totals are set in memory.
 struct Totals {
     sizes: Sizes,
     failing: AtomicBool,
@@ -120,10 +120,10 @@ fn key(n: u64) -> String {
     format!("tenant-{} https://hooks-{n}.example.com/in", n % 1_000)
 }
 
-/// Runs the proof and returns its measurements.
+/// Runs the test and returns its measurements.
 ///
 /// # Errors
-/// Fails if there is no Redis server, or if a step exceeds its timeout.
+/// Returns an error if there is no Redis server, or a step exceeds its timeout.
 pub async fn see(sizes: Sizes) -> Result<Seen> {
     ensure!(sizes.failing <= sizes.known, "no more can fail than are known");
     let server = tokio::task::spawn_blocking(RedisServer::start).await??;
@@ -132,7 +132,7 @@ pub async fn see(sizes: Sizes) -> Result<Seen> {
     let leader = agent(connect(&server).await?).sampler(Arc::clone(&totals)).build()?;
     let worker = agent(connect(&server).await?).build()?;
     ticked(&leader, |ticked| ticked.keys as u64 == sizes.known).await?;
-    // The worker knows every circuit, as a worker does that has run for a while.
+    // The worker knows every circuit, like a worker that has run for some time.
     let circuits = (0..sizes.known).map(|n| worker.circuit(&key(n))).collect::<Result<Vec<_>, _>>()?;
     for circuit in &circuits {
         circuit.check().await.ok().context("closed")?;
@@ -170,8 +170,8 @@ fn agent(store: RedisStore) -> breakerbox::sampling::SamplingBuilder {
         .sample_every(Duration::from_secs(2))
 }
 
-/// Gives every circuit a record: each has been open, and closed six minutes ago. That is longer than the window, and not
-/// long enough for its trip to be forgiven.
+/// Creates a record for every circuit: each was open, and closed six minutes ago. That is longer than the
+/// window, but not long enough for the trip to be forgotten.
 async fn make_known(store: &RedisStore, known: u64) -> Result<()> {
     let now = store.read(&[]).await?.now;
     let closed_at = Timestamp::from_micros(now.as_micros() - 360_000_000);
@@ -202,7 +202,8 @@ async fn make_known(store: &RedisStore, known: u64) -> Result<()> {
     Ok(())
 }
 
-/// Reads all circuits that are not closed, by the thousand, as a worker does every `reread_every`.
+/// Reads all circuits that are not closed, a thousand at a time, as a worker does every `reread_every`. Returns
+/// the duration.
 async fn reread(store: &RedisStore, open: u64) -> Result<Duration> {
     let keys: Vec<_> = (0..open).map(|n| key(n).into()).collect();
     let began_at = Instant::now();
@@ -213,7 +214,7 @@ async fn reread(store: &RedisStore, open: u64) -> Result<Duration> {
     Ok(began_at.elapsed())
 }
 
-/// Waits for a tick that fulfils the condition.
+/// Waits for a tick that meets the condition.
 async fn ticked(leader: &Sampling, is: impl Fn(&Ticked) -> bool) -> Result<Ticked> {
     let began_at = Instant::now();
     loop {
@@ -238,7 +239,8 @@ async fn next_tick(leader: &Sampling) -> Result<Ticked> {
     leader.report().last_tick.context("there was one")
 }
 
-/// Checks a known, closed circuit in a loop, and now and then a circuit that no process knows yet.
+/// Checks a known, closed circuit in a loop, and from time to time a circuit that no process knows yet. Returns
+/// the longest check, the number of checks, and the longest check of a new circuit.
 async fn keep_checking(worker: Sampling, sizes: Sizes, done: Arc<AtomicBool>) -> (Duration, u64, Duration) {
     let (mut longest, mut checks, mut longest_first) = (Duration::ZERO, 0, Duration::ZERO);
     let healthy = worker.circuit(&key(sizes.known - 1)).ok();

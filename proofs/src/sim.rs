@@ -1,25 +1,25 @@
-//! `cargo xtask sim`: runs a simulated fleet, one seed after the other, and prints the trace of a run that failed.
+//! `cargo xtask sim`: simulates a fleet, one seed after the other, and prints the trace of a run that failed.
 
 use std::time::Instant;
 
 use anyhow::bail;
 use breakerbox_testkit::sim::{self, Report, Sabotage};
 
-/// The number of lines printed from the end of a trace. With `--seed` the whole trace is printed.
+/// The number of lines printed from the end of a trace. With `--seed`, the whole trace is printed.
 const LAST_LINES: usize = 100;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// How many seeds
+    /// Number of seeds
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
-    /// The first of them
+    /// First seed
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Only this one, with its whole trace
+    /// Run only this seed, and print its whole trace
     #[arg(long, conflicts_with_all = ["seeds", "from", "all"])]
     seed: Option<u64>,
-    /// Go on when something does not hold, and list all such seeds
+    /// Continue after a violation, and list all seeds that failed
     #[arg(long)]
     all: bool,
 }

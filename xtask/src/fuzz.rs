@@ -5,15 +5,16 @@ use clap::Args;
 
 use crate::steps::{cargo, output, succeed};
 
-/// Every target in `fuzz/fuzz_targets`.
+/// All targets in `fuzz/fuzz_targets`.
 const TARGETS: [&str; 5] =
     ["policy_file", "replay_input", "endpoint_identity", "target_url", "custom_headers"];
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// One of policy_file, replay_input, endpoint_identity, target_url, custom_headers; without it, all of them
+    /// Target to run: policy_file, replay_input, endpoint_identity, target_url or custom_headers; by default
+    /// all of them
     target: Option<String>,
-    /// For how long each
+    /// Duration for each target, in seconds
     #[arg(long, default_value_t = 60)]
     seconds: u32,
 }
@@ -28,12 +29,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         },
     };
     for target in targets {
-        // New inputs that the fuzzer finds stay in fuzz/corpus, which is not committed; it starts from the seeds as
-        // well.
+        // New inputs that the fuzzer finds are stored in fuzz/corpus, which is not committed; it also starts
+        // from the seeds.
         let (corpus, seeds) = (format!("fuzz/corpus/{target}"), format!("fuzz/seeds/{target}"));
         std::fs::create_dir_all(&corpus)?;
         let limit = format!("-max_total_time={}", arguments.seconds);
-        // Without a sanitizer the stable compiler can build it; the code under test has no unsafe anyway.
+        // Without a sanitizer, the stable compiler can build it; the code under test has no unsafe code anyway.
         let mut fuzz = cargo(&["fuzz", "run", "--sanitizer", "none", target, &corpus, &seeds]);
         succeed(fuzz.args(["--", &limit, "-max_len=65536"]))?;
     }

@@ -1,7 +1,7 @@
-//! `cargo xtask fuzz-api`: runs schemathesis, which sends valid and invalid requests made from the API's OpenAPI
-//! document.
+//! `cargo xtask fuzz-api`: runs schemathesis, which sends valid and invalid requests generated from the API's
+//! OpenAPI document.
 //!
-//! It takes minutes and needs Python, so it is no part of `cargo xtask test`.
+//! It takes minutes and requires Python, so it is not part of `cargo xtask test`.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,21 +11,21 @@ use clap::Args;
 
 use crate::steps::{cargo, step, succeed};
 
-/// The version that the command is tested with.
+/// The schemathesis version that this command is tested with.
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 
-/// The folder of its virtual environment: nothing outside of it is changed.
+/// The directory for schemathesis's virtual environment. Nothing outside of it is changed.
 const HOME: &str = "target/schemathesis";
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// For how long, after the first round
+    /// Duration after the first round, in seconds
     #[arg(long, default_value_t = 120)]
     seconds: u32,
-    /// How many requests for each operation in a round
+    /// Number of requests for each operation in a round
     #[arg(long, default_value_t = 20)]
     examples: u32,
-    /// The same clients again
+    /// Seed, to repeat an earlier run
     #[arg(long)]
     seed: Option<u64>,
 }

@@ -1,16 +1,17 @@
-//! Keeps retired words out of public text: the documentation, the example configuration and, in the code, doc comments and
-//! strings (help, API descriptions, problems, errors, log messages). `docs/terms.md` lists the words to use.
+//! Keeps retired words out of public text: the documentation, the example configuration and, in the code, doc
+//! comments and strings (help, API descriptions, problems, errors, log messages). `docs/terms.md` lists the
+//! words to use.
 //!
-//! It reads files and builds nothing, so it takes a fraction of a second. It does not check tests, comments inside functions,
-//! identifiers, and texts that only a developer sees (`expect`, `panic!`, assertions).
+//! It reads files and builds nothing, so it takes a fraction of a second. It does not check tests, comments
+//! inside functions, identifiers, and strings that only developers see (`expect`, `panic!`, assertions).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Retired words and phrases, in lower case, and what to write instead. A word is found as a whole, in any case, and also as a part
-/// of a name such as `notice_sends`.
+/// Retired words and phrases, in lower case, and their replacements. Whole words are matched, in upper or lower
+/// case, and parts of names such as `notice_sends`.
 const RETIRED: &[(&str, &str)] = &[
     ("notice", "notification; for the verb: detect, see"),
     ("notices", "notifications; for the verb: detects, sees"),
@@ -26,17 +27,18 @@ const RETIRED: &[(&str, &str)] = &[
     ("there is nothing of that name", "not found"),
 ];
 
-/// Files and folders with public text. In folders, Markdown and the sources of crates are read.
+/// Files and directories with public text. In directories, Markdown files and crate sources are read.
 const PUBLIC: &[&str] =
     &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "breakerbox.example.toml", "docs", "crates"];
 
-/// Parts of paths whose files only tests use.
+/// Parts of the paths of files that only tests use.
 const NOT_PUBLIC: &[&str] = &["/tests/", "/tests.rs", "_tests.rs", "/conformance/", "/breakerbox-testkit/"];
 
-/// A line with one of these has strings for developers, or names of data that an earlier version stored.
+/// A line that contains one of these has strings for developers, or names in data that an earlier version
+/// stored.
 const FOR_DEVELOPERS: &[&str] = &["expect(", "panic!(", "unreachable!(", "assert", "reason = ", "alias = "];
 
-/// Checks all public text below the current folder.
+/// Checks all public text below the current directory.
 pub(crate) fn check() -> Result<()> {
     let mut files = Vec::new();
     for path in PUBLIC {
@@ -75,7 +77,7 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the retired words in the public text of a file: the line, the word, and what to write instead.
+/// Returns the retired words in the public text of a file: the line, the word, and its replacement.
 fn retired_in(path: &Path, text: &str) -> Vec<(usize, &'static str, &'static str)> {
     let is_source = path.extension().is_some_and(|extension| extension == "rs");
     let parts = if is_source { public_parts(text) } else { numbered(text) };
@@ -91,7 +93,7 @@ fn numbered(text: &str) -> Vec<(usize, String)> {
     text.lines().enumerate().map(|(index, line)| (index + 1, line.to_owned())).collect()
 }
 
-/// Returns whether the text has this word or phrase, not as a part of a longer word.
+/// Returns whether the text contains this word or phrase, not as part of a longer word.
 fn has_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(start, _)| {
         let before = text[..start].chars().next_back();
@@ -100,7 +102,7 @@ fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
-/// Returns the doc comments and the strings of a source file, up to its tests, each with its first line.
+/// Returns the doc comments and strings in a source file, up to its tests, each with its first line.
 fn public_parts(source: &str) -> Vec<(usize, String)> {
     let source = source.split("#[cfg(test)]\nmod tests").next().unwrap_or(source);
     let lines: Vec<&str> = source.lines().collect();
@@ -141,14 +143,14 @@ fn public_parts(source: &str) -> Vec<(usize, String)> {
     parts
 }
 
-/// The rest of a source file, and the line where it begins.
+/// The rest of a source file, and the number of its first line.
 struct Scan<'s> {
     rest: &'s str,
     line: usize,
 }
 
 impl<'s> Scan<'s> {
-    /// Takes this many bytes, or what is left.
+    /// Takes this many bytes, or all that are left.
     fn take(&mut self, bytes: usize) -> &'s str {
         let (taken, rest) = self.rest.split_at(bytes.min(self.rest.len()));
         self.line += taken.matches('\n').count();
@@ -157,7 +159,7 @@ impl<'s> Scan<'s> {
     }
 }
 
-/// Returns the number of hashes of the raw string that begins here. `None`: none does.
+/// Returns the number of hashes of the raw string at the start. `None` if there is none.
 fn raw_string(rest: &str) -> Option<usize> {
     let hashes = rest.strip_prefix('r')?;
     let quote = hashes.trim_start_matches('#');
@@ -178,7 +180,7 @@ fn end_of_string(rest: &str) -> usize {
     rest.len()
 }
 
-/// Returns the length of the character literal that begins here; of a lifetime, only its apostrophe.
+/// Returns the length of the character literal at the start; for a lifetime, only its apostrophe.
 fn character(rest: &str) -> usize {
     let mut characters = rest.char_indices().skip(1);
     match (characters.next(), characters.next()) {

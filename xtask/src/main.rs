@@ -1,4 +1,5 @@
-//! The project's development commands: `cargo xtask test`, `prove`, `sim`, `bench`, `fuzz`, `graph`. CI calls only these.
+//! The project's development commands: `cargo xtask test`, `prove`, `sim`, `bench`, `fuzz`, `graph`. CI calls
+//! only these.
 
 mod bench;
 mod fuzz;
@@ -26,19 +27,19 @@ struct Arguments {
 enum Command {
     /// Run every check: format, lints, tests, documentation, examples
     Test,
-    /// Run a proof, and fail if a target is missed
+    /// Run a proof (a test of a guarantee at full size), and fail if a target is missed
     Prove {
         /// Proof to run, and its options; --help lists them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         what: Vec<String>,
     },
-    /// Simulate a fleet, one seed after the other, and fail if an invariant does not hold
+    /// Simulate a fleet, one seed after the other, and fail if an invariant is violated
     Sim {
         /// Number of seeds, or one seed; --help lists the options
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         what: Vec<String>,
     },
-    /// Run a benchmark, and print its figures beside their baselines
+    /// Run a benchmark, and print its results with their baselines
     Bench {
         /// Benchmark to run, and its options; --help lists them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -46,9 +47,9 @@ enum Command {
     },
     /// Run the fuzz targets for a limited time (needs cargo-fuzz)
     Fuzz(fuzz::Arguments),
-    /// Test the gateway's API with requests made from its OpenAPI document (needs Python)
+    /// Test the gateway's API with requests generated from its OpenAPI document (needs Python)
     FuzzApi(fuzz_api::Arguments),
-    /// Write the graph of crates and modules into ARCHITECTURE.md; fail on a cycle
+    /// Write the graph of crates and modules to ARCHITECTURE.md; fail on a cycle
     Graph(graph::Arguments),
 }
 
@@ -63,7 +64,8 @@ fn main() -> ExitCode {
 }
 
 fn run() -> anyhow::Result<()> {
-    // Cargo starts this program in the caller's folder; all paths below are relative to the repository's root.
+    // Cargo starts this program in the caller's directory; all paths below are relative to the root of the
+    // repository.
     std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))?;
     match Arguments::parse().command {
         Command::Test => test::run(),

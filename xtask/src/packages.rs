@@ -1,7 +1,8 @@
-//! Finds the programs that the tests run and cargo cannot build, and installs missing ones.
+//! Finds the programs that the tests run and cargo can't build, and installs missing ones.
 //!
-//! On Debian and its derivatives, as root or with a `sudo` that needs no password, a missing program is installed.
-//! Elsewhere the error names the package to install. No service is started: tests start their own servers.
+//! On Debian and its derivatives, as root or with a `sudo` that needs no password, missing programs are
+//! installed. Elsewhere the error names the package to install. No service is started: tests start their own
+//! servers.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use crate::steps::{output, succeed};
 /// A program, and the Debian package that contains it.
 struct Package {
     program: &'static str,
-    /// The folders to search if the program is not on the path. A `*` stands for any one folder.
+    /// The directories to search if the program is not in `PATH`. A `*` stands for any one directory.
     folders: &'static [&'static str],
     debian: &'static str,
 }
@@ -22,9 +23,9 @@ struct Package {
 const PACKAGES: [Package; 4] = [
     Package { program: "redis-server", folders: &["/usr/local/sbin", "/usr/sbin"], debian: "redis-server" },
     Package { program: "initdb", folders: &["/usr/lib/postgresql/*/bin"], debian: "postgresql" },
-    // A test runs the worker of `examples/python`.
+    // A test runs the worker in `examples/python`.
     Package { program: "python3", folders: &[], debian: "python3" },
-    // A test of signatures installs the library that receivers use.
+    // A signature test installs the library that receivers use.
     Package { program: "pip3", folders: &[], debian: "python3-pip" },
 ];
 
@@ -40,7 +41,7 @@ pub(crate) fn install() -> Result<()> {
     if find("apt-get", &[]).is_none() {
         bail!("{by_hand}");
     }
-    // The list of packages may be absent or old.
+    // The package list may be missing or outdated.
     install_with_apt(&names)
         .or_else(|_| apt(&["update"]).and_then(|()| install_with_apt(&names)))
         .with_context(|| format!("{by_hand} (sudo apt-get install {})", names.join(" ")))?;
@@ -70,14 +71,14 @@ fn apt(arguments: &[&str]) -> Result<()> {
     succeed(apt.stdin(Stdio::null()))
 }
 
-/// Returns the path of a program: on the path, or in one of these folders.
+/// Returns the path of a program, in `PATH` or in one of these directories.
 fn find(program: &str, folders: &[&str]) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = folders.iter().flat_map(|folder| matching(Path::new(folder)));
     env::split_paths(&path).chain(folders).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// Returns the folders that match a pattern with `*`.
+/// Returns the directories that match a pattern with `*`.
 fn matching(pattern: &Path) -> Vec<PathBuf> {
     pattern.components().fold(vec![PathBuf::new()], |found, part| {
         if part.as_os_str() != "*" {

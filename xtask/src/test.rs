@@ -8,11 +8,12 @@ use anyhow::{Result, bail};
 use crate::steps::{cargo, output, step, succeed};
 use crate::{graph, language, packages};
 
-/// The allowed dependencies of the core: none of them reads a clock, does IO, runs async code or draws random numbers.
+/// The core's allowed dependencies: none of them reads a clock, does I/O, runs async code or generates random
+/// numbers.
 const CORE_DEPENDENCIES: [&str; 4] = ["serde", "sha2", "thiserror", "url"];
 
-/// Forbidden dependencies by package, direct or transitive, separated by spaces: the list shows what a package never
-/// does.
+/// For each package, the forbidden direct or transitive dependencies, separated by spaces: they show what a
+/// package never does.
 const BOUNDARIES: [(&str, &str); 5] = [
     ("breakerbox-replay", "tokio rusqlite hyper axum breakerbox breakerbox-model"),
     ("breakerbox-model", "tokio mio rusqlite tokio-postgres redis hyper h2 axum reqwest rustls breakerbox"),
@@ -24,7 +25,7 @@ const BOUNDARIES: [(&str, &str); 5] = [
     ("breakerbox-egress", "rusqlite axum breakerbox-storage breakerbox-gateway"),
 ];
 
-/// The library must build, and be free of warnings, with each of these alone.
+/// The features with each of which, alone, the library must build without warnings.
 const LIBRARY_FEATURES: [&str; 5] = ["", "http", "tower", "reqwest-middleware", "sqlite"];
 
 pub(crate) fn run() -> Result<()> {
@@ -38,8 +39,8 @@ pub(crate) fn run() -> Result<()> {
     step("lints", || {
         let everything = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked"];
         succeed(cargo(&everything).args(["--", "-D", "warnings"]))?;
-        // In a workspace build, a package has the union of the features that others enable. Built alone, it has only
-        // its own.
+        // In a workspace build, a package has the union of the features that others enable. Built alone, it has
+        // only its own.
         for features in LIBRARY_FEATURES {
             let alone =
                 ["clippy", "--package", "breakerbox", "--all-targets", "--locked", "--features", features];
@@ -52,7 +53,7 @@ pub(crate) fn run() -> Result<()> {
         succeed(doc.env("RUSTDOCFLAGS", "-D warnings"))
     })?;
     step("fuzz targets build", || {
-        // A check links nothing, so the fuzzer's C++ need not be built.
+        // A check does not link, so the fuzzer's C++ code need not be built.
         let mut check =
             cargo(&["check", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target/fuzz"]);
         succeed(check.arg("--locked").env("CUSTOM_LIBFUZZER_PATH", "target/not-linked.a"))
@@ -79,7 +80,8 @@ fn core_is_pure() -> Result<()> {
     Ok(())
 }
 
-/// Checks a boundary between crates: the package's dependency tree must not contain any of the forbidden crates.
+/// Checks a boundary between crates: the package's dependency tree must not contain any of the forbidden
+/// crates.
 fn boundary_holds(package: &str, forbidden: &str) -> Result<()> {
     let names = dependencies(package, &[])?;
     let found: Vec<_> = forbidden.split(' ').filter(|name| names.iter().any(|found| found == name)).collect();
@@ -92,8 +94,8 @@ fn boundary_holds(package: &str, forbidden: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns the names of a package's dependencies, without those of tests and without features that other packages
-/// enable.
+/// Returns the names of a package's dependencies, without those of tests and without features that other
+/// packages enable.
 fn dependencies(package: &str, more: &[&str]) -> Result<Vec<String>> {
     let tree = ["tree", "--package", package, "--edges", "normal", "--prefix", "none", "--locked"];
     let tree = output(cargo(&tree).args(more))?;
@@ -129,7 +131,7 @@ impl Tally {
         Ok(())
     }
 
-    /// Adds a line such as `test result: ok. 12 passed; 0 failed; ...`.
+    /// Adds the counts in a line such as `test result: ok. 12 passed; 0 failed; ...`.
     fn add(&mut self, line: &str) {
         let Some(result) = line.strip_prefix("test result: ") else { return };
         let number = |part: &str| part.split_whitespace().rev().nth(1).and_then(|n| n.parse::<u64>().ok());

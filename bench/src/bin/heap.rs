@@ -1,4 +1,4 @@
-//! Measures the heap bytes of each circuit with dhat: new, after traffic, and after an idle window. The text of the
+//! Measures the heap bytes per circuit with dhat: new, after traffic, and after an idle window. The size of the
 //! keys is subtracted.
 
 use std::time::Duration;

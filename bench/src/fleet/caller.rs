@@ -1,5 +1,5 @@
-//! A process that puts load on a store: it calls each of its keys once a second, and a share of the calls fails at
-//! random. It exits when its input ends.
+//! A process that puts load on a store: it calls each of its keys once per second, and a share of the calls
+//! fails at random. It exits when its input ends.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -20,18 +20,18 @@ use crate::interleave::keys;
 /// The interval between bursts of calls. Bursts keep the cost of the loop itself low.
 const BURST_EVERY: Duration = Duration::from_millis(5);
 
-/// The number of circuits that are loaded at the same time.
+/// The number of circuits that are loaded concurrently.
 const AT_ONCE: usize = 500;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// URL of the store
     url: String,
-    /// Number of keys, each called once a second
+    /// Number of keys, each called once per second
     keys: u64,
-    /// How many of a million calls fail
+    /// Number of failing calls per million
     failing: u64,
-    /// Seed of the random failures
+    /// Seed for the random failures
     seed: u64,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&stop);
     thread::spawn(move || {
-        // The end of the input, for any reason, ends the calls.
+        // The calls end when the input ends, for any reason.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         ended.store(true, Ordering::Relaxed);
     });
@@ -76,7 +76,7 @@ async fn prepare(arguments: &Arguments) -> Result<(Breakerbox, Vec<Circuit>)> {
     Ok((breakers, circuits))
 }
 
-/// Calls each circuit once a second until `stop` is set. Returns the number of calls made.
+/// Calls each circuit once per second until `stop` is set. Returns the number of calls made.
 fn call(circuits: &[Circuit], arguments: &Arguments, stop: &AtomicBool) -> u64 {
     let start = Instant::now();
     let (mut made, mut acquired, mut index, mut random) = (0_u64, 0_u64, 0, arguments.seed);
@@ -99,7 +99,7 @@ fn call(circuits: &[Circuit], arguments: &Arguments, stop: &AtomicBool) -> u64 {
     made
 }
 
-/// Returns the next number of a small generator (splitmix64): the failures must not follow a pattern.
+/// Returns the next random number (SplitMix64), so that the failures do not follow a pattern.
 const fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;

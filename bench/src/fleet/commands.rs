@@ -1,4 +1,4 @@
-//! The commands that Redis executes at two rates of calls, by its own count.
+//! The number of commands that Redis executes at two call rates, from its own statistics.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,14 +36,14 @@ pub(super) fn run(server: &RedisServer, runtime: &Runtime, time: Duration) -> Re
 fn circuits(breakers: &Breakerbox, runtime: &Runtime) -> Result<Vec<Circuit>> {
     let circuits: Vec<_> = keys(KEYS).iter().map(|key| breakers.circuit(key)).collect::<Result<_, _>>()?;
     for circuit in &circuits {
-        // Loads each circuit before the count begins.
+        // Load each circuit before the count starts.
         let permit = runtime.block_on(circuit.acquire()).map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
         permit.success();
     }
     Ok(circuits)
 }
 
-/// Calls at a rate, in bursts of a millisecond. Returns the number of calls.
+/// Calls at a rate, in bursts every millisecond. Returns the number of calls.
 fn at_rate(circuits: &[Circuit], rate: u32, time: Duration, one_in: Option<u64>) -> u64 {
     let start = Instant::now();
     let (mut made, mut index) = (0_u64, 0);
@@ -67,7 +67,7 @@ fn at_rate(circuits: &[Circuit], rate: u32, time: Duration, one_in: Option<u64>)
     made
 }
 
-/// Returns the number of commands that the server has executed, without this one.
+/// Returns the number of commands that the server has executed, not counting this one.
 pub(super) fn commands(server: &RedisServer) -> Result<u64> {
     counted(server, |name| name != "info")
 }

@@ -1,4 +1,4 @@
-//! The cost of one call: in-process, local-first and strict, beside one round trip to Redis.
+//! The cost of one call: in-process, local-first and strict, compared with one round trip to Redis.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::interleave::{Rounds, Row, interleave, timed};
 const HOT: &str = "asked and settled at once";
 const WAITED: &str = "waited for";
 
-/// The number of fast calls for each call that waits for the server.
+/// The number of fast calls per call that waits for the server.
 const WAITING_IS_SLOWER: u64 = 1_000;
 
 pub(super) fn run(server: &RedisServer, runtime: &Runtime, size: &Rounds) -> Result<()> {
@@ -69,7 +69,7 @@ pub(super) fn run(server: &RedisServer, runtime: &Runtime, size: &Rounds) -> Res
     round_trips(server, runtime)
 }
 
-/// Measures how many requests a healthy call takes in strict mode.
+/// Measures how many store requests a healthy call takes in strict mode.
 fn round_trips(server: &RedisServer, runtime: &Runtime) -> Result<()> {
     const CALLS: u64 = 1_000;
     let strict = registry(server, runtime, "trips", |builder| builder.consistency(Consistency::Strict))?;

@@ -1,5 +1,5 @@
-//! A process that reports when it saw a circuit open, and when it received a plain message. It exits when its input
-//! ends.
+//! A process that reports when it sees a circuit open, and when it receives a plain message. It exits when its
+//! input ends.
 
 use std::io::Read;
 use std::sync::mpsc;
@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::brittle;
 
-/// The Redis channel of plain messages.
+/// The Redis channel for plain messages.
 pub(super) const CHANNEL: &str = "plain";
 
 /// The line that reports that the listener is ready.
@@ -20,15 +20,15 @@ pub(super) const READY: &str = "ready";
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The server
+    /// URL of the store
     url: String,
-    /// The namespace
+    /// Namespace of the fleet
     namespace: String,
-    /// How many circuits there are
+    /// Number of circuits
     circuits: u32,
 }
 
-/// Returns the time by a clock that all processes of a machine share, in nanoseconds.
+/// Returns the time of a clock that all processes on a machine share, in nanoseconds.
 pub(super) fn nanos() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)

@@ -1,8 +1,8 @@
-//! The load of a fleet on its store: requests, bytes and CPU time, by the number of keys and processes, healthy and
-//! with a percentage of calls failing at random. Every process calls every key once a second.
+//! The load that a fleet puts on its store: requests, bytes and CPU time, by the number of keys and processes,
+//! healthy and with a percentage of calls failing at random. Every process calls every key once per second.
 //!
-//! CPU time is that of the server's own processes, as the system accounts it. Bytes come from the Redis server's own
-//! statistics, and for Postgres from a proxy before it.
+//! CPU time is that of the server's processes, as reported by the system. Bytes come from the Redis server's
+//! statistics, and for Postgres from a proxy in front of it.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::net::Ipv4Addr;
@@ -20,21 +20,21 @@ use tokio::runtime::Runtime;
 use super::commands::{commands, scripts};
 use super::listener::READY;
 
-/// The duration of calls before the measurement.
+/// The duration of calls before the measurement starts.
 const WARM_UP: Duration = Duration::from_secs(5);
 
-/// One call in a hundred fails.
+/// The number of failing calls per million: one percent.
 const ONE_PERCENT: u64 = 10_000;
 
 #[derive(Args)]
 pub(crate) struct Sizes {
-    /// The part `load`: numbers of keys
+    /// Part `load`: numbers of keys
     #[arg(long, value_delimiter = ',', default_values_t = [10_000, 100_000])]
     load_keys: Vec<u64>,
-    /// The part `load`: numbers of processes
+    /// Part `load`: numbers of processes
     #[arg(long, value_delimiter = ',', default_values_t = [1, 4])]
     load_processes: Vec<u32>,
-    /// The part `load`: only this store
+    /// Part `load`: run only with this store
     #[arg(long, value_enum)]
     load_store: Option<Kind>,
 }
@@ -65,7 +65,7 @@ pub(super) fn run(runtime: &Runtime, sizes: &Sizes, time: Duration) -> Result<()
             }
         }
         for (processes, keys, failing) in cases {
-            // A new server for each measurement, so that no data is left from the one before.
+            // A new server for each measurement, so that no data are left from the previous one.
             let server = Server::start(kind, runtime)?;
             let (calls, used) = measure(&server, processes, keys, failing, time)?;
             print(kind, processes, keys, failing, calls, &used, time);
@@ -74,7 +74,8 @@ pub(super) fn run(runtime: &Runtime, sizes: &Sizes, time: Duration) -> Result<()
     Ok(())
 }
 
-/// Lets processes call, and returns their number of calls a second, and the resources that the server used.
+/// Makes processes call the store, and returns the number of calls per second, and the resources that the
+/// server used.
 fn measure(server: &Server, processes: u32, keys: u64, failing: u64, time: Duration) -> Result<(f64, Used)> {
     let start = |seed| Caller::start(&server.url(), keys, failing, u64::from(seed));
     let mut callers = (0..processes).map(start).collect::<Result<Vec<_>>>()?;
@@ -122,7 +123,7 @@ fn print(kind: Kind, processes: u32, keys: u64, failing: u64, calls: f64, used: 
 struct Used {
     cpu: Duration,
     requests: u64,
-    /// For Redis, commands of scripts are included.
+    /// For Redis, commands executed by scripts are included.
     commands: u64,
     bytes_in: u64,
     bytes_out: u64,
@@ -186,7 +187,7 @@ impl Server {
             Self::Postgres(server, proxy) => {
                 let mut cpu = Duration::ZERO;
                 for process in server.processes()? {
-                    // A process that ended meanwhile has no accounts.
+                    // A process that exited meanwhile has no statistics.
                     cpu += Usage::of(process).map(|usage| usage.cpu).unwrap_or_default();
                 }
                 let commits = server.query("SELECT sum(xact_commit) FROM pg_stat_database")?;
@@ -197,7 +198,7 @@ impl Server {
     }
 }
 
-/// A calling process. It is killed when this is dropped.
+/// A calling process. It is killed when the value is dropped.
 struct Caller {
     child: Child,
     input: Option<ChildStdin>,

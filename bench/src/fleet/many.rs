@@ -1,5 +1,5 @@
-//! Many circuits, of which a tenth fails at once: the time until they are open everywhere, the time to re-read them,
-//! the latency of a call to a healthy endpoint meanwhile, and their size in Redis.
+//! Many circuits, a tenth of which fail at once: the time until they are open in all processes, the time to
+//! read them again, the latency of a call to a healthy endpoint meanwhile, and their size in Redis.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,13 +16,14 @@ use crate::interleave::keys;
 
 const NAMESPACE: &str = "many";
 
-/// The number of calls in a burst. A millisecond follows each burst: some 20,000 calls a second.
+/// The number of calls in a burst. After each burst there is a pause of a millisecond, which gives some 20,000
+/// calls per second.
 const IN_A_ROW: usize = 20;
 
-/// How long the benchmark continues once all circuits are open: a few re-reads.
+/// How long the benchmark continues after all circuits are open: long enough to read them again a few times.
 const WATCHED: Duration = Duration::from_secs(8);
 
-/// Reads that are no further apart belong to one re-read.
+/// The maximum time between two reads that belong to the same pass over all open circuits.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The number of records, the start, and the duration of each read.
@@ -138,7 +139,8 @@ fn all_open(breakers: &Breakerbox, keys: &[String]) -> Result<bool> {
     Ok(true)
 }
 
-/// Returns the duration of the longest re-read of all circuits that are not closed, and the number of re-reads.
+/// Returns the duration of the longest pass that reads all circuits that are not closed, and the number of
+/// passes.
 fn readings(reads: &Reads, open: usize) -> (Duration, usize) {
     let reads = reads.lock().unwrap_or_else(PoisonError::into_inner);
     let mut passes: Vec<(usize, Instant, Instant)> = Vec::new();

@@ -1,14 +1,15 @@
-//! Circuits that a fleet shares through Redis, beside process-local circuits, one PING, and one message.
+//! Circuits that a fleet shares through Redis, compared with process-local circuits, one PING, and one message.
 //!
-//! | part | measurement |
+//! | module | measurement |
 //! | --- | --- |
 //! | `cost` | one call: in-process, local-first, strict |
-//! | `commands` | the commands that Redis executes, at two rates of calls |
+//! | `commands` | the commands that Redis executes, at two call rates |
 //! | `spread` | how soon other processes see a trip; `listener` is one of these processes |
-//! | `many` | 100,000 circuits of which 10,000 fail at once |
-//! | `load` | the load of a fleet on its store, by keys and processes; `caller` is one of the processes |
+//! | `many` | 100,000 circuits, 10,000 of which fail at once |
+//! | `load` | the load that a fleet puts on its store, by keys and processes; `caller` is one of the processes |
 //!
-//! The server is private to the benchmark. Everything is bounded, on the loopback address, and stops by itself.
+//! The server is private to the benchmark. Everything is bounded, uses the loopback address, and stops on its
+//! own.
 
 mod caller;
 mod commands;
@@ -37,18 +38,18 @@ use crate::interleave::Rounds;
 pub(crate) struct Arguments {
     #[command(flatten)]
     size: Rounds,
-    /// How many trips are watched
+    /// Number of trips to measure
     #[arg(long, default_value_t = 400)]
     trips: u32,
-    /// For how many seconds calls are made at each rate
+    /// Duration of the calls at each rate, in seconds
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// How many circuits are known; a tenth of them fails
+    /// Number of known circuits, a tenth of which fail
     #[arg(long, default_value_t = 100_000)]
     circuits: u64,
     #[command(flatten)]
     sizes: load::Sizes,
-    /// Only the parts whose name contains this
+    /// Run only the parts whose name contains this string
     #[arg(long, default_value = "")]
     only: String,
 }
@@ -76,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Returns a policy that opens at the first failure.
+/// Returns a policy that opens the circuit at the first failure.
 fn brittle() -> PolicyBuilder {
     Policy::builder().failure_rate(None).consecutive_failures(1).cool_off(Duration::from_secs(600))
 }
@@ -93,7 +94,7 @@ fn registry(
     Ok(settings(Breakerbox::builder().store(store)).build())
 }
 
-/// Returns the p-th percentile; 100 is the largest.
+/// Returns the p-th percentile; 100 is the maximum.
 fn percentile(times: &mut [Duration], p: usize) -> Duration {
     times.sort();
     times.get(times.len() * p / 100).or(times.last()).copied().unwrap_or_default()

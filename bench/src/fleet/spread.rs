@@ -1,5 +1,5 @@
-//! How soon seven other processes see a trip, from the moment at which its record is sent to the store; beside how soon
-//! a plain Redis message reaches the same processes.
+//! The time until seven other processes see a trip, after its record is sent to the store, compared with the
+//! time until a plain Redis message reaches the same processes.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Lines};
@@ -60,7 +60,7 @@ pub(super) fn run(server: &RedisServer, runtime: &Runtime, trips: u32) -> Result
 
 const MESSAGE: &str = "message ";
 
-/// Lets the circuits of one failing process open one after the other, and sends plain messages in between.
+/// Makes the circuits in one failing process open one after the other, and sends plain messages in between.
 async fn make_trips(server: &RedisServer, trips: u32, sent: &Arc<Mutex<HashMap<String, u64>>>) -> Result<()> {
     let store = RedisStore::builder(&server.url()).namespace(NAMESPACE).connect().await?;
     let log = Arc::clone(sent);
@@ -80,7 +80,7 @@ async fn make_trips(server: &RedisServer, trips: u32, sent: &Arc<Mutex<HashMap<S
         redis::cmd("PUBLISH").arg(CHANNEL).arg(&message).exec_async(&mut connection).await?;
         tokio::time::sleep(APART / 2).await;
     }
-    // Failures of one process alone open a circuit after a second.
+    // If only one process reports failures, a circuit opens after a second.
     let limit = tokio::time::Instant::now() + Duration::from_secs(30);
     while sent.lock().unwrap_or_else(PoisonError::into_inner).len() < 2 * trips as usize {
         ensure!(tokio::time::Instant::now() < limit, "not all circuits opened");

@@ -1,4 +1,5 @@
-//! A store wrapper that reports when a request is made, and how long it took. It passes every request on unchanged.
+//! A store wrapper that reports when a request is made, and how long it took. All requests are passed on
+//! unchanged.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,13 +25,13 @@ impl<S> TimedStore<S> {
         Self { inner, on_swap: Box::new(|_| {}), on_read: Box::new(|_, _, _| {}) }
     }
 
-    /// Calls `callback` with the key of a record that is about to be sent.
+    /// Calls `callback` with the key of each record that is about to be written.
     pub(super) fn on_swap(mut self, callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.on_swap = Box::new(callback);
         self
     }
 
-    /// Calls `callback` with the number of records of a read, its start, and its duration.
+    /// Calls `callback` with the number of records in a read, its start, and its duration.
     pub(super) fn on_read(
         mut self,
         callback: impl Fn(usize, Instant, Duration) + Send + Sync + 'static,

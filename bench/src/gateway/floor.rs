@@ -1,5 +1,5 @@
-//! The limits of the machine: the same requests sent directly to the receiver, and small writes that are synced one by
-//! one.
+//! The limits of the machine: the same requests sent directly to the receiver, and small writes that are synced
+//! one by one.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -13,13 +13,13 @@ use breakerbox_testkit::receiver::Receiver;
 
 use super::PATH;
 
-/// The size of a write, in bytes: a page of the database.
+/// The size of a write, in bytes: one page of the database.
 const PAGE: usize = 4_096;
 
 /// The number of writes in one measurement.
 const WRITES: usize = 100;
 
-/// Posts the gateway's requests directly to the receiver.
+/// Sends the gateway's requests directly to the receiver.
 pub(super) fn straight(receiver: &Receiver, connections: usize, requests: u64) -> Result<Report> {
     let (host, body) = (receiver.address().to_string(), payload(512));
     let headers = [
@@ -33,12 +33,12 @@ pub(super) fn straight(receiver: &Receiver, connections: usize, requests: u64) -
     Ok(Load { connections, requests, ..load }.run()?)
 }
 
-/// Returns the median duration of a durable commit: a page is written and synced, in this folder.
+/// Returns the median duration of a durable commit: a page is written to this directory and synced.
 pub(super) fn commit(folder: &Path) -> Result<Duration> {
     let path = folder.join("floor");
     let mut file = File::create(&path)?;
     let mut times = Vec::with_capacity(WRITES);
-    // An existing log that is overwritten, as the database's own is most of the time.
+    // An existing log is overwritten, like the database's own log most of the time.
     file.write_all(&vec![0; 64 * PAGE])?;
     file.sync_all()?;
     for number in 0..WRITES {

@@ -1,4 +1,5 @@
-//! The two halves alone: accepting events without sending, and delivering a backlog without new events.
+//! Each half of the gateway's work alone: accepting events without sending, and delivering a backlog without
+//! new events.
 
 use std::time::Instant;
 

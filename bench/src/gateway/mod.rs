@@ -1,16 +1,16 @@
-//! Benchmarks of the gateway: events accepted and delivered, latencies, CPU time and memory, beside a load generator
-//! that posts directly to the receiver, and beside one durable commit.
+//! Gateway benchmarks: events accepted and delivered, latencies, CPU time and memory, compared with a load
+//! generator that posts directly to the receiver, and with one durable commit.
 //!
-//! | part | measurement |
+//! | module | measurement |
 //! | --- | --- |
 //! | `floor` | the limits: the same requests sent directly to the receiver, and small synced writes |
-//! | `throughput` | accept and deliver from end to end, at the highest rate |
+//! | `throughput` | accept and deliver end to end, at the maximum rate |
 //! | `halves` | accepting alone, and draining a backlog alone |
-//! | `steady` | 200 events a second, at fixed times |
+//! | `steady` | 200 events per second, at fixed times |
 //!
-//! Gateway, receiver and generator share the machine. The subjects take turns in rounds, and medians count, so that a
-//! busy moment affects all of them. Everything runs on the loopback address, is bounded, and stops by itself; no data
-//! is kept.
+//! The gateway, the receiver and the load generator share the machine. The subjects take turns in rounds, and
+//! the medians are reported, so that a busy moment affects all of them. Everything runs on the loopback
+//! address, is bounded, and stops on its own; no data are kept.
 
 mod floor;
 mod halves;
@@ -30,27 +30,27 @@ use crate::figures::machine;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// How many events in a round
+    /// Number of events in a round
     #[arg(long, default_value_t = 40_000, value_parser = clap::value_parser!(u64).range(100..))]
     events: u64,
-    /// How many rounds
+    /// Number of rounds
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// How many connections
+    /// Number of connections
     #[arg(long, default_value_t = 32)]
     connections: usize,
-    /// For how many seconds of each round there are 200 events in a second
+    /// Duration of the load of 200 events per second in each round, in seconds
     #[arg(long, default_value_t = 5)]
     seconds: u64,
-    /// Only the parts whose name contains this: throughput, halves, steady
+    /// Run only the parts whose name contains this string: throughput, halves, steady
     #[arg(long, default_value = "")]
     only: String,
-    /// The gateway's program
+    /// Path of the gateway's program
     #[arg(long, default_value = "target/release/breakerbox")]
     program: std::path::PathBuf,
 }
 
-/// The timeout of a round.
+/// The timeout for a round.
 const WAIT_LIMIT: Duration = Duration::from_secs(120);
 
 /// A gateway with one endpoint at a receiver.
@@ -81,7 +81,7 @@ impl Site {
         self.receiver.seen(PATH).delivered
     }
 
-    /// Waits until this many deliveries have arrived. Returns whether they have.
+    /// Waits until this many deliveries have arrived. Returns `false` after a timeout.
     fn wait_until_delivered(&self, count: u64) -> bool {
         let began = std::time::Instant::now();
         while self.delivered() < count {
@@ -111,14 +111,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Returns the median.
+/// Returns the median of some values.
 fn middle<T: PartialOrd + Copy>(values: &[T]) -> T {
     let mut values = values.to_vec();
     values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
     values[values.len() / 2]
 }
 
-/// Returns the time for each item, in microseconds.
+/// Returns the time per item, in microseconds.
 #[allow(clippy::cast_precision_loss)] // Figures for people.
 fn micros_each(time: Duration, count: u64) -> f64 {
     time.as_secs_f64() * 1e6 / count.max(1) as f64
@@ -128,7 +128,7 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Returns the word for a target that is reached or missed.
+/// Returns the word that says whether a target is reached or missed.
 fn verdict(holds: bool) -> &'static str {
     if holds { "reached" } else { "MISSED" }
 }

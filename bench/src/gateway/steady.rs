@@ -1,4 +1,5 @@
-//! 200 events a second, at fixed times: the latency of an event on an idle gateway, beside one durable commit.
+//! 200 events per second, at fixed times: the latency of an event on an idle gateway, compared with one durable
+//! commit.
 
 use std::time::Duration;
 
@@ -52,7 +53,8 @@ fn round(site: &Site, time: Duration) -> Result<Round> {
     let report = Load { pace, time, connections: 16, ..site.gateway.api().load(&Site::event()) }.run()?;
     ensure!(report.failures() == 0, "events were refused: {:?}", report.first_refusal);
     ensure!(site.wait_until_delivered(before + report.successes()), "not everything was delivered");
-    // A disk that another process keeps busy for a moment would only make the target easier.
+    // The lower of two measurements: a disk that another process keeps busy for a moment would only make the
+    // target easier.
     let commit = before_it.min(floor::commit(site.gateway.data())?);
     let whole = site.receiver.latencies(0);
     Ok(Round {

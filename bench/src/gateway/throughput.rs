@@ -1,4 +1,4 @@
-//! The highest rate: events are accepted, committed, delivered and settled, in a closed loop.
+//! The maximum rate: events are accepted, committed, delivered and settled, in a closed loop.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use breakerbox_testkit::load::{Load, percentile};
 
 use super::{Arguments, Site, floor, micros_each, middle, millis, verdict};
 
-/// The target, in events a second.
+/// The target, in events per second.
 const RATE: f64 = 8_000.0;
 const ACCEPT_P99: Duration = Duration::from_millis(50);
 
@@ -29,7 +29,7 @@ struct Round {
 
 pub(super) fn run(arguments: &Arguments, events: u64) -> Result<()> {
     let site = Site::start(&arguments.program)?;
-    // The first round fills connections, pages and caches.
+    // The first round opens connections, and fills pages and caches.
     round(&site, arguments.connections, events / 4)?;
     let rounds: Vec<Round> = (0..arguments.rounds.max(1))
         .map(|_| round(&site, arguments.connections, events))
@@ -92,7 +92,7 @@ fn round(site: &Site, connections: usize, events: u64) -> Result<Round> {
     ensure!(report.failures() == 0, "events were refused: {:?}", report.first_refusal);
     ensure!(site.wait_until_delivered(before + events), "not everything was delivered");
     let took = began.elapsed();
-    // The settlements after the last delivery belong to the measurement too.
+    // The settlements after the last delivery are part of the measurement too.
     std::thread::sleep(Duration::from_millis(100));
     let whole = receiver.latencies(0);
     Ok(Round {

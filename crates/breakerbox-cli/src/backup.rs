@@ -1,8 +1,8 @@
 //! `breakerbox backup` copies the database of a running gateway; `breakerbox restore` puts a copy back while it is
 //! stopped.
 //!
-//! Both work on the data folder and need no API key: a user who can read the folder has the database anyway. The master
-//! key is not copied: a backup that contains its key would make sealing pointless.
+//! Both work on the data directory and need no API key: a user who can read the directory has the database anyway. The
+//! master key is not copied: a backup that contains its key would make encryption pointless.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -18,10 +18,10 @@ use super::failure::{Failure, with_sources};
 use super::output::Output;
 use super::serve;
 
-/// Back up a gateway's database to a file, also while the gateway runs.
+/// Back up a gateway's database to a file, even while the gateway is running.
 ///
-/// The backup contains everything that was committed when it began. It is checked before it gets its name, so a file with
-/// that name is always complete. It does not contain the master key: keep a copy of the key elsewhere.
+/// The backup contains everything that was committed when it began. It is verified before it is moved to FILE, so FILE
+/// is always complete. It does not contain the master key: keep a copy of the key elsewhere.
 #[derive(Args)]
 pub(super) struct Backup {
     /// File to write
@@ -32,13 +32,13 @@ pub(super) struct Backup {
     shared: Shared,
 }
 
-/// Restore a backup into the data folder of a stopped gateway.
+/// Restore a backup into the data directory of a stopped gateway.
 ///
-/// The backup is checked first. Events accepted after the backup are missing, and deliveries made after the backup are made
-/// again. Put the master key of the backup in place before you start the gateway.
+/// The backup is verified first. Events accepted after the backup are missing, and deliveries made after the backup are
+/// made again. Put the backup's master key in place before you start the gateway.
 #[derive(Args)]
 pub(super) struct Restore {
-    /// Backup file
+    /// Backup file to restore
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -48,11 +48,11 @@ pub(super) struct Restore {
 
 #[derive(Args)]
 struct Shared {
-    /// Data folder of the gateway
-    #[arg(long, value_name = "FOLDER", env = "BREAKERBOX_DATA", default_value = "breakerbox-data")]
+    /// The gateway's data directory
+    #[arg(long, value_name = "DIRECTORY", env = "BREAKERBOX_DATA", default_value = "breakerbox-data")]
     data: PathBuf,
 
-    /// Replace an existing file or database
+    /// Overwrite the target if it exists: FILE for backup, the database for restore
     #[arg(long)]
     overwrite: bool,
 }
@@ -113,13 +113,13 @@ fn show(copy: &DatabaseCopy, watched: &Watched, key: &MasterKey, output: Output)
     output.name(&item, "/file")
 }
 
-/// The location of the key that opens the sealed values of the database.
+/// The location of the master key, which decrypts the database's sealed values.
 enum MasterKey {
     File(PathBuf),
     Variable,
 }
 
-/// Returns the location where a gateway that is started here without flags would look for the key.
+/// Returns where a gateway that is started here without flags would look for the master key.
 fn master_key(data: &Path) -> Result<MasterKey, Failure> {
     let config = Config { data: data.into(), ..serve::settings()? };
     Ok(match config.secrets.master_key {
@@ -136,7 +136,7 @@ fn failed(error: CopyError) -> Failure {
     }
 }
 
-/// A progress bar on standard error, for a terminal.
+/// A progress bar on standard error, shown only on a terminal.
 struct Watched {
     bar: ProgressBar,
     began: Instant,

@@ -1,4 +1,4 @@
-//! `breakerbox circuits`.
+//! `breakerbox circuits`: lists, shows and overrides circuits.
 
 use breakerbox_model::objects::EndpointId;
 use clap::{Args, Subcommand};
@@ -44,9 +44,9 @@ pub(super) struct Arguments {
 /// The circuit to override, and the reason.
 #[derive(Args)]
 struct Override {
-    /// Id of the circuit (cir_...) or of its endpoint (ep_...)
+    /// ID of the circuit (cir_...) or of its endpoint (ep_...)
     id: String,
-    /// Reason, which is shown with the circuit and in its history
+    /// Reason, shown with the circuit and in its history
     #[arg(long)]
     reason: String,
 }
@@ -66,12 +66,12 @@ enum Action {
     },
     /// Show a circuit
     Show {
-        /// Id of the circuit (cir_...) or of its endpoint (ep_...)
+        /// ID of the circuit (cir_...) or of its endpoint (ep_...)
         id: String,
     },
     /// List the changes of one circuit or of all circuits, newest first
     History {
-        /// Id of a circuit (cir_...) or of its endpoint (ep_...); default: all circuits
+        /// ID of a circuit (cir_...) or of its endpoint (ep_...); default: all circuits
         id: Option<String>,
         /// Only circuits of this tenant
         #[arg(long, value_name = "ID")]
@@ -137,7 +137,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
     output.show(&gateway.request(ask)?)
 }
 
-/// Returns the circuit's id. For an endpoint's id, it requests the endpoint's circuit from the gateway.
+/// Returns the circuit's id. For an endpoint's id, it asks the gateway for the endpoint's circuit.
 fn circuit_of(gateway: &Gateway, id: &str) -> Result<String, Failure> {
     if !id.starts_with(EndpointId::PREFIX) {
         return Ok(id.into());

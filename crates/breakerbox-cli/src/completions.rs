@@ -1,4 +1,4 @@
-//! `breakerbox completions`: completions of commands and flags for a shell.
+//! `breakerbox completions`: prints shell completions for commands and flags.
 
 use clap::{Args, Command};
 use clap_complete::Shell;
@@ -16,7 +16,7 @@ pub(super) struct Arguments {
     shell: Shell,
 }
 
-/// Prints the completions of these commands.
+/// Prints completions for these commands.
 pub(super) fn run(arguments: &Arguments, mut commands: Command) -> Result<(), Failure> {
     let mut script = vec![];
     clap_complete::generate(arguments.shell, &mut commands, "breakerbox", &mut script);

@@ -1,4 +1,4 @@
-//! `breakerbox deliveries`.
+//! `breakerbox deliveries`: lists, shows, cancels and resends deliveries.
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -31,6 +31,10 @@ const ATTEMPTS: &[Column] = &[
     ("DETAIL", "/detail"),
 ];
 
+/// The help for `--state` in commands that resend.
+pub(super) const RESENDABLE: &str =
+    "Only deliveries in this state: delivered, failed or cancelled. Default: failed";
+
 /// List, show, cancel and resend deliveries, and list their attempts.
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -40,7 +44,7 @@ pub(super) struct Arguments {
     gateway: Gateway,
 }
 
-/// A filter for deliveries. A delivery must match all of it.
+/// A filter for deliveries. A delivery must match all given conditions.
 #[derive(Args)]
 pub(super) struct Filter {
     /// Only deliveries of this tenant
@@ -91,27 +95,29 @@ enum Action {
     },
     /// Show a delivery
     Show {
-        /// Id of the delivery (dlv_...)
+        /// ID of the delivery (dlv_...)
         id: String,
     },
-    /// List the attempts of a delivery, newest first
+    /// List a delivery's attempts, newest first
     Attempts {
-        /// Id of the delivery (dlv_...)
+        /// ID of the delivery (dlv_...)
         id: String,
         #[command(flatten)]
         limit: Limit,
     },
-    /// Cancel a waiting delivery
+    /// Cancel a pending or retrying delivery
     Cancel {
-        /// Id of the delivery (dlv_...)
+        /// ID of the delivery (dlv_...)
         id: String,
     },
     /// Resend a finished delivery: make it pending again
     Resend {
-        /// Id of the delivery (dlv_...)
+        /// ID of the delivery (dlv_...)
         id: String,
     },
-    /// Resend all failed deliveries that match the filter, as a background job behind live traffic
+    /// Resend all deliveries that match the filter (by default, failed ones), as a background job; live traffic goes
+    /// first
+    #[command(mut_arg("state", |state| state.help(RESENDABLE)))]
     ResendAll {
         #[command(flatten)]
         filter: Filter,
@@ -141,11 +147,11 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
     output.show(&gateway.request(ask)?)
 }
 
-/// Builds the request that starts a job to resend the deliveries of this filter.
+/// Builds the request that starts a resend job with this filter.
 pub(super) fn resend(filter: &Filter) -> Result<Ask, Failure> {
     let given = filter.parts().map(|(name, value)| (name, value.map(|value| json!(value))));
     let filter: Value = body(given, []);
-    // A resend of everything that ever failed is rarely intended.
+    // Resending everything that ever failed is rarely intended.
     if filter.as_object().is_some_and(serde_json::Map::is_empty) {
         let message =
             "a filter is missing; use --tenant, --endpoint, --event, --type, --state, --from or --until";

@@ -1,4 +1,4 @@
-//! `breakerbox endpoints`.
+//! `breakerbox endpoints`: manages and tests endpoints.
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ enum Action {
     },
     /// Show an endpoint and the state of its circuit
     Show {
-        /// Id of the endpoint (ep_...)
+        /// ID of the endpoint (ep_...)
         id: String,
     },
     /// Create an endpoint, and show its signing secret
@@ -55,53 +55,53 @@ enum Action {
         /// Event types to receive, such as invoice.paid or invoice.*. Default: all
         #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
         types: Vec<String>,
-        /// Fields of the API, such as timeout=5s or max_in_flight=8
+        /// API fields, such as timeout=5s or max_in_flight=8
         #[arg(value_name = "FIELD=VALUE")]
         fields: Vec<Field>,
     },
     /// Change an endpoint; FIELD=null restores the default
     Change {
-        /// Id of the endpoint (ep_...)
+        /// ID of the endpoint (ep_...)
         id: String,
-        /// Fields of the API, such as timeout=5s or types='["invoice.*"]'
+        /// API fields, such as timeout=5s or types='["invoice.*"]'
         #[arg(value_name = "FIELD=VALUE", required = true)]
         fields: Vec<Field>,
     },
-    /// Enable an endpoint, whatever disabled it; its parked deliveries are sent
+    /// Enable an endpoint, regardless of what disabled it; its parked deliveries are sent
     Enable {
-        /// Id of the endpoint (ep_...)
+        /// ID of the endpoint (ep_...)
         id: String,
     },
     /// Disable an endpoint; its deliveries are parked until it is enabled
     Disable {
-        /// Id of the endpoint (ep_...)
+        /// ID of the endpoint (ep_...)
         id: String,
     },
     /// Show the policy of the endpoint's circuit with the origin of each value, or change it
     Policy {
-        /// Id of the endpoint (ep_...)
+        /// ID of the endpoint (ep_...)
         id: String,
         #[command(flatten)]
         changes: Changes,
     },
     /// Show the signing secrets of an endpoint
     Secrets {
-        /// Id of the endpoint (ep_...)
+        /// ID of the endpoint (ep_...)
         id: String,
     },
-    /// Create a new signing secret; the previous one stays valid for a while
+    /// Create a new signing secret; the previous one stays valid for 24 hours
     Rotate {
-        /// Id of the endpoint (ep_...)
+        /// ID of the endpoint (ep_...)
         id: String,
     },
     /// Send a test request now, regardless of the circuit, and show the response; exit code 1 unless it is 2xx
     Test {
-        /// Id of the endpoint (ep_...)
+        /// ID of the endpoint (ep_...)
         id: String,
     },
-    /// Delete an endpoint, and cancel its waiting deliveries
+    /// Delete an endpoint, and cancel its pending and retrying deliveries
     Delete {
-        /// Id of the endpoint (ep_...)
+        /// ID of the endpoint (ep_...)
         id: String,
     },
 }
@@ -149,7 +149,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Fails unless the response to the test was 2xx, so that scripts can check the exit code.
+/// Returns an error unless the response to the test was 2xx, so that scripts can check the exit code.
 fn tested(answer: &Value) -> Result<(), Failure> {
     if answer.get("ok") != Some(&Value::Bool(false)) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Failures of commands, and their exit codes. The codes are in `docs/guide/cli.md`, and keep their meaning.
+//! Failures of commands, and their exit codes. `docs/guide/cli.md` lists the codes, whose meaning never changes.
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
@@ -10,11 +10,11 @@ use super::refusal::Refusal;
 /// The reason why a command failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The input or the arguments are invalid.
+    /// The input or an argument is invalid.
     Input(String),
-    /// Several inputs are invalid, each with a line of its own.
+    /// Several inputs are invalid. Each has its own line.
     Inputs(Vec<String>),
-    /// The environment failed, such as a file or the network.
+    /// The environment failed, for example a file or the network.
     Environment(String),
     /// The gateway can't be reached.
     Unreachable(String),
@@ -59,7 +59,7 @@ impl Failure {
         }
     }
 
-    /// Returns the failure as JSON: the gateway's problem, or one of the same shape.
+    /// Returns the failure as JSON: the gateway's problem, or one with the same fields.
     fn as_json(&self) -> Option<Value> {
         let own = |code: &str, lines: &[String]| json!({ "code": code, "detail": lines.join("; ") });
         let lines = self.lines();
@@ -73,13 +73,13 @@ impl Failure {
     }
 }
 
-/// Formats an error with all its sources, in one line.
+/// Formats an error and all its sources in one line.
 pub(super) fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {
         let said = inner.to_string();
-        // Some errors repeat the text of their source.
+        // Some errors already include their source's message.
         if !text.contains(&said) {
             text = format!("{text}: {said}");
         }
@@ -88,12 +88,12 @@ pub(super) fn with_sources(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Prints to standard error. A closed standard error is ignored.
+/// Prints to standard error, ignoring a closed one.
 pub(super) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Formats a message for a terminal: no control characters, limited length, whatever input it quotes.
+/// Formats a message for a terminal: without control characters and with limited length, whatever input it quotes.
 pub(super) fn one_line(message: &str) -> String {
     const LONGEST: usize = 600;
     let mut line = printable(message.chars().take(LONGEST));
@@ -103,13 +103,13 @@ pub(super) fn one_line(message: &str) -> String {
     line
 }
 
-/// Removes characters that move the cursor or change colours from an untrusted text.
+/// Removes characters that move the cursor or change colours from an untrusted string.
 pub(super) fn printable(text: impl Iterator<Item = char>) -> String {
     let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
     text.map(escaped).collect()
 }
 
-/// Maps an error of writing to standard output.
+/// Maps an error in writing to standard output.
 pub(super) fn output_failed(error: &io::Error) -> Failure {
     match error.kind() {
         ErrorKind::BrokenPipe => Failure::OutputClosed,

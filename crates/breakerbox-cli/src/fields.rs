@@ -1,4 +1,4 @@
-//! `FIELD=VALUE` arguments, as JSON for the API. The names are the API's, so that every field of the API can be set.
+//! `FIELD=VALUE` arguments, converted to JSON for the API. The names are the API's, so that every API field can be set.
 
 use std::str::FromStr;
 
@@ -19,7 +19,7 @@ impl FromStr for Field {
         if name.is_empty() {
             return Err("must be FIELD=VALUE, such as enabled=false".into());
         }
-        // A value that looks like JSON is meant as JSON; a typo in it must not turn it into text.
+        // A value that looks like JSON is meant as JSON. A typo in it must not turn it into a string.
         let looks_like_json = value.starts_with(['{', '[', '"']);
         let value = match serde_json::from_str(value) {
             Ok(value) => value,
@@ -30,7 +30,7 @@ impl FromStr for Field {
     }
 }
 
-/// Builds a body of these fields, which override those from other arguments.
+/// Builds a request body from these fields, which override those from other arguments.
 pub(super) fn body<'f>(
     given: impl IntoIterator<Item = (&'static str, Option<Value>)>,
     fields: impl IntoIterator<Item = &'f Field>,

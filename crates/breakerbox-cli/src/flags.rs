@@ -1,12 +1,11 @@
-//! The flags of `serve`, one for each setting, generated from the list of settings. So a new setting has its flag at
-//! once.
+//! The flags of `serve`, generated from the list of settings, so that every setting has a flag.
 
 use breakerbox_core::POLICY_KEYS;
 use breakerbox_gateway::config::{Config, SETTINGS, Sources, policy_help};
 use clap::builder::{Resettable, StyledStr};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-/// The settings that were given as flags.
+/// The settings given as flags.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flags(Vec<(String, Vec<String>)>);
 
@@ -16,42 +15,70 @@ impl Flags {
     }
 }
 
-/// Returns the id of a flag in clap.
+/// Returns a flag's id in clap.
 fn id(flag: &str) -> &str {
     flag.trim_start_matches('-')
 }
 
-/// Returns all flags: the name, the help, the table, and whether the value is optional.
-fn all() -> Vec<(String, String, String, bool)> {
+/// A flag of `serve`.
+struct Flag {
+    name: String,
+    help: String,
+    table: String,
+    value_name: &'static str,
+    /// Whether the value is optional.
+    is_switch: bool,
+}
+
+/// Returns the placeholder for a value in the help, by what its setting accepts.
+fn value_name(expects: &str) -> &'static str {
+    match expects {
+        text if text.starts_with("a duration") => "DURATION",
+        text if text.starts_with("a size") => "SIZE",
+        text if text.starts_with("a whole number") => "N",
+        text if text.starts_with("a path") => "PATH",
+        _ => "VALUE",
+    }
+}
+
+/// Returns all flags of `serve`, one for each setting that is not a secret.
+fn all() -> Vec<Flag> {
     let settings = SETTINGS.iter().filter_map(|setting| {
         let table = setting.key.split_once('.').map_or("settings", |(table, _)| table);
         let help = format!("{} [default: {}]", setting.what.trim_end_matches('.'), setting.default_value());
-        Some((setting.flag()?, help, table.to_owned(), setting.switch))
+        Some(Flag {
+            name: setting.flag()?,
+            help,
+            table: table.to_owned(),
+            value_name: value_name(&setting.expects()),
+            is_switch: setting.switch,
+        })
     });
     let config = Config::default();
     let defaults = config.policy.in_force(config.delivery.timeout);
     let policy = POLICY_KEYS.iter().map(|key| {
-        let flag = format!("--policy-{}", key.replace('_', "-"));
+        let name = format!("--policy-{}", key.replace('_', "-"));
         let default = defaults.iter().find(|(name, _)| name == key).map_or("none", |(_, value)| value);
-        (flag, format!("{} [default: {default}]", policy_help(key)), "policy".to_owned(), false)
+        let help = format!("{} [default: {default}]", policy_help(key));
+        Flag { name, help, table: "policy".to_owned(), value_name: "VALUE", is_switch: false }
     });
     settings.chain(policy).collect()
 }
 
-fn argument(flag: &str, what: &str, table: &str, switch: bool) -> Arg {
-    let name = id(flag).to_owned();
-    let mut heading = table.to_owned();
+fn argument(flag: Flag) -> Arg {
+    let name = id(&flag.name).to_owned();
+    let mut heading = flag.table.clone();
     heading[..1].make_ascii_uppercase();
     let argument = Arg::new(name.clone())
         .long(name)
-        .value_name("VALUE")
+        .value_name(flag.value_name)
         .action(ArgAction::Append)
         .allow_hyphen_values(true)
-        .help(StyledStr::from(what.to_owned()))
+        .help(StyledStr::from(flag.help))
         .help_heading(Resettable::Value(heading.into()));
-    // These two dozen numbers are rarely changed, and would hide the rest.
-    let argument = argument.hide_short_help(table == "policy");
-    if switch {
+    // The policy has two dozen flags that are rarely used, and would hide the rest.
+    let argument = argument.hide_short_help(flag.table == "policy");
+    if flag.is_switch {
         argument.num_args(0..=1).require_equals(true).default_missing_value("true")
     } else {
         argument
@@ -60,10 +87,7 @@ fn argument(flag: &str, what: &str, table: &str, switch: bool) -> Arg {
 
 impl Args for Flags {
     fn augment_args(command: Command) -> Command {
-        let add = |command: Command, (flag, what, table, switch): (String, String, String, bool)| {
-            command.arg(argument(&flag, &what, &table, switch))
-        };
-        all().into_iter().fold(command, add)
+        all().into_iter().fold(command, |command, flag| command.arg(argument(flag)))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -73,9 +97,9 @@ impl Args for Flags {
 
 impl FromArgMatches for Flags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given = |(flag, ..): (String, String, String, bool)| {
-            let values = matches.get_many::<String>(id(&flag))?.cloned().collect();
-            Some((flag, values))
+        let given = |flag: Flag| {
+            let values = matches.get_many::<String>(id(&flag.name))?.cloned().collect();
+            Some((flag.name, values))
         };
         Ok(Self(all().into_iter().filter_map(given).collect()))
     }

@@ -2,22 +2,22 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | `serve`, `flags` | the gateway, and a flag for each of its settings |
+//! | `serve`, `flags` | runs the gateway, with a flag for each of its settings |
 //! | `listen` | a local receiver, for trials |
-//! | `send`, `tenants`, `endpoints`, `deliveries`, `resends`, `reminders` | commands of the API |
-//! | `circuits`, `notifications`, `keys` | commands of the API |
-//! | `policies` | the policy of a tenant's or an endpoint's circuits |
+//! | `send`, `tenants`, `endpoints`, `deliveries`, `resends`, `reminders` | commands that call the API |
+//! | `circuits`, `notifications`, `keys` | commands that call the API |
+//! | `policies` | shows and changes the policy of a tenant's or an endpoint's circuits |
 //! | `payload` | reads payloads from an argument, a file or standard input |
-//! | `client` | the API's client |
-//! | `migrate` | the schema of a gateway's database |
+//! | `client` | the API client |
+//! | `migrate` | shows and migrates the schema of a gateway's database |
 //! | `backup` | backs up and restores a gateway's database |
 //! | `replay`, `policy`, `report_file` | runs past traffic in virtual time |
-//! | `output`, `failure`, `refusal` | output formats, exit codes, and refusals of the gateway |
-//! | `limit` | `--limit` of listings |
-//! | `usage` | errors in arguments |
+//! | `output`, `failure`, `refusal` | output formats, exit codes, and the gateway's error responses |
+//! | `limit` | the `--limit` of listings |
+//! | `usage` | reports invalid arguments |
 //!
 //! Exit codes: 0, success; 1, the environment failed; 2, the input or the arguments are invalid, and the message states
-//! what to change; 3, the gateway can't be reached; 4, the gateway refused.
+//! what to change; 3, the gateway can't be reached; 4, the gateway refused the request.
 
 mod backup;
 mod circuits;
@@ -90,13 +90,13 @@ enum Command {
     Completions(completions::Arguments),
 }
 
-/// Runs the command that the arguments name.
+/// Runs the command given on the command line.
 #[must_use]
 pub fn run() -> ExitCode {
     run_with(&Clocks::system())
 }
 
-/// Like [`run`], with other clocks for `serve`. For proofs, which set the wall clock of a running gateway.
+/// Like [`run`], with other clocks for `serve`. For tests that set the wall clock of a running gateway.
 #[must_use]
 pub fn run_with(clocks: &Clocks) -> ExitCode {
     let Arguments { command, output } = match Arguments::try_parse() {

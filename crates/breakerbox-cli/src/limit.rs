@@ -1,9 +1,9 @@
-//! `--limit` of a listing: the number of results that a command prints. The client fetches them in pages of the API's
-//! size.
+//! The `--limit` of listings: the maximum number of results that a command prints. The client fetches them page by
+//! page.
 
 use clap::Args;
 
-/// How many results to print.
+/// The maximum number of results to print.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct Limit {
     /// Maximum number of results, at least 1

@@ -1,5 +1,5 @@
-//! `breakerbox migrate`: the schema of a gateway's database. A gateway migrates when it starts; this command is for
-//! operators who want to inspect or migrate it beforehand.
+//! `breakerbox migrate`: shows and migrates the schema of a gateway's database. A gateway migrates its database when it
+//! starts; this command is for operators who want to check or migrate it beforehand.
 
 use std::path::PathBuf;
 
@@ -18,10 +18,10 @@ pub(super) struct Arguments {
     #[command(subcommand)]
     action: Action,
 
-    /// Data folder of the gateway
+    /// The gateway's data directory
     #[arg(
         long,
-        value_name = "FOLDER",
+        value_name = "DIRECTORY",
         env = "BREAKERBOX_DATA",
         default_value = "breakerbox-data",
         global = true

@@ -21,7 +21,7 @@ const TESTED: &[Column] = &[("TARGET", "/target"), ("OK", "/ok"), ("RESPONSE", "
 
 const SECRETS: &[Column] = &[("TARGET", "/target"), ("SECRET", "/secret")];
 
-/// List notifications, test the targets of a tenant, and show their signing secrets.
+/// List notifications, test a tenant's targets, and show their signing secrets.
 #[derive(Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]
@@ -48,12 +48,12 @@ enum Action {
     },
     /// Send a test notification to each target of a tenant; exit code 1 unless all accept it
     Test {
-        /// Id of the tenant
+        /// ID of the tenant
         tenant: String,
     },
     /// Show the secrets that sign notifications to a tenant's webhooks
     Secrets {
-        /// Id of the tenant
+        /// ID of the tenant
         tenant: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The output of commands: aligned tables for people, JSON for programs, or only names for shells.
+//! The output of commands: aligned tables for people, JSON for programs, or only ids for shell scripts.
 //!
 //! Colours are for terminals. Values from other parties (names, URLs, responses) are never printed raw: they could move
 //! the cursor.
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::failure::{Failure, output_failed, printable, say};
 
-/// How a command prints.
+/// How a command prints its results.
 #[derive(Args, Clone, Copy, Debug, Default)]
 #[command(next_help_heading = "Output")]
 pub(super) struct Output {
@@ -19,7 +19,7 @@ pub(super) struct Output {
     #[arg(long, global = true)]
     pub(super) json: bool,
 
-    /// Print only ids (or the created key), and no hints
+    /// Print only IDs or the created key, if there are any; no hints, summaries or progress
     #[arg(long, short, global = true)]
     pub(super) quiet: bool,
 }
@@ -28,7 +28,7 @@ pub(super) struct Output {
 pub(super) type Column = (&'static str, &'static str);
 
 impl Output {
-    /// Prints a listing. `more` states whether the gateway has more results.
+    /// Prints a list of items. `more` states whether the gateway has more results.
     pub(super) fn list(self, columns: &[Column], items: &[Value], more: bool) -> Result<(), Failure> {
         if self.json {
             return print(&format!("{}\n", pretty(&Value::from(items))));
@@ -74,7 +74,7 @@ impl Output {
     }
 }
 
-/// Returns whether the output goes to a terminal with colours.
+/// Returns whether the output goes to a terminal that shows colours.
 pub(super) fn colourful() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
@@ -89,7 +89,7 @@ fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// Formats a value in one line.
+/// Formats an item's value at this pointer in one line.
 fn cell(item: &Value, pointer: &str) -> String {
     item.pointer(pointer).map_or_else(|| "-".into(), flat)
 }
@@ -109,7 +109,7 @@ fn flat(value: &Value) -> String {
     }
 }
 
-/// Returns the colour of a state: red for trouble, yellow for what is in progress.
+/// Returns the colour for a state: red for problems, yellow for work in progress.
 fn colour_of(word: &str) -> Option<&'static str> {
     match word {
         "open" | "forced_open" | "disabled" | "failed" | "stopped" => Some("31"),
@@ -152,11 +152,11 @@ fn table(columns: &[Column], items: &[Value], colour: bool) -> String {
     text
 }
 
-/// Formats one item, one line per value.
+/// Formats one item, with one line per value.
 fn record(item: &Value) -> String {
     let mut lines = vec![];
     collect("", item, &mut lines);
-    // The id comes first; the rest stays in alphabetical order.
+    // The id comes first; other fields stay in alphabetical order.
     lines.sort_by_key(|(name, _)| name != "id");
     let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     lines.into_iter().map(|(name, value)| format!("{name:width$}  {value}\n")).collect()

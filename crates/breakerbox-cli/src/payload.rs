@@ -1,4 +1,4 @@
-//! Reads the payload of a command: from an argument, a file, or standard input.
+//! Reads a command's payload from an argument, a file, or standard input.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
@@ -21,7 +21,7 @@ pub(super) fn read(argument: &str) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// Returns the bytes of a file.
+/// Reads the bytes of a file.
 pub(super) fn file(path: &str) -> Result<Vec<u8>, Failure> {
     from(path, File::open(path).map_err(|error| unreadable(path, &error))?)
 }
@@ -36,7 +36,7 @@ fn unreadable(name: &str, error: &io::Error) -> Failure {
     Failure::Environment(format!("can't read the payload from {name}: {error}"))
 }
 
-/// Returns the payload as JSON, byte for byte.
+/// Checks that the payload is JSON, and returns it byte for byte.
 pub(super) fn json(payload: &[u8]) -> Result<&RawValue, Failure> {
     serde_json::from_slice(payload).map_err(|error| {
         Failure::Input(format!("the payload is not JSON: {error}; for another format, use --content-type"))

@@ -1,5 +1,5 @@
-//! `breakerbox tenants policy` and `breakerbox endpoints policy`: show the values in force with the origin of each, and
-//! change single ones.
+//! `breakerbox tenants policy` and `breakerbox endpoints policy`: show the effective values with the origin of each,
+//! and change single values.
 
 use breakerbox_core::POLICY_KEYS;
 use clap::Args;
@@ -13,7 +13,7 @@ use super::output::{Column, Output};
 const COLUMNS: &[Column] =
     &[("NAME", "/name"), ("VALUE", "/value"), ("DEFAULT", "/default"), ("ORIGIN", "/origin")];
 
-/// The values to change. Without any, the policy is only shown.
+/// The values to change. Without any, the command only shows the policy.
 #[derive(Args)]
 pub(super) struct Changes {
     /// Set a value, such as failures=20, mean_latency=5s or failure_rate=off
@@ -24,7 +24,7 @@ pub(super) struct Changes {
     unset: Vec<String>,
 }
 
-/// Changes the policy at this path, if there are changes, and shows it.
+/// Changes the policy at this API path, if there are changes, and shows it.
 pub(super) fn run(
     gateway: &Gateway,
     path: &[&str],
@@ -57,7 +57,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Returns a row for each value, in the order of the policy file.
+/// Returns a table row for each value, in the order of the policy file.
 fn rows(answer: &Value) -> Vec<Value> {
     let row = |name: &&str| {
         let found = answer["policy"].get(name)?;

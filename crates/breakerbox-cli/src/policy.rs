@@ -1,4 +1,4 @@
-//! Reads a policy file, and reports errors with their line.
+//! Reads a policy file, and reports errors with their line numbers.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,7 +11,7 @@ use super::Failure;
 /// A policy from a file, from a preset, or the default.
 pub(super) struct GivenPolicy {
     builder: PolicyBuilder,
-    /// The file's name and text, for messages.
+    /// The file's name and content, for messages.
     file: Option<(String, String)>,
 }
 
@@ -42,12 +42,12 @@ impl GivenPolicy {
         }
     }
 
-    /// Takes a policy that is not from a file.
+    /// Creates a policy that is not from a file.
     pub(super) const fn without_file(builder: PolicyBuilder) -> Self {
         Self { builder, file: None }
     }
 
-    /// Starts from the preset of the command line. A file must not name a preset as well.
+    /// Uses the preset from the command line. The file must not name a preset as well.
     pub(super) fn with_preset(self, preset: Option<Preset>) -> Result<Self, Failure> {
         let Some(preset) = preset else { return Ok(self) };
         if let Some(in_file) = self.builder.given_preset() {
@@ -63,7 +63,7 @@ impl GivenPolicy {
         &self.builder
     }
 
-    /// Returns the error of an invalid policy, with the line of the invalid field.
+    /// Returns the failure for an invalid policy, with the line of the invalid field.
     pub(super) fn refused(&self, error: &PolicyError) -> Failure {
         Failure::Input(match &self.file {
             Some((name, text)) => match line_of_key(text, error.field()) {
@@ -75,7 +75,7 @@ impl GivenPolicy {
     }
 }
 
-/// Reads the text of a policy file, with a limit on its size.
+/// Reads a policy file, up to a maximum size.
 fn read(path: &Path, name: &str) -> Result<String, Failure> {
     const LARGEST: u64 = 1024 * 1024;
     let mut bytes = Vec::new();
@@ -96,7 +96,7 @@ fn line_of(text: &[u8], offset: usize) -> usize {
     text.iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// Returns the line of a key in the policy file: at the beginning of a line in TOML, in quotes anywhere in JSON.
+/// Returns the line number of a key in the policy file: at the beginning of a line in TOML, in quotes anywhere in JSON.
 fn line_of_key(text: &str, key: &str) -> Option<usize> {
     let quoted = format!("\"{key}\"");
     let is_followed_by = |rest: &str, sign| rest.trim_start().starts_with(sign);

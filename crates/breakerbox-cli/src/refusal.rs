@@ -1,4 +1,4 @@
-//! Refusals of the gateway: a problem (RFC 9457), with advice.
+//! Error responses of the gateway: problems (RFC 9457), with advice.
 
 use http::header::RETRY_AFTER;
 use http::response::Parts;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 pub(crate) struct Refusal {
     pub(crate) status: u16,
     pub(crate) problem: Value,
-    /// Seconds to wait before the next request, from `Retry-After`.
+    /// The number of seconds to wait before a retry, from `Retry-After`.
     pub(crate) retry_after: Option<u64>,
 }
 
@@ -17,7 +17,7 @@ impl Refusal {
     pub(super) fn new(parts: &Parts, body: &[u8]) -> Self {
         let status = parts.status.as_u16();
         let said = serde_json::from_slice(body).ok().filter(Value::is_object);
-        // The response is from another server in between, such as a proxy.
+        // The response is from another server, such as a proxy.
         let problem = said.unwrap_or_else(|| {
             let text: String = String::from_utf8_lossy(body).chars().take(200).collect();
             json!({ "status": status, "code": "unknown", "detail": text })
@@ -47,7 +47,7 @@ impl Refusal {
     fn advice(&self, code: &str) -> Option<String> {
         let advice = match (self.status, code) {
             (401, _) => {
-                "pass a key with --key or BREAKERBOX_API_KEY; `breakerbox keys create --data FOLDER` creates one"
+                "pass a key with --key or BREAKERBOX_API_KEY; `breakerbox keys create --data DIRECTORY` creates one"
             }
             (403, "tenant_mismatch") => "use a key of that tenant, or a key for all tenants",
             (403, _) => "use a key with that scope; `breakerbox keys list` shows the scopes of each key",

@@ -1,4 +1,4 @@
-//! `breakerbox reminders`.
+//! `breakerbox reminders`: manages reminders.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -51,10 +51,11 @@ pub(super) struct Arguments {
     gateway: Gateway,
 }
 
-/// The schedule.
+/// The fields that define a reminder's schedule.
 #[derive(Args)]
 struct Times {
-    /// Time of the run, such as 2030-01-31T09:00:00+01:00; with --every, of the first run; with --cron, the earliest time
+    /// Time of the run, such as 2030-01-31T09:00:00+01:00; with --every, of the first run; with --cron, the earliest
+    /// time of a run
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
     /// Interval between runs, such as 24h
@@ -66,7 +67,7 @@ struct Times {
     /// Time zone of --cron, such as Europe/Berlin. Default: UTC
     #[arg(long, value_name = "ZONE")]
     time_zone: Option<String>,
-    /// Time after which no run is due
+    /// Time after which the reminder does not run
     #[arg(long, value_name = "TIME")]
     ends_at: Option<String>,
     /// Maximum number of runs
@@ -88,10 +89,10 @@ impl Times {
     }
 }
 
-/// The request to send.
+/// The fields of a reminder other than its schedule.
 #[derive(Args)]
 struct Sent {
-    /// Payload: JSON, @FILE, or - for standard input. Default of a new reminder: {}
+    /// Payload: JSON, @FILE, or - for standard input. Default for a new reminder: {}
     #[arg(long, value_name = "JSON")]
     payload: Option<String>,
     /// File with the payload
@@ -103,16 +104,16 @@ struct Sent {
     /// Priority: high, important, medium or low
     #[arg(long)]
     priority: Option<String>,
-    /// Missed occurrences to catch up on: all or latest
+    /// Which missed occurrences to catch up on: all or latest
     #[arg(long, value_name = "RULE")]
     catch_up: Option<String>,
     /// Your own name for the reminder, unique within the tenant
     #[arg(long, value_name = "NAME")]
     reference: Option<String>,
-    /// Maximum time that a run waits before it fails as expired, such as 1h
+    /// Maximum time that a run waits before it expires, such as 1h
     #[arg(long, value_name = "DURATION")]
     expires_after: Option<String>,
-    /// Fields of the API, such as max_runs=null
+    /// API fields, such as max_runs=null
     #[arg(value_name = "FIELD=VALUE")]
     fields: Vec<Field>,
 }
@@ -186,7 +187,7 @@ enum Action {
     },
     /// Show a reminder and its next run
     Show {
-        /// Id of the reminder (rem_...)
+        /// ID of the reminder (rem_...)
         id: String,
     },
     /// Create a reminder: once (--at), at an interval (--every) or by a cron expression (--cron)
@@ -204,7 +205,7 @@ enum Action {
     },
     /// Change a reminder; FIELD=null restores the default
     Change {
-        /// Id of the reminder (rem_...)
+        /// ID of the reminder (rem_...)
         id: String,
         /// New URL to call
         #[arg(long = "to", value_name = "DESTINATION")]
@@ -216,27 +217,27 @@ enum Action {
     },
     /// Pause a reminder until it is resumed; a waiting run is cancelled
     Pause {
-        /// Id of the reminder (rem_...)
+        /// ID of the reminder (rem_...)
         id: String,
     },
-    /// Resume a paused or stopped reminder; occurrences in between are skipped
+    /// Resume a paused or stopped reminder; occurrences in the meantime are skipped
     Resume {
-        /// Id of the reminder (rem_...)
+        /// ID of the reminder (rem_...)
         id: String,
     },
     /// Start a run now, in addition to the schedule
     Run {
-        /// Id of the reminder (rem_...)
+        /// ID of the reminder (rem_...)
         id: String,
     },
     /// Cancel a reminder permanently
     Cancel {
-        /// Id of the reminder (rem_...)
+        /// ID of the reminder (rem_...)
         id: String,
     },
-    /// List the runs of a reminder, newest first
+    /// List a reminder's runs, newest first
     Runs {
-        /// Id of the reminder (rem_...)
+        /// ID of the reminder (rem_...)
         id: String,
         #[command(flatten)]
         limit: Limit,

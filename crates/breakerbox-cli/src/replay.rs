@@ -23,8 +23,8 @@ use super::{Failure, output_failed, say};
 ///
 ///   {"at_ms":0,"key":"e1","outcome":"failure","latency_ms":12,"retry_after_ms":500}
 ///
-/// The outcome is success, failure or ignored; latency_ms and retry_after_ms are optional. Or a line is a tick of a
-/// sampler, with the totals of each key:
+/// The outcome is success, failure or ignored; latency_ms and retry_after_ms are optional. Alternatively, a line is a
+/// sampler's tick, with the totals for each key:
 ///
 ///   {"at_ms":0,"samples":{"e1":{"successes":9,"failures":3,"latency_sum_ms":840}}}
 ///
@@ -39,7 +39,7 @@ pub(super) struct Arguments {
     #[arg(default_value = "-", value_name = "TRAFFIC")]
     traffic: PathBuf,
 
-    /// Policy file: TOML, or JSON if its name ends in .json. Default: the default policy
+    /// Policy file: TOML, or JSON if its name ends in .json. Default: the built-in default policy
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
 
@@ -47,7 +47,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NAME")]
     preset: Option<Preset>,
 
-    /// Format of the traffic. Default: by the file name, or else by the first character
+    /// Format of the traffic. Default: detected from the file name, or from the first character
     #[arg(long, value_name = "FORMAT")]
     format: Option<FormatName>,
 
@@ -63,7 +63,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// Maximum number of keys in the traffic; each takes about 1 KB of memory, with --html up to 12 KB
+    /// Maximum number of keys in the traffic; each takes about 1 KB of memory, or up to 12 KB with --html
     #[arg(long, value_name = "N", default_value_t = Limits::default().keys)]
     max_keys: usize,
 }
@@ -85,7 +85,7 @@ impl From<FormatName> for Format {
 
 pub(super) fn run(arguments: &Arguments, quiet: bool) -> Result<(), Failure> {
     let given = given_policy(arguments)?;
-    // A policy that is invalid for calls is invalid for any traffic. Report it before reading.
+    // A policy that is invalid for calls is invalid for any traffic, so it is reported before reading.
     given.builder().build().map_err(|error| given.refused(&error))?;
     let summary_file = arguments.summary_json.as_deref().map(ReportFile::at).transpose()?;
     let page_file = arguments.html.as_deref().map(ReportFile::at).transpose()?;
@@ -106,7 +106,7 @@ pub(super) fn run(arguments: &Arguments, quiet: bool) -> Result<(), Failure> {
             Ok(())
         }
     };
-    // If one report can't be written, the other is written all the same.
+    // If one report can't be written, the other is still written.
     let page = page_file
         .map_or(Ok(()), |file| file.write(|output| page::write(&mut finished, &policy, &name, output)));
     summary.and(page)
@@ -139,7 +139,7 @@ fn given_policy(arguments: &Arguments) -> Result<GivenPolicy, Failure> {
     }
 }
 
-/// Replays all of the traffic. Returns the results, and the policy that was used.
+/// Replays all of the traffic. Returns the results, and the policy used.
 fn replay(source: Source, arguments: &Arguments, given: &GivenPolicy) -> Result<(Finished, Policy), Failure> {
     let refused = |error: ReadError| match error {
         ReadError::Input(error) => Failure::Input(format!("{}: {error}", source.name)),
@@ -147,12 +147,12 @@ fn replay(source: Source, arguments: &Arguments, given: &GivenPolicy) -> Result<
     };
     let format = arguments.format.map(Format::from).or(source.format);
     let limits = Limits { keys: arguments.max_keys, ..Limits::default() };
-    // A reader that closes the output early, as `head` does, has seen enough of it; but reports may still be wanted.
+    // A reader that closes the output early, as `head` does, has seen enough, but reports may still be wanted.
     let wanted = arguments.summary_json.is_some() || arguments.html.is_some();
     let report = Report::new(standard_output(), arguments.decisions).outlives_output(wanted);
     let mut reader = Reader::new(BufReader::with_capacity(1 << 20, source.input), format).map_err(refused)?;
 
-    // The first line decides whether the traffic is calls or samples, and so which rules have input.
+    // The first line decides whether the traffic is calls or samples, and so which trip rules apply.
     let mut line = reader.next_line().map_err(refused)?;
     let built = match line {
         Some(Line::Tick(_)) => given.builder().build_for_sampling(),
@@ -192,11 +192,11 @@ fn stopped(error: &EngineError, source: &str, line: u64) -> Failure {
     }
 }
 
-/// The source of the traffic.
+/// The source of the traffic: a file or standard input.
 struct Source {
     name: String,
     input: Box<dyn Read>,
-    /// The format by the file's name.
+    /// The format, according to the file name.
     format: Option<Format>,
     progress: ProgressBar,
 }
@@ -229,7 +229,7 @@ impl Source {
     }
 }
 
-/// Returns a progress bar on standard error, if that is a terminal which transitions do not scroll.
+/// Returns a progress bar on standard error, if that is a terminal and the transitions are not printed there.
 fn progress(length: Option<u64>) -> ProgressBar {
     if !io::stderr().is_terminal() || io::stdout().is_terminal() {
         return ProgressBar::hidden();

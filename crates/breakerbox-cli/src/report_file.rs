@@ -1,5 +1,5 @@
-//! Report files, which a command writes at its end. A file is written only once the report is complete, and a path that
-//! can't be written to is reported before the work, not after it.
+//! Report files, which a command writes at its end. A file is written only once the report is complete. A path that
+//! can't be written to is reported before the work starts, not after.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -15,9 +15,9 @@ pub(super) enum ReportFile {
 }
 
 impl ReportFile {
-    /// Takes a path, or "-" for standard output, and checks that it can be written to.
+    /// Creates a report destination from a path, or "-" for standard output, and checks that it can be written to.
     pub(super) fn at(path: &Path) -> Result<Self, Failure> {
-        // Opened by its name, a redirected output would be overwritten from its beginning.
+        // Opening a redirected standard output by its name would overwrite it from the beginning.
         if path == Path::new("-") || path == Path::new("/dev/stdout") {
             return Ok(Self::StandardOutput);
         }
@@ -25,7 +25,7 @@ impl ReportFile {
         Ok(Self::File(path.into()))
     }
 
-    /// Returns whether both are the same file.
+    /// Returns whether the report goes to this file.
     pub(super) fn is_same_as(&self, path: &Path) -> bool {
         let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.into());
         matches!(self, Self::File(own) if real(own) == real(path))
@@ -43,7 +43,7 @@ impl ReportFile {
     }
 }
 
-/// Checks that a path can be written to, and leaves everything as it was.
+/// Checks that a path can be written to, without changing anything.
 fn try_writing(path: &Path) -> io::Result<()> {
     match File::options().write(true).open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {

@@ -1,9 +1,9 @@
-//! `breakerbox resends`: jobs that make finished deliveries pending again, behind live traffic.
+//! `breakerbox resends`: jobs that make finished deliveries pending again; live traffic goes first.
 
 use clap::{Args, Subcommand};
 
 use super::client::{Ask, Gateway};
-use super::deliveries::{Filter, resend};
+use super::deliveries::{Filter, RESENDABLE, resend};
 use super::failure::Failure;
 use super::limit::Limit;
 use super::output::{Column, Output};
@@ -40,17 +40,18 @@ enum Action {
     },
     /// Show a resend job and its progress
     Show {
-        /// Id of the job (job_...)
+        /// ID of the job (job_...)
         id: String,
     },
-    /// Resend all failed deliveries that match the filter
+    /// Resend all deliveries that match the filter (by default, failed ones)
+    #[command(mut_arg("state", |state| state.help(RESENDABLE)))]
     Start {
         #[command(flatten)]
         filter: Filter,
     },
-    /// Cancel a resend job; deliveries that are pending already stay pending
+    /// Cancel a resend job; deliveries that it has already made pending stay pending
     Cancel {
-        /// Id of the job (job_...)
+        /// ID of the job (job_...)
         id: String,
     },
 }

@@ -43,7 +43,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "URL")]
     to: Option<String>,
 
-    /// Idempotency key: the event is accepted once, however often it is sent with this key within 24 hours
+    /// Idempotency key: the event is accepted once, however often it is submitted with this key within 24 hours
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 
@@ -51,7 +51,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "TIME")]
     not_before: Option<String>,
 
-    /// Maximum time that deliveries wait before they fail as expired, such as 72h
+    /// Maximum time that deliveries wait before they expire, such as 72h
     #[arg(long, value_name = "DURATION", value_parser = breakerbox_core::parse_duration)]
     expires_after: Option<Duration>,
 

@@ -1,4 +1,4 @@
-//! `breakerbox serve`: loads the settings and runs the gateway, which is in `breakerbox-gateway`.
+//! `breakerbox serve`: loads the settings and runs the gateway, which is implemented in `breakerbox-gateway`.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -18,16 +18,16 @@ use super::failure::{Failure, with_sources};
 use super::flags::Flags;
 use super::output::{Output, print};
 
-/// The time limit for an interrupted start to end.
+/// The maximum time to wait for an interrupted start.
 const INTERRUPTED: Duration = Duration::from_secs(2);
 
-/// Start the gateway: API, workers and scheduler in one process, with its database in one folder.
+/// Start the gateway: API, workers and scheduler in one process, with its database in one directory.
 ///
-/// Settings come from a TOML file (--config, or breakerbox.toml in the current folder), from environment variables
+/// Settings come from a TOML file (--config, or breakerbox.toml in the current directory), from environment variables
 /// (BREAKERBOX_...), and from flags. A flag overrides a variable; a variable overrides the file.
 ///
 /// The first start prints an admin key once, if standard output is a terminal; otherwise use --admin-key-file. SIGTERM
-/// stops the gateway gracefully: requests in flight get the time of --grace to finish.
+/// stops the gateway gracefully: requests in flight have until --grace to finish.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Arguments {
@@ -66,7 +66,7 @@ pub(super) fn run(arguments: Arguments, output: Output, clocks: &Clocks) -> Resu
     start(&loaded, &clocks)
 }
 
-/// Returns the settings of a gateway that is started here without flags.
+/// Returns the settings of a gateway that would be started here without flags.
 pub(super) fn settings() -> Result<Config, Failure> {
     let file = std::env::var_os("BREAKERBOX_CONFIG").filter(|name| !name.is_empty()).map(PathBuf::from);
     load(file, Flags::default()).map(|loaded| loaded.config)
@@ -97,13 +97,13 @@ fn start(loaded: &Loaded, clocks: &Clocks) -> Result<(), Failure> {
         .build()
         .map_err(|error| Failure::Environment(format!("can't start threads: {error}")))?;
     let ended = runtime.block_on(serve(config, clocks));
-    // An interrupted start may still wait for a file. What it has not committed is rolled back at the next start.
+    // An interrupted start may still be waiting for a file. Uncommitted changes are rolled back at the next start.
     runtime.shutdown_timeout(INTERRUPTED);
     ended
 }
 
 async fn serve(config: &Config, clocks: &Clocks) -> Result<(), Failure> {
-    // Installed first: a signal during the start must not kill the process.
+    // Installed first: a signal during startup must not kill the process.
     let mut signals = StopSignals::new()
         .map_err(|error| Failure::Environment(format!("can't install signal handlers: {error}")))?;
     let printed = config.secrets.print_admin_key;
@@ -148,8 +148,8 @@ impl StopSignals {
     }
 }
 
-/// Prints the admin key of a first start, if standard output is a terminal or the owner requested it. Elsewhere it
-/// would end up in a log.
+/// Prints the admin key of a first start, if standard output is a terminal or the operator requested it. Otherwise the
+/// key would end up in a log.
 fn show(key: &ApiKeyText, printed: Option<bool>) -> io::Result<Show> {
     let mut output = io::stdout().lock();
     if !printed.unwrap_or_else(|| output.is_terminal()) {
@@ -158,17 +158,17 @@ fn show(key: &ApiKeyText, printed: Option<bool>) -> io::Result<Show> {
     let key = key.reveal();
     writeln!(
         output,
-        "First start with this data folder. This is the admin key; it is shown only once:\n\n    {key}\n"
+        "First start with this data directory. This is the admin key; it is shown only once:\n\n    {key}\n"
     )?;
     output.flush()?;
     Ok(Show::Seen)
 }
 
-/// Returns the message of a start: the address and, at the first start, the next steps.
+/// Returns the startup message: the address and, at the first start, the next steps.
 fn welcome(gateway: &Gateway, config: &Config) -> String {
     let url = format!("http://{}", gateway.address());
     let data = config.data.display();
-    let listens = format!("Breakerbox is listening on {url}; its data folder is {data}.\n");
+    let listens = format!("Breakerbox is listening on {url}; its data directory is {data}.\n");
     let Some(first) = gateway.first_start() else {
         if gateway.has_keys() {
             return listens;
@@ -188,13 +188,13 @@ There is no API key yet: standard output is not a terminal, so none was generate
         HandedOver::Shown => first.admin_key.reveal(),
         HandedOver::InFile(path) => {
             return format!(
-                "{listens}\nFirst start with this data folder. The admin key is in {}.\n",
+                "{listens}\nFirst start with this data directory. The admin key is in {}.\n",
                 path.display()
             );
         }
         HandedOver::Chosen => {
             return format!(
-                "{listens}\nFirst start with this data folder. The initial admin key is active.\n"
+                "{listens}\nFirst start with this data directory. The initial admin key is active.\n"
             );
         }
     };

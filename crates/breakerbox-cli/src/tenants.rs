@@ -1,4 +1,4 @@
-//! `breakerbox tenants`.
+//! `breakerbox tenants`: manages tenants.
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -30,47 +30,47 @@ pub(super) struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
-    /// List tenants, ordered by id
+    /// List tenants, ordered by ID
     List {
         #[command(flatten)]
         limit: Limit,
     },
     /// Show a tenant
     Show {
-        /// Id of the tenant
+        /// ID of the tenant
         id: String,
     },
     /// Create a tenant
     Create {
-        /// Id of the tenant
+        /// ID of the tenant
         id: String,
-        /// Fields of the API, such as name=Acme or backlog='{"count":1000,"bytes":1000000}'
+        /// API fields, such as name=Acme or backlog='{"count":1000,"bytes":1000000}'
         #[arg(value_name = "FIELD=VALUE")]
         fields: Vec<Field>,
     },
     /// Change a tenant; FIELD=null restores the default
     Change {
-        /// Id of the tenant
+        /// ID of the tenant
         id: String,
-        /// Fields of the API, such as enabled=false or retry='["5s","5m"]'
+        /// API fields, such as enabled=false or retry='["5s","5m"]'
         #[arg(value_name = "FIELD=VALUE", required = true)]
         fields: Vec<Field>,
     },
     /// Enable a tenant; its parked deliveries are sent
     Enable {
-        /// Id of the tenant
+        /// ID of the tenant
         id: String,
     },
     /// Disable a tenant; its deliveries are parked until it is enabled
     Disable {
-        /// Id of the tenant
+        /// ID of the tenant
         id: String,
     },
     /// Show the policy of the tenant's circuits with the origin of each value, or change it
     Policy {
-        /// Id of the tenant
+        /// ID of the tenant
         id: String,
-        /// Use the policy of the tenant's reminders
+        /// Use the policy for the tenant's reminders
         #[arg(long)]
         reminders: bool,
         #[command(flatten)]
@@ -78,12 +78,12 @@ enum Action {
     },
     /// Show the secrets that sign reminders and deliveries to dynamic URLs
     Secrets {
-        /// Id of the tenant
+        /// ID of the tenant
         id: String,
     },
-    /// Delete a tenant that has no endpoints, reminders or waiting deliveries
+    /// Delete a tenant that has no endpoints, reminders or unfinished deliveries
     Delete {
-        /// Id of the tenant
+        /// ID of the tenant
         id: String,
     },
 }

@@ -1,6 +1,7 @@
 //! Invalid arguments: reported by clap as text, or with `--json` as a problem like every other error.
 //!
-//! Arguments that can't be parsed don't say whether `--json` is among them, so the raw arguments are searched for it.
+//! If the arguments can't be parsed, it is not known whether `--json` is among them, so the raw arguments are searched
+//! for it.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -16,7 +17,7 @@ pub(super) fn report(error: &Error) -> ExitCode {
     if is_error && asks_for_json(std::env::args_os().skip(1)) {
         return Failure::Input(detail(error)).report(true);
     }
-    // If standard output or error is closed, there is no reader.
+    // If standard output or standard error is closed, there is no one to report to.
     let _ = error.print();
     if is_error { ExitCode::from(2) } else { ExitCode::SUCCESS }
 }

@@ -5,7 +5,7 @@ use core::time::Duration;
 use crate::token::RandomBits;
 
 /// A growing, capped delay: `first * factor^(n-1)`, at most `max`, then varied by `jitter_percent` in both directions
-/// and still at most `max`.
+/// and capped at `max` again.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Backoff {
     pub(crate) first: Duration,
@@ -15,11 +15,11 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Returns the delay after the `n`-th failure in a row; `n` counts from 1.
+    /// Returns the delay after the `n`-th consecutive failure; `n` counts from 1.
     pub(crate) fn delay(&self, n: u32, draw: RandomBits) -> Duration {
         let max = self.max.as_secs_f64();
         let grown = (self.first.as_secs_f64() * power(self.factor, n.saturating_sub(1))).min(max);
-        // In this order the result cannot round below zero, which a Duration would not accept.
+        // In this order, rounding cannot make the result negative, which a Duration would not accept.
         let delay = grown * (1.0 + f64::from(self.jitter_percent) / 100.0 * draw.signed_unit());
         if delay >= max { self.max } else { Duration::from_secs_f64(delay) }
     }

@@ -11,34 +11,33 @@ use crate::window::Totals;
 /// One transition of one circuit. Each change begins one new epoch, and each new epoch begins with one change.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Change {
-    /// The state before.
+    /// The state before the transition.
     pub from: Status,
-    /// The state now.
+    /// The state after the transition.
     pub to: Status,
     /// The time of the transition.
     pub at: Timestamp,
-    /// The epoch that began with this change.
+    /// The epoch that begins with this change.
     pub epoch: Epoch,
     /// The reason for the transition.
     pub cause: Cause,
-    /// While open: the time from which an acquire may probe.
+    /// The earliest time at which a caller may probe; `None` unless the circuit is open.
     pub retry_at: Option<Timestamp>,
-    /// The number of trips so far.
+    /// The number of trips since they were last forgiven.
     pub trips: u32,
-    /// The latest success; `None` before the first.
+    /// The time of the latest success; `None` before the first.
     pub last_success: Option<Timestamp>,
-    /// The first counted failure after the latest success; `None` if there is none.
+    /// The time of the first counted failure after the latest success; `None` if there is none.
     pub failing_since: Option<Timestamp>,
-    /// The counts of the window when a rule tripped the circuit; `None` if no rule did since the circuit last closed.
+    /// The window's counts when a rule tripped the circuit; `None` if no rule has tripped it since it last closed.
     pub evidence: Option<Arc<Totals>>,
-    /// The mode now, with the operator who set it and the reason.
+    /// The mode after the transition, with the operator who set it and the reason.
     pub mode: Mode,
 }
 
 impl Change {
-    /// Returns the change that led from the state `from` to this record; `None` if the record is the first of its
-    /// circuit. A caller that does not know the previous state can take it from the record's cause
-    /// ([`Cause::leaves`]).
+    /// Returns the change from the state `from` to this record; `None` if the record is the circuit's first. A caller
+    /// that does not know the previous state can derive it from the record's cause ([`Cause::leaves`]).
     #[must_use]
     pub fn to(record: &Record, from: Status) -> Option<Self> {
         Some(Self {
@@ -60,15 +59,15 @@ impl Change {
 /// A record to write to the store by compare-and-swap, and the change to publish if the swap succeeds.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Step {
-    /// The next record.
+    /// The record to write.
     pub record: Record,
-    /// The change to publish to observers. `None` for a write within an epoch: a lease taken or released, a probe
-    /// counted.
+    /// The change to publish to observers. `None` for a write within an epoch, such as taking or releasing a lease or
+    /// counting a probe.
     pub change: Option<Change>,
 }
 
 impl Step {
-    /// Creates a step to a new epoch: `next`, with its epoch, version, time and change filled in.
+    /// Creates a step to a new epoch: fills in the epoch, version, time and cause of `next`, and its change.
     pub(crate) fn transition(
         from: &Record,
         mut next: Record,
@@ -84,7 +83,7 @@ impl Step {
         Self { record: next, change }
     }
 
-    /// Shortens the cool-off by the time since `since`, from which on calls were refused already.
+    /// Shortens the cool-off by the time that has passed since `since`, because calls have been refused since then.
     pub(crate) fn refused_since(mut self, since: Timestamp, now: Timestamp) -> Self {
         let times =
             [Some(&mut self.record.retry_at), self.change.as_mut().map(|change| &mut change.retry_at)];

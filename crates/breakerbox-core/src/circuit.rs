@@ -1,8 +1,8 @@
 //! A complete circuit in one process: its record, its window and its ramp.
 //!
-//! [`Record`] decides the transitions; this module combines them with the counts of a window and the ramp of the
-//! process. A circuit takes its policy with each step, so that a policy can change at any time: state and counts
-//! stay, no deadline moves, and the new numbers apply from the next outcome on.
+//! [`Record`] decides the transitions; this module combines them with a window's counts and the process's ramp. Every
+//! step takes the policy as an argument, so that it can change at any time: state and counts are kept, no deadline
+//! moves, and the new settings apply to the next outcome.
 
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -19,7 +19,7 @@ use crate::token::{Epoch, RandomBits};
 use crate::transitions::{Answer, MissingLatencySum, Sample};
 use crate::window::{Totals, Window};
 
-/// A circuit breaker, as a value. Time and random bits are arguments; a circuit shares nothing and never blocks.
+/// A circuit breaker as a plain value. Time and random bits are arguments; a circuit shares no data and never blocks.
 ///
 /// ```
 /// use breakerbox_core::{Circuit, Decision, RandomBits, Outcome, Policy, Refusal, Status, Timestamp};
@@ -51,7 +51,7 @@ pub struct Circuit {
     ramp: Option<Box<Ramp>>,
 }
 
-/// The state of a circuit besides window and ramp. Most circuits never trip, and need no record.
+/// A circuit's state besides window and ramp. Most circuits never trip, and need no record.
 #[derive(Clone, PartialEq, Debug)]
 enum Memory {
     /// The circuit has never made a transition.
@@ -70,7 +70,7 @@ pub struct AcquireResult {
     pub change: Option<Change>,
 }
 
-/// The result of settling a permit.
+/// The result of settling a permit in a [`Circuit`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settled {
     /// Whether the outcome counted.
@@ -84,12 +84,12 @@ pub struct Settled {
 pub enum Settlement {
     /// The outcome counted.
     Counted,
-    /// The outcome does not count: it was ignored or cancelled, an operator overrides the circuit, or dry-run
-    /// admitted the call.
+    /// The outcome does not count: it was ignored or cancelled, an override is in place, or dry-run admitted the
+    /// call.
     Uncounted,
-    /// The outcome belongs to an epoch or a lease that is over. It changes nothing.
+    /// The outcome is late: it belongs to an epoch or a lease that is over, and changes nothing.
     Late,
-    /// The store did not respond to the report of the outcome, so it may have counted or not.
+    /// The store did not respond to the report of the outcome, which may or may not have counted.
     Unconfirmed,
 }
 
@@ -99,7 +99,7 @@ impl Settled {
     pub(crate) const LATE: Self = Self { settlement: Settlement::Late, change: None };
 }
 
-/// The possible error of an estimate of the store's time.
+/// The maximum error in an estimate of the store's time.
 const SKEW: Duration = Duration::from_secs(1);
 
 impl Circuit {
@@ -110,14 +110,14 @@ impl Circuit {
         Self { memory, window: Window::new(policy), ramp: None }
     }
 
-    /// Returns this circuit with `known` as its latest success, if that is later than the one in its record.
+    /// Returns this circuit with `known` as its latest success, if that is later than the record's.
     pub(crate) fn with_success_at(mut self, known: Option<Timestamp>) -> Self {
         let latest = self.record().with_success_at(known).latest_outcomes();
         self.set_latest_outcomes(latest);
         self
     }
 
-    /// Creates a circuit from a record of another process. If the circuit closed less than a window ago, this process
+    /// Creates a circuit from another process's record. If the circuit closed less than a window ago, this process
     /// ramps up too.
     #[must_use]
     pub fn from_record(record: Record, policy: &Policy, now: Timestamp) -> Self {
@@ -126,8 +126,8 @@ impl Circuit {
         Self { memory, window: Window::new(policy), ramp: ramp.map(Box::new) }
     }
 
-    /// Starts a ramp if the fleet may still ramp, for a process that joins the fleet: a ramp can last longer than a
-    /// window.
+    /// Starts a ramp if the fleet may still be ramping, for a process that joins the fleet: a ramp can last longer
+    /// than a window.
     pub(crate) fn joining_ramp(mut self, policy: &Policy, now: Timestamp) -> Self {
         if let Memory::Lived(record) = &self.memory
             && self.ramp.is_none()
@@ -138,19 +138,18 @@ impl Circuit {
         self
     }
 
-    /// Ends the ramp.
     pub(crate) fn end_ramp(&mut self) {
         self.ramp = None;
     }
 
-    /// Notes that the fleet's ramp refused a call.
+    /// Records that the fleet's ramp refused a call.
     pub(crate) fn note_ramp_refusal(&mut self, now: Timestamp) {
         if let Some(ramp) = &mut self.ramp {
             ramp.note_refusal(now);
         }
     }
 
-    /// Returns the record. A circuit that never made a transition returns a fresh one, with version zero.
+    /// Returns the record. For a circuit that never made a transition, this is a new one with version zero.
     #[must_use]
     pub fn record(&self) -> Record {
         match &self.memory {
@@ -161,7 +160,7 @@ impl Circuit {
         }
     }
 
-    /// Whether this circuit can be dropped without loss, once its window is empty.
+    /// Whether this circuit can be dropped without loss once its window is empty.
     #[must_use]
     pub fn is_forgettable(&self, policy: &Policy, now: Timestamp) -> bool {
         match &self.memory {
@@ -170,13 +169,13 @@ impl Circuit {
         }
     }
 
-    /// Whether the store may have expired this circuit's record: the record can be dropped without loss, and was kept
-    /// as long as it had to be. A response from before the record was written must not be mistaken for an expiry.
+    /// Whether the store may have expired this circuit's record: the record can be dropped without loss, and its
+    /// retention time is over. A response from before the record was written must not be mistaken for an expiry.
     pub(crate) fn may_have_expired(&self, policy: &Policy, now: Timestamp) -> bool {
         match &self.memory {
             Memory::Pristine { .. } => true,
             Memory::Lived(record) => {
-                // The writer of the record only estimated the store's time, and may have been ahead of it.
+                // The record's writer only estimated the store's time, and may have been ahead of it.
                 let skew = |keep_for: Duration| SKEW.min(keep_for / 2);
                 let was_kept = |keep_for| now.since(record.changed_at) + skew(keep_for) >= keep_for;
                 let keep_for = record.keep_for(policy);
@@ -191,7 +190,7 @@ impl Circuit {
         matches!(self.memory, Memory::Pristine { .. })
     }
 
-    /// Returns the current epoch: new permits belong to it.
+    /// Returns the current epoch, to which new permits belong.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         match &self.memory {
@@ -200,7 +199,7 @@ impl Circuit {
         }
     }
 
-    /// Returns the state as it is reported.
+    /// Returns the state to report, which is disabled if the mode is.
     #[must_use]
     pub fn status(&self) -> Status {
         match &self.memory {
@@ -209,7 +208,7 @@ impl Circuit {
         }
     }
 
-    /// While open: the time from which an acquire may probe.
+    /// Returns the earliest time at which a caller may probe; `None` unless the circuit is open.
     #[must_use]
     pub fn retry_at(&self) -> Option<Timestamp> {
         match &self.memory {
@@ -218,7 +217,7 @@ impl Circuit {
         }
     }
 
-    /// Returns the counts of the window.
+    /// Returns the window's counts.
     #[must_use]
     pub fn totals(&self, now: Timestamp) -> Totals {
         self.window.totals(now)
@@ -230,9 +229,9 @@ impl Circuit {
         self.ramp.as_deref()
     }
 
-    /// Whether a caller may count quick successes by itself and [add](Self::add_successes) them later, all at once: the
-    /// circuit admits every call, and no success below the policy's [harmless latency](Policy::harmless_latency)
-    /// could change it. Holds until the next step of this circuit, or the end of the [current
+    /// Whether a caller may count fast successes by itself and [add](Self::add_successes) them later, all at once:
+    /// the circuit admits every call, and no success below the policy's [harmless latency](Policy::harmless_latency)
+    /// could change it. This applies until the circuit's next step or the end of the [current
     /// bucket](Self::bucket_ends_at).
     #[must_use]
     pub fn allows_fast_path(&self, policy: &Policy, now: Timestamp) -> bool {
@@ -244,7 +243,7 @@ impl Circuit {
         self.counts_calls() && self.ramp.is_none()
     }
 
-    /// Whether outcomes of ordinary calls count: the circuit is closed, and no operator overrides it.
+    /// Whether outcomes of ordinary calls count: the circuit is closed and has no override.
     #[must_use]
     pub fn counts_calls(&self) -> bool {
         match &self.memory {
@@ -259,8 +258,8 @@ impl Circuit {
         self.window.bucket_ends_at(now)
     }
 
-    /// Adds successes that the caller counted by itself while the circuit was on the [fast path](Self::allows_fast_path), in this
-    /// epoch.
+    /// Adds successes that the caller counted by itself in this epoch, while the circuit [allowed the fast
+    /// path](Self::allows_fast_path).
     pub fn add_successes(&mut self, successes: u32, latency_sum: Duration, policy: &Policy, now: Timestamp) {
         if successes > 0 {
             self.note_outcome(false, now);
@@ -269,7 +268,7 @@ impl Circuit {
         }
     }
 
-    /// Acquires a permit. The decision is a permit, or the reason for the refusal.
+    /// Acquires a permit. The decision contains the permit, or the reason for the refusal.
     pub fn try_acquire(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> AcquireResult {
         let Memory::Lived(record) = &mut self.memory else {
             return AcquireResult { decision: self.admit(policy, now), change: None };
@@ -290,7 +289,7 @@ impl Circuit {
         }
     }
 
-    /// Settles a permit with the outcome of its call.
+    /// Settles a permit with its call's outcome.
     pub fn settle(
         &mut self,
         permit: Permit,
@@ -348,10 +347,10 @@ impl Circuit {
         self.apply(step, policy, now)
     }
 
-    /// Evaluates one tick of a sampler.
+    /// Evaluates the sample of one tick.
     ///
     /// # Errors
-    /// If the policy needs latencies and the sample has none.
+    /// If the policy needs latencies and the sample contains none.
     pub fn sample(
         &mut self,
         sample: &Sample,
@@ -383,7 +382,7 @@ impl Circuit {
         Decision::Admitted(Permit::new(self.epoch(), kind, now))
     }
 
-    /// Releases the slot of a call in the ramp.
+    /// Releases a call's slot in the ramp.
     pub(crate) fn settle_on_ramp(
         &mut self,
         generation: u32,
@@ -409,7 +408,7 @@ impl Circuit {
         self.window.clock_moved(before, after);
     }
 
-    /// Adjusts the times of the record in the same way.
+    /// Adjusts the times in the record to a clock that was set from `before` to `after`.
     pub(crate) fn record_moved(&mut self, before: Timestamp, after: Timestamp) {
         match &mut self.memory {
             Memory::Pristine { latest, .. } => *latest = latest.moved(before, after),
@@ -417,7 +416,7 @@ impl Circuit {
         }
     }
 
-    /// Counts the outcome of an ordinary call, and trips the circuit if a rule now holds.
+    /// Counts an ordinary call's outcome, and trips the circuit if a rule is met.
     fn count(&mut self, outcome: &Outcome, policy: &Policy, draw: RandomBits, now: Timestamp) -> Settled {
         if outcome.kind == OutcomeKind::Ignored {
             return Settled::UNCOUNTED;
@@ -432,8 +431,8 @@ impl Circuit {
         Settled { settlement: Settlement::Counted, change }
     }
 
-    /// Makes a step's record the record of this circuit. A new epoch begins with an empty window. A success that only
-    /// this process knows of is kept, even if the writer of the record did not know it.
+    /// Replaces this circuit's record by the step's. A new epoch begins with an empty window. A success that only
+    /// this process knows of is kept, even if the record's writer did not know of it.
     pub(crate) fn apply(&mut self, step: Step, policy: &Policy, now: Timestamp) -> Option<Change> {
         let record = step.record.with_success_at(self.latest_outcomes().until(now).last_success);
         self.memory = Memory::Lived(Box::new(record));
@@ -452,7 +451,7 @@ impl Circuit {
         }
     }
 
-    /// Returns the time of the latest success, and since when calls fail.
+    /// Returns the times of the latest success and of the first failure after it.
     pub(crate) fn latest_outcomes(&self) -> LatestOutcomes {
         match &self.memory {
             Memory::Pristine { latest, .. } => *latest,
@@ -460,7 +459,7 @@ impl Circuit {
         }
     }
 
-    /// Updates the latest outcomes. This is not a write of the record: the version stays.
+    /// Updates the latest outcomes. This does not count as a write of the record: the version stays the same.
     fn set_latest_outcomes(&mut self, new: LatestOutcomes) {
         match &mut self.memory {
             Memory::Pristine { latest, .. } => *latest = new,
@@ -471,7 +470,7 @@ impl Circuit {
         }
     }
 
-    /// Notes the time of a counted outcome.
+    /// Records the time of a counted outcome.
     fn note_outcome(&mut self, failed: bool, now: Timestamp) {
         let mut latest = self.latest_outcomes();
         if failed {

@@ -1,11 +1,11 @@
-//! The values of a file, kept so that an error can state which value was found instead of a valid one.
+//! Values from a policy file, kept so that an error can show the value that was found.
 
 use alloc::string::String;
 use core::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// Any value of a TOML or JSON file.
+/// Any value in a TOML or JSON file.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum FileValue {
@@ -15,7 +15,7 @@ pub enum FileValue {
     Integer(i128),
     /// A number with a fraction.
     Float(f64),
-    /// A text, shortened if it is long.
+    /// A string, shortened if it is long.
     Text(String),
     /// A list.
     List,
@@ -98,7 +98,7 @@ impl<'de> Deserialize<'de> for FileValue {
     }
 }
 
-/// Returns the text, or its beginning: no valid value is longer than this, and an error must not repeat megabytes.
+/// Returns the string, shortened if it is longer than any valid value: an error must not contain megabytes.
 pub(crate) fn shortened(text: &str) -> String {
     const LONGEST: usize = 64;
     if text.chars().nth(LONGEST).is_none() {

@@ -1,12 +1,13 @@
-//! Keys: which calls share a circuit, and the identity of an endpoint.
+//! Keys: they identify circuits, and so determine which calls share one.
 //!
-//! Every key of a tenant's destinations begins with the tenant, so no tenant can trip another tenant's circuit. The
-//! text of a key is for people and for lookups within a process. Its id, the first 128 bits of the text's SHA-256, is
-//! for stores. It is computed on demand, since most keys are looked up and dropped.
+//! The key of a tenant's destination begins with the tenant, so no tenant can trip another tenant's circuit. A key's
+//! text is for people and for lookups within a process. Its id, the first 128 bits of the text's SHA-256, is for
+//! stores. The id is computed on demand, because most keys are looked up and dropped.
 //!
-//! URLs that reach the same destination share a circuit: case of scheme and host, default port, a trailing slash,
-//! query and fragment make no difference. The path's case does. Otherwise the path is normalised by the URL standard,
-//! as HTTP clients send it: `..` is resolved, and characters are percent-encoded where the standard requires it.
+//! URLs that reach the same destination share a circuit: the case of scheme and host, the default port, a trailing
+//! slash, the query and the fragment make no difference. The path's case does. The path is normalised by the URL
+//! standard, as HTTP clients send it: `..` is resolved, and characters are percent-encoded where the standard
+//! requires it.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -23,9 +24,9 @@ pub enum CircuitBy {
     /// One circuit for each normalised URL of a tenant.
     #[default]
     Endpoint,
-    /// One circuit for each host of a tenant, for all its ports and paths.
+    /// One circuit for each of a tenant's hosts, for all its ports and paths.
     Host,
-    /// One circuit for all destinations of a tenant.
+    /// One circuit for all of a tenant's destinations.
     Tenant,
 }
 
@@ -55,35 +56,36 @@ pub struct Key {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(pub [u8; 16]);
 
-/// The reason why a text or URL is not a valid key. It never repeats the text: a URL may contain secrets.
+/// The reason why a string is not a valid key, tenant or URL. It never includes the string: a URL may contain
+/// secrets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The text is empty.
+    /// The key is empty.
     #[error("key: must not be empty")]
     Empty,
-    /// The text is longer than [`MAX_KEY_LENGTH`].
+    /// The key is longer than [`MAX_KEY_LENGTH`].
     #[error("key: must be at most {MAX_KEY_LENGTH} bytes, but is {length}")]
     TooLong {
-        /// The length of the text, in bytes.
+        /// The key's length, in bytes.
         length: usize,
     },
     /// The tenant's name is empty.
     #[error("tenant: must not be empty")]
     TenantEmpty,
-    /// The request carries no tenant, and no default tenant is configured.
+    /// The request has no tenant, and no default tenant is configured.
     #[error(
         "tenant: the request carries none; give it a `Tenant` as an extension, or name the tenant of all such requests \
          with `KeyFromUrl::or_tenant`"
     )]
     NoTenant,
-    /// The tenant contains white space or control characters: with spaces it could pass for another tenant's key.
+    /// The tenant contains white space or control characters. With spaces it could imitate another tenant's key.
     #[error("tenant: must not contain white space or control characters")]
     TenantCharacter,
     /// The URL is longer than [`MAX_URL_LENGTH`].
     #[error("url: must be at most {MAX_URL_LENGTH} bytes, but is {length}")]
     UrlTooLong {
-        /// The length of the URL, in bytes.
+        /// The URL's length, in bytes.
         length: usize,
     },
     /// The URL cannot be parsed.
@@ -101,10 +103,10 @@ pub enum KeyError {
 }
 
 impl Key {
-    /// Creates a key from a text of the caller's choice.
+    /// Creates a key from a string of the caller's choice.
     ///
     /// # Errors
-    /// If the text is empty or longer than [`MAX_KEY_LENGTH`].
+    /// If the string is empty or longer than [`MAX_KEY_LENGTH`].
     pub fn new(text: &str) -> Result<Self, KeyError> {
         if text.is_empty() {
             return Err(KeyError::Empty);
@@ -115,11 +117,10 @@ impl Key {
         Ok(Self { text: text.into() })
     }
 
-    /// Creates the key of a tenant's destination.
+    /// Creates the key for a tenant's destination.
     ///
     /// # Errors
-    /// If the tenant or the URL is not valid. The URL is checked with every `by`, even if the key does not contain
-    /// it.
+    /// If the tenant or the URL is not valid. The URL is always checked, even if the key does not contain it.
     pub fn of(tenant: &str, url: &str, by: CircuitBy) -> Result<Self, KeyError> {
         let url = destination(url)?;
         match by {
@@ -129,7 +130,7 @@ impl Key {
         }
     }
 
-    /// Creates the key of a whole tenant.
+    /// Creates the key for a whole tenant.
     ///
     /// # Errors
     /// If the tenant is not valid in a key.
@@ -138,21 +139,21 @@ impl Key {
         Self::new(tenant)
     }
 
-    /// Returns the text, which reports and people use.
+    /// Returns the key as text, for people and reports.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns the id, which stores use: short, and of fixed length. It is computed at every call, so keep it if you
-    /// need it often.
+    /// Returns the id by which stores identify the circuit: short, and of fixed length. Each call computes it anew,
+    /// so keep the result if you need it often.
     #[must_use]
     pub fn id(&self) -> KeyId {
         KeyId::of(&self.text)
     }
 
-    /// Creates the key of a part of a tenant. Neither a tenant, a normalised URL nor a host contains a space, so the
-    /// first space ends the tenant.
+    /// Creates a key that begins with a tenant. The first space ends the tenant, because neither a tenant, a
+    /// normalised URL nor a host contains a space.
     fn below(tenant: &str, rest: &str) -> Result<Self, KeyError> {
         check_tenant(tenant)?;
         Self::new(&format!("{tenant} {rest}"))
@@ -169,7 +170,7 @@ fn check_tenant(tenant: &str) -> Result<(), KeyError> {
     Ok(())
 }
 
-/// Parses a URL, and checks that it is a destination that can be called.
+/// Parses a URL and checks that it can be called.
 fn destination(text: &str) -> Result<Url, KeyError> {
     if text.len() > MAX_URL_LENGTH {
         return Err(KeyError::UrlTooLong { length: text.len() });
@@ -190,15 +191,15 @@ fn destination(text: &str) -> Result<Url, KeyError> {
     Ok(url)
 }
 
-/// Whether there is an `@` before the path, even one without a name, which the parser would drop silently.
+/// Whether the URL has an `@` before its path, even with an empty user name, which the parser would drop silently.
 fn has_userinfo(url: &str) -> bool {
     let after_scheme = url.split_once(':').map_or("", |(_, rest)| rest);
     let authority = after_scheme.trim_start_matches(|c: char| c == '/' || c == '\\' || c.is_whitespace());
     authority.split(['/', '\\', '?', '#']).next().is_some_and(|authority| authority.contains('@'))
 }
 
-/// Returns scheme, host, port if it is not the default one, and path without one trailing slash. The parser has
-/// lower-cased scheme and host, and has dropped a default port.
+/// Returns the scheme, the host, the port if it is not the default, and the path without one trailing slash. The
+/// parser has already lower-cased scheme and host and dropped a default port.
 fn normalised(url: &Url) -> Result<String, KeyError> {
     let scheme = url.scheme();
     let host = url.host_str().ok_or(KeyError::NoHost)?;
@@ -343,14 +344,14 @@ mod tests {
 
     #[test]
     fn the_id_is_the_first_half_of_sha_256() {
-        // As `printf abc | sha256sum` prints it.
+        // The output of `printf abc | sha256sum`.
         let id = Key::new("abc").unwrap().id();
         assert_eq!(id.to_string(), "ba7816bf8f01cfea414140de5dae2223");
     }
 
     #[test]
     fn a_key_is_its_text_and_no_more() {
-        // Every request through a layer creates a key, and none of them needs its id.
+        // Every request through a layer creates a key, and none of them needs the id.
         assert_eq!(size_of::<Key>(), size_of::<Box<str>>());
     }
 

@@ -1,24 +1,24 @@
-//! The decision engine of Breakerbox, as pure functions of their arguments.
+//! The decision engine of Breakerbox, written as pure functions.
 //!
-//! This crate has no clock, no IO, no async and no random source: time, random bits and nonces are arguments. It is
-//! the only place where decisions are made: stores count, compare and swap, and background loops move data.
+//! This crate has no clock, no IO, no async code and no random source: time, random bits and nonces are arguments.
+//! All decisions are made here: stores only count, compare and swap, and background loops only move data.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Circuit`] | one circuit of one process: acquire, settle, override, sample |
-//! | [`Record`], [`Step`] | the stored state of a circuit, and its next state: the transition table |
-//! | [`Totals`], [`TripRule`] | the counts of the window, and the rules that trip the circuit |
+//! | [`Circuit`] | one circuit in one process: acquire, settle, override, sample |
+//! | [`Record`], [`Step`] | a circuit's stored state, and its next state: the transition table |
+//! | [`Totals`], [`TripRule`] | the window's counts, and the rules that trip the circuit |
 //! | [`Ramp`] | the paced return of traffic |
-//! | [`Policy`], [`PolicyBuilder`], [`Preset`] | the numbers, the policy file, and the numbers of known breakers |
+//! | [`Policy`], [`PolicyBuilder`], [`Preset`] | a circuit's settings, the policy file, and the settings of known breakers |
 //! | [`Permit`], [`Refusal`], [`Outcome`] | the right to call, the reason for a refusal, and the result of the call |
 //! | [`Ticket`] | a permit as plain data, which another process can settle |
-//! | [`Change`] | the item that observers receive for each transition |
+//! | [`Change`] | the value that observers receive for each transition |
 //! | [`Key`] | the identity of a circuit: calls with the same key share it |
 //! | [`throttle`] | limits for destinations that are up but overloaded |
 //!
-//! Guarantees: of two results for one lease at most one counts; a result of an old epoch or lease changes nothing;
-//! every transition is one change, one new epoch and one new version. Fairness among callers is not guaranteed: the
-//! first acquire after the cool-off is the probe.
+//! Guarantees: at most one of two results for the same lease counts; a result from an old epoch or lease changes
+//! nothing; every transition is one change, one new epoch and one new version. Fairness among callers is not
+//! guaranteed: the first caller to acquire after the cool-off gets the probe.
 
 #![no_std]
 

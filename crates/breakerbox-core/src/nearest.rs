@@ -1,4 +1,4 @@
-//! Suggestions for misspelt names: "did you mean ...?".
+//! Suggestions for misspelt names ("did you mean ...?").
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 /// assert_eq!(breakerbox_core::nearest("colour", ["window", "probes"]), None);
 /// ```
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // A longer word is not a misspelling of a name, and the cost of the distance is quadratic in the length.
+    // A longer word is not a misspelt name, and the cost of computing the distance is quadratic in the length.
     const LONGEST: usize = 64;
     if word.len() > LONGEST {
         return None;

@@ -4,19 +4,19 @@ use core::time::Duration;
 
 use crate::policy::Policy;
 
-/// The kind of an outcome: how the circuit counts the call.
+/// The kind of outcome, which determines how the circuit counts the call.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OutcomeKind {
     /// The destination did its part.
     Success,
     /// The destination failed, or responded too late.
     Failure,
-    /// The result says nothing about the destination (a bad request of the caller, a cancelled call). It is not
-    /// counted.
+    /// The result says nothing about the destination (the caller's request was invalid, or the call was cancelled).
+    /// It is not counted.
     Ignored,
 }
 
-/// The outcome of one call: its kind, its latency, and the retry-after of the destination.
+/// The outcome of one call: its kind, its latency, and the destination's retry-after.
 ///
 /// ```
 /// use breakerbox_core::Outcome;
@@ -29,12 +29,12 @@ pub enum OutcomeKind {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// Success, failure or ignored.
+    /// Whether the call is a success, a failure or ignored.
     pub kind: OutcomeKind,
     /// The duration of the call.
     pub latency: Duration,
-    /// The time to wait before the next call, if the destination specified one. It is used only when the circuit
-    /// trips.
+    /// The time that the destination asked the caller to wait before the next call; `None` if it did not. It is used
+    /// only when the circuit trips.
     pub retry_after: Option<Duration>,
 }
 

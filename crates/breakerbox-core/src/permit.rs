@@ -1,4 +1,4 @@
-//! Permits and refusals: the two possible responses to an acquire.
+//! Permits and refusals: the two possible results of acquiring.
 
 use core::time::Duration;
 
@@ -7,21 +7,21 @@ use crate::policy::Policy;
 use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce};
 
-/// The right to make one call. It is settled once, with an outcome or by being dropped; settling consumes it.
+/// The right to make one call. It is settled once, by reporting an outcome or by being dropped. Settling consumes it.
 #[derive(PartialEq, Eq, Debug)]
 #[must_use = "a permit must be settled"]
 pub struct Permit {
     pub(crate) epoch: Epoch,
     pub(crate) kind: PermitKind,
     started_at: Timestamp,
-    /// Set if the call also probes the process-local circuit.
+    /// The process-local circuit's probe, if the call is one.
     pub(crate) local_probe: Option<LocalProbe>,
 }
 
-/// Identifies the probe of a process-local circuit.
+/// Identifies a process-local circuit's probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LocalProbe {
-    /// The epoch of the process-local circuit.
+    /// The process-local circuit's epoch.
     pub(crate) epoch: Epoch,
     pub(crate) nonce: Nonce,
 }
@@ -30,13 +30,13 @@ pub(crate) struct LocalProbe {
 pub(crate) enum PermitKind {
     /// An ordinary call.
     Call,
-    /// An ordinary call that holds a slot in the ramp of this process.
+    /// An ordinary call that occupies a slot in this process's ramp.
     Ramped { generation: u32 },
-    /// An ordinary call that holds a slot in the fleet's ramp.
+    /// An ordinary call that occupies a slot in the fleet's ramp.
     OnRamp { slot: Nonce },
-    /// The one call allowed while the circuit is half-open.
+    /// The only call allowed while the circuit is half-open.
     Probe { nonce: Nonce, deadline: Timestamp },
-    /// A call that is not counted: dry-run admitted a call that the circuit refused.
+    /// A call that is not counted, because the circuit refused it and dry-run admitted it.
     Uncounted,
 }
 
@@ -45,18 +45,18 @@ impl Permit {
         Self { epoch, kind, started_at, local_probe: None }
     }
 
-    /// Creates a permit for an ordinary call, for a caller that already knows that the circuit [is at
-    /// ease](crate::Circuit::allows_fast_path) in this epoch.
+    /// Creates a permit for an ordinary call, for a caller that already knows that the circuit [allows the fast
+    /// path](crate::Circuit::allows_fast_path) in this epoch.
     pub const fn fast_path(epoch: Epoch, started_at: Timestamp) -> Self {
         Self::new(epoch, PermitKind::Call, started_at)
     }
 
-    /// Creates a permit for an ordinary call that holds a slot in the [fleet's ramp](crate::fleet::RampRequest).
+    /// Creates a permit for an ordinary call that occupies a slot in the [fleet's ramp](crate::fleet::RampRequest).
     pub const fn on_ramp(epoch: Epoch, slot: Nonce, started_at: Timestamp) -> Self {
         Self::new(epoch, PermitKind::OnRamp { slot }, started_at)
     }
 
-    /// Returns the slot in the fleet's ramp that this permit holds, and its epoch; `None` if it holds none.
+    /// Returns the slot in the fleet's ramp that this permit occupies, and the slot's epoch; `None` if there is none.
     #[must_use]
     pub const fn slot(&self) -> Option<(Epoch, Nonce)> {
         match self.kind {
@@ -82,7 +82,7 @@ impl Permit {
         self.started_at
     }
 
-    /// Returns the deadline of a probe; `None` for other calls. A probe that is still in flight at its deadline has
+    /// Returns a probe's deadline; `None` for other calls. A probe that is still in flight at its deadline has
     /// failed.
     #[must_use]
     pub const fn deadline(&self) -> Option<Timestamp> {
@@ -92,8 +92,8 @@ impl Permit {
         }
     }
 
-    /// Returns the same permit in the time of the caller's own clock, by which it was acquired at `started_at`. The
-    /// latency of a call is measured by that clock, not by one that can be set.
+    /// Returns the same permit with its times converted to the caller's own clock, by which it was acquired at
+    /// `started_at`. Latencies are measured by that clock, not by one that can be set.
     pub fn by_own_clock(self, started_at: Timestamp) -> Self {
         let kind = match self.kind {
             PermitKind::Probe { nonce, deadline } => {
@@ -110,10 +110,11 @@ impl Permit {
         self.deadline().is_some_and(|deadline| now >= deadline)
     }
 
-    /// Returns the outcome of a permit that was dropped at `now` without an outcome.
+    /// Returns the outcome for a permit that was dropped at `now` without an outcome.
     ///
-    /// Within `cancel_grace` of its start the caller cancelled the call: nothing is counted. Later it is a failure,
-    /// since callers put timeouts around calls, and a hanging destination would otherwise never trip the circuit.
+    /// A drop within `cancel_grace` of the permit's start is a cancellation by the caller, and is not counted. A
+    /// later drop is a failure, because callers put timeouts around calls, and a hanging destination would otherwise
+    /// never trip the circuit.
     #[must_use]
     pub fn outcome_of_drop(&self, policy: &Policy, now: Timestamp) -> Outcome {
         let age = now.since(self.started_at);
@@ -123,52 +124,52 @@ impl Permit {
 
 /// The response when no permit is given. It states the reason, and when to acquire again.
 ///
-/// A refusal is a decision, not a fault. It implements `Error` so that it can be the source of one: code that
-/// inspects an error chain can then distinguish a call that was not made from one that failed.
+/// A refusal is a decision, not a fault. It implements `Error` so that it can be the source of another error: code
+/// that inspects an error chain can then distinguish a call that was not made from one that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The circuit is open, and its cool-off is not over.
     #[error("the circuit is open for another {} ms", .retry_in.as_millis())]
     Open {
-        /// The time from which an acquire may probe.
+        /// The earliest time at which a caller may probe.
         retry_at: Timestamp,
         /// The time until `retry_at`.
         retry_in: Duration,
     },
-    /// The circuit is open in this process only: the calls of this process fail, and those of the other processes do
-    /// not.
+    /// The circuit is open in this process only: this process's calls fail, and those of the other processes do not.
     #[error("the circuit is open in this process only, for another {} ms", .retry_in.as_millis())]
     OpenLocally {
-        /// The time from which an acquire may probe. While a probe of this process is in flight: its latest end.
+        /// The earliest time at which a caller may probe; while this process is probing, the probe's deadline.
         retry_at: Timestamp,
         /// The time until `retry_at`.
         retry_in: Duration,
     },
-    /// Another caller is probing. A transition, or the release of the lease, may come before `retry_at`.
+    /// Another caller is probing. The circuit may change, or the probe's lease may be released, before `retry_at`.
     #[error("the circuit is half-open and another call is probing")]
     Probing {
-        /// The latest end of the lease.
+        /// The time at which the probe's lease expires.
         retry_at: Timestamp,
         /// The time until `retry_at`.
         retry_in: Duration,
     },
-    /// As many calls are in flight as the ramp allows. There is no retry time: another call must settle first.
+    /// As many calls are in flight as the ramp allows. There is no retry time, because another call must settle
+    /// first.
     #[error("the circuit has just closed and admits {limit} calls at a time; {in_flight} are in flight")]
     Ramping {
         /// The number of calls in flight.
         in_flight: u32,
-        /// The number of calls that may be in flight.
+        /// The maximum number of calls in flight.
         limit: u32,
     },
-    /// A trip rule holds over the counts that this process knows, and the process is checking them against the
+    /// A trip rule is met over the counts that this process knows, and the process is checking them against the
     /// fleet's.
     #[error("the circuit is about to open, if the fleet's counts agree")]
     TripPending,
-    /// Every acquire needs the store, and this caller cannot wait for it.
+    /// Every permit requires the store, and this caller cannot wait for its response.
     #[error("circuits are shared strictly, so the store must be read: use acquire")]
     StoreRequired,
-    /// The store that shares the circuit is unavailable, and the configuration says to refuse calls meanwhile.
+    /// The store that shares the circuit is unavailable, and calls are refused meanwhile, as configured.
     #[error("the store does not respond, and on_store_loss is set to refuse")]
     StoreLost,
     /// An operator forced the circuit open.
@@ -192,7 +193,7 @@ impl Refusal {
         Self::Probing { retry_at, retry_in: retry_at.since(now) }
     }
 
-    /// Returns the time to acquire again; `None` if it is not known.
+    /// Returns the time at which to acquire again; `None` if it is not known.
     #[must_use]
     pub const fn retry_at(&self) -> Option<Timestamp> {
         match self {
@@ -215,7 +216,7 @@ impl Refusal {
             Self::Open { retry_in, .. }
             | Self::OpenLocally { retry_in, .. }
             | Self::Probing { retry_in, .. } => Some(*retry_in),
-            // The other variants are listed in `retry_at`.
+            // `retry_at` lists the other variants.
             _ => None,
         }
     }
@@ -237,7 +238,7 @@ impl Refusal {
     }
 }
 
-/// The result of an acquire.
+/// The result of acquiring a permit.
 #[derive(PartialEq, Eq, Debug)]
 #[must_use = "a permit must be settled"]
 pub enum Decision {
@@ -248,7 +249,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Applies dry-run: every call is admitted. A call that would have been refused gets a permit that is not
+    /// Applies dry-run mode: every call is admitted. A call that would have been refused gets a permit that is not
     /// counted, and the refusal is returned so that it can be reported.
     pub fn observe_only(self, now: Timestamp) -> (Permit, Option<Refusal>) {
         match self {

@@ -1,9 +1,9 @@
 //! The ramp: the paced return of traffic after a circuit closes.
 //!
-//! It starts with one call in flight. Each full round of successes doubles the limit, a failure halves it. The ramp
-//! is over when the limit reaches the policy's `ramp_cap`, or when a whole window has passed without a ramp refusal.
-//! This is the ramp of one process, for circuits that are not shared, or while the store is lost. Otherwise [the
-//! fleet](crate::fleet) has one ramp.
+//! It starts with one call in flight. Each full round of successes doubles the limit, and a failure halves it. The
+//! ramp is over when the limit reaches the policy's `ramp_cap`, or when a whole window has passed without a ramp
+//! refusal. This is the ramp of one process, for circuits that are not shared, or while the store is unavailable.
+//! Otherwise [the fleet](crate::fleet) has one ramp.
 
 use core::time::Duration;
 
@@ -12,37 +12,37 @@ use crate::policy::Policy;
 use crate::record::LEASE_MARGIN;
 use crate::time::Timestamp;
 
-/// The limit that a ramp begins with, and never goes below.
+/// The limit with which a ramp begins. It never falls below this.
 pub(crate) const FIRST_LIMIT: u32 = 1;
 
-/// The state of one process's ramp.
+/// The state of a single process's ramp.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ramp {
     limit: u32,
     in_flight: u32,
     /// Successes since the limit last changed.
     round: u32,
-    /// The time of the latest refusal or, before the first, the start.
+    /// The time of the latest refusal; before the first, the time at which the ramp began.
     refused_at: Timestamp,
-    /// The time at which a call was last started or settled.
+    /// The time at which a call last started or settled.
     moved_at: Timestamp,
-    /// The number of times that calls which never settled were written off.
+    /// The number of times that calls in flight were written off because none of them settled.
     generation: u32,
 }
 
-/// The ramp's response to an acquire.
+/// The ramp's response to a caller that acquires a permit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RampAnswer {
-    /// The call may start, and counts as in flight in this generation.
+    /// The call may start. It counts as in flight in this generation.
     Start { generation: u32 },
-    /// The limit of calls in flight is reached.
+    /// The limit on calls in flight is reached.
     Refuse { in_flight: u32, limit: u32 },
-    /// The ramp is over: there is no limit any more.
+    /// The ramp is over: the number of calls is no longer limited.
     Over,
 }
 
 impl Ramp {
-    /// Begins a ramp; `None` if the policy has none.
+    /// Begins a ramp; `None` if the policy sets none.
     pub(crate) fn begin(policy: &Policy, now: Timestamp) -> Option<Self> {
         let ramp = Self {
             limit: FIRST_LIMIT,
@@ -61,13 +61,13 @@ impl Ramp {
         self.in_flight
     }
 
-    /// Returns the number of calls that may be in flight.
+    /// Returns the maximum number of calls in flight.
     #[must_use]
     pub const fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// Notes that the fleet's ramp refused a call.
+    /// Records that the fleet's ramp refused a call.
     pub(crate) fn note_refusal(&mut self, now: Timestamp) {
         self.refused_at = self.refused_at.max(now);
     }
@@ -91,7 +91,7 @@ impl Ramp {
         RampAnswer::Start { generation: self.generation }
     }
 
-    /// Settles a call that this ramp started. Returns whether the ramp goes on.
+    /// Settles a call that this ramp admitted. Returns whether the ramp continues.
     pub(crate) fn settle(
         &mut self,
         generation: u32,
@@ -126,7 +126,7 @@ impl Ramp {
     }
 }
 
-/// Returns how long a full ramp waits for any of its calls to settle: at least a window, and longer than a probe.
+/// Returns how long a full ramp waits for a call to settle: at least a window, and longer than a probe may take.
 fn patience(policy: &Policy) -> Duration {
     policy.window().max(policy.probe_timeout() + LEASE_MARGIN)
 }

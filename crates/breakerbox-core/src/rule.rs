@@ -1,4 +1,4 @@
-//! The trip rules: the conditions on the totals of a window that trip a circuit.
+//! The trip rules: the conditions on a window's totals that trip a circuit.
 //!
 //! All comparisons include equality and are exact: no rounding, no floating point.
 
@@ -15,20 +15,20 @@ use crate::window::Totals;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TripRule {
-    /// At least `min_calls` calls, of which at least this percentage failed.
+    /// At least `min_calls` calls, of which at least the percentage `failure_rate` failed.
     FailureRate,
-    /// At least this many failures.
+    /// At least as many failures as the policy's `failures`.
     Failures,
-    /// At least this many failures in a row, as the latest outcomes.
+    /// The latest outcomes are all failures, at least `consecutive_failures` of them.
     ConsecutiveFailures,
-    /// At least `min_calls` calls, with at least this mean latency.
+    /// At least `min_calls` calls, whose mean latency is at least the policy's `mean_latency`.
     MeanLatency,
-    /// At least `min_calls` calls, of which at least this percentage was slow.
+    /// At least `min_calls` calls, of which at least the percentage `slow_rate` was slow.
     SlowRate,
 }
 
 impl TripRule {
-    /// All rules, in the order of evaluation. The first rule that holds is reported as the cause.
+    /// All rules, in the order of evaluation. The first rule that is met is reported as the cause.
     pub const ALL: [Self; 5] =
         [Self::FailureRate, Self::Failures, Self::ConsecutiveFailures, Self::MeanLatency, Self::SlowRate];
 
@@ -44,14 +44,14 @@ impl TripRule {
         }
     }
 
-    /// Returns the first rule of the policy that holds over these totals.
+    /// Returns the first of the policy's rules that these totals meet; `None` if they meet none.
     #[must_use]
     pub fn first_broken(policy: &Policy, totals: &Totals) -> Option<Self> {
         Self::ALL.into_iter().find(|rule| rule.holds(policy, totals))
     }
 
-    /// Whether a rate or a mean is at its limit, regardless of `min_calls`. A sum of parts is at a limit only if one
-    /// of the parts is (the mediant inequality).
+    /// Whether a rate or a mean is at its limit, regardless of `min_calls`. A sum of parts is at a limit only if at
+    /// least one of the parts is (the mediant inequality).
     #[must_use]
     pub(crate) fn is_at_limit(policy: &Policy, totals: &Totals) -> bool {
         let calls = totals.calls();
@@ -62,8 +62,8 @@ impl TripRule {
             || mean_is_reached(policy, totals)
     }
 
-    /// Whether any number of further successes, each below the policy's [harmless latency](Policy::harmless_latency),
-    /// could make a rule hold: they can add up to the `min_calls` that the rates and the mean need. If not, such
+    /// Whether further successes, each below the policy's [harmless latency](Policy::harmless_latency), could cause a
+    /// rule to be met, because they add up to the `min_calls` that the rates and the mean need. If not, such
     /// successes may be counted later, all at once.
     #[must_use]
     pub fn successes_could_break(policy: &Policy, totals: &Totals) -> bool {
@@ -77,7 +77,7 @@ impl TripRule {
             || mean_is_reached(policy, totals)
     }
 
-    /// Whether a rule holds that no report of another process can make untrue: the plain number of failures.
+    /// Whether a rule is met regardless of other processes' reports: the plain number of failures.
     #[must_use]
     pub(crate) fn holds_for_good(policy: &Policy, totals: &Totals) -> bool {
         Self::Failures.holds(policy, totals)
@@ -108,7 +108,7 @@ impl fmt::Display for TripRule {
     }
 }
 
-/// Whether the mean latency is at least the policy's limit. Without calls it is not.
+/// Whether the mean latency is at least the policy's limit. False without calls.
 fn mean_is_reached(policy: &Policy, totals: &Totals) -> bool {
     let calls = totals.calls();
     policy.mean_latency().is_some_and(|limit| {
@@ -167,7 +167,8 @@ mod tests {
         }
     }
 
-    /// Tries many further successes one by one: the shortcut must never say no where one of them would trip.
+    /// Adds many further successes one by one: the shortcut must never return false if one of them would trip the
+    /// circuit.
     #[test]
     fn successes_that_could_break_a_rule_are_foretold() {
         let limit = Duration::from_millis(100);

@@ -1,9 +1,9 @@
-//! The evaluation of one circuit at one tick by the leader of a sampled fleet.
+//! The evaluation of one circuit at one tick, by the leader of a fleet in sampling mode.
 //!
-//! The rules are those of [`Record::sample`]. A record in a store is written at transitions only, so the leader
-//! remembers here what happens in between: the latest success of closed circuits, and since when they fail, which
-//! [`Policy::disable_min`] needs. A new leader starts without this memory and errs in favour of the destination: it
-//! may disable a circuit later than it could have, and never earlier.
+//! The rules are those of [`Record::sample`]. A record in a store is written at transitions only, so the leader keeps
+//! here what happens in between: the latest success of closed circuits, and the start of their current failures,
+//! which [`Policy::disable_min`] needs. A new leader starts without this memory and errs in favour of the
+//! destination: it may disable a circuit later than an earlier leader would have, and never earlier.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -16,23 +16,23 @@ use crate::time::Timestamp;
 use crate::token::RandomBits;
 use crate::transitions::{MissingLatencySum, Sample};
 
-/// The latest outcomes of closed circuits, as far as this leader has seen them.
+/// The latest outcomes of closed circuits that this leader has seen.
 #[derive(Clone, Debug, Default)]
 pub struct LatestSuccesses(BTreeMap<Arc<str>, Latest>);
 
 #[derive(Clone, Copy, Debug)]
 struct Latest {
     outcomes: LatestOutcomes,
-    /// The time after which the outcomes are too old to matter.
+    /// The time after which the outcomes are too old to be used.
     keep_until: Timestamp,
 }
 
 impl LatestSuccesses {
-    /// Evaluates one circuit by one sample. Returns the step to swap in, if there is one. `record` is `None` for a
-    /// circuit without a record.
+    /// Evaluates a sample of one circuit. Returns the step to swap in, if there is one. `record` is `None` if the
+    /// store has no record for the circuit.
     ///
     /// # Errors
-    /// If the policy needs latencies and the sample has none.
+    /// If the policy needs latencies and the sample contains none.
     pub fn evaluate(
         &mut self,
         key: &Arc<str>,
@@ -51,7 +51,7 @@ impl LatestSuccesses {
         };
         let remembers = matters(policy) && base.is_automatic() && base.state == State::Closed;
         if remembers {
-            // The record of a closed circuit does not show failures: only the leader has seen those since it was
+            // A closed circuit's record does not show failures: only the leader has seen those since the record was
             // written.
             let seen = self.0.get(key).map(|latest| latest.outcomes).unwrap_or_default();
             base.last_success = base.last_success.max(seen.last_success);
@@ -65,17 +65,17 @@ impl LatestSuccesses {
             let outcomes = base.latest_outcomes_with(sample, now);
             self.0.insert(Arc::clone(key), Latest { outcomes, keep_until: now + keep_for });
         }
-        // This is not a transition, but it corrects the times.
+        // This is not a transition, but it corrects the times in the record.
         Ok((is_rebased && base.state != State::Closed).then_some(Step { record: base, change: None }))
     }
 
-    /// Removes entries that are too old to matter, so that memory does not grow with keys that come and go.
+    /// Removes entries that are too old to be used, so that memory does not grow as keys come and go.
     pub fn forget(&mut self, now: Timestamp) {
         self.0.retain(|_, latest| now < latest.keep_until);
     }
 }
 
-/// Whether the policy uses the time since which a circuit fails.
+/// Whether the policy needs to know for how long a circuit has been failing.
 fn matters(policy: &Policy) -> bool {
     policy.disable_after().is_some() && policy.disable_min() > Duration::ZERO
 }

@@ -1,7 +1,7 @@
 //! Tickets: permits as plain data, for calls that are made or settled in another process.
 //!
-//! A ticket contains what a settlement needs, and no more: key, epoch and lease. It holds no slot and no lock, and
-//! can be stored and copied. Whether it is still valid is decided when it is settled.
+//! A ticket contains only what is needed to settle the permit: key, epoch and lease. It holds no slot and no lock,
+//! and can be stored and copied. Whether it is still valid is decided when it is settled.
 
 use alloc::sync::Arc;
 
@@ -10,34 +10,34 @@ use serde::{Deserialize, Serialize};
 use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce};
 
-/// A permit as plain data. Its times are those of the clock of the records: the store's, if there is one.
+/// A permit as plain data. Its times are by the same clock as the records: the store's, if there is one.
 ///
-/// A ticket counts each time that it is settled, unless it is a probe's. The process that passes tickets on must make
-/// sure that each is settled once.
+/// A ticket counts each time that it is settled, unless it is a probe's. The process that passes tickets on must
+/// ensure that each is settled once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Ticket {
-    /// The key of its circuit.
+    /// The key of the ticket's circuit.
     pub key: Arc<str>,
-    /// The epoch in which the permit was given, as the store knows it: zero if the store has no record.
+    /// The epoch in which the permit was given, as the store numbers it: zero if the store has no record.
     pub epoch: Epoch,
     /// The time at which the permit was acquired.
     pub started_at: Timestamp,
-    /// The kind of the call.
+    /// The kind of call that the ticket permits.
     pub kind: TicketKind,
 }
 
-/// The kind of a ticket's call.
+/// The kind of call that a ticket permits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TicketKind {
     /// An ordinary call.
     Call,
-    /// The one call allowed while the circuit is half-open.
+    /// The only call allowed while the circuit is half-open.
     Probe {
-        /// Identifies the lease.
+        /// The nonce that identifies the probe's lease.
         nonce: Nonce,
-        /// The deadline. A probe that is still in flight then has failed.
+        /// The probe's deadline. A probe that is still in flight then has failed.
         deadline: Timestamp,
     },
     /// A call that is not counted.
@@ -51,7 +51,7 @@ impl Ticket {
         matches!(self.kind, TicketKind::Probe { .. })
     }
 
-    /// Returns the deadline of a probe; `None` for other calls.
+    /// Returns a probe's deadline; `None` for other calls.
     #[must_use]
     pub const fn deadline(&self) -> Option<Timestamp> {
         match self.kind {

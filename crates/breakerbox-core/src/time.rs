@@ -1,15 +1,15 @@
 //! Points in time, by the store's clock.
 //!
-//! A [`Timestamp`] counts microseconds from an origin that the caller chooses (the Unix epoch for Redis and
-//! Postgres, any monotonic origin in memory). It is always an argument: nothing here reads a clock. Sums saturate, so
-//! no duration, however long, can make a deadline wrap into the past.
+//! A [`Timestamp`] counts microseconds from an origin that the caller chooses (the Unix epoch for Redis and Postgres,
+//! any monotonic origin in memory). It is always an argument: this crate never reads a clock. Sums saturate, so no
+//! duration, however long, can make a deadline wrap into the past.
 
 use core::ops::Add;
 use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A point in time, in microseconds since an origin of the caller's choice.
+/// A point in time, in microseconds since an origin that the caller chooses.
 ///
 /// ```
 /// use breakerbox_core::Timestamp;
@@ -25,16 +25,16 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The origin itself.
+    /// The origin, at zero microseconds.
     pub const ZERO: Self = Self(0);
 
-    /// Returns the point this many microseconds after the origin.
+    /// Returns the point in time this many microseconds after the origin.
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros)
     }
 
-    /// Returns the point this many milliseconds after the origin.
+    /// Returns the point in time this many milliseconds after the origin.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000))
@@ -46,31 +46,32 @@ impl Timestamp {
         self.0
     }
 
-    /// Returns the milliseconds since the origin, rounded up, so that a caller that waits until then is not early.
+    /// Returns the milliseconds since the origin, rounded up, so that a caller that waits until then does not return
+    /// early.
     #[must_use]
     pub const fn as_millis_ceil(self) -> u64 {
         self.0.div_ceil(1_000)
     }
 
-    /// Returns the point this long before this one, at the earliest the origin.
+    /// Returns the point in time that is earlier by `by`, but not before the origin.
     #[must_use]
     pub fn before(self, by: Duration) -> Self {
         Self(self.0.saturating_sub(u64::try_from(by.as_micros()).unwrap_or(u64::MAX)))
     }
 
-    /// Returns the time from `earlier` to this point; zero if `earlier` is not before it.
+    /// Returns the duration from `earlier` to this point in time; zero if `earlier` is not before it.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 
-    /// Returns this point moved back by `by`, at most to the origin.
+    /// Returns the point in time that is earlier by `by`, but not before the origin.
     #[must_use]
     pub(crate) fn back_by(self, by: Duration) -> Self {
         Self(self.0.saturating_sub(micros(by)))
     }
 
-    /// Converts this point to a clock that shows `after` when this one shows `before`.
+    /// Converts this time from a clock that shows `before` to one that shows `after` at the same moment.
     #[must_use]
     pub(crate) const fn moved(self, before: Self, after: Self) -> Self {
         Self(match after.0.checked_sub(before.0) {
@@ -88,7 +89,7 @@ impl Add<Duration> for Timestamp {
     }
 }
 
-/// Returns a duration in whole microseconds, saturating.
+/// Returns a duration in whole microseconds, saturating on overflow.
 pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! The tokens of writes and leases, and the epochs of circuits.
+//! Tokens that identify writes and leases, and the epochs of circuits.
 //!
 //! The core generates no random numbers. A caller passes one [`RandomBits`] into every step that may write; versions,
 //! nonces and the jitter of a cool-off are derived from it.
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
-/// 128 bits from the caller's random source, fresh for every step.
+/// 128 bits from the caller's random source, new for every step.
 ///
-/// A caller that needs no secrecy and no jitter (a replay, a test) may pass a counter.
+/// A caller that needs neither secrecy nor jitter (a replay, a test) may pass a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RandomBits(pub u128);
 
@@ -20,12 +20,12 @@ impl RandomBits {
         Version(self.0)
     }
 
-    /// Returns the same bits as the version: a nonce must be unique only among nonces.
+    /// Returns a nonce with the same bits as the version: a nonce must be unique only among nonces.
     pub(crate) const fn nonce(self) -> Nonce {
         Nonce(self.0)
     }
 
-    /// Returns a sample from [0, 1), for a random choice.
+    /// Returns a number in [0, 1), for a random choice.
     pub(crate) fn unit(self) -> f64 {
         const BITS: u32 = 53;
         #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // 53 bits fit both.
@@ -33,37 +33,37 @@ impl RandomBits {
         unit
     }
 
-    /// Returns a sample from [-1, 1), for jitter.
+    /// Returns a number in [-1, 1), for jitter.
     pub(crate) fn signed_unit(self) -> f64 {
         self.unit() * 2.0 - 1.0
     }
 }
 
-/// The number of the period between two transitions of a circuit. It only grows: an outcome of an older epoch is
-/// late.
+/// The number of the period between two of a circuit's transitions. It only increases: an outcome from an earlier
+/// epoch is late.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);
 
 impl Epoch {
-    /// Returns the epoch after this one: at least one more, and at least the time in microseconds, so that a store
-    /// that lost its records still assigns epochs that were never used before.
+    /// Returns the next epoch: greater than this one, and at least the time in microseconds, so that a store that
+    /// lost its records still assigns epochs that were never used before.
     #[must_use]
     pub(crate) fn next(self, now: Timestamp) -> Self {
         Self(self.0.saturating_add(1).max(now.as_micros()))
     }
 }
 
-/// The token of one write of a record. It is random, so that a write that was lost and repeated is not mistaken for
-/// the old one.
+/// The token that identifies one write of a record. It is random, so that a write that was lost and retried is not
+/// mistaken for the original.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Version(#[serde(with = "hex")] pub u128);
 
-/// The token of one probe lease.
+/// The token that identifies one probe's lease or one slot in a ramp.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Nonce(#[serde(with = "hex")] pub u128);
 
-/// Serializes tokens as 32 hexadecimal digits: some formats lose digits of 128-bit numbers.
+/// Serializes tokens as 32 hexadecimal digits, because some formats lose digits of 128-bit numbers.
 mod hex {
     use alloc::string::String;
 
@@ -80,21 +80,21 @@ mod hex {
     }
 }
 
-/// As a number.
+/// Displays the epoch as a decimal number.
 impl fmt::Display for Epoch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)
     }
 }
 
-/// As 32 hexadecimal digits, as in JSON.
+/// Displays the token as 32 hexadecimal digits, as in JSON.
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
     }
 }
 
-/// As 32 hexadecimal digits, as in JSON.
+/// Displays the token as 32 hexadecimal digits, as in JSON.
 impl fmt::Display for Nonce {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)

@@ -1,8 +1,8 @@
-//! The rolling window: the counts of a circuit's latest calls.
+//! The rolling window: the counts of a circuit's recent calls.
 //!
 //! A ring of ten buckets by absolute index (time divided by a tenth of the window): the current one and the nine
-//! before. The totals never contain anything older than the window, whether the window is written to or only read.
-//! The cost of a call does not depend on the traffic. The window only counts; `rule` evaluates the counts.
+//! before. The totals never contain anything older than the window, whether it is written to or only read. The cost
+//! of a call does not depend on the traffic. The window only counts; `rule` evaluates the counts.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -14,27 +14,27 @@ use crate::outcome::{Outcome, OutcomeKind};
 use crate::policy::Policy;
 use crate::time::{Timestamp, micros};
 
-/// The number of buckets of a window.
+/// The number of buckets in a window.
 pub(crate) const BUCKETS: usize = 10;
 const SPAN: u64 = BUCKETS as u64;
 
-/// The counts of a window at one moment.
+/// A window's counts at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Totals {
-    /// Calls that succeeded.
+    /// The number of calls that succeeded.
     pub successes: u64,
-    /// Calls that failed.
+    /// The number of calls that failed.
     pub failures: u64,
-    /// Calls, successful or failed, that took at least `slow_call`; zero if the policy has none.
+    /// The number of calls, successful or failed, that took at least `slow_call`; zero if the policy does not set it.
     pub slow: u64,
-    /// The sum of all latencies; zero if no rule of the policy needs it.
+    /// The sum of all latencies; zero if no trip rule needs it.
     pub latency_sum: Duration,
-    /// The number of failures since the latest success.
+    /// The number of consecutive failures since the latest success.
     pub failure_run: u64,
 }
 
 impl Totals {
-    /// Returns the sum of these totals and those of a later time.
+    /// Returns the sum of these totals and later ones.
     pub(crate) fn then(self, later: &Self) -> Self {
         let run_before = if later.successes > 0 { 0 } else { self.failure_run };
         Self {
@@ -46,7 +46,7 @@ impl Totals {
         }
     }
 
-    /// The number of failures and slow calls.
+    /// The number of failures plus the number of slow calls.
     pub(crate) const fn bad(&self) -> u64 {
         self.failures.saturating_add(self.slow)
     }
@@ -58,34 +58,34 @@ impl Totals {
     }
 }
 
-/// The counts of about the same time.
+/// The counts of one bucket, as reported to a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BucketDelta {
     /// The age of the counts.
     pub age: Duration,
-    /// Calls that succeeded.
+    /// The number of calls that succeeded.
     pub successes: u64,
-    /// Calls that failed.
+    /// The number of calls that failed.
     pub failures: u64,
-    /// Calls that took at least `slow_call`.
+    /// The number of calls that took at least `slow_call`.
     pub slow: u64,
     /// The sum of all latencies.
     pub latency_sum: Duration,
-    /// Failures after the latest success of the whole delta.
+    /// The number of failures in this bucket after the latest success in all reported buckets.
     pub run: u64,
 }
 
-/// The outcomes of a tenth of the window. It is small, because each circuit has ten, and there may be a million
+/// The outcomes in a tenth of the window. It is small, because each circuit has ten, and there may be a million
 /// circuits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Bucket {
     successes: u32,
     failures: u32,
-    /// Failures since this bucket's latest success.
+    /// The number of failures since the latest success in this bucket.
     trailing: u32,
 }
 
-/// The latencies of a tenth of the window. They are kept only if the policy needs them.
+/// The latencies in a tenth of the window, kept only if the policy needs them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Latencies {
     slow: u32,
@@ -107,7 +107,7 @@ impl Bucket {
         self.trailing = 0;
     }
 
-    /// Adds a bucket that is later than this one.
+    /// Adds the counts of a later bucket to this one.
     fn append(&mut self, later: &Self) {
         let before = if later.successes > 0 { 0 } else { self.trailing };
         self.trailing = before.saturating_add(later.trailing);
@@ -123,27 +123,27 @@ impl Latencies {
     }
 }
 
-/// A sliding window over the outcomes of one circuit.
+/// A sliding window over one circuit's outcomes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Window {
-    /// A bucket's width in microseconds: a tenth of the length, rounded down, so that ten never exceed it.
+    /// A bucket's width in microseconds: a tenth of the window, rounded down, so that ten never exceed it.
     width: u64,
     /// The absolute index of the newest bucket.
     head: u64,
     /// The bucket with absolute index `i` is at `i % 10`.
     ring: [Bucket; BUCKETS],
-    /// The same for latencies; `None` if the policy does not need them.
+    /// The latencies, at the same positions; `None` if the policy does not need them.
     latencies: Option<Box<[Latencies; BUCKETS]>>,
 }
 
 impl Window {
-    /// Creates an empty window of the policy's length, which is long enough to be divided by ten.
+    /// Creates an empty window with the policy's length, which is long enough to be divided by ten.
     pub(crate) fn new(policy: &Policy) -> Self {
         let latencies = policy.looks_at_latency().then(Box::default);
         Self { width: width(policy), head: 0, ring: [Bucket::default(); BUCKETS], latencies }
     }
 
-    /// Counts a call that settled at `now`. Ignored outcomes are not counted.
+    /// Counts a call that was settled at `now`. Ignored outcomes are not counted.
     pub(crate) fn record(&mut self, outcome: &Outcome, slow_call: Option<Duration>, now: Timestamp) {
         let failed = match outcome.kind {
             OutcomeKind::Success => false,
@@ -171,7 +171,7 @@ impl Window {
         }
     }
 
-    /// Returns the counts of the window at `now`.
+    /// Returns the window's counts at `now`.
     pub(crate) fn totals(&self, now: Timestamp) -> Totals {
         let mut sum = Bucket::default();
         let mut latency = Latencies::default();
@@ -190,7 +190,7 @@ impl Window {
         }
     }
 
-    /// Removes and returns all counts with their ages, oldest first, to be added to the counts of a store.
+    /// Removes and returns all counts with their ages, oldest first, to be added to a store's counts.
     pub(crate) fn drain(&mut self, now: Timestamp) -> Vec<BucketDelta> {
         let mut drained = Vec::new();
         for index in self.oldest(self.index(now))..=self.head {
@@ -199,7 +199,8 @@ impl Window {
                 continue;
             }
             let latencies = self.latencies.as_ref().map(|all| all[slot(index)]).unwrap_or_default();
-            // The age of the bucket's middle, so that processes whose clocks differ a little use the same bucket.
+            // Uses the age of the bucket's middle, so that processes whose clocks differ slightly use the same
+            // bucket.
             let middle = index.saturating_mul(self.width).saturating_add(self.width / 2);
             drained.push(BucketDelta {
                 age: now.since(Timestamp::from_micros(middle)),
@@ -210,7 +211,7 @@ impl Window {
                 run: bucket.trailing.into(),
             });
         }
-        // Only failures after the latest success of all buckets belong to the run.
+        // Only failures after the latest success in all buckets belong to the run of consecutive failures.
         let mut before_a_success = false;
         for bucket in drained.iter_mut().rev() {
             if before_a_success {
@@ -236,8 +237,9 @@ impl Window {
         }
     }
 
-    /// Adapts the window to a changed policy, and keeps the counts. Each old bucket goes where its start lies, so
-    /// that no count stays longer than the new window; counts that are too old for it are removed at once.
+    /// Adapts the window to a changed policy, and keeps the counts. Each old bucket goes to the new bucket that
+    /// contains its start, so that no count stays longer than the new window; counts that are too old for it are
+    /// removed at once.
     pub(crate) fn fit(&mut self, policy: &Policy, now: Timestamp) {
         if width(policy) == self.width && policy.looks_at_latency() == self.latencies.is_some() {
             return;
@@ -257,15 +259,15 @@ impl Window {
         *self = fitted;
     }
 
-    /// Adjusts the window to a clock that was set from `before` to `after`: counts keep their age, to within a
-    /// bucket.
+    /// Adjusts the window to a clock that was set from `before` to `after`: counts keep their age, with the precision
+    /// of a bucket.
     pub(crate) fn clock_moved(&mut self, before: Timestamp, after: Timestamp) {
         let (from, to) = (self.index(before).max(self.head), self.index(after));
         let (ring, latencies) = (self.ring, self.latencies.clone());
         let oldest = self.oldest(from);
         let age = from - self.head;
         self.clear();
-        // Soon after the origin of the clock there is no time that old.
+        // Shortly after the clock's origin there is no time that old.
         self.head = to.saturating_sub(age);
         for index in oldest..=(from - age) {
             let target = slot(to.saturating_sub(from - index));
@@ -280,15 +282,15 @@ impl Window {
         now.as_micros() / self.width
     }
 
-    /// Returns the oldest bucket that still counts when the newest is `newest` (or the head, if that is newer).
+    /// Returns the oldest bucket that still counts if the newest is `newest`, or the head if that is newer.
     fn oldest(&self, newest: u64) -> u64 {
         newest.max(self.head).saturating_sub(SPAN - 1)
     }
 
-    /// Makes the bucket of `now` the current one, and empties the buckets that it reuses.
+    /// Makes the bucket for `now` the current one, and empties the buckets that it reuses.
     ///
-    /// Times slightly before the head count as the head: threads settle in any order. A clock that stepped back by
-    /// more than a window would freeze the counts until it has caught up, so they start anew.
+    /// Times slightly before the head count as the head, because threads settle in any order. If the clock stepped
+    /// back by more than a window, the counts start anew: they would otherwise be frozen until it has caught up.
     fn slide_to(&mut self, now: Timestamp) {
         let index = self.index(now);
         if index > self.head {
@@ -319,7 +321,7 @@ fn slot(index: u64) -> usize {
 mod tests {
     use super::*;
 
-    /// A policy with a window of this many seconds that looks at latencies.
+    /// Returns a policy with a window of this many seconds and a rule that needs latencies.
     fn policy(seconds: u64) -> Policy {
         Policy::builder().window(Duration::from_secs(seconds)).slow_call(SLOW).slow_rate(50).build().unwrap()
     }

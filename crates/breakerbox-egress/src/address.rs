@@ -1,10 +1,10 @@
-//! The address policy: public addresses may be called, and those that the operator allows.
+//! The address policy: requests may go to public addresses, and to addresses that the operator allows.
 //!
-//! IANA's registries of special-purpose addresses define what is not public. In IPv6, only the range allocated to
-//! networks (2000::/3) can be public, less the registry's exceptions. An IPv6 address that stands for an IPv4 address
-//! is judged by the IPv4 address; obsolete forms of such addresses are always denied.
+//! An address is not public if IANA's registries of special-purpose addresses list it. In IPv6, only addresses in
+//! 2000::/3 (global unicast) can be public. An IPv6 address that embeds an IPv4 address is checked as that IPv4
+//! address; obsolete forms of such addresses are always denied.
 //!
-//! The policy judges addresses, never names: a name proves nothing until it is resolved.
+//! The policy checks addresses, never host names, since a name can resolve to any address.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,7 +14,7 @@ use url::{Host, Url};
 
 const DENIED_BY_OPERATOR: &str = "an address that the operator denies";
 
-/// The policy of addresses that may be called.
+/// Decides which addresses the gateway may call.
 ///
 /// ```
 /// use breakerbox_egress::AddressPolicy;
@@ -41,14 +41,14 @@ pub struct DeniedAddress {
 }
 
 impl AddressPolicy {
-    /// Allows public addresses, and these networks.
+    /// Creates a policy that allows public addresses and these networks.
     #[must_use]
     pub fn allowing(allowed: impl IntoIterator<Item = IpNet>) -> Self {
         Self { allowed: allowed.into_iter().collect(), denied: Vec::new() }
     }
 
-    /// Denies these networks, even if they are public or allowed: networks of the operator with public addresses, or
-    /// its own translation prefix.
+    /// Also denies these networks, even if they are public or allowed, such as the operator's own public networks or
+    /// its NAT64 prefix.
     #[must_use]
     pub fn denying(self, denied: impl IntoIterator<Item = IpNet>) -> Self {
         Self { denied: denied.into_iter().collect(), ..self }
@@ -57,9 +57,9 @@ impl AddressPolicy {
     /// Checks whether an address may be called.
     ///
     /// # Errors
-    /// States why it is denied.
+    /// Returns the reason if the address is denied.
     pub fn check(&self, address: IpAddr) -> Result<(), DeniedAddress> {
-        // An IPv4-mapped IPv6 address: the system would connect to the IPv4 address.
+        // The system connects to the IPv4 address in an IPv4-mapped IPv6 address.
         let address = address.to_canonical();
         if let Some(net) = self.denied.iter().find(|net| net.contains(&address)) {
             return Err(DeniedAddress { kind: DENIED_BY_OPERATOR, net: *net });
@@ -78,7 +78,7 @@ impl AddressPolicy {
 }
 
 impl AddressPolicy {
-    /// Checks the address in a URL. A URL with a host name passes: its addresses are checked when it is called.
+    /// Checks the literal address in a URL. A URL with a host name passes; its addresses are checked when it is called.
     ///
     /// ```
     /// use breakerbox_egress::AddressPolicy;
@@ -93,7 +93,7 @@ impl AddressPolicy {
     /// ```
     ///
     /// # Errors
-    /// States why the address is denied, and what to do.
+    /// Returns the reason if the address is denied, and what to do about it.
     pub fn check_url(&self, url: &Url) -> Result<(), DeniedUrl> {
         let address: IpAddr = match url.host() {
             Some(Host::Ipv4(address)) => address.into(),
@@ -105,7 +105,7 @@ impl AddressPolicy {
 }
 
 impl DeniedAddress {
-    /// Returns the kind of address, without naming the network.
+    /// Returns the kind of address, such as `a private address`, without its network.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         self.kind
@@ -116,7 +116,7 @@ impl DeniedAddress {
     }
 }
 
-/// The reason why a URL with an address is refused.
+/// The reason why a URL with a literal address is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeniedUrl {
     address: IpAddr,
@@ -148,7 +148,7 @@ const fn v4(a: u8, b: u8, c: u8, d: u8, length: u8) -> Ipv4Net {
     Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), length)
 }
 
-/// Builds a network from its first three groups; the others are zero.
+/// Returns an IPv6 network with these first three groups; the others are zero.
 const fn v6(a: u16, b: u16, c: u16, length: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0), length)
 }
@@ -175,7 +175,7 @@ const SPECIAL_V4: [(Ipv4Net, &str); 19] = [
     (v4(240, 0, 0, 0, 4), "a reserved address"),
 ];
 
-/// Special networks within 2000::/3, which is otherwise public.
+/// Special-purpose networks within 2000::/3, which is otherwise public.
 const SPECIAL_V6: [(Ipv6Net, &str); 5] = [
     (v6(0x2001, 0, 0, 23), "an address reserved for protocols"),
     (v6(0x2001, 0xdb8, 0, 32), "an address for documentation"),
@@ -184,7 +184,7 @@ const SPECIAL_V6: [(Ipv6Net, &str); 5] = [
     (v6(0x3ffe, 0, 0, 16), "a reserved address"),
 ];
 
-/// Networks outside 2000::/3 that have a well-known name.
+/// Networks outside 2000::/3, with a description for the denial.
 const NAMED_V6: [(Ipv6Net, &str); 10] = [
     (v6(0, 0, 0, 128), "an address of this machine"),
     (v6(0x64, 0xff9b, 1, 48), "an address of local translation"),
@@ -199,9 +199,9 @@ const NAMED_V6: [(Ipv6Net, &str); 10] = [
 ];
 
 const LOOPBACK_V6: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128);
-/// The range that is allocated to networks.
+/// The range of global unicast addresses.
 const GLOBAL: Ipv6Net = v6(0x2000, 0, 0, 3);
-/// The prefix that translates to IPv4 addresses (NAT64).
+/// The well-known NAT64 prefix, whose addresses translate to IPv4.
 const TRANSLATED: Ipv6Net = v6(0x64, 0xff9b, 0, 96);
 
 fn special_v4(address: Ipv4Addr) -> Result<(), DeniedAddress> {
@@ -220,7 +220,7 @@ fn special_v6(address: Ipv6Addr) -> Result<(), DeniedAddress> {
     if let Some((net, kind)) = table.iter().find(|(net, _)| net.contains(&address)) {
         return denied(*net, kind);
     }
-    // An ISATAP address, a tunnel within a site, ends with its IPv4 address, under any prefix.
+    // An ISATAP address (a tunnel within a site) ends with its IPv4 address, under any prefix.
     if let [_, _, _, _, 0 | 0x200, 0x5efe, ..] = address.segments() {
         return special_v4(last_four(address));
     }
@@ -245,7 +245,7 @@ mod tests {
         policy.check(address.parse().unwrap())
     }
 
-    /// The first and the last address of each special network, and their neighbours outside.
+    /// Checks the first and the last address of each special network, and the neighbours outside it.
     #[test]
     fn special_networks_end_where_they_end() {
         let policy = AddressPolicy::default();

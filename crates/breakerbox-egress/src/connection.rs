@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-/// Counts connections. Above the limit, a new connection is used once and not kept idle.
+/// Counts open connections. Above the limit, a new connection is used once and not kept idle.
 #[derive(Debug)]
 pub(super) struct Connections {
     max_kept: usize,
@@ -46,7 +46,7 @@ impl Connections {
     }
 }
 
-/// The slot of an open connection in the count.
+/// Counts one open connection until it is dropped.
 #[derive(Debug)]
 struct ConnectionSlot {
     connections: Arc<Connections>,
@@ -59,7 +59,7 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// The traffic of a connection. Clones refer to the same connection.
+/// Observes the traffic on one connection. Clones refer to the same connection.
 #[derive(Clone, Debug)]
 pub(super) struct Wire(Arc<Passed>);
 
@@ -88,12 +88,12 @@ impl Wire {
         self.0.is_http2
     }
 
-    /// Records that a request was answered over this connection.
+    /// Records that a request received a response over this connection.
     pub(super) fn note_answer(&self) {
         self.0.is_used.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether a request was answered over this connection before.
+    /// Returns whether a request has already received a response over this connection.
     pub(super) fn is_used(&self) -> bool {
         self.0.is_used.load(Ordering::Relaxed)
     }
@@ -128,7 +128,7 @@ impl Dialed {
         Stream { io: TokioIo::new(io), slot: self.slot }
     }
 
-    /// Returns the same connection after a handshake, such as TLS.
+    /// Runs a handshake, such as TLS, and returns the secured connection.
     pub(super) async fn secured<E>(
         self,
         secure: impl AsyncFnOnce(TcpStream) -> Result<TlsStream<TcpStream>, E>,
@@ -140,7 +140,7 @@ impl Dialed {
     }
 }
 
-/// The bytes of a connection, plain or TLS, and a watch on its traffic.
+/// The byte stream of a connection, plain or TLS, with a record of its traffic.
 #[derive(Debug)]
 pub(super) struct Io {
     kind: Kind,

@@ -1,5 +1,5 @@
-//! The connector of the HTTP client: dialing, an optional proxy, TLS, all within one connect limit, whatever the
-//! request's own.
+//! The HTTP client's connector: dialing, an optional proxy and TLS, all within the connect timeout, which is
+//! independent of the request's own timeout.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -23,7 +23,7 @@ use super::fault::ConnectError;
 use super::progress::Progress;
 use super::proxy::Proxy;
 
-/// Connects to targets.
+/// Opens connections to receivers, directly or through the proxy.
 #[derive(Clone)]
 pub(super) struct Connector(Arc<Parts>);
 
@@ -85,8 +85,8 @@ impl Parts {
             .map_err(|error| ConnectError::of_handshake(&error))
     }
 
-    /// Connects through the proxy. The proxy resolves names, so it has to deny what they lead to. Literal addresses are
-    /// checked here all the same.
+    /// Connects through the proxy. The proxy resolves host names, so it also has to deny private addresses behind them.
+    /// Literal addresses are still checked here.
     async fn through(
         &self,
         proxy: &Proxy,
@@ -119,14 +119,14 @@ fn server_name(host: &str) -> Result<ServerName<'static>, ConnectError> {
     if let Some(address) = literal(host) {
         return Ok(ServerName::IpAddress(address.into()));
     }
-    // Certificates name hosts without the trailing dot that a full name may have.
+    // Certificates name hosts without the trailing dot that a fully qualified name may have.
     let host = host.strip_suffix('.').unwrap_or(host).to_owned();
     ServerName::try_from(host)
         .map_err(|_| ConnectError::new(Fault::Tls, "the host name can't be in a certificate"))
 }
 
-/// Connects to the proxy itself, at any address, since the operator configured it. It gets half of the time; the other
-/// half is for the receiver.
+/// Connects to the proxy itself, at any address, since the operator configured it. This may take half of the connect
+/// timeout; the other half is for the receiver.
 #[derive(Clone)]
 struct ToProxy {
     dialer: Dialer,

@@ -22,12 +22,12 @@ use super::progress::Progress;
 use super::resolve::{LookUpError, LookUps};
 use crate::host::local_fault;
 
-/// Maximum addresses of one name that are tried.
+/// The maximum number of addresses to try per host name.
 const MAX_ADDRESSES: usize = 6;
-/// How long one address is tried alone before the next is tried in parallel.
+/// The delay before the next address is tried in parallel.
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// Connects to hosts.
+/// Resolves hosts and opens TCP connections to them.
 #[derive(Clone)]
 pub(super) struct Dialer {
     look_ups: LookUps,
@@ -39,7 +39,8 @@ impl Dialer {
         Self { look_ups, connections }
     }
 
-    /// Connects to a host under this policy. `None`: to any address, for a host that the operator configured.
+    /// Connects to a host, at an address that the policy allows. `None` allows any address, for a host that the
+    /// operator configured.
     pub(super) async fn dial(
         &self,
         host: &str,
@@ -57,7 +58,7 @@ impl Dialer {
         Ok(Dialed::new(tcp, &self.connections))
     }
 
-    /// Returns the addresses of a host that may be called, at least one.
+    /// Returns the host's addresses that may be called; at least one, otherwise an error.
     async fn addresses(
         &self,
         host: &str,
@@ -72,7 +73,7 @@ impl Dialer {
                 Err(denied) => Err(ConnectError::new(Fault::Denied, format!("the address is {denied}"))),
             };
         }
-        // Not dropped at the timeout: its progress is still needed to tell what it waited for.
+        // Kept after a timeout: its progress shows what it was waiting for.
         let mut look_up = std::pin::pin!(self.look_ups.of(host, progress));
         let found = tokio::time::timeout_at(deadline, &mut look_up)
             .await
@@ -86,15 +87,15 @@ impl Dialer {
         if !allowed.is_empty() {
             return Ok(allowed);
         }
-        // A tenant must not learn which address a name of the operator's own network has.
+        // A tenant must not learn the addresses of names in the operator's own network.
         let denied = found.iter().find_map(|address| Some((address, check(address).err()?)));
         let kind = denied.map_or("no address", |(_, denied)| denied.kind());
         debug!(host, address = ?denied.map(|(address, _)| address), kind, "refused to call a denied address");
         Err(ConnectError::new(Fault::Denied, format!("the name resolves to {kind}")))
     }
 
-    /// Returns the first connection that succeeds. After a head start, the next address is tried in parallel; after a
-    /// failure, at once.
+    /// Returns the first connection that succeeds. The next address is tried in parallel after a short delay, or
+    /// immediately after a failure.
     async fn first_of(&self, addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
         let mut rest = addresses.iter();
         let mut trying = FuturesUnordered::new();
@@ -123,7 +124,7 @@ impl Dialer {
     }
 }
 
-/// Returns the error that decides, of two failed connections: after a local fault it is unknown whether the receiver
+/// Returns the error to report for two failed connections. A local fault wins: it leaves unknown whether the receiver
 /// can be reached.
 fn worse(before: Option<io::Error>, error: io::Error) -> io::Error {
     match before {
@@ -132,15 +133,15 @@ fn worse(before: Option<io::Error>, error: io::Error) -> io::Error {
     }
 }
 
-/// Maps a lack of a local address to its cause: a lack of ports, or no address of this host from which that one can be
-/// called, such as where IPv6 is switched off. The latter is permanent, so it counts as a failed connection.
+/// Replaces `EADDRNOTAVAIL` if its cause is not a lack of ports but a missing route, for example because IPv6 is
+/// disabled. A missing route is permanent, so it counts as a failed connection.
 fn blamed(address: SocketAddr, error: io::Error) -> io::Error {
     if local_fault(&error) != Some(LocalFault::Ports) {
         return error;
     }
     let any: IpAddr =
         if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    // Sends nothing: connecting a UDP socket only looks for a route, and UDP has its own ports.
+    // Sends nothing: connecting a UDP socket only looks up a route, and UDP has its own ports.
     match UdpSocket::bind((any, 0)).and_then(|socket| socket.connect(address)) {
         Ok(()) => error,
         Err(_) => io::Error::new(
@@ -150,7 +151,7 @@ fn blamed(address: SocketAddr, error: io::Error) -> io::Error {
     }
 }
 
-/// Returns the address in a URL's host, if it is a literal address.
+/// Returns the address if the host of a URL is a literal address.
 pub(super) fn literal(host: &str) -> Option<IpAddr> {
     let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     inner.unwrap_or(host).parse().ok()

@@ -1,5 +1,5 @@
-//! Maps errors of other libraries to a fault and a short detail for people. Details never contain a URL, a header or a
-//! payload, since tenants can read them.
+//! Maps errors from other libraries to a fault and a short, human-readable detail. Details never contain a URL, a
+//! header or a payload, since tenants can read them.
 
 use std::error::Error;
 use std::io;
@@ -9,7 +9,7 @@ use breakerbox_model::delivery::{Fault, LocalFault};
 use super::connection::Wire;
 use crate::host::local_fault;
 
-/// The longest detail, in characters.
+/// The maximum length of a detail, in characters.
 const MAX_DETAIL: usize = 200;
 
 /// The reason why a connection failed.
@@ -25,13 +25,13 @@ impl ConnectError {
         Self { fault, detail: detail.into() }
     }
 
-    /// Maps an I/O error of a connection. `what` states which step failed.
+    /// Maps an I/O error on a connection. `what` names the step that failed.
     pub(super) fn of_io(fault: Fault, what: &str, error: &io::Error) -> Self {
         let fault = local_fault(error).map_or(fault, Fault::Local);
         Self::new(fault, format!("{what}: {error}"))
     }
 
-    /// Maps an error of the TLS handshake: a lack of trust, or a broken connection.
+    /// Maps a TLS handshake error: an untrusted certificate, or a broken connection.
     pub(super) fn of_handshake(error: &io::Error) -> Self {
         match find::<rustls::Error>(error) {
             Some(error) => Self::new(Fault::Tls, error.to_string()),
@@ -39,7 +39,7 @@ impl ConnectError {
         }
     }
 
-    /// Maps an error on the way to the proxy to a local fault: it reveals nothing about the receiver.
+    /// Maps an error in connecting to the proxy to a local fault: it reveals nothing about the receiver.
     pub(super) fn at_proxy(self) -> Self {
         let fault = match self.fault {
             Fault::Local(cause) => Fault::Local(cause),
@@ -48,7 +48,7 @@ impl ConnectError {
         Self { fault, detail: format!("the proxy can't be reached: {}", self.detail) }
     }
 
-    /// Maps a refusal by the proxy, or its failure to reach the receiver. The proxy reveals no more than that.
+    /// Maps an error from the proxy: it refused the request, or could not reach the receiver. It does not report which.
     pub(super) fn of_proxy(error: &(dyn Error + 'static)) -> Self {
         match find::<Self>(error) {
             Some(error) => error.clone(),
@@ -57,7 +57,7 @@ impl ConnectError {
     }
 }
 
-/// Returns the fault and the detail of a failed request.
+/// Maps the error of a failed request to a fault and its detail.
 pub(super) fn of_request(error: &(dyn Error + 'static)) -> (Fault, String) {
     if let Some(error) = find::<ConnectError>(error) {
         return (error.fault, shortened(&error.detail));
@@ -70,7 +70,7 @@ pub(super) fn of_request(error: &(dyn Error + 'static)) -> (Fault, String) {
         return (fault, shortened(&error.to_string()));
     }
     if let Some(error) = find::<io::Error>(error) {
-        // The response was malformed, such as the length of a chunk; or the connection ended.
+        // The response was malformed, for example by an invalid chunk length, or the connection ended.
         if let Some(cause) = local_fault(error) {
             return (Fault::Local(cause), shortened(&error.to_string()));
         }
@@ -89,14 +89,14 @@ pub(super) fn of_request(error: &(dyn Error + 'static)) -> (Fault, String) {
             (Fault::Protocol, "the headers of the response are too long".to_owned())
         }
         Some(error) => (Fault::Protocol, shortened(&error.to_string())),
-        // An error of the client itself: a shared connection is gone.
+        // An error in the client itself: a shared connection was closed.
         None => (Fault::Reset, shortened(&error.to_string())),
     }
 }
 
-/// Returns whether a failed request may be repeated on a new connection. It may if the receiver can't have acted on it,
-/// by the rules of HTTP/2; or if it used a connection that had been used before and received no byte of a response:
-/// then the receiver most likely closed an idle connection at the same moment.
+/// Returns whether a failed request may be retried on a new connection: if HTTP/2 guarantees that the receiver did not
+/// process it, or if a reused connection ended before any byte of a response arrived. In the second case, the receiver
+/// most likely closed an idle connection at the same moment.
 pub(super) fn may_repeat(error: &hyper_util::client::legacy::Error) -> bool {
     let http2 = find::<h2::Error>(error);
     if http2.is_some_and(|error| error.is_remote() && is_unprocessed(error)) {
@@ -105,7 +105,7 @@ pub(super) fn may_repeat(error: &hyper_util::client::legacy::Error) -> bool {
     let wire = error.connect_info().and_then(Wire::of);
     let Some(wire) = wire.filter(|_| !error.is_connect()) else { return false };
     let got_nothing = if wire.is_http2() {
-        // Errors that do not concern the connection concern this request, and so does a response.
+        // Other HTTP/2 errors concern this request, not the connection.
         http2.is_none_or(h2::Error::is_io)
     } else {
         !wire.is_answering()
@@ -113,13 +113,13 @@ pub(super) fn may_repeat(error: &hyper_util::client::legacy::Error) -> bool {
     wire.is_used() && got_nothing
 }
 
-/// Returns whether HTTP/2 allows to repeat the request: the receiver states that it has not processed it.
+/// Returns whether the receiver reported, with HTTP/2, that it did not process the request.
 fn is_unprocessed(error: &h2::Error) -> bool {
     // GOAWAY ends a stream only if its number is above the last one that the receiver processes.
     error.is_go_away() || (error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM))
 }
 
-/// Returns the first error of a type in a chain of causes.
+/// Returns the first error of this type in the chain of sources.
 fn find<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e E> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -136,7 +136,7 @@ fn find<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e 
     None
 }
 
-/// Formats a text as one line, of limited length.
+/// Formats a string as one line with a limited length.
 fn shortened(text: &str) -> String {
     text.chars().take(MAX_DETAIL).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -3,13 +3,13 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | [`AddressPolicy`] | which addresses may be called |
-//! | [`Resolve`] | finds the addresses of names; look-ups are bounded |
+//! | [`Resolve`] | resolves host names; look-ups are bounded |
 //! | [`Proxy`] | the proxy for all requests, if the operator configures one |
-//! | [`Trust`] | the certificate authorities that are trusted |
+//! | [`Trust`] | the trusted certificate authorities |
 //! | [`Sender`] | makes requests with all of these |
 //! | [`host`] | the resources that the process needs from its host, and how it detects a lack of them |
 //!
-//! This crate reads no settings, stores nothing and knows no API. The response rules
+//! This crate does not read settings, store data or know the gateway's API. The response rules
 //! ([`ResponseRules`](breakerbox_model::delivery::ResponseRules)) decide what a response means.
 
 mod address;
@@ -37,14 +37,14 @@ pub use resolve::{Resolve, SystemResolver};
 pub use sender::{SendSettings, Sender};
 pub use trust::{Trust, TrustError};
 
-/// A request to make.
+/// An HTTP request to make: a POST to a receiver.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
-    /// The URL of the receiver, parsed.
+    /// The parsed URL of the receiver.
     pub target: Target,
-    /// All headers, including the signature.
+    /// All request headers, including the signature.
     pub headers: http::HeaderMap,
-    /// The payload.
+    /// The request body, sent unchanged.
     pub body: Bytes,
     /// The time limit of the whole request: look-up, connection, TLS, headers, body.
     pub limit: Duration,
@@ -52,20 +52,20 @@ pub struct Outgoing {
     pub tenant: Option<TenantId>,
 }
 
-/// The result of a request.
+/// The result of an HTTP request.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Incoming {
     /// The response, or the fault that prevented it.
     pub reply: Reply,
-    /// Details of a fault, for people. Never contains a secret.
+    /// A human-readable description of the fault. Never contains a secret.
     pub detail: Option<String>,
-    /// The first bytes of the response body.
+    /// The first bytes of the response body, up to [`SendSettings::response_kept`].
     pub body: Bytes,
     /// The time that the request took, without pauses of this process.
     pub latency: Duration,
 }
 
-/// Makes requests. The real implementation is [`Sender`]; tests have their own.
+/// Makes HTTP requests. [`Sender`] is the real implementation; tests have their own.
 #[async_trait::async_trait]
 pub trait HttpSender: Send + Sync + 'static {
     /// Makes one request, and returns its result.

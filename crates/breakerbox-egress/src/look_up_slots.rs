@@ -1,9 +1,9 @@
 //! Slots for DNS look-ups, shared by tenants. They are limited because a look-up that hangs keeps its slot until the
 //! resolver gives up.
 //!
-//! [`Shares`] limits the slots of a tenant: a quarter, and more if other tenants leave some. A free slot goes to the
-//! waiting tenant with the fewest slots, then to the one that has waited longest. Both the number of waiting look-ups
-//! and the time that each waits are bounded.
+//! [`Shares`] limits each tenant to a quarter of the slots, or more while other tenants leave some free. A free slot
+//! goes to the waiting tenant with the fewest slots, then to the one that has waited longest. Both the number of
+//! waiting look-ups and the time that each waits are bounded.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,23 +13,23 @@ use breakerbox_model::objects::TenantId;
 use breakerbox_model::shares::{DEFAULT_SHARE, Shares};
 use tokio::sync::oneshot;
 
-/// Maximum look-ups that wait for a slot. A tenant may have a quarter of them.
+/// The maximum number of look-ups that wait for a slot. Each tenant may have a quarter of them.
 const MAX_WAITING: usize = 2_048;
-/// The longest time that a look-up waits for a slot.
+/// The maximum time that a look-up waits for a slot.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// A tenant, or `None` for the operator.
 type Owner = Option<TenantId>;
 
-/// The refusal of a slot: none became free in time, or too many look-ups wait already.
+/// The error if no slot is granted: none became free in time, or too many look-ups are waiting already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct NoSlot;
 
-/// The slots. Clones share them.
+/// The slots for look-ups. Clones share them.
 #[derive(Clone)]
 pub(super) struct LookUpSlots(Arc<Mutex<SlotTable>>);
 
-/// A slot, freed on drop.
+/// A slot for one look-up, freed on drop.
 pub(super) struct LookUpSlot {
     slots: LookUpSlots,
     owner: Owner,
@@ -37,7 +37,7 @@ pub(super) struct LookUpSlot {
 
 struct SlotTable {
     shares: Shares<Owner>,
-    /// In order of arrival.
+    /// The waiting look-ups, in order of arrival.
     waiting: Vec<Waiter>,
     waiting_by_owner: HashMap<Owner, usize>,
     next_waiter: u64,
@@ -62,7 +62,7 @@ impl LookUpSlots {
         self.lock().take(&owner).then(|| LookUpSlot { slots: self.clone(), owner })
     }
 
-    /// Takes a slot, and waits until one is free for this tenant.
+    /// Takes a slot, waiting until one is free for this tenant.
     pub(super) async fn take(&self, owner: Option<&TenantId>) -> Result<LookUpSlot, NoSlot> {
         if let Some(slot) = self.try_take(owner) {
             return Ok(slot);
@@ -88,7 +88,7 @@ impl Drop for LookUpSlot {
     }
 }
 
-/// A look-up in the queue. On drop it leaves the queue, and frees a slot that it was granted meanwhile.
+/// A look-up in the queue. When dropped, it leaves the queue, and frees its slot if it was granted one in the meantime.
 struct Waiting<'a> {
     slots: &'a LookUpSlots,
     owner: &'a Owner,
@@ -112,7 +112,7 @@ impl Drop for Waiting<'_> {
 
 impl SlotTable {
     fn take(&mut self, owner: &Owner) -> bool {
-        // Look-ups that wait already come first.
+        // Look-ups that are already waiting go first.
         !self.waiting_by_owner.contains_key(owner) && self.shares.try_take(owner, 1).is_ok()
     }
 
@@ -131,7 +131,7 @@ impl SlotTable {
         Some((number, receiver))
     }
 
-    /// Leaves the queue. Returns false if the look-up is not in it any more.
+    /// Leaves the queue. Returns false if the look-up is no longer in it.
     fn leave(&mut self, number: u64) -> bool {
         let found = self.waiting.binary_search_by_key(&number, |waiter| waiter.number);
         found.is_ok_and(|at| {
@@ -255,7 +255,7 @@ mod tests {
         let held = slots.try_take(Some(&acme)).unwrap();
         let mut first = Box::pin(slots.take(Some(&eve)));
         assert!((&mut first).now_or_never().is_none());
-        // Granted, and not looked at.
+        // Granted, but not yet received.
         drop(held);
         drop(first);
         assert!(slots.try_take(Some(&acme)).is_some());

@@ -1,7 +1,7 @@
-//! The progress of a request in flight: its tenant, and whether it waits for a resource of the gateway itself.
+//! The progress of a request in flight: its tenant, and whether it is waiting for one of the gateway's own resources.
 //!
-//! The HTTP client makes connections deep inside, and passes on only a URL. So a request's progress is a task-local
-//! value ([`Progress::scope`]), which the connector reads ([`Progress::current`]).
+//! The HTTP client opens connections internally, and passes only a URL to the connector. So a request's progress is a
+//! task-local value ([`Progress::scope`]), which the connector reads ([`Progress::current`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -13,7 +13,7 @@ tokio::task_local! {
     static CURRENT: Progress;
 }
 
-/// No stage: the request waits for the receiver.
+/// The value of `stage` while the request waits for the receiver.
 const NONE: u8 = u8::MAX;
 
 /// The progress of one request. Clones refer to the same request.
@@ -23,7 +23,7 @@ pub(super) struct Progress(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     tenant: Option<TenantId>,
-    /// The index of the local fault that a timeout now would be.
+    /// The index of the local fault to blame for a timeout at this point.
     stage: AtomicU8,
     is_answered: AtomicBool,
 }
@@ -35,7 +35,7 @@ impl Default for Inner {
 }
 
 impl Progress {
-    /// The progress of a request for this tenant.
+    /// Creates the progress of a request for this tenant.
     pub(super) fn new(tenant: Option<TenantId>) -> Self {
         Self(Arc::new(Inner { tenant, ..Inner::default() }))
     }
@@ -45,28 +45,28 @@ impl Progress {
         CURRENT.scope(self.clone(), request).await
     }
 
-    /// Returns the progress of the request that this task makes.
+    /// Returns the progress of the current task's request.
     pub(super) fn current() -> Self {
         CURRENT.try_with(Self::clone).unwrap_or_default()
     }
 
-    /// Returns the tenant. `None`: the operator.
+    /// Returns the tenant that the request is for. `None`: the operator.
     pub(super) fn tenant(&self) -> Option<&TenantId> {
         self.0.tenant.as_ref()
     }
 
-    /// Marks that the request waits for a resource of the gateway, until the guard is dropped.
+    /// Marks the request as waiting for one of the gateway's own resources, until the guard is dropped.
     pub(super) fn enter(&self, what: LocalFault) -> Stage {
         self.0.stage.store(what as u8, Ordering::Relaxed);
         Stage(self.clone())
     }
 
-    /// Returns the local fault that a timeout now would be. `None` if it would be the receiver's.
+    /// Returns the local fault to blame for a timeout at this point. `None`: the receiver is to blame.
     pub(super) fn local_fault(&self) -> Option<LocalFault> {
         LocalFault::ALL.get(usize::from(self.0.stage.load(Ordering::Relaxed))).copied()
     }
 
-    /// Records that the head of the response was received.
+    /// Records that the response headers were received.
     pub(super) fn answered(&self) {
         self.0.is_answered.store(true, Ordering::Relaxed);
     }
@@ -76,7 +76,7 @@ impl Progress {
     }
 }
 
-/// A guard: the request waits for a resource of the gateway.
+/// A guard that marks the request as waiting for one of the gateway's own resources.
 pub(super) struct Stage(Progress);
 
 impl Drop for Stage {

@@ -25,7 +25,7 @@ pub struct Proxy {
     credentials: Option<HeaderValue>,
 }
 
-/// The error of an invalid proxy. It does not repeat the text, which may contain a password.
+/// The error for an invalid proxy URL. It does not contain the URL, which may include a password.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "proxy: must be a URL such as http://proxy.internal:3128, with or without user:password@ before the host"
@@ -33,10 +33,10 @@ pub struct Proxy {
 pub struct ProxyError;
 
 impl Proxy {
-    /// Builds a proxy from its URL, with user and password.
+    /// Creates a proxy from its URL, which may include a user and a password.
     ///
     /// # Errors
-    /// If the URL is not plain HTTP, or has a path.
+    /// Returns an error if the scheme is not `http`, or the URL has a path or a query.
     pub fn new(url: &Url) -> Result<Self, ProxyError> {
         let host = url.host_str().ok_or(ProxyError)?;
         if url.scheme() != "http" || !matches!(url.path(), "" | "/") || url.query().is_some() {
@@ -74,7 +74,7 @@ impl FromStr for Proxy {
     }
 }
 
-/// Shows the URL without the password.
+/// Formats the URL without the credentials.
 impl fmt::Display for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.uri)

@@ -1,9 +1,9 @@
-//! DNS look-ups, bounded, so that slow names can't delay the others.
+//! Bounded DNS look-ups, so that slow names can't delay the others.
 //!
 //! The system's resolver blocks a thread for each name, for as long as the name's servers keep it waiting, and can't be
-//! cancelled. So the number of look-ups at once is limited, and each tenant has a share of it ([`LookUpSlots`]);
+//! cancelled. So the number of concurrent look-ups is limited, and each tenant has a share of it ([`LookUpSlots`]);
 //! concurrent requests for one name share one look-up; an answer is cached for a few seconds. Half of the slots are for
-//! names that were found lately: names that were never found, and may be an attack, share the other half. The least
+//! names that were resolved recently. All other names, which may be part of an attack, share the other half. The least
 //! recently used names are evicted first.
 //!
 //! This module does not decide whether an address may be called.
@@ -26,22 +26,22 @@ use super::look_up_slots::{LookUpSlot, LookUpSlots};
 use super::progress::Progress;
 use crate::host::{descriptors, local_fault};
 
-/// How long an answer is cached.
+/// The time that an answer is cached.
 const FRESH: Duration = Duration::from_secs(10);
-/// How long a failure is cached: long enough for concurrent requests.
+/// The time that a failure is cached: long enough for concurrent requests.
 const FAILED: Duration = Duration::from_secs(1);
-/// How long a name that was found uses the slots of known names.
+/// The time that a resolved name uses the slots for known names.
 const KNOWN: Duration = Duration::from_secs(600);
-/// Maximum names in the cache.
+/// The maximum number of names in the cache.
 const MAX_NAMES: usize = 10_000;
 
-/// Finds the addresses of names.
+/// Resolves host names to addresses.
 #[async_trait]
 pub trait Resolve: Send + Sync + 'static {
-    /// Returns the addresses of a name, the best first.
+    /// Returns the addresses of a name, best first.
     ///
     /// # Errors
-    /// If the name has no address, or no server answers.
+    /// Returns an error if the name has no address, or no server answers.
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
 }
 
@@ -62,7 +62,7 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// The reason why there is no address.
+/// The reason why a name could not be resolved.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum LookUpError {
     #[error("DNS name not found: {0}")]
@@ -74,7 +74,7 @@ pub(super) enum LookUpError {
 }
 
 impl LookUpError {
-    /// Returns the fault that the error stands for.
+    /// Maps the error to a fault.
     pub(super) const fn fault(&self) -> Fault {
         match self {
             Self::NotFound(_) => Fault::Dns,
@@ -86,13 +86,13 @@ impl LookUpError {
 
 type Found = Result<Arc<[IpAddr]>, LookUpError>;
 
-/// The look-ups, shared by all connections.
+/// The DNS look-ups and their cache, shared by all connections.
 #[derive(Clone)]
 pub(super) struct LookUps(Arc<Inner>);
 
 struct Inner {
     resolver: Arc<dyn Resolve>,
-    /// Slots for names that were found lately.
+    /// Slots for names that were resolved recently.
     known: LookUpSlots,
     /// Slots for all other names.
     others: LookUpSlots,
@@ -111,11 +111,11 @@ type PendingLookUp = Shared<BoxFuture<'static, Found>>;
 struct CachedAnswer {
     answer: Found,
     at: Instant,
-    /// The time when the name was last found. `None`: never.
+    /// The time when the name was last resolved. `None`: never.
     found_at: Option<Instant>,
 }
 
-/// The state of a name before a look-up.
+/// The cached state of a name before a look-up.
 enum CacheState {
     Cached(Found),
     Pending(PendingLookUp),
@@ -126,7 +126,7 @@ enum CacheState {
 }
 
 impl LookUps {
-    /// Allows at most `at_once` look-ups at once.
+    /// Creates a cache that runs at most `at_once` look-ups concurrently.
     pub(super) fn new(resolver: Arc<dyn Resolve>, at_once: usize) -> Self {
         let half = (at_once / 2).max(1);
         let names = Names { answered: LruCache::new(MAX_NAMES), pending: HashMap::new() };
@@ -154,7 +154,7 @@ impl LookUps {
         self.begin(name, found_at, slot).await
     }
 
-    /// Looks up a name, unless another caller did while this one waited for its slot.
+    /// Looks up a name, unless another caller did so while this one waited for its slot.
     async fn begin(&self, name: &str, found_at: Option<Instant>, slot: LookUpSlot) -> Found {
         let pending = {
             let mut names = self.0.names();
@@ -242,7 +242,7 @@ mod tests {
 
     use super::*;
 
-    /// Knows every name that begins with `ok`; never answers for one that begins with `slow` until it is told to.
+    /// Resolves every name that begins with `ok`. A name that begins with `slow` waits until the test releases it.
     #[derive(Default)]
     struct Scripted {
         asked: Mutex<Vec<String>>,
@@ -276,7 +276,7 @@ mod tests {
     }
 
     impl LookUps {
-        /// For the operator.
+        /// Looks up a name for the operator.
         async fn of_default(&self, name: &str) -> Found {
             self.of(name, &Progress::default()).await
         }

@@ -1,11 +1,11 @@
 //! The sender: makes one request, within one deadline, and returns the result.
 //!
-//! **Guarantees.** An attempt ends by its deadline. Of a response's body, the sender reads and keeps at most the
-//! configured sizes, unchanged and without decompression. It follows no redirect. It connects only to addresses that
+//! **Guarantees.** An attempt ends by its deadline. The sender reads and keeps at most the configured sizes of a
+//! response body, unchanged and without decompression. It does not follow redirects. It connects only to addresses that
 //! the policy allows, or to the proxy. A request whose connection ended before a byte of the response arrived is
-//! repeated once, at once, on a new connection, within the same deadline.
+//! retried once, immediately, on a new connection, within the same deadline.
 //!
-//! **Not guaranteed:** that the receiver did not get a request that failed, or got it only once.
+//! **Not guaranteed:** that the receiver did not get a request that failed, or that it got a request only once.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -35,31 +35,32 @@ use crate::host::Pauses;
 /// The maximum size of response headers, in bytes.
 const MAX_HEADERS: usize = 64 << 10;
 
-/// How long past its deadline a request may still complete, at most, if the timer fired late.
+/// The maximum time past its deadline within which a request may still complete, if the timer fired late.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// Settings of the sender.
+/// Settings for [`Sender`].
 #[derive(Clone, Debug)]
 pub struct SendSettings {
-    /// Which addresses may be called.
+    /// The addresses that may be called.
     pub addresses: AddressPolicy,
     /// The proxy for all requests. `None`: direct connections.
     pub proxy: Option<Proxy>,
-    /// The certificate authorities that are trusted.
+    /// The trusted certificate authorities.
     pub trust: Trust,
-    /// The time limit of a connection: look-up, TCP, TLS.
+    /// The time limit for opening a connection: DNS look-up, TCP and TLS.
     pub connect_limit: Duration,
-    /// How long an idle connection is kept.
+    /// The time after which an idle connection is closed.
     pub idle_limit: Duration,
-    /// Maximum connections that are kept open for reuse. Connections above it are used once.
+    /// The maximum number of connections that are kept open for reuse. Further connections are used once.
     pub max_connections_kept: usize,
-    /// Maximum idle connections per host.
+    /// The maximum number of idle connections per host.
     pub max_idle_per_host: usize,
-    /// Maximum DNS look-ups at once.
+    /// The maximum number of concurrent DNS look-ups.
     pub look_ups: usize,
-    /// How much of a response body is read, in bytes. A longer body ends the connection, and is not an error.
+    /// The maximum number of bytes that are read from a response body. A longer body ends the connection, and is not an
+    /// error.
     pub response_read: usize,
-    /// How much of a response body is kept, in bytes.
+    /// The maximum number of bytes that are kept from a response body.
     pub response_kept: usize,
 }
 
@@ -80,11 +81,11 @@ impl Default for SendSettings {
     }
 }
 
-/// Sends requests. Cheap to clone.
+/// Sends HTTP requests. Cheap to clone.
 #[derive(Clone)]
 pub struct Sender {
     client: Client<Connector, Full<Bytes>>,
-    /// A client that keeps no connections, for requests that are repeated.
+    /// A client that keeps no connections, for retries.
     fresh: Client<Connector, Full<Bytes>>,
     connections: Arc<Connections>,
     pauses: Pauses,
@@ -94,18 +95,18 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Builds a sender with the system's resolver.
+    /// Creates a sender with the system's resolver.
     ///
     /// # Errors
-    /// If a certificate file can't be used.
+    /// Returns an error if a certificate file can't be used.
     pub fn new(settings: &SendSettings) -> Result<Self, TrustError> {
         Self::with_resolver(settings, Arc::new(SystemResolver))
     }
 
-    /// Builds a sender with another resolver.
+    /// Creates a sender with another resolver.
     ///
     /// # Errors
-    /// If a certificate file can't be used.
+    /// Returns an error if a certificate file can't be used.
     pub fn with_resolver(settings: &SendSettings, resolver: Arc<dyn Resolve>) -> Result<Self, TrustError> {
         let connections = Arc::new(Connections::new(settings.max_connections_kept));
         let dialer = Dialer::new(LookUps::new(resolver, settings.look_ups), Arc::clone(&connections));
@@ -126,7 +127,7 @@ impl Sender {
                 .http2_max_header_list_size(16 << 10)
                 .http2_initial_stream_window_size(64 << 10)
                 .http2_initial_connection_window_size(1 << 20)
-                // Detects dead connections: a dead one that many requests share would fail all of them.
+                // Detects dead connections. A dead one that many requests share would fail all of them.
                 .http2_keep_alive_interval(Duration::from_secs(10))
                 .http2_keep_alive_timeout(Duration::from_secs(10))
                 .retry_canceled_requests(true)
@@ -143,13 +144,13 @@ impl Sender {
         })
     }
 
-    /// Uses this detector of pauses of the process.
+    /// Uses this detector of process pauses.
     #[must_use]
     pub fn with_pauses(self, pauses: Pauses) -> Self {
         Self { pauses, ..self }
     }
 
-    /// Counts repeated requests in this counter.
+    /// Counts retried requests in this counter.
     #[must_use]
     pub fn counting_repeated(self, repeated: Counter) -> Self {
         Self { repeated, ..self }
@@ -171,7 +172,7 @@ impl Sender {
         let result = ended.unwrap_or_else(|_| Err(timed_out(&progress, limit)));
         let result =
             result.map_err(|failed| if is_paused(failed.0, lost, limit) { paused(lost) } else { failed });
-        // The time that the receiver took, without pauses of this process.
+        // The receiver's time, without pauses of this process.
         let latency = started.elapsed().saturating_sub(lost);
         match result {
             Ok((reply, body)) => Incoming { reply, detail: None, body, latency },
@@ -216,8 +217,7 @@ impl Sender {
         Ok((Reply::Answered { status, retry_after }, body))
     }
 
-    /// Returns the first bytes of a body. The rest of a body that is too long is not read, and its connection is
-    /// closed.
+    /// Returns the first bytes of a body. If the body is too long, the rest is not read, and its connection is closed.
     async fn first_bytes(&self, response: Response<hyper::body::Incoming>) -> Result<Bytes, hyper::Error> {
         let mut body = response.into_body();
         let mut kept = BytesMut::new();
@@ -244,7 +244,7 @@ fn request(outgoing: &Outgoing) -> Request<Full<Bytes>> {
     request
 }
 
-/// Returns the fault of a request that timed out: the gateway's or the receiver's.
+/// Returns the fault and the detail for a timeout: the gateway's own fault, or the receiver's.
 fn timed_out(progress: &Progress, limit: Duration) -> (Fault, String) {
     let limit = limit.as_millis();
     match progress.local_fault() {

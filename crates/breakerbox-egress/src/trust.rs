@@ -1,4 +1,4 @@
-//! Trusted certificate authorities: the system's, and those that the operator adds. Verification is never off.
+//! Trusted certificate authorities: the system's, and those that the operator adds. Verification can't be turned off.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use tracing::warn;
 
-/// Maximum cached TLS sessions of receivers, which shorten the next handshake.
+/// The maximum number of cached TLS sessions. A cached session shortens the next handshake with its receiver.
 const SESSIONS: usize = 2_048;
 
-/// The certificate authorities that are trusted.
+/// The trusted certificate authorities.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trust {
     /// Whether the system's authorities are trusted.
     pub system: bool,
-    /// PEM files with further authorities.
+    /// PEM files with additional authorities.
     pub files: Vec<PathBuf>,
 }
 
@@ -28,35 +28,35 @@ impl Default for Trust {
     }
 }
 
-/// The reason why the authorities can't be used.
+/// The reason why the certificate authorities can't be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrustError {
-    /// A file can't be read.
+    /// A PEM file can't be read or parsed.
     #[error("can't read PEM certificates from {}", .file.display())]
     File {
-        /// The PEM file.
+        /// The path of the PEM file.
         file: PathBuf,
-        /// The error of reading or parsing it.
+        /// The error from reading or parsing the file.
         #[source]
         source: rustls::pki_types::pem::Error,
     },
-    /// A file contains no certificate.
+    /// A PEM file contains no certificate.
     #[error("{} contains no certificate", .0.display())]
     Empty(PathBuf),
-    /// A certificate is invalid.
+    /// A certificate in a PEM file is invalid.
     #[error("{} contains an invalid certificate", .file.display())]
     Certificate {
-        /// The file that contains it.
+        /// The file that contains the certificate.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The reason why the certificate is invalid.
         #[source]
         source: rustls::Error,
     },
 }
 
 impl Trust {
-    /// Builds the TLS configuration. Reads the files.
+    /// Builds the TLS configuration, reading the PEM files.
     pub(super) fn config(&self) -> Result<Arc<ClientConfig>, TrustError> {
         let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()

@@ -7,7 +7,7 @@
 //! | [`api`] | the REST API, and its HTTP server |
 //! | [`config`] | the settings: file, environment, flags |
 //! | [`notifications`] | sends notifications: webhook, Slack, mail |
-//! | [`permits`] | the permits of the decision API: given to workers, settled by their reports |
+//! | [`permits`] | the permits that workers acquire and settle in the decision API |
 //! | [`telemetry`] | the log and the metrics |
 //! | [`gateway`] | assembles, starts and stops all of it |
 //! | [`dispatch`] | the loops that send deliveries |

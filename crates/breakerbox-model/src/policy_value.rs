@@ -1,15 +1,15 @@
-//! A policy by the names of the policy file: each value as it could be written there. All output of policies uses these
-//! functions, so that it is the same everywhere. A policy does not know the preset that it was made from.
+//! A policy's values, by their names and as they would be written in the policy file. All output of policies uses
+//! these functions, so that it is the same everywhere. A policy doesn't record which preset it was made from.
 
 use std::time::Duration;
 
 use breakerbox_core::{POLICY_KEYS, Policy, format_duration};
 use serde_json::{Map, Value};
 
-/// How much longer than a request a probe may take, unless the policy sets it.
+/// The time that a probe's lease exceeds the request timeout by, unless the policy sets the lease.
 pub const PROBE_MARGIN: Duration = Duration::from_secs(2);
 
-/// Returns one value of a policy, by its name in the policy file, or `None` for `preset` and unknown names.
+/// Returns the value with this name in the policy file, or `None` for `preset` and unknown names.
 ///
 /// ```
 /// use breakerbox_core::Policy;
@@ -52,7 +52,7 @@ pub fn policy_value(policy: &Policy, name: &str) -> Option<Value> {
     })
 }
 
-/// Returns all values of a policy, by their names.
+/// Returns all of a policy's values, by their names in the policy file.
 #[must_use]
 pub fn policy_values(policy: &Policy) -> Map<String, Value> {
     let named = |name: &&str| Some(((*name).to_owned(), policy_value(policy, name)?));

@@ -1,5 +1,5 @@
-//! Signatures, against the library that Standard Webhooks' authors give to receivers in Python. It is installed into the
-//! build's own folder when it is missing there.
+//! Compares signatures with the official Standard Webhooks library for Python receivers. It is installed into the
+//! build directory if it is missing there.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 const LIBRARY: &str = "standardwebhooks==1.1.0";
 
-/// Verifies each case with each secret, and signs it with the first.
+/// A Python program that verifies each case with each secret, and signs it with the first one.
 const RECEIVER: &str = r#"
 import json, sys
 from datetime import datetime, timezone
@@ -38,7 +38,8 @@ for case in json.load(sys.stdin):
 json.dump(answers, sys.stdout)
 "#;
 
-/// The folder with the library. Others may be installing it too, so it appears whole.
+/// Returns the directory with the library. Several tests may install it at once, so it is moved into place
+/// atomically.
 fn library() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(LIBRARY.replace("==", "-"));
     if !folder.exists() {

@@ -1,4 +1,4 @@
-//! The pauses before the next attempt to connect: they grow up to a maximum, with jitter.
+//! The pauses between connection attempts. They grow up to a maximum, with jitter.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -7,13 +7,13 @@ use tokio::time::Instant;
 
 use crate::error::ConnectError;
 
-/// The first pause.
+/// The maximum length of the first pause.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 
-/// The maximum pause.
+/// The maximum length of any pause.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// Growing pauses.
+/// The maximum length of the next pause, which doubles each time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff(Duration);
 
@@ -22,7 +22,8 @@ impl Backoff {
         Self(MIN_PAUSE)
     }
 
-    /// Returns the next pause, with jitter: a fleet that lost its server at once must not reconnect at once.
+    /// Returns the next pause, with jitter, so that a fleet that lost its server does not reconnect all at
+    /// once.
     pub(crate) fn wait(&mut self) -> Duration {
         let longest = self.0;
         self.0 = (longest * 2).min(MAX_PAUSE);
@@ -30,8 +31,8 @@ impl Backoff {
     }
 }
 
-/// After a failed attempt to connect, returns its error for a while instead of trying again, so that a returning server
-/// does not get as many attempts as there are requests.
+/// After a failed connection attempt, returns that attempt's error for a while instead of trying again, so that
+/// a recovering server does not get one attempt per request.
 #[derive(Debug, Default)]
 pub(crate) struct Gate(Mutex<Option<LastFailure>>);
 
@@ -43,17 +44,17 @@ struct LastFailure {
 }
 
 impl Gate {
-    /// Returns the last error, if it is too early to try again.
+    /// Returns the error of the last attempt if it is too early for the next one.
     pub(crate) fn is_shut(&self) -> Option<ConnectError> {
         let shut = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         shut.as_ref().filter(|shut| Instant::now() < shut.until).map(|shut| shut.error.clone())
     }
 
-    /// Records a failed attempt.
+    /// Records a failed connection attempt.
     pub(crate) fn shut(&self, error: &ConnectError) {
         let mut shut = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        // Several attempts that failed at once count as one.
+        // Concurrent attempts that fail count as one.
         if shut.as_ref().is_some_and(|shut| now < shut.until) {
             return;
         }
@@ -61,7 +62,7 @@ impl Gate {
         *shut = Some(LastFailure { until: now + backoff.wait(), backoff, error: error.clone() });
     }
 
-    /// Records a successful attempt.
+    /// Records a successful connection attempt.
     pub(crate) fn open(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

@@ -1,4 +1,4 @@
-//! A batch of deltas as parameters of one statement, and its result.
+//! The parameters and the result of the statement that merges a batch of deltas.
 //!
 //! A statement can change a row only once. If a key occurs twice, the second delta goes into another round.
 
@@ -16,10 +16,11 @@ use crate::record;
 /// The maximum number of deltas in one statement.
 pub(crate) const MAX_DELTAS: usize = 1_000;
 
-/// The number of buckets of a window.
+/// The number of buckets in a window.
 const BUCKETS: i64 = 10;
 
-/// Groups deltas into rounds, by their indices: each key at most once, and at most [`MAX_DELTAS`].
+/// Groups deltas, by their indices, into rounds in which each key occurs at most once, with at most
+/// [`MAX_DELTAS`] deltas each.
 pub(crate) fn rounds(deltas: &[Delta]) -> Vec<Vec<usize>> {
     let mut rounds: Vec<Vec<usize>> = Vec::new();
     let mut seen: HashMap<&str, usize> = HashMap::with_capacity(deltas.len());
@@ -34,7 +35,7 @@ pub(crate) fn rounds(deltas: &[Delta]) -> Vec<Vec<usize>> {
     rounds.iter().flat_map(|round| round.chunks(MAX_DELTAS)).map(<[usize]>::to_vec).collect()
 }
 
-/// The array parameters of the statement.
+/// The array parameters of the merge statement.
 #[derive(Default)]
 pub(crate) struct Batch<'a> {
     keys: Vec<&'a [u8]>,
@@ -69,7 +70,7 @@ impl<'a> Batch<'a> {
         self.keep_for.push(micros(delta.keep_for));
         self.success_ages.push(delta.last_success.map(micros));
         self.run_ages.push(delta.run_began.map(micros));
-        // Arrays begin at 1 in Postgres.
+        // In Postgres, array indices start at 1.
         self.buckets_from.push(index(self.ages.len()).saturating_add(1));
         for bucket in &delta.buckets {
             self.ages.push(micros(bucket.age));
@@ -103,7 +104,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Converts the result of one delta.
+/// Converts the result row of one delta.
 pub(crate) fn merged(key: &str, row: &Row) -> Result<Readable<Merged>, StoreError> {
     let record = match record::read(key, record::column(row, "record")?) {
         Ok(record) => record,

@@ -1,11 +1,11 @@
-//! Conversions to and from the database's integers: 64 bits with a sign. Values that do not fit become the nearest one
-//! that does; real counts and times never get there.
+//! Conversions to and from `bigint`, the database's signed 64-bit integer. Values that do not fit are clamped;
+//! real counts and times never reach the limits.
 
 use std::time::Duration;
 
 use breakerbox::{Epoch, Timestamp};
 
-/// The maximum duration. Added to any time, it still fits.
+/// The maximum duration, in microseconds or nanoseconds. Added to any time, the result still fits.
 const LONGEST: u64 = 1 << 62;
 
 /// Converts a count.
@@ -13,7 +13,7 @@ pub(crate) fn count(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Converts a count back.
+/// Converts a count from the database.
 pub(crate) fn counted(count: i64) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }
@@ -28,12 +28,12 @@ pub(crate) fn nanos(duration: Duration) -> i64 {
     count(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Converts a time.
+/// Converts a point in time to microseconds.
 pub(crate) fn time(time: Timestamp) -> i64 {
     count(time.as_micros())
 }
 
-/// Converts a time back.
+/// Converts microseconds from the database to a point in time.
 pub(crate) fn timed(time: i64) -> Timestamp {
     Timestamp::from_micros(counted(time))
 }

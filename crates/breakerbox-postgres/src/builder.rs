@@ -1,4 +1,4 @@
-//! The settings of a store, their defaults, and connecting with them.
+//! The settings for a Postgres store, their defaults, and connecting with them.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,23 +7,23 @@ use crate::database::Database;
 use crate::error::ConnectError;
 use crate::store::{PostgresStore, Start};
 
-/// The default schema of the tables.
+/// The default schema for the store's tables.
 pub const DEFAULT_SCHEMA: &str = "breakerbox";
 
-/// The default timeout of an operation. A server nearby answers in a millisecond or two.
+/// The default timeout for an operation. A nearby server responds in a millisecond or two.
 pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_millis(400);
 
-// Otherwise it would be random which of the two timeouts passes first, and which error is reported.
+// If they were equal, which of the two timeouts expires first, and which error is reported, would be random.
 const _: () = assert!(DEFAULT_TIME_LIMIT.as_millis() < breakerbox::DEFAULT_STORE_TIMEOUT.as_millis());
 
-/// The default maximum number of connections of a process, besides the one that listens.
+/// The default maximum number of connections per process, not counting the one that listens.
 pub const DEFAULT_CONNECTIONS: usize = 4;
 
-/// The maximum length of a schema name: Postgres allows 63 bytes, and the name of the channel is longer than the
-/// schema's.
+/// The maximum length of a schema name. Postgres allows 63 bytes for the name of the channel, which is longer
+/// than the schema name.
 const MAX_SCHEMA_LENGTH: usize = 48;
 
-/// Builds a store with other settings than the defaults.
+/// Builds a store with settings other than the defaults.
 ///
 /// ```
 /// use breakerbox_postgres::PostgresStore;
@@ -55,7 +55,7 @@ pub struct Builder {
     clean_every: Duration,
 }
 
-/// A URL, which may contain a password.
+/// A URL that may contain a password.
 #[derive(Clone)]
 struct Url(String);
 
@@ -79,63 +79,66 @@ impl Builder {
         }
     }
 
-    /// Sets the schema of the tables. Default: [`DEFAULT_SCHEMA`]. Fleets that share a database need one each.
+    /// Sets the schema for the store's tables. Default: [`DEFAULT_SCHEMA`]. Fleets that share a database must
+    /// each use their own.
     pub fn schema(mut self, schema: &str) -> Self {
         schema.clone_into(&mut self.schema);
         self
     }
 
-    /// Sets the timeout of an operation, including the wait for a connection. Default: [`DEFAULT_TIME_LIMIT`]. A
-    /// statement that takes longer is cancelled.
+    /// Sets the timeout for an operation, including the wait for a connection. Default: [`DEFAULT_TIME_LIMIT`].
+    /// A statement that takes longer is cancelled.
     pub fn time_limit(mut self, time_limit: Duration) -> Self {
         self.time_limit = time_limit;
         self
     }
 
-    /// Sets the maximum number of connections of a process, besides the one that listens. Default:
+    /// Sets the maximum number of connections per process, not counting the one that listens. Default:
     /// [`DEFAULT_CONNECTIONS`].
     pub fn connections(mut self, connections: usize) -> Self {
         self.connections = connections;
         self
     }
 
-    /// Sets the timeout for connecting the first time, including the creation of the tables. Default: 10 s.
+    /// Sets the timeout for connecting for the first time, including the creation of the tables. Default: 10 s.
     pub fn start_within(mut self, start_within: Duration) -> Self {
         self.start_within = start_within;
         self
     }
 
-    /// Sets the interval at which the listening connection is tested. Default: 5 s. If it does not respond for as long
-    /// again, it is replaced, and listeners are notified that changes may have been missed.
+    /// Sets the interval at which the listening connection is tested. Default: 5 s. If the connection does not
+    /// respond within the same time again, it is replaced, and listeners are notified that they may have missed
+    /// changes.
     pub fn heartbeat_every(mut self, heartbeat_every: Duration) -> Self {
         self.heartbeat_every = heartbeat_every;
         self
     }
 
-    /// Sets the interval at which one process of the fleet examines a thousand rows and deletes the expired ones.
-    /// Default: 1 s, with a pause of a minute once all rows have been examined.
+    /// Sets the interval at which one process in the fleet examines a thousand rows and deletes the expired
+    /// ones. Default: 1 s, with a pause of a minute once all rows have been examined.
     pub fn clean_every(mut self, clean_every: Duration) -> Self {
         self.clean_every = clean_every;
         self
     }
 
-    /// Uses the connections of this database, which the program also uses itself, instead of its own.
+    /// Uses the connections of an existing [`Database`], which the program shares, instead of opening its own.
     pub fn on(mut self, database: Database) -> Self {
         self.database = Some(database);
         self
     }
 
-    /// Uses one connection of its own, even if the database is shared.
+    /// Uses a separate connection, even if the database is shared.
     pub(crate) fn alone(mut self) -> Self {
         self.database = None;
         self.connections = 1;
         self
     }
 
-    /// Returns the database of the URL, for programs that also use it themselves. It does not connect yet.
+    /// Returns the database that the URL names, for programs that use it for other purposes as well. It does
+    /// not connect yet.
     ///
     /// # Errors
-    /// If the URL or a setting is not valid.
+    /// Returns a [`ConnectError`] if the URL or a setting is invalid.
     pub fn database(&self) -> Result<Database, ConnectError> {
         self.check()?;
         match &self.database {
@@ -144,20 +147,20 @@ impl Builder {
         }
     }
 
-    /// Connects, and creates the tables if they are missing. When it returns, the store listens to all changes.
+    /// Connects, creates missing tables, and returns when the store listens for all changes.
     ///
     /// # Errors
-    /// If the store can't connect. The error states what to do.
+    /// Returns a [`ConnectError`], which states what to do, if the store can't connect.
     pub async fn connect(self) -> Result<PostgresStore, ConnectError> {
         let (database, limit) = (self.database()?, self.start_within);
         PostgresStore::connected(database, self.into_start(), limit).await
     }
 
-    /// Creates a store that connects in the background, for a service that must start without it. Operations fail until
-    /// it is connected. Must be called within a tokio runtime.
+    /// Creates a store that connects in the background, for a service that must start even if Postgres is down.
+    /// Operations fail until the store is connected. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// If the URL or a setting is not valid.
+    /// Returns a [`ConnectError`] if the URL or a setting is invalid.
     pub fn open(self) -> Result<PostgresStore, ConnectError> {
         Ok(PostgresStore::opened(self.database()?, self.into_start()))
     }
@@ -168,17 +171,18 @@ impl Builder {
             schema: self.schema,
             heartbeat_every: self.heartbeat_every,
             clean_every: self.clean_every,
-            // The settings were valid before, so they are valid then.
+            // These settings have been validated already, so opening the store again succeeds.
             reopen: Box::new(move || again.clone().open().ok()),
         }
     }
 
-    /// Returns the SQL that each connection executes first; for a pool of your own, see [`Database::with_pool`].
+    /// Returns the SQL that each new connection must execute. For a pool of your own, see
+    /// [`Database::with_pool`].
     ///
-    /// The server's timeout is a little shorter than the client's, so that usually the server ends a statement, and the
-    /// connection can be used again. A process that stops in the middle of a swap loses its lock. Plans are made once,
-    /// possibly while the tables are empty, and must be right when they are full: so they always use an index. They are
-    /// not JIT-compiled.
+    /// The server's timeout is slightly shorter than the client's, so that usually the server ends a statement
+    /// and the connection stays usable. A process that stops in the middle of a swap loses its lock. Query
+    /// plans are made once, possibly while the tables are empty, and must still be good when the tables are
+    /// full, so they always use an index. They are not JIT-compiled.
     #[must_use]
     pub fn session_settings(&self) -> String {
         let limit = (self.time_limit.as_millis() * 9 / 10).max(1);
@@ -222,26 +226,26 @@ impl Builder {
 }
 
 impl PostgresStore {
-    /// Creates a store with the default settings that connects in the background, and creates the tables if they are
-    /// missing: a service that starts while Postgres is down starts degraded, and joins the fleet when Postgres is up.
-    /// Must be called on a tokio runtime that lives as long as the store.
+    /// Creates a store with the default settings that connects in the background and creates missing tables. A
+    /// service that starts while Postgres is down starts degraded, and joins the fleet when Postgres is up.
+    /// Must be called within a tokio runtime that lives as long as the store.
     ///
     /// # Errors
-    /// If the URL is not valid. All other problems are reported as the store's health.
+    /// Returns a [`ConnectError`] if the URL is invalid. All other problems are reported as the store's health.
     pub fn open(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).open()
     }
 
-    /// Connects to the database of a URL with the default settings, and creates the tables if they are missing, or
-    /// fails. To start without the server use [`open`](Self::open).
+    /// Connects to the database that the URL names, with the default settings, and creates missing tables. To
+    /// start even if the server is down, use [`open`](Self::open).
     ///
     /// # Errors
-    /// If the store can't connect. The error states what to do.
+    /// Returns a [`ConnectError`], which states what to do, if the store can't connect.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).connect().await
     }
 
-    /// Returns a builder, for other settings than the defaults.
+    /// Returns a builder for settings other than the defaults.
     pub fn builder(url: &str) -> Builder {
         Builder::new(url)
     }

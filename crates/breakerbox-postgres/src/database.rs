@@ -1,8 +1,9 @@
-//! The database: a pool of a few connections for the operations, and the settings for further connections, which
-//! listen.
+//! The database: a small pool of connections for the operations, and the settings for additional connections
+//! that listen.
 //!
-//! An operation has its connection to itself, so that one that waits for a lock does not block others, and so that
-//! cancelling it can't hit the statement of another. Programs that use the same database share the same [`Database`].
+//! Each operation has exclusive use of its connection, so an operation that waits for a lock does not block
+//! others, and cancelling it can't hit another operation's statement. Parts of a program that use the same
+//! database share one [`Database`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,12 +25,13 @@ use crate::{tls, url};
 /// The oldest supported version, as the server reports it (`server_version_num`).
 const OLDEST: i32 = 140_000;
 
-/// A connection of the client library.
+/// The I/O half of a `tokio_postgres` connection.
 pub(crate) type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
-/// A database, and the connections to it.
+/// A Postgres database, and the connections to it.
 ///
-/// The store needs no more than a URL. This is for programs that also use the same database themselves:
+/// To use the store, a URL is sufficient. A `Database` is for programs that use the same database for other
+/// purposes as well:
 ///
 /// ```
 /// # let server = breakerbox_testkit::servers::PostgresServer::start()?;
@@ -55,9 +57,9 @@ pub struct Database {
 }
 
 impl Database {
-    /// Creates the database of a URL. It does not connect yet.
+    /// Creates the database that a URL names. It does not connect yet.
     ///
-    /// `settings` is the SQL that each connection executes first.
+    /// `settings` is the SQL that each new connection executes.
     pub(crate) fn new(
         url: &str,
         connections: usize,
@@ -86,22 +88,22 @@ impl Database {
         })
     }
 
-    /// Uses an existing pool of connections to the same database. Its connections should execute the store's
-    /// [settings](crate::Builder::session_settings) when they are created.
+    /// Uses an existing pool of connections to the same database. New connections in that pool should execute
+    /// the store's [settings](crate::Builder::session_settings).
     #[must_use]
     pub fn with_pool(mut self, pool: Pool) -> Self {
         self.pool = pool;
         self
     }
 
-    /// Returns the pool, for other uses of the database. Its connections have the store's
-    /// [settings](crate::Builder::session_settings), including its timeout.
+    /// Returns the connection pool, for other uses of the database. Its connections have the store's
+    /// [settings](crate::Builder::session_settings), including the timeout.
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// Takes a connection for one operation.
+    /// Takes a connection from the pool for one operation.
     pub(crate) async fn lend(&self) -> Result<Loan, StoreError> {
         let status = self.pool.status();
         let would_connect = status.available == 0 && status.size < status.max_size;
@@ -125,7 +127,7 @@ impl Database {
         }
     }
 
-    /// Runs an operation with the timeout. One that takes longer is cancelled.
+    /// Runs an operation with the timeout. An operation that takes longer is cancelled.
     pub(crate) async fn within<T>(
         &self,
         work: impl Future<Output = Result<T, StoreError>>,
@@ -134,12 +136,12 @@ impl Database {
         tokio::time::timeout(self.time_limit, work).await.unwrap_or(timed_out)
     }
 
-    /// Opens a connection outside of the pool.
+    /// Opens a connection outside the pool.
     pub(crate) async fn connect(&self) -> Result<(Client, Wire), ConnectError> {
         self.config.connect(self.tls.clone()).await.map_err(|error| ConnectError::of(&error, &self.config))
     }
 
-    /// Checks the version of the server, and creates the tables if they are missing.
+    /// Checks the server's version, and creates missing tables.
     pub(crate) async fn set_up(&self, schema: &str) -> Result<(), ConnectError> {
         let (client, wire) = self.connect().await?;
         let _driven = Task::spawn(async { drop(wire.await) });
@@ -154,12 +156,12 @@ impl Database {
         done.await.unwrap_or_else(|error| Err(ConnectError::of(&error, &self.config)))
     }
 
-    /// Converts an error of a connection outside of the pool.
+    /// Converts an error from a connection outside the pool.
     pub(crate) fn explain(&self, error: &tokio_postgres::Error) -> ConnectError {
         ConnectError::of(error, &self.config)
     }
 
-    /// Returns the error of a connection that exceeded this timeout.
+    /// Returns the error for a connection that exceeded this timeout.
     pub(crate) fn too_slow(&self, limit: Duration) -> ConnectError {
         ConnectError::TimedOut { address: address(&self.config), limit }
     }
@@ -171,17 +173,17 @@ impl std::fmt::Debug for Database {
     }
 }
 
-/// Sets the options that the URL leaves open.
+/// Sets the options that the URL does not set.
 fn set_defaults(config: &mut Config, time_limit: Duration) {
     if config.get_application_name().is_none() {
         config.application_name("breakerbox");
     }
-    // A host that does not respond must leave time for the next one.
+    // If a host does not respond, there must be time left for the next one.
     let hosts = u32::try_from(config.get_hosts().len()).unwrap_or(u32::MAX);
     if config.get_connect_timeout().is_none() && hosts > 1 {
         config.connect_timeout(time_limit / hosts);
     }
-    // A connection whose peer vanished is detected in less than half a minute.
+    // A connection to a dead peer is detected in less than half a minute.
     config
         .keepalives_idle(Duration::from_secs(10))
         .keepalives_interval(Duration::from_secs(5))

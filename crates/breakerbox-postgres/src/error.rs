@@ -1,4 +1,4 @@
-//! The errors of opening the store or a connection: the problem, and what to do about it.
+//! The errors of opening the store or a connection: the problem, and how to solve it.
 //!
 //! No error contains a password.
 
@@ -14,10 +14,10 @@ use tokio_postgres::error::SqlState;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The URL is not valid.
+    /// The URL is invalid.
     #[error("url: {reason}")]
     Url {
-        /// The reason why it is not valid.
+        /// The reason why the URL is invalid.
         reason: String,
     },
     /// A setting is out of range.
@@ -25,7 +25,7 @@ pub enum ConnectError {
     Setting {
         /// The name of the setting.
         setting: &'static str,
-        /// The reason why it is not valid.
+        /// The reason why the value is invalid.
         reason: String,
     },
     /// The server can't be reached.
@@ -35,7 +35,7 @@ pub enum ConnectError {
     Unreachable {
         /// The address of the server.
         address: String,
-        /// The error of the system.
+        /// The error message of the operating system.
         reason: String,
     },
     /// The server did not respond in time.
@@ -45,35 +45,35 @@ pub enum ConnectError {
     TimedOut {
         /// The address of the server.
         address: String,
-        /// The timeout.
+        /// The timeout that expired.
         limit: Duration,
     },
-    /// The server refuses the login.
+    /// The server refused the login.
     #[error(
         "the server refuses user {user:?}: {reason}; check user and password in the URL, and the server's pg_hba.conf"
     )]
     Refused {
-        /// The name of the user.
+        /// The name of the database user.
         user: String,
-        /// The error of the server.
+        /// The server's error message.
         reason: String,
     },
     /// The database does not exist.
     #[error("{reason}; check the name after the last / of the URL, or create it: CREATE DATABASE ...")]
     NoDatabase {
-        /// The error of the server.
+        /// The server's error message.
         reason: String,
     },
-    /// All connections of the server are in use.
+    /// All of the server's connections are in use.
     #[error("{reason}; use fewer connections in each process, or raise the server's max_connections")]
     Full {
-        /// The error of the server.
+        /// The server's error message.
         reason: String,
     },
-    /// The TLS handshake failed, or a certificate is not valid.
+    /// The TLS handshake failed, or a certificate is invalid.
     #[error("tls: {reason}; check sslmode and sslrootcert in the URL")]
     Tls {
-        /// The reason why it failed.
+        /// The reason why TLS failed.
         reason: String,
     },
     /// The user lacks privileges.
@@ -81,7 +81,7 @@ pub enum ConnectError {
         "{reason}; grant it, or let another user create the tables first: see docs/operating/postgres.md"
     )]
     NotPermitted {
-        /// The error of the server.
+        /// The server's error message.
         reason: String,
     },
     /// The server is read-only.
@@ -89,16 +89,16 @@ pub enum ConnectError {
         "{reason}; connect to the primary, or add target_session_attrs=read-write to a URL with several hosts"
     )]
     ReadOnly {
-        /// The error of the server.
+        /// The server's error message.
         reason: String,
     },
-    /// The server is too old.
+    /// The server's version is too old.
     #[error("this is Postgres {version}; version 14 or later is needed")]
     TooOld {
-        /// The version of the server.
+        /// The version that the server reports.
         version: String,
     },
-    /// The tokio runtime that the store was connected on has ended, and the store's tasks with it.
+    /// The tokio runtime on which the store was connected has ended, and the store's tasks with it.
     #[error(
         "the tokio runtime that this store was connected on has ended; connect the store on a runtime that lives as long \
          as the store, such as the one of `main`"
@@ -107,13 +107,13 @@ pub enum ConnectError {
     /// Any other error.
     #[error("can't connect: {reason}")]
     Failed {
-        /// The error of the client.
+        /// The client's error message.
         reason: String,
     },
 }
 
 impl ConnectError {
-    /// Converts the error of a connection, or of a statement during the setup.
+    /// Converts an error from a connection, or from a statement during the setup.
     pub(crate) fn of(error: &tokio_postgres::Error, config: &Config) -> Self {
         let reason = whole(error);
         let Some(code) = error.code() else { return Self::without_code(error, reason, config) };
@@ -132,7 +132,8 @@ impl ConnectError {
         }
     }
 
-    /// Converts an error without a code. The client's kinds of errors are private, so it uses the message.
+    /// Converts an error that has no SQL state. The client library's error kinds are private, so the message is
+    /// examined.
     fn without_code(error: &tokio_postgres::Error, reason: String, config: &Config) -> Self {
         let kind = error.to_string();
         if kind.contains("TLS") {
@@ -161,7 +162,7 @@ impl From<ConnectError> for StoreError {
 #[error("{reason}")]
 pub(crate) struct StatementError {
     reason: String,
-    /// Whether a table or the schema does not exist.
+    /// Whether the error is that a table or the schema does not exist.
     is_table_missing: bool,
 }
 
@@ -171,10 +172,10 @@ pub(crate) fn is_table_missing(error: &StoreError) -> bool {
     error.downcast_ref::<StatementError>().is_some_and(|error| error.is_table_missing)
 }
 
-/// Converts the error of a statement to that of a store.
+/// Converts a statement's error to a store error.
 pub(crate) fn of_statement(error: &tokio_postgres::Error, config: &Config, limit: Duration) -> StoreError {
     match error.code() {
-        // The server's own timeout is a little shorter than the client's.
+        // The server's own timeout is slightly shorter than the client's.
         Some(&SqlState::QUERY_CANCELED | &SqlState::LOCK_NOT_AVAILABLE) => StoreError::TimedOut { limit },
         Some(
             &SqlState::READ_ONLY_SQL_TRANSACTION | &SqlState::ADMIN_SHUTDOWN | &SqlState::CRASH_SHUTDOWN,
@@ -191,7 +192,7 @@ pub(crate) fn unavailable(reason: impl Into<String>) -> StoreError {
     StoreError::Unavailable(Box::new(StatementError { reason: reason.into(), is_table_missing: false }))
 }
 
-/// Returns the message of an error and all its causes, on one line.
+/// Returns the messages of an error and all its causes, on one line.
 pub(crate) fn whole(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -207,7 +208,7 @@ pub(crate) fn whole(error: &dyn Error) -> String {
     text
 }
 
-/// Returns the address of a configuration.
+/// Returns the server addresses in a configuration, for error messages.
 pub(crate) fn address(config: &Config) -> String {
     let port = |n| config.get_ports().get(n).or(config.get_ports().first()).copied().unwrap_or(5432);
     let hosts = config.get_hosts().iter().enumerate().map(|(n, host)| match host {

@@ -1,4 +1,5 @@
-//! The Postgres store: circuits that a fleet shares through an existing database. Postgres 14 or later.
+//! The Postgres store for Breakerbox: a fleet shares its circuits through an existing database. Requires
+//! Postgres 14 or later.
 //!
 //! ```
 //! # let server = breakerbox_testkit::servers::PostgresServer::start()?;
@@ -16,37 +17,40 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`PostgresStore::open`] never fails because Postgres is down: the service starts degraded, and joins the fleet when
-//! the database is up. [`PostgresStore::connect`] waits for the connection, and fails if there is none.
+//! [`PostgresStore::open`] never fails because Postgres is down: the service starts degraded, and joins the
+//! fleet when the database is up. [`PostgresStore::connect`] waits for the connection, and fails if none can be
+//! made.
 //!
-//! | part | what it does |
+//! | item | description |
 //! | --- | --- |
 //! | [`PostgresStore`] | the implementation of [`breakerbox::store`] |
 //! | [`Builder`] | schema, timeout, number of connections |
-//! | [`Database`] | the connections, for programs that also use the same database themselves |
-//! | [`ConnectError`] | the reason why there is no connection, and what to do about it |
-//! | [`PostgresSampler`] | counts attempts in a table of yours, for [sampled circuits](breakerbox::sampling) |
+//! | [`Database`] | the connections, for programs that use the same database for other purposes as well |
+//! | [`ConnectError`] | the reason why there is no connection, and how to solve the problem |
+//! | [`PostgresSampler`] | counts attempts in one of your tables, for [sampled circuits](breakerbox::sampling) |
 //!
-//! SQL counts, compares, swaps and indexes, and decides nothing; the statements are in `src/sql`, one file for each
-//! step of an operation. Guarantees, and how they are met:
+//! SQL counts, compares, swaps and indexes, and never decides. The statements are in `src/sql`, one file for
+//! each step of an operation. Guarantees, and how they are met:
 //!
-//! - **No counts get into a window that they do not belong to.** A window is a row by key *and epoch*. A new epoch is a
-//!   new row, so late counts can't reach it, and merges need not wait for swaps.
-//! - **One swap wins, and none after its deadline.** A swap first waits for every lock, then reads the time, then
-//!   compares and writes. It is one transaction, sent at once.
-//! - **Batches do not deadlock.** They lock in the order of their keys, and merges lock no records.
-//! - **Merges are cheap.** Counts are in an unlogged table: no WAL, no wait for the disk, nothing to replicate; updates
-//!   stay in their pages. A crash of the server empties it: each circuit loses the counts of its last window, and no
-//!   record.
-//! - **Every wait is bounded.** Every operation has a [timeout](Builder::time_limit), after which its statement is
-//!   cancelled. A lost connection is reestablished, with a backoff of up to two seconds. Nothing is sent twice.
-//! - **Changes are pushed** with `NOTIFY`, for swaps that win and for nothing else. After every gap the listener
-//!   receives [`Missed`](breakerbox::store::StoreEvent::Missed).
+//! - **Counts never get into the wrong window.** A window is a row identified by key *and epoch*. A new epoch
+//!   is a new row, so late counts can't reach it, and merges need not wait for swaps.
+//! - **One swap wins, and none after its deadline.** A swap first waits for all locks, then reads the time,
+//!   then compares and writes. It is one transaction, sent in one round trip.
+//! - **Batches do not deadlock.** They acquire locks in key order, and merges do not lock records.
+//! - **Merges are cheap.** Counts are in an unlogged table: no WAL, no wait for the disk, nothing to replicate;
+//!   updates stay in their pages. A server crash empties the table: each circuit loses the counts in its
+//!   current window, but no record.
+//! - **Every wait is bounded.** Every operation has a [timeout](Builder::time_limit), after which its statement
+//!   is cancelled. A lost connection is reestablished, with a backoff of up to two seconds. Nothing is sent
+//!   twice.
+//! - **Changes are pushed** with `NOTIFY`, only for swaps that win. After every gap the listener receives
+//!   [`Missed`](breakerbox::store::StoreEvent::Missed).
 //!
 //! Not guaranteed: a server that fails over to a replica loses counts, and the latest swaps if replication is
-//! asynchronous. A connection pooler in transaction mode does not work: it has no `LISTEN`.
+//! asynchronous. A connection pooler in transaction mode is not supported, because it does not support
+//! `LISTEN`.
 //!
-//! For operation see `docs/operating/postgres.md`.
+//! To operate the store, see `docs/operating/postgres.md`.
 
 mod backoff;
 mod batch;
@@ -76,7 +80,7 @@ pub use self::error::ConnectError;
 pub use self::sampler::{PostgresSampler, SamplerError};
 pub use self::store::PostgresStore;
 
-/// Compiles the example of the operator's guide.
+/// Compiles the example in the operator's guide.
 #[cfg(doctest)]
 mod operating {
     #[doc = include_str!("../../../docs/operating/postgres.md")]

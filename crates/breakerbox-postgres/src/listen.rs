@@ -1,8 +1,8 @@
-//! The listening end of `LISTEN` and `NOTIFY`: a separate connection, which reconnects by itself, and then publishes
-//! that changes may have been missed.
+//! Receives changes with `LISTEN` and `NOTIFY`, on a separate connection. After a reconnect, it publishes that
+//! changes may have been missed.
 //!
-//! A silent connection may be dead, so it is tested every few seconds. Nothing is queued here: a listener that is too
-//! slow is notified that it missed changes.
+//! An idle connection may be dead, so it is tested every few seconds. Nothing is queued here: a listener that
+//! is too slow is notified that it missed changes.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::statements::channel;
 /// The timeout for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a connection must have lasted for the backoff to start over.
+/// The minimum lifetime of a connection for its loss to reset the backoff.
 const RESET_BACKOFF_AFTER: Duration = Duration::from_secs(30);
 
-/// Opens connections that listen.
+/// Opens connections that listen for changes.
 pub(crate) struct Listener {
     database: Database,
     schema: String,
@@ -41,7 +41,7 @@ impl Listener {
         Self { database, schema, heartbeat_every, is_set_up: AtomicBool::new(false) }
     }
 
-    /// Opens a connection and starts to listen. The first time, it creates missing tables.
+    /// Opens a connection and starts to listen. The first time, it also creates missing tables.
     pub(crate) async fn open(&self) -> Result<ListenerConnection, ConnectError> {
         if !self.is_set_up.load(Ordering::Relaxed) {
             self.database.set_up(&self.schema).await?;
@@ -51,21 +51,21 @@ impl Listener {
         let listen = format!("LISTEN \"{}\"", channel(&self.schema));
         let listening = tokio::select! {
             listening = client.batch_execute(&listen) => listening.map_err(|error| self.database.explain(&error)),
-            // Messages that arrive before that are older than any listener.
+            // Messages that arrive before this point are older than any listener.
             () = drain(&mut wire) => Err(ConnectError::Failed { reason: "the server hung up".to_owned() }),
         };
         listening.map(|()| ListenerConnection { client, wire })
     }
 }
 
-/// A connection that listens.
+/// A connection that listens for changes.
 pub(crate) struct ListenerConnection {
     client: Client,
     wire: Wire,
 }
 
 impl ListenerConnection {
-    /// Publishes the messages it receives, until the connection is lost.
+    /// Publishes the messages that the connection receives, until the connection is lost.
     async fn publish_messages(
         &mut self,
         operations: &Operations,
@@ -93,8 +93,8 @@ impl ListenerConnection {
     }
 }
 
-/// Listens until it is dropped, with this connection first. Listeners do not see that a connection was lost, only that
-/// they may have missed changes.
+/// Listens until the task is aborted, with this connection first. Listeners are not notified of a lost
+/// connection, only that they may have missed changes.
 pub(crate) async fn listen_for_ever(
     listener: Listener,
     mut first: Option<ListenerConnection>,
@@ -107,7 +107,7 @@ pub(crate) async fn listen_for_ever(
             Some(connection) => connection,
             None => match timeout(CONNECT_TIMEOUT, listener.open()).await {
                 Ok(Ok(connection)) => {
-                    // Published after listening began: a process that reads from now on misses nothing.
+                    // Published once listening has started: a process that reads from now on misses nothing.
                     announcer.announce(StoreEvent::Missed);
                     connection
                 }
@@ -126,7 +126,8 @@ pub(crate) async fn listen_for_ever(
     }
 }
 
-/// Parses a message. A record that did not fit into it is read from the store; by then it may be a newer one.
+/// Parses a message. If the record did not fit into it, the record is read from the store; it may be a newer
+/// one by then.
 async fn parse_message(text: &str, operations: &Operations) -> StoreEvent {
     let Some(message) = message::read(text) else { return StoreEvent::Missed };
     if !message.reports.is_empty() {
@@ -145,7 +146,7 @@ async fn parse_message(text: &str, operations: &Operations) -> StoreEvent {
     record.map_or(StoreEvent::Missed, |record| StoreEvent::Changed { key, record: Arc::new(record) })
 }
 
-/// Returns the next message; none once the connection has ended.
+/// Returns the next message, or `None` once the connection has ended.
 async fn next(wire: &mut Wire) -> Option<String> {
     loop {
         match poll_fn(|context| wire.poll_message(context)).await? {

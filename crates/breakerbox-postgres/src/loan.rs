@@ -1,5 +1,5 @@
-//! A connection on loan for one operation. It returns to the pool when the operation is done; if the operation is
-//! abandoned halfway, its statement is cancelled on the server, and the connection is closed.
+//! A connection on loan from the pool for one operation. It returns to the pool when the operation is done. If
+//! the operation is abandoned, its statement is cancelled on the server, and the connection is closed.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use crate::error::of_statement;
 /// The timeout for cancelling a statement.
 const CANCEL_WITHIN: Duration = Duration::from_secs(2);
 
-/// A connection on loan.
+/// A pooled connection, on loan for one operation.
 pub(crate) struct Loan {
-    /// None once it has been given back.
+    /// `None` once the connection has been returned.
     client: Option<Object>,
     canceller: Canceller,
     config: Arc<Config>,
@@ -37,7 +37,7 @@ impl Loan {
         Self { client: Some(client), canceller, config, time_limit }
     }
 
-    /// Ends the operation. The connection is kept after an error of the server, unless the server refuses writes.
+    /// Ends the operation. After a server error the connection is kept, unless the server refuses writes.
     pub(crate) fn settle<T>(mut self, answer: Result<T, tokio_postgres::Error>) -> Result<T, StoreError> {
         let failed = answer.as_ref().err();
         let spoke = failed.is_none_or(|error| error.as_db_error().is_some());
@@ -61,7 +61,7 @@ impl Drop for Loan {
     fn drop(&mut self) {
         let Some(client) = self.client.take() else { return };
         let busy = !client.is_closed();
-        // Detached from the pool: dropping it closes it.
+        // The connection was detached from the pool, so dropping it closes it.
         drop(Object::take(client));
         if busy {
             self.canceller.cancel();
@@ -73,7 +73,7 @@ impl Drop for Loan {
 pub(crate) struct Canceller {
     token: CancelToken,
     tls: MakeRustlsConnect,
-    /// Limits the concurrent cancellations.
+    /// Limits the number of concurrent cancellations.
     at_once: Arc<Semaphore>,
 }
 
@@ -82,7 +82,8 @@ impl Canceller {
         Self { token: client.cancel_token(), tls, at_once }
     }
 
-    /// Cancels the statement as a best effort, on a separate connection. If it fails, the server's own timeout ends it.
+    /// Tries to cancel the statement, on a separate connection. If that fails, the server's own timeout ends
+    /// the statement.
     fn cancel(&self) {
         let Ok(turn) = Arc::clone(&self.at_once).try_acquire_owned() else { return };
         let Ok(runtime) = Handle::try_current() else { return };

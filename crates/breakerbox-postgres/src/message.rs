@@ -1,8 +1,8 @@
-//! The message about a change: the key and the record, as JSON.
+//! The notification about a change: the key and the record, as JSON.
 //!
-//! Postgres sends at most 7,999 bytes, in the database's encoding, so all characters beyond ASCII are escaped. A record
-//! that does not fit is left out, and the listener reads it. A key that does not fit either is left out too; then
-//! listeners receive only that they missed a change.
+//! Postgres sends at most 7,999 bytes, in the database's encoding, so all non-ASCII characters are escaped. A
+//! record that does not fit is left out, and the listener reads it from the store. If the key does not fit
+//! either, it is left out as well; then listeners are only notified that they missed a change.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 /// The maximum length of a message, in bytes.
 const MAX_LENGTH: usize = 7_999;
 
-/// A message to send.
+/// A message to send about a change.
 #[derive(Serialize)]
 struct ChangeMessage<'a> {
     key: Option<&'a str>,
     record: Option<&'a Record>,
 }
 
-/// A received message.
+/// A received message: a change, or a call for reports.
 #[derive(PartialEq, Debug, Deserialize)]
 pub(crate) struct Message {
     pub(crate) key: Option<String>,
@@ -30,8 +30,8 @@ pub(crate) struct Message {
     pub(crate) reports: Vec<String>,
 }
 
-/// Returns the messages that call for reports of these keys: as few as possible. A key that does not fit into one is
-/// left out: the process with the pending trip waits for the regular reports of the others.
+/// Returns the messages that call for reports on these keys, as few as possible. A key that does not fit into a
+/// message is left out; then the process with the pending trip waits for the regular reports of the others.
 pub(crate) fn call_for_reports(keys: &[Arc<str>]) -> Vec<String> {
     const FRAME: &str = r#"{"reports":[]}"#;
     let mut texts: Vec<String> = Vec::new();
@@ -56,7 +56,7 @@ pub(crate) fn call_for_reports(keys: &[Arc<str>]) -> Vec<String> {
     texts
 }
 
-/// Returns the message about a change.
+/// Returns the message to send about a change.
 pub(crate) fn write(key: &str, record: &Record) -> String {
     let forms = [
         ChangeMessage { key: Some(key), record: Some(record) },
@@ -68,12 +68,12 @@ pub(crate) fn write(key: &str, record: &Record) -> String {
     texts.find(|text| text.len() <= MAX_LENGTH).unwrap_or_else(|| "{}".to_owned())
 }
 
-/// Parses a message; none if it is not valid.
+/// Parses a message. Returns `None` if it is invalid.
 pub(crate) fn read(text: &str) -> Option<Message> {
     serde_json::from_str(text).ok()
 }
 
-/// Escapes all characters beyond ASCII. In JSON they occur only inside strings, where they can be escaped.
+/// Escapes all non-ASCII characters. In JSON they occur only inside strings, where escapes are allowed.
 fn in_ascii(text: &str) -> String {
     let mut ascii = String::with_capacity(text.len());
     for c in text.chars() {
@@ -81,7 +81,7 @@ fn in_ascii(text: &str) -> String {
             ascii.push(c);
         } else {
             for unit in c.encode_utf16(&mut [0; 2]) {
-                // Writing to a string does not fail.
+                // Writing to a string can't fail.
                 let _ = write!(ascii, "\\u{unit:04x}");
             }
         }

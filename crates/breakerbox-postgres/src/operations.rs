@@ -1,5 +1,5 @@
-//! The operations of the store: statements to the server, and their results. Nothing is decided here, and nothing is
-//! retried.
+//! The store's operations: they send statements to the server, and convert the results. They neither decide nor
+//! retry.
 //!
 //! | operation | round trips |
 //! | --- | --- |
@@ -7,7 +7,7 @@
 //! | swap | one for up to 100 circuits: all statements are sent together, as one transaction |
 //! | read, list, lead, [ramp](crate::ramping), check_write | one |
 //!
-//! The first use on a connection takes one more, to prepare the statement.
+//! The first use of a statement on a connection takes one more round trip, to prepare it.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -38,22 +38,23 @@ const MAX_KEYS: usize = 1_000;
 /// The maximum number of circuits on a page.
 const MAX_PAGE: usize = 1_000;
 
-/// The maximum number of swaps in one transaction: a few milliseconds, during which others wait for its locks.
+/// The maximum number of swaps in one transaction: a few milliseconds, during which other transactions wait for
+/// its locks.
 const MAX_SWAPS: usize = 100;
 
-/// How long the row of a write check stays after the last check.
+/// The time to live of the write-check row.
 const KEEP_CHECK_FOR: Duration = Duration::from_secs(60);
 
-/// The number of rows that one step of the cleanup examines.
+/// The maximum number of rows that one step of the cleanup examines.
 const CLEAR_BATCH: i64 = 1_000;
 
-/// The operations, on one schema of one database.
+/// The store's operations, on one schema in one database.
 #[derive(Debug)]
 pub(crate) struct Operations {
     pub(crate) database: Database,
     pub(crate) statements: Statements,
     channel: String,
-    /// The name of the row with which this process checks that writes are accepted.
+    /// The name of the row that this process writes to check that writes are accepted.
     check_name: Vec<u8>,
     recreation: Arc<Recreation>,
 }
@@ -65,7 +66,7 @@ impl Operations {
         Self { database, statements, channel, check_name, recreation }
     }
 
-    /// Executes one statement.
+    /// Executes one statement on a pooled connection.
     async fn query(&self, sql: &str, parameters: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, StoreError> {
         self.within(async {
             let loan = self.database.lend().await?;
@@ -79,7 +80,7 @@ impl Operations {
         .await
     }
 
-    /// Runs an operation with the timeout; if the tables are gone, they are created again.
+    /// Runs an operation with the timeout. If tables are missing, they are created again in the background.
     pub(crate) async fn within<T>(
         &self,
         work: impl Future<Output = Result<T, StoreError>>,
@@ -134,7 +135,7 @@ impl Operations {
         Ok(Answer { now, value: value? })
     }
 
-    /// Swaps in batches, in the order of the keys, so that no two batches deadlock.
+    /// Makes the swaps in batches, in key order, so that no two batches deadlock.
     pub(crate) async fn swap_all(
         &self,
         swaps: &[Swap],
@@ -174,8 +175,9 @@ impl Operations {
         Ok(Answer { now, value })
     }
 
-    /// Sends all statements of the swaps before the first is answered. Each sees the rows as of its beginning, so the
-    /// last one of a circuit, which begins with all of its rows locked, sees the rows that it replaces.
+    /// Sends all statements before the first one is answered. Each statement sees the rows as of its start. A
+    /// circuit's last statement starts when all of the circuit's rows are locked, so it sees the rows that it
+    /// replaces.
     async fn swap_once(&self, swaps: &[SwapParameters]) -> Result<Vec<Row>, StoreError> {
         let loan = self.database.lend().await?;
         let answer = async {
@@ -208,7 +210,8 @@ impl Operations {
     }
 
     pub(crate) async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
-        // Keys are text, so none contains this byte; the first possible text after a key is the key and a zero byte.
+        // Keys are UTF-8, which never contains this byte. The first possible string after a key is the key plus
+        // a zero byte.
         const AFTER_LAST: u8 = 0xff;
         let from = match &query.after {
             Some(Cursor(after)) => [after.as_bytes(), &[0]].concat().max(query.prefix.as_bytes().to_vec()),
@@ -253,7 +256,8 @@ impl Operations {
         Ok(Answer { now: now_in(row)?, value: Term { leads, ends_at: timed(column(row, "ends_at")?) } })
     }
 
-    /// Writes a row that is no election: no text has its first byte.
+    /// Writes a row that does not belong to an election: its name starts with a byte that no UTF-8 string
+    /// contains.
     pub(crate) async fn check_write(&self) -> Result<Answer<()>, StoreError> {
         let keep_for = micros(KEEP_CHECK_FOR);
         let rows = self.query(&self.statements.check_write, &[&self.check_name, &keep_for]).await?;
@@ -261,7 +265,7 @@ impl Operations {
         Ok(Answer { now: now_in(row)?, value: () })
     }
 
-    /// Sends a message, or a few if there are many keys, to all listeners.
+    /// Sends one message to all listeners, or several if there are many keys.
     pub(crate) async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
         let messages = message::call_for_reports(keys);
         if !messages.is_empty() {
@@ -270,8 +274,8 @@ impl Operations {
         Ok(())
     }
 
-    /// Examines some rows of a table from a key on, and deletes the expired ones. Returns where to continue; none at
-    /// the end.
+    /// Examines some rows of a table, starting at a key, and deletes the expired ones. Returns the key at which
+    /// to continue, or `None` at the end of the table.
     pub(crate) async fn clear(&self, table: Table, from: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let sql = match table {
             Table::Circuits => &self.statements.clear_circuits,
@@ -284,7 +288,7 @@ impl Operations {
     }
 }
 
-/// A swap as parameters of the statements.
+/// A swap, as parameters for the statements.
 struct SwapParameters {
     key: Vec<u8>,
     expected: Option<Vec<u8>>,
@@ -328,19 +332,19 @@ impl SwapParameters {
     }
 }
 
-/// Converts the result of a swap.
+/// Converts the result row of a swap.
 fn swapped(key: &Arc<str>, row: &Row) -> Result<Readable<Swapped>, StoreError> {
     let there = || Ok::<_, StoreError>(record::read(key, column(row, "record")?));
     Ok(match (column(row, "won")?, column(row, "expected")?) {
-        // The replaced record need not be readable.
+        // The record that was replaced need not be readable.
         (true, _) => Ok(Swapped::Won),
         (false, true) => there()?.map(Swapped::TooLate),
         (false, false) => there()?.map(Swapped::Lost),
     })
 }
 
-/// Waits for all futures. They are first polled in their order, and send their requests then: so a future that is
-/// polled next, such as a commit, sends its request after all of them.
+/// Waits for all futures. They are first polled in order, and send their requests at that point. So a future
+/// that is polled next, such as a commit, sends its request after all of them.
 async fn all_in_order<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut all: Vec<Pin<Box<MaybeDone<F>>>> = futures.map(|future| Box::pin(maybe_done(future))).collect();
     poll_fn(|context| {
@@ -352,7 +356,7 @@ async fn all_in_order<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Out
     all.iter_mut().filter_map(|one| one.as_mut().take_output()).collect()
 }
 
-/// A table with rows that expire.
+/// A table whose rows expire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Table {
     Circuits,

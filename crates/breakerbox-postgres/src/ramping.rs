@@ -1,4 +1,5 @@
-//! `ramp`: slots of a circuit's ramp. One round trip: all statements are sent together, as one transaction.
+//! `ramp`: acquires and releases slots in a circuit's ramp, in one round trip: all statements are sent
+//! together, as one transaction.
 
 use breakerbox::store::{Answer, RampReply, RampRequest, RampState, RampView, StoreError};
 use tokio_postgres::Row;
@@ -16,7 +17,8 @@ impl Operations {
         Ok(Answer { now: now_in(&row)?, value })
     }
 
-    /// Sends both statements. The second begins when the first has the lock, so that it sees the present rows.
+    /// Sends both statements. The second starts when the first has acquired the lock, so it sees the current
+    /// rows.
     async fn ramp_once(&self, parameters: &RampParameters) -> Result<Row, StoreError> {
         let loan = self.database.lend().await?;
         let answer = async {
@@ -40,7 +42,7 @@ impl Operations {
     }
 }
 
-/// A request as parameters of the statements.
+/// A ramp request, as parameters for the statements.
 struct RampParameters {
     key: Vec<u8>,
     epoch: i64,

@@ -1,4 +1,4 @@
-//! Conversions of records, keys and tokens to and from the tables.
+//! Converts records, keys and tokens to and from the table columns.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use tokio_postgres::types::FromSql;
 
 use crate::error::{unavailable, whole};
 
-/// The maximum length of a key, in bytes. An index can't hold much longer ones.
+/// The maximum length of a key, in bytes. An index can't contain much longer keys.
 pub(crate) const MAX_KEY_LENGTH: usize = 2_048;
 
-/// Converts a key; an error if the tables can't hold it.
+/// Converts a key. Returns an error if the key is too long for the tables.
 pub(crate) fn key(key: &str) -> Result<&[u8], StoreError> {
     if key.len() > MAX_KEY_LENGTH {
         return Err(unavailable(format!(
@@ -23,7 +23,7 @@ pub(crate) fn key(key: &str) -> Result<&[u8], StoreError> {
     Ok(key.as_bytes())
 }
 
-/// Converts a key back.
+/// Converts a key from the database.
 pub(crate) fn read_key(bytes: Vec<u8>) -> Result<Arc<str>, StoreError> {
     let unreadable = |error: std::string::FromUtf8Error| Unreadable {
         key: String::from_utf8_lossy(error.as_bytes()).into_owned(),
@@ -32,19 +32,19 @@ pub(crate) fn read_key(bytes: Vec<u8>) -> Result<Arc<str>, StoreError> {
     Ok(String::from_utf8(bytes).map(Into::into).map_err(unreadable)?)
 }
 
-/// Encodes a record.
+/// Encodes a record as JSON.
 pub(crate) fn write(key: &str, record: &Record) -> Result<Vec<u8>, StoreError> {
     let unreadable = |error: serde_json::Error| Unreadable { key: key.to_owned(), reason: error.to_string() };
     Ok(serde_json::to_vec(record).map_err(unreadable)?)
 }
 
-/// Decodes a record.
+/// Decodes a record. `None` means that there is no record.
 pub(crate) fn read(key: &str, text: Option<&[u8]>) -> Readable<Option<Record>> {
     let unreadable = |error: serde_json::Error| Unreadable { key: key.to_owned(), reason: error.to_string() };
     text.map(serde_json::from_slice).transpose().map_err(unreadable)
 }
 
-/// Returns a column of a row.
+/// Returns a column's value in a row.
 pub(crate) fn column<'a, T: FromSql<'a>>(row: &'a Row, name: &str) -> Result<T, StoreError> {
     row.try_get(name).map_err(|error| unavailable(whole(&error)))
 }

@@ -1,8 +1,8 @@
-//! Creates the tables again if they are gone, because the schema was dropped or a database was restored without it.
+//! Creates missing tables again, if the schema was dropped or a database was restored without it.
 //!
-//! An operation that finds no table reports it here, and a task creates what is missing, with a growing backoff while
-//! that fails. Nothing is created without need, and nothing is ever dropped. The contents of the tables are lost; the
-//! processes of the fleet publish the records that they know.
+//! An operation that finds a table missing reports it here, and a task creates the missing tables, with a
+//! growing backoff if that fails. Nothing is ever dropped. The contents of missing tables are lost; the
+//! processes in the fleet write the records that they know back to the store.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,16 +18,17 @@ use crate::error::{is_table_missing, unavailable, whole};
 /// The timeout for creating the tables.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reports of missing tables, and the result of creating them again.
+/// Reports of missing tables, and the result of the last attempt to create them.
 #[derive(Debug, Default)]
 pub(crate) struct Recreation {
     missing: Notify,
-    /// The error of the last attempt; none if it succeeded.
+    /// The error of the last attempt; `None` if it succeeded.
     failed: Mutex<Option<String>>,
 }
 
 impl Recreation {
-    /// Checks an error for a missing table, and adds the reason why it could not be created again.
+    /// If the error reports a missing table, requests its creation, and adds the reason why the last attempt to
+    /// create it failed.
     pub(crate) fn note(&self, error: StoreError) -> StoreError {
         if !is_table_missing(&error) {
             return error;
@@ -48,7 +49,7 @@ impl Recreation {
     }
 }
 
-/// Creates missing tables until it is dropped.
+/// Creates missing tables until the task is aborted.
 pub(crate) async fn recreate_for_ever(
     recreation: Arc<Recreation>,
     database: Database,
@@ -62,7 +63,7 @@ pub(crate) async fn recreate_for_ever(
             Ok(Ok(())) => {
                 recreation.set_failed(None);
                 backoff = Backoff::new();
-                // The records that listeners know are no longer valid.
+                // The records that listeners know are no longer in the store.
                 announcer.announce(StoreEvent::Missed);
             }
             Ok(Err(error)) => recreation.set_failed(Some(error.to_string())),

@@ -1,4 +1,4 @@
-//! A sampler for a table in Postgres: one query for each poll, on a separate connection.
+//! A sampler for a Postgres table: one query per poll, on a separate connection.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,10 +16,10 @@ use crate::builder::Builder;
 use crate::database::Database;
 use crate::error::ConnectError;
 
-/// The default timeout of a poll at the server.
+/// The default timeout for a poll.
 const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// Counts attempts in a table of a Postgres database, which need not be the one that the store is in.
+/// Counts attempts in a Postgres table, which may be in a different database than the store.
 ///
 /// ```
 /// # let server = breakerbox_testkit::servers::PostgresServer::start()?;
@@ -38,8 +38,8 @@ const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(10);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The table needs two [indices](breakerbox::sampling::SqlTable). Ages are relative to the server's clock. A poll that
-/// takes too long, or whose caller is gone, is cancelled.
+/// The table needs two [indices](breakerbox::sampling::SqlTable). Ages are relative to the server's clock. A
+/// poll that takes too long, or whose caller drops it, is cancelled.
 pub struct PostgresSampler {
     database: Database,
     query: String,
@@ -50,19 +50,19 @@ pub struct PostgresSampler {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SamplerError {
-    /// The description of the table is not valid.
+    /// The description of the table is invalid.
     #[error(transparent)]
     Table(#[from] SqlError),
-    /// The URL or a setting of the database is not valid.
+    /// The URL or a setting of the database is invalid.
     #[error(transparent)]
     Database(#[from] ConnectError),
 }
 
 impl PostgresSampler {
-    /// Creates a sampler for the database of this URL. It does not connect yet.
+    /// Creates a sampler for the database that this URL names. It does not connect yet.
     ///
     /// # Errors
-    /// If the URL or the description of the table is not valid.
+    /// Returns a [`SamplerError`] if the URL or the description of the table is invalid.
     pub fn new(url: &str, source: impl Into<SqlSource>) -> Result<Self, SamplerError> {
         let builder = Builder::new(url).connections(1).time_limit(DEFAULT_TIME_LIMIT);
         Self::with(builder.database()?, &source.into())
@@ -71,7 +71,7 @@ impl PostgresSampler {
     /// Creates a sampler that uses existing connections, with their timeout.
     ///
     /// # Errors
-    /// If the description of the table is not valid.
+    /// Returns a [`SamplerError`] if the description of the table is invalid.
     pub fn on(database: Database, source: impl Into<SqlSource>) -> Result<Self, SamplerError> {
         Self::with(database, &source.into())
     }
@@ -80,7 +80,7 @@ impl PostgresSampler {
         Ok(Self { query: source.text(Dialect::Postgres)?, returns_runs: source.returns_runs(), database })
     }
 
-    /// Returns the SQL text of the query, for example to inspect its plan.
+    /// Returns the SQL of the query, for example to inspect its plan.
     #[must_use]
     pub fn query(&self) -> &str {
         &self.query
@@ -98,7 +98,8 @@ impl PostgresSampler {
                 let answer = async {
                     let statement = loan.prepare_cached(&self.query).await?;
                     let asked: [&(dyn ToSql + Sync); 5] = [&window, &keys, &ages, &started, &recent];
-                    // A query of the user need not count recent attempts separately.
+                    // A custom query need not count recent attempts separately, so it may have fewer
+                    // parameters.
                     let asked = asked.get(..statement.params().len()).unwrap_or(&asked);
                     loan.query(&statement, asked).await
                 };
@@ -109,7 +110,7 @@ impl PostgresSampler {
     }
 }
 
-/// The maximum age: a hundred years.
+/// The maximum age of attempts that the sampler asks for: a hundred years.
 const OLDEST: Duration = Duration::from_secs(100 * 366 * 24 * 3_600);
 
 #[async_trait]
@@ -117,7 +118,7 @@ impl Sampler for PostgresSampler {
     async fn sample(&self, poll: &Poll) -> Result<HashMap<String, Sample>, SampleError> {
         let rows = self.rows(poll).await.map_err(|error| match error {
             StoreError::TimedOut { limit } => SampleError::TimedOut { limit },
-            // The message of the outer error is about a store, and this is none.
+            // The outer error's message is about a store, which a sampler is not.
             StoreError::Unavailable(cause) => SampleError::Failed(cause),
             error => SampleError::failed(error),
         })?;
@@ -131,7 +132,7 @@ impl Sampler for PostgresSampler {
 
 fn sample(row: &Row, wants_recent: bool) -> Result<(String, Sample), SampleError> {
     let key = row.try_get("key").map_err(|error| unreadable("key", &error))?;
-    // Half-open circuits have neither a recent part nor a run.
+    // Half-open circuits have neither recent counts nor a run of failures.
     let recent = match known(row, "recent_successes")?.filter(|_| wants_recent) {
         Some(_) => Some(RecentSample {
             successes: count(row, "recent_successes")?,
@@ -150,7 +151,7 @@ fn sample(row: &Row, wants_recent: bool) -> Result<(String, Sample), SampleError
     Ok((key, sample))
 }
 
-/// Returns the value of an optional column.
+/// Returns the value of an optional column, or `None` if it is null.
 fn known(row: &Row, field: &'static str) -> Result<Option<i64>, SampleError> {
     if !row.columns().iter().any(|column| column.name() == field) {
         return Ok(None);

@@ -1,9 +1,10 @@
-//! The statements, one file for each step of an operation, and the migrations, one file each.
+//! The SQL statements, one file for each step of an operation, and the migrations, one file each.
 //!
-//! The files use the schema `breakerbox.`, so that they can be run as they are. Before a statement is sent, the schema
-//! is replaced by the configured one, and the file's comments by its name, which operators see in `pg_stat_activity`.
+//! The files use the schema `breakerbox.`, so that they can be run unchanged. Before a statement is sent, that
+//! schema is replaced by the configured one, and the file's comments by the file's name, which operators see in
+//! `pg_stat_activity`.
 
-/// The statements, for one schema.
+/// The SQL of all statements, for one schema.
 #[derive(Debug)]
 pub(crate) struct Statements {
     pub(crate) merge: String,
@@ -24,7 +25,7 @@ pub(crate) struct Statements {
     pub(crate) clear_ramps: String,
 }
 
-/// Reads a statement's file.
+/// Loads a statement from its file.
 macro_rules! statement {
     ($schema:expr, $name:literal) => {
         ready($schema, $name, include_str!(concat!("sql/", $name, ".sql")))
@@ -54,9 +55,9 @@ impl Statements {
     }
 }
 
-/// The migrations of the tables, from the first version on. A new one must keep the statements of the previous version
-/// working: during an upgrade of a fleet, both run. Each keeps what already exists, so that all of them can be applied
-/// again when a table is gone.
+/// The migrations of the tables, in order. A new migration must keep the previous version's statements working:
+/// during an upgrade of a fleet, both versions run. Each migration keeps what already exists, so that all of
+/// them can be applied again when a table is missing.
 pub(crate) const MIGRATIONS: [&str; 2] = [
     include_str!("sql/migrations/0001_circuits_counts_leases.sql"),
     include_str!("sql/migrations/0002_ramps.sql"),
@@ -65,7 +66,7 @@ pub(crate) const MIGRATIONS: [&str; 2] = [
 /// The tables that must exist.
 pub(crate) const TABLES: [&str; 5] = ["migrations", "circuits", "counts", "leases", "ramps"];
 
-/// Returns a migration for one schema.
+/// Returns the SQL of a migration, for one schema.
 pub(crate) fn migration(schema: &str, text: &str) -> String {
     in_schema(schema, text)
 }

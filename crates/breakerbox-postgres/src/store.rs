@@ -1,4 +1,4 @@
-//! The store itself: the operations, and their background tasks.
+//! The store: its operations and background tasks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use crate::operations::Operations;
 use crate::recreate::{Recreation, recreate_for_ever};
 use crate::task::Task;
 
-/// A store in a Postgres database. See the [crate documentation](crate).
+/// A store that keeps circuits in a Postgres database. See the [crate documentation](crate).
 ///
-/// It has background tasks, which end when it is dropped. They run on the tokio runtime on which it was connected: when
-/// that runtime ends, every operation fails with an error that states this.
+/// The store has background tasks, which end when it is dropped. They run on the tokio runtime on which the
+/// store was connected. When that runtime ends, every operation fails with an error that says so.
 pub struct PostgresStore {
     operations: Arc<Operations>,
     announcer: Arc<Announcer>,
@@ -35,7 +35,7 @@ pub struct PostgresStore {
 /// Opens another store with the same settings.
 pub(crate) type Reopen = Box<dyn Fn() -> Option<PostgresStore> + Send + Sync>;
 
-/// What a store is started with, besides its database.
+/// The settings that a store is started with, in addition to its database.
 pub(crate) struct Start {
     pub(crate) schema: String,
     pub(crate) heartbeat_every: Duration,
@@ -91,7 +91,7 @@ impl PostgresStore {
         }
     }
 
-    /// Returns the operations, for as long as the background tasks run.
+    /// Returns the operations, or an error if the background tasks have ended.
     fn operations(&self) -> Result<&Operations, StoreError> {
         if self.listening.has_ended() {
             return Err(ConnectError::Ended.into());

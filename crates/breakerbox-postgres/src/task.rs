@@ -1,4 +1,4 @@
-//! A background task that ends with its owner.
+//! A background task that is aborted when its owner is dropped.
 
 use tokio::task::JoinHandle;
 
@@ -13,7 +13,8 @@ impl Task {
 }
 
 impl Task {
-    /// Returns whether it has ended by itself. A task that runs forever ends only with its runtime.
+    /// Returns whether the task has ended without being aborted. A task that runs forever ends only with its
+    /// runtime.
     pub(crate) fn has_ended(&self) -> bool {
         self.0.is_finished()
     }

@@ -12,7 +12,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::error::ConnectError;
 use crate::url::Trust;
 
-/// Creates the TLS connector for these trusted certificates.
+/// Creates a TLS connector that trusts these certificates.
 pub(crate) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, ConnectError> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -47,7 +47,7 @@ fn roots(trust: &Trust) -> Result<RootCertStore, ConnectError> {
     Ok(roots)
 }
 
-/// Does what `psql` does with `sslmode=prefer` and `require`: encrypts, and accepts any certificate.
+/// Behaves like `psql` with `sslmode=prefer` or `require`: encrypts, and accepts any certificate.
 #[derive(Debug)]
 struct AcceptAnyCertificate(Arc<CryptoProvider>);
 

@@ -1,8 +1,8 @@
-//! The URL: the client parses most of it; the TLS options are parsed here.
+//! Parses URLs. The client library parses most of a URL; the TLS options are parsed here.
 //!
-//! `sslmode` means the same as in `psql`: `disable` is without TLS; `prefer`, the default, and `require` are with TLS
-//! but accept any certificate; `verify-ca` and `verify-full` check the certificate and the host name against
-//! `sslrootcert`, a file, or without it against the system's certificates.
+//! `sslmode` means the same as in `psql`. `disable`: no TLS. `prefer` (the default) and `require`: TLS, but any
+//! certificate is accepted. `verify-ca` and `verify-full`: TLS, and the certificate and the host name are
+//! verified with `sslrootcert`, a file, or if it is not set with the system's certificates.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use tokio_postgres::config::SslMode;
 
 use crate::error::{ConnectError, whole};
 
-/// The trusted certificates.
+/// The certificates that are trusted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Trust {
     /// Any certificate: traffic is encrypted, but the server is not authenticated.
@@ -23,7 +23,7 @@ pub(crate) enum Trust {
     File(PathBuf),
 }
 
-/// Parses a URL.
+/// Parses a URL into the client's configuration and the trusted certificates.
 pub(crate) fn parse(url: &str) -> Result<(Config, Trust), ConnectError> {
     let wrong = |reason: String| ConnectError::Url { reason };
     if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {

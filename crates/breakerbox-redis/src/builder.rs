@@ -1,4 +1,4 @@
-//! The settings of a store, and connecting with them.
+//! The settings for a Redis store, and connecting with them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,22 +17,22 @@ use crate::store::RedisStore;
 use crate::target::Target;
 use crate::wire::Wire;
 
-/// The default timeout of a request. A server nearby answers in less than a millisecond.
+/// The default request timeout. A nearby server responds in less than a millisecond.
 pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_millis(400);
 
-// Otherwise it would be random which of the two timeouts passes first, and which error is reported.
+// If they were equal, which of the two timeouts expires first, and which error is reported, would be random.
 const _: () = assert!(DEFAULT_TIME_LIMIT.as_millis() < breakerbox::DEFAULT_STORE_TIMEOUT.as_millis());
 
-/// The default prefix of all keys and channels.
+/// The default prefix for all keys and channels.
 pub const DEFAULT_NAMESPACE: &str = "breakerbox";
 
 /// The maximum length of a namespace, in bytes.
 const MAX_NAMESPACE_LENGTH: usize = 64;
 
-/// The timeout for connecting as a whole.
+/// The timeout for the whole connection setup.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Builds a store with other settings than the defaults.
+/// Builds a store with settings other than the defaults.
 ///
 /// ```
 /// use breakerbox_redis::RedisStore;
@@ -59,7 +59,7 @@ pub struct Builder {
     root_certificate: Option<Vec<u8>>,
 }
 
-/// A URL, which may contain a password.
+/// A URL that may contain a password.
 #[derive(Clone)]
 struct Url(String);
 
@@ -79,29 +79,30 @@ impl Builder {
         }
     }
 
-    /// Sets the prefix of all keys and channels. Default: [`DEFAULT_NAMESPACE`]. Fleets that share a server need one
-    /// each.
+    /// Sets the prefix for all keys and channels. Default: [`DEFAULT_NAMESPACE`]. Fleets that share a server
+    /// must each use their own.
     pub fn namespace(mut self, namespace: &str) -> Self {
         namespace.clone_into(&mut self.namespace);
         self
     }
 
-    /// Sets the timeout of a request. Default: [`DEFAULT_TIME_LIMIT`]. A page of a list takes several requests.
+    /// Sets the request timeout. Default: [`DEFAULT_TIME_LIMIT`]. One page of a list takes several requests.
     pub fn time_limit(mut self, time_limit: Duration) -> Self {
         self.time_limit = time_limit;
         self
     }
 
-    /// Sets the root certificate for the servers, as PEM. It replaces the certificates that the system trusts.
+    /// Sets the root certificate that the servers are verified with, as PEM. It replaces the certificates that
+    /// the system trusts.
     pub fn root_certificate(mut self, pem: &[u8]) -> Self {
         self.root_certificate = Some(pem.to_owned());
         self
     }
 
-    /// Connects. When it returns, every server has been reached once, and the store listens to all changes.
+    /// Connects, and returns when every server has been reached once and the store listens for all changes.
     ///
     /// # Errors
-    /// If the store can't connect. The error states what to do.
+    /// Returns a [`ConnectError`], which states what to do, if the store can't connect.
     pub async fn connect(self) -> Result<RedisStore, ConnectError> {
         let (store, name) = self.start()?;
         let late = |_| Err(ConnectError::TimedOut { address: name, limit: CONNECT_LIMIT });
@@ -109,11 +110,11 @@ impl Builder {
         Ok(store)
     }
 
-    /// Creates a store that connects in the background, for a service that must start without it. Requests fail until
-    /// it is connected. Must be called within a tokio runtime.
+    /// Creates a store that connects in the background, for a service that must start even if Redis is down.
+    /// Requests fail until the store is connected. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// If the URL or a setting is wrong.
+    /// Returns a [`ConnectError`] if the URL or a setting is invalid.
     pub fn open(self) -> Result<RedisStore, ConnectError> {
         self.start().map(|(store, _)| store)
     }
@@ -150,32 +151,32 @@ impl Builder {
             }
         };
         let servers = Servers { wire, layout, limit };
-        // The settings were valid before, so they are valid then.
+        // These settings have been validated already, so opening the store again succeeds.
         let reopen = move || again.clone().open().ok();
         Ok((RedisStore::new(servers, announcer, listening, reopen), name))
     }
 }
 
 impl RedisStore {
-    /// Creates a store with the default settings that connects in the background: a service that starts while Redis is
-    /// down starts degraded, and joins the fleet when Redis is up. Must be called on a tokio runtime that lives as long
-    /// as the store.
+    /// Creates a store with the default settings that connects in the background. A service that starts while
+    /// Redis is down starts degraded, and joins the fleet when Redis is up. Must be called within a tokio
+    /// runtime that lives as long as the store.
     ///
     /// # Errors
-    /// If the URL is not valid. All other problems are reported as the store's health.
+    /// Returns a [`ConnectError`] if the URL is invalid. All other problems are reported as the store's health.
     pub fn open(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).open()
     }
 
-    /// Connects with the default settings, or fails. To start without the server use [`open`](Self::open).
+    /// Connects with the default settings. To start even if the server is down, use [`open`](Self::open).
     ///
     /// # Errors
-    /// If the URL is not valid, or there is no server that this store can use. The error states what to do.
+    /// Returns a [`ConnectError`], which states what to do, if the URL is invalid or no usable server is found.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).connect().await
     }
 
-    /// Returns a builder, for other settings than the defaults.
+    /// Returns a builder for settings other than the defaults.
     pub fn builder(url: &str) -> Builder {
         Builder::new(url)
     }

@@ -1,7 +1,7 @@
-//! `call_for_reports`: a message to every process that listens, on the channels of changes.
+//! `call_for_reports`: sends a message to every listening process, on the channels for changes.
 //!
-//! The text is `reports:` and the keys as a JSON array. A message about a change begins with the length of a key, so
-//! the two can't be confused. Nothing is stored.
+//! The message is `reports:` followed by the keys as a JSON array. A message about a change starts with the
+//! length of a key, so the two can't be confused. Nothing is stored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::layout::Bucket;
 use crate::servers::Servers;
 use crate::wire::Call;
 
-/// The prefix of such a message.
+/// The prefix of a call for reports.
 const PREFIX: &str = "reports:";
 
-/// The maximum number of keys in one message, so that no message is too large for a server's output buffers.
+/// The maximum number of keys in one message. It keeps messages within a server's output buffers.
 const MAX_KEYS: usize = 1_000;
 
 pub(crate) async fn call_for_reports(servers: &Servers, keys: &[Arc<str>]) -> Result<(), StoreError> {
-    // One server has one channel; a cluster has one for each bucket, at the node that has the bucket.
+    // A single server has one channel; a cluster has one for each bucket, on the node that owns the bucket.
     let mut by_bucket: BTreeMap<Bucket, Vec<&Arc<str>>> = BTreeMap::new();
     for key in keys {
         let bucket = if servers.wire.is_one() { Bucket(0) } else { Bucket::of(key) };
@@ -48,7 +48,7 @@ fn write(keys: &[&Arc<str>]) -> Result<String, StoreError> {
     Ok(format!("{PREFIX}{keys}"))
 }
 
-/// Parses a message of this kind; none if it is another kind.
+/// Parses a call for reports. Returns `None` for any other message.
 pub(crate) fn read(text: &str) -> Option<StoreEvent> {
     let keys: Vec<String> = serde_json::from_str(text.strip_prefix(PREFIX)?).ok()?;
     (!keys.is_empty())

@@ -1,8 +1,8 @@
-//! `check_write`: whether every master that has circuits accepts writes.
+//! `check_write`: checks whether every master that holds circuits accepts writes.
 //!
-//! Each master has one small key for this, which expires by itself. A script writes it, like the circuits. The result
-//! is the error of the last master that refused, or the time of one of them: a store that is partly read-only can't be
-//! used to decide.
+//! Each master has one small key for this check, which expires. A script writes it in the same way as circuits
+//! are written. The check fails if any master refuses, because a store that is partly read-only can't be used
+//! for decisions. Otherwise it returns the time of one of the masters.
 
 use breakerbox::store::{Answer, StoreError};
 
@@ -12,7 +12,7 @@ use crate::script::ScriptName;
 use crate::servers::Servers;
 use crate::wire::Call;
 
-/// How long the key stays after the last check, in milliseconds.
+/// The time to live of the key, in milliseconds.
 const KEEP_FOR_MS: &str = "60000";
 
 pub(crate) async fn check_write(servers: &Servers) -> Result<Answer<()>, StoreError> {

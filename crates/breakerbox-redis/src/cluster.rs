@@ -1,10 +1,10 @@
-//! A cluster: which node has which bucket, and a link to each.
+//! A Redis Cluster: the node that owns each bucket, and a link to each node.
 //!
-//! A task requests the slots from a node: at once when a request was redirected or a node is gone, and every ten
-//! seconds. The last response is valid until there is a newer one. The sender of a request decides where to send it.
+//! A task requests the slot map from a node: at once when a request was redirected or a node is down, and every
+//! ten seconds. The last response is valid until a newer one arrives. The sender of a request selects the node.
 //!
-//! The client library has a cluster connection of its own. It is not used, because it sends a whole pipeline again if
-//! one command was redirected or an answer was lost: that would count twice.
+//! The client library's own cluster connection is not used, because it sends a whole pipeline again if one
+//! command was redirected or a response was lost, which would count outcomes twice.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -23,10 +23,10 @@ use crate::layout::Bucket;
 use crate::link::{Link, MAX_PAUSE, Task};
 use crate::target::{Login, Servers};
 
-/// The interval at which a node is asked for the slots, even if nothing is wrong.
+/// The interval between routine requests for the slot map.
 const REFRESH_EVERY: Duration = Duration::from_secs(10);
 
-/// The minimum pause before a node is asked again.
+/// The minimum pause between two requests for the slot map.
 const MIN_PAUSE: Duration = Duration::from_millis(100);
 
 /// The address of a node.
@@ -37,7 +37,8 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Parses `host:port`, as in a redirection; without a host, it is the host of the node that sent it.
+    /// Parses `host:port`, as in a redirection. If the host is missing, it is that of the node that sent the
+    /// redirection.
     pub(crate) fn parse(text: &str, said_by: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = if host.is_empty() { Arc::clone(&said_by.host) } else { host.into() };
@@ -51,7 +52,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// The owner of each bucket.
+/// The node that owns each bucket.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Owners(Vec<Option<Address>>);
 
@@ -73,13 +74,13 @@ impl Owners {
         nodes
     }
 
-    /// Returns the first bucket of every node.
+    /// Returns one bucket of every node: the first.
     pub(crate) fn one_bucket_each(&self) -> Vec<Bucket> {
         let mut seen = HashSet::new();
         Bucket::all().filter(|bucket| self.of(*bucket).is_ok_and(|address| seen.insert(address))).collect()
     }
 
-    /// Parses the response to `CLUSTER SLOTS`.
+    /// Parses the response to `CLUSTER SLOTS`; `said_by` is the node that sent it.
     fn read(slots: &Value, said_by: &Address) -> Option<Self> {
         let number = |value: &Value| redis::from_redis_value_ref::<u16>(value).ok();
         let mut ranges = Vec::new();
@@ -98,10 +99,10 @@ impl Owners {
     }
 }
 
-/// The known owners; none before the first response.
+/// The latest known owners, or the latest error. `None` before the first response.
 type Known = Result<Option<Arc<Owners>>, ConnectError>;
 
-/// A cluster: its owners, and a link to each node.
+/// A Redis Cluster: the owner of each bucket, and a link to each node.
 pub(crate) struct Cluster {
     shared: Arc<Shared>,
     owners: watch::Receiver<Known>,
@@ -126,7 +127,7 @@ impl Cluster {
         Self { shared, owners, _refresher: refresher }
     }
 
-    /// Returns the owners of all buckets, as soon as they are known.
+    /// Waits until the owners of all buckets are known, and returns them.
     pub(crate) async fn owners(&self) -> Result<Arc<Owners>, ConnectError> {
         let mut owners = self.owners.clone();
         match owners.wait_for(|known| !matches!(known, Ok(None))).await.as_deref() {
@@ -136,7 +137,7 @@ impl Cluster {
         }
     }
 
-    /// Subscribes to the owners.
+    /// Subscribes to changes of the owners.
     pub(crate) fn watch(&self) -> watch::Receiver<Known> {
         self.owners.clone()
     }
@@ -145,12 +146,12 @@ impl Cluster {
         self.shared.link(address)
     }
 
-    /// Returns the settings to connect to a node.
+    /// Returns the settings for a connection to a node.
     pub(crate) fn peer(&self, address: &Address) -> Peer {
         self.shared.peer(address)
     }
 
-    /// Requests the slots again, because a request was redirected or a node is gone.
+    /// Requests the slot map again, because a request was redirected or a node is down.
     pub(crate) fn has_changed(&self) {
         self.shared.problems.notify_one();
     }
@@ -171,11 +172,11 @@ impl Shared {
         Arc::clone(links.entry(address.clone()).or_insert_with(new))
     }
 
-    /// Asks the known nodes, then those of the URL, until one responds.
+    /// Requests the slot map from the known nodes, then from those in the URL, until one responds.
     async fn request(&self) -> Result<Owners, ConnectError> {
         let known: Vec<_> =
             self.links().iter().map(|(address, link)| (address.clone(), Arc::clone(link))).collect();
-        // Not always the same node first: it might know less than the others.
+        // Start with a random node: a particular one might be outdated.
         let first = rand::rng().random_range(0..known.len().max(1));
         for (address, link) in known.iter().cycle().skip(first).take(known.len()) {
             if let Ok(Ok(connection)) = timeout(self.limit, link.connection()).await
@@ -219,7 +220,7 @@ impl Shared {
     }
 }
 
-/// Keeps the owners up to date.
+/// Keeps the owners up to date until the task is aborted.
 async fn refresh(shared: Arc<Shared>, owners: watch::Sender<Known>) {
     loop {
         let answer = shared.request().await;

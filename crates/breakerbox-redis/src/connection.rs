@@ -1,7 +1,7 @@
-//! Connecting to an address, or to the master that sentinels name, and checking that the server is of the kind in the
-//! URL.
+//! Connects to an address, or to the master that sentinels name, and checks that the server is of the kind that
+//! the URL specifies.
 //!
-//! One attempt, with a timeout. The callers decide whether and when to try again.
+//! Makes one attempt, with a timeout. The callers decide whether and when to retry.
 
 use std::time::Duration;
 
@@ -13,16 +13,17 @@ use tokio::time::timeout;
 use crate::error::ConnectError;
 use crate::target::{Login, Servers};
 
-/// The minimum timeout of one attempt: a TLS handshake with a distant server takes longer than a command nearby.
+/// The minimum timeout for one attempt: a TLS handshake with a distant server takes longer than a command to a
+/// nearby one.
 const MIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The maximum number of commands in flight on one connection. Further ones wait, within their timeout.
+/// The maximum number of commands in flight on one connection. Further commands wait, within their timeout.
 const MAX_IN_FLIGHT: usize = 4_096;
 
 /// The server that a connection is for.
 #[derive(Clone, Debug)]
 pub(crate) enum Peer {
-    /// One server, which must be a master.
+    /// A single server, which must be a master.
     Server { host: String, port: u16, login: Login },
     /// The master that these sentinels name.
     Sentinel { sentinels: Servers, master: String, login: Login },
@@ -31,7 +32,7 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    /// Returns the name for error messages.
+    /// Returns the server's name for error messages.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Server { host, port, .. } | Self::Node { host, port, .. } => format!("{host}:{port}"),
@@ -39,7 +40,8 @@ impl Peer {
         }
     }
 
-    /// Makes one attempt. Push messages of the server go to `pushes`, and so does the end of the connection.
+    /// Makes one connection attempt. The server's push messages go to `pushes`, and so does the end of the
+    /// connection.
     pub(crate) async fn connect(
         &self,
         limit: Duration,
@@ -71,7 +73,8 @@ impl Peer {
     }
 }
 
-/// Asks all sentinels at once. The first that knows the master wins; the master itself is verified afterwards.
+/// Queries all sentinels at once. The first that knows the master wins; the caller verifies the master
+/// afterwards.
 async fn ask_sentinels(sentinels: &Servers, master: &str) -> Result<(String, u16), ConnectError> {
     let ask = |(host, port): &(String, u16)| {
         let (host, port) = (host.clone(), *port);
@@ -100,7 +103,7 @@ async fn open(
     pushes: Option<impl AsyncPushSender>,
 ) -> Result<(MultiplexedConnection, Hello), ConnectError> {
     let address = format!("{host}:{port}");
-    // All timeouts are set here: one for the whole attempt, and one for each exchange.
+    // The client's own timeouts are disabled: there is one for the whole attempt, and one for each exchange.
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let mut config = config.set_concurrency_limit(MAX_IN_FLIGHT);
     if let Some(pushes) = pushes {
@@ -114,7 +117,7 @@ async fn open(
     Ok((connection, Hello::new(&hello, address)?))
 }
 
-/// A server's description of itself.
+/// A server's response to `HELLO`.
 struct Hello {
     address: String,
     mode: String,

@@ -1,7 +1,7 @@
-//! Words: the arguments of scripts and their responses, as text.
+//! Converts the arguments and responses of scripts to and from strings ("words").
 //!
-//! Lua's numbers are exact only up to 2^53. Times and durations in microseconds stay below that for centuries; larger
-//! ones are capped, and so are counts. Versions, nonces and epochs are compared as text.
+//! Lua's numbers are exact only up to 2^53. Times and durations in microseconds stay below that for centuries;
+//! larger ones are capped, and so are counts. Versions, nonces and epochs are compared as strings.
 
 use std::time::Duration;
 
@@ -12,38 +12,38 @@ use redis::Value;
 use crate::error::CallError;
 use crate::layout::Layout;
 
-/// The largest number that scripts compute with.
+/// The largest integer that the scripts can represent exactly.
 const MAX_NUMBER: u64 = (1 << 53) - 1;
 
 /// The maximum expiry: a hundred years, in milliseconds.
 const MAX_EXPIRY_MS: u128 = 100 * 366 * 24 * 60 * 60 * 1_000;
 
-/// A duration in microseconds.
+/// Encodes a duration in microseconds.
 pub(crate) fn micros(duration: Duration) -> Vec<u8> {
     word(duration.as_micros().min(MAX_NUMBER.into()))
 }
 
-/// A point in time in microseconds.
+/// Encodes a point in time in microseconds.
 pub(crate) fn time(time: Timestamp) -> Vec<u8> {
     word(time.as_micros().min(MAX_NUMBER))
 }
 
-/// An expiry in milliseconds, rounded up.
+/// Encodes a time to live in milliseconds, rounded up.
 pub(crate) fn expiry(duration: Duration) -> Vec<u8> {
     word(duration.as_micros().div_ceil(1_000).min(MAX_EXPIRY_MS))
 }
 
-/// A count, capped at the maximum of scripts.
+/// Encodes a count, capped at the largest integer that the scripts can represent.
 pub(crate) fn count(count: u64) -> Vec<u8> {
     word(count.min(MAX_NUMBER))
 }
 
-/// Any value, as its text.
+/// Encodes any other value as a string.
 pub(crate) fn word(value: impl ToString) -> Vec<u8> {
     value.to_string().into_bytes()
 }
 
-/// A script's response, word by word.
+/// A script's response, read word by word.
 pub(crate) struct Response(std::vec::IntoIter<Vec<u8>>);
 
 impl Response {
@@ -64,7 +64,7 @@ impl Response {
         String::from_utf8(self.bytes()?).map_err(|_| CallError::InvalidResponse)
     }
 
-    /// Returns a number; one that does not fit becomes the maximum.
+    /// Returns the next word as a number. A number that does not fit becomes the maximum.
     pub(crate) fn number(&mut self) -> Result<u64, CallError> {
         let number: u128 = self.word()?.parse().map_err(|_| CallError::InvalidResponse)?;
         Ok(u64::try_from(number).unwrap_or(u64::MAX))
@@ -74,7 +74,7 @@ impl Response {
         self.number().map(Timestamp::from_micros)
     }
 
-    /// Returns a point in time, or none.
+    /// Returns the next word as a point in time, or `None` if it is empty.
     pub(crate) fn maybe_time(&mut self) -> Result<Option<Timestamp>, CallError> {
         let word = self.word()?;
         if word.is_empty() {
@@ -85,7 +85,7 @@ impl Response {
             .map_err(|_| CallError::InvalidResponse)
     }
 
-    /// Returns a record, none, or the reason why it can't be read.
+    /// Returns the next word as a record, `None` if it is empty, or the reason why the record can't be read.
     pub(crate) fn maybe_record(
         &mut self,
         layout: &Layout,

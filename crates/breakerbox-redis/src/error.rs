@@ -1,33 +1,33 @@
-//! The errors of connecting, with instructions; and the conversion of a server's errors to those of the store.
+//! The errors of connecting, with instructions, and the conversion of server errors to store errors.
 
 use std::time::Duration;
 
 use breakerbox::store::StoreError;
 use redis::{ErrorKind, RedisError};
 
-/// The reason why a store can't connect. No message contains a password.
+/// The reason why a store can't connect. The messages never contain a password.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The URL is not valid.
+    /// The URL is invalid.
     #[error("url: {reason}")]
     Url {
         /// The reason, and how to fix it.
         reason: String,
     },
-    /// The namespace is not valid in the names of keys.
+    /// The namespace contains characters that are not allowed in the names of keys, or is too long or empty.
     #[error("namespace: must be 1 to 64 letters, digits, '-', '_', '.' or ':', but is {namespace:?}")]
     Namespace {
         /// The namespace that was set.
         namespace: String,
     },
-    /// The timeout is zero.
+    /// The request timeout is zero.
     #[error("time_limit: must be longer than nothing")]
     TimeLimit,
-    /// The certificate is not valid.
+    /// The root certificate is invalid.
     #[error("root_certificate: {reason}; it takes PEM, and a URL that begins with rediss")]
     Certificate {
-        /// The reason why it is not valid.
+        /// The parser's error message.
         reason: String,
     },
     /// The server can't be reached.
@@ -35,7 +35,7 @@ pub enum ConnectError {
     Unreachable {
         /// The address of the server.
         address: String,
-        /// The error of the system.
+        /// The error message of the operating system.
         reason: String,
     },
     /// The server did not respond in time.
@@ -46,30 +46,30 @@ pub enum ConnectError {
     TimedOut {
         /// The address of the server.
         address: String,
-        /// The timeout.
+        /// The timeout that expired.
         limit: Duration,
     },
-    /// The login failed, or the user lacks privileges.
+    /// The login failed, or the user lacks permissions.
     #[error(
         "{address}: the server refused us: {reason}; check the user and the password in the URL, and the user's rights"
     )]
     Denied {
         /// The address of the server.
         address: String,
-        /// The error of the server.
+        /// The server's error message.
         reason: String,
     },
-    /// The server is of another kind than the URL specifies.
+    /// The server is of a different kind than the URL specifies.
     #[error("{address}: this is {found}; the URL must begin with {scheme}")]
     Kind {
         /// The address of the server.
         address: String,
-        /// The kind of the server.
+        /// The kind of server that responded.
         found: &'static str,
-        /// The scheme that the URL must have.
+        /// The URL scheme for that kind of server.
         scheme: &'static str,
     },
-    /// The server is a replica, which accepts no writes.
+    /// The server is a replica, which does not accept writes.
     #[error(
         "{address}: this is a replica; give the address of its master, or of its sentinels (redis+sentinel://)"
     )]
@@ -77,7 +77,7 @@ pub enum ConnectError {
         /// The address of the server.
         address: String,
     },
-    /// The server is too old and lacks required commands.
+    /// The server's version is too old: required commands are missing.
     #[error("{address}: version {version} is too old; Redis 7, Valkey 7.2, or a later one is needed")]
     TooOld {
         /// The address of the server.
@@ -85,19 +85,19 @@ pub enum ConnectError {
         /// The version that the server reports.
         version: String,
     },
-    /// The sentinels know no master of this name.
+    /// The sentinels don't know a master with this name.
     #[error("{master}: no sentinel knows a master of this name that is up; check master= in the URL")]
     Master {
-        /// The name of the master.
+        /// The name of the master in the URL.
         master: String,
     },
-    /// No node owns a slot of the cluster.
+    /// No node of the cluster owns this hash slot.
     #[error("no node of the cluster has slot {slot}; check `redis-cli --cluster check`")]
     Slot {
-        /// The number of the slot, 0 to 16,383.
+        /// The hash slot, 0 to 16,383.
         slot: u16,
     },
-    /// The tokio runtime that the store was connected on has ended, and the store's connections with it.
+    /// The tokio runtime on which the store was connected has ended, and the store's connections with it.
     #[error(
         "the tokio runtime that this store was connected on has ended; connect the store on a runtime that lives as long \
          as the store, such as the one of `main`"
@@ -106,7 +106,7 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// Converts an error of the client while it connected to an address.
+    /// Converts a client error that occurred while connecting to an address.
     pub(crate) fn of(error: &RedisError, address: &str) -> Self {
         let (address, reason) = (address.to_owned(), error.to_string());
         match error.kind() {
@@ -129,22 +129,22 @@ impl From<ConnectError> for StoreError {
     }
 }
 
-/// The reason why a request has no valid response.
+/// The reason why a request did not get a valid response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
-    /// The connection ended before the response. It is not known whether the request was executed.
+    /// The connection ended before the response arrived. Whether the request was executed is unknown.
     #[error("{address}: the connection was lost before the answer")]
     Lost { address: String, source: RedisError },
     /// The server refused the request.
     #[error("{address}: the server refused")]
     Refused { address: String, source: RedisError },
-    /// The cluster redirected the request too often.
+    /// The cluster redirected the request too many times.
     #[error("the cluster is being rearranged")]
     Rearranged { source: RedisError },
-    /// The response is not one of the scripts.
+    /// The response does not have the format that the scripts use.
     #[error("an answer that no script of this version gives; is another program using these keys?")]
     InvalidResponse,
-    /// The cursor is not one of this store.
+    /// The cursor was not created by this store.
     #[error("after: not a cursor of this store; begin without one")]
     Cursor,
 }

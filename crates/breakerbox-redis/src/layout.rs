@@ -1,35 +1,36 @@
-//! The layout in Redis: the names of all keys, and the bucket of each circuit.
+//! The data layout in Redis: the names of all keys, and the bucket of each circuit.
 //!
 //! | key | type | contents |
 //! | --- | --- | --- |
-//! | `breakerbox:{417}:record:<key>` | hash | `record` as JSON; `version`, `epoch` and `status` beside it, for the scripts |
-//! | `breakerbox:{417}:window:<key>` | hash | the counts, by the time at which a bucket of the window begins |
+//! | `breakerbox:{417}:record:<key>` | hash | `record` as JSON; in addition `version`, `epoch` and `status`, for the scripts |
+//! | `breakerbox:{417}:window:<key>` | hash | the counts of each window bucket, by the bucket's start time |
 //! | `breakerbox:{417}:ramp:<key>` | hash | the ramp of a circuit that has just closed: its limit, and the calls in flight |
-//! | `breakerbox:{417}:circuits` | sorted set | the keys of the bucket that have a record, in their order |
-//! | `breakerbox:{417}:states` | sorted set | the same as `<state>:<key>` |
-//! | `breakerbox:{417}:expiries` | sorted set | the same by the time at which their record may expire |
+//! | `breakerbox:{417}:circuits` | sorted set | the keys in the bucket that have a record, sorted |
+//! | `breakerbox:{417}:states` | sorted set | the same keys, as `<state>:<key>` |
+//! | `breakerbox:{417}:expiries` | sorted set | the same keys, by the time at which their record may expire |
 //! | `breakerbox:{417}:term:<name>` | hash | a leader's term |
 //! | `breakerbox:{417}:write_check` | hash | no data: written to check that writes are accepted, in one bucket of each master |
-//! | `breakerbox:{417}:changes` | channel | in a cluster: records swapped in, in this bucket, and calls for reports |
-//! | `breakerbox:changes` | channel | with one server: records swapped in, and calls for reports |
+//! | `breakerbox:{417}:changes` | channel | in a cluster: the new records of this bucket, and calls for reports |
+//! | `breakerbox:changes` | channel | with a single server: all new records, and calls for reports |
 //!
-//! `417` is the bucket and the hash tag: all keys that one script touches are in one slot of a cluster. A bucket is the
-//! CRC16 of the key, modulo 1,024: the same in every process and version. It can never change without moving all data.
+//! `417` is the bucket and the hash tag, so all keys that one script accesses are in one hash slot. A bucket is
+//! the CRC16 of the circuit's key, modulo 1,024: the same in every process and version. It can't change without
+//! moving all data.
 
 use std::fmt;
 
 /// The number of buckets.
 pub(crate) const BUCKETS: u16 = 1_024;
 
-/// The number of slots of a cluster.
+/// The number of hash slots in a Redis Cluster.
 const SLOTS: u16 = 16_384;
 
-/// One of the buckets.
+/// The number of a bucket, 0 to 1,023.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Bucket(pub(crate) u16);
 
 impl Bucket {
-    /// Returns the bucket of a circuit or a term.
+    /// Returns the bucket for the key of a circuit or the name of a leader's term.
     pub(crate) fn of(key: &str) -> Self {
         Self(crc16(key.as_bytes()) % BUCKETS)
     }
@@ -38,13 +39,13 @@ impl Bucket {
         (0..BUCKETS).map(Self)
     }
 
-    /// Returns the slot of a cluster that all keys of the bucket are in.
+    /// Returns the hash slot that contains all keys of the bucket.
     pub(crate) fn slot(self) -> u16 {
         crc16(self.0.to_string().as_bytes()) % SLOTS
     }
 }
 
-/// The names of all keys, with one prefix.
+/// Builds the names of all keys, with one prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     namespace: String,
@@ -87,12 +88,12 @@ impl Layout {
         self.of(bucket, format_args!("write_check"))
     }
 
-    /// Returns the channel for all changes.
+    /// Returns the channel for all changes, on a single server.
     pub(crate) fn changes(&self) -> String {
         format!("{}:changes", self.namespace)
     }
 
-    /// Returns the channel for the changes of one bucket.
+    /// Returns the channel for the changes in one bucket, in a cluster.
     pub(crate) fn changes_in(&self, bucket: Bucket) -> String {
         self.of(bucket, format_args!("changes"))
     }
@@ -102,7 +103,7 @@ impl Layout {
     }
 }
 
-/// Computes the CRC16 that Redis Cluster uses for slots (XMODEM).
+/// Computes the CRC16 checksum (XMODEM) that Redis Cluster uses for hash slots.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {

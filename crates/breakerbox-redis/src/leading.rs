@@ -1,4 +1,4 @@
-//! `lead`: a leader's term.
+//! `lead`: acquires, renews or releases a leader's term.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::servers::Servers;
 use crate::swapping::hex;
 use crate::wire::Call;
 
-/// The maximum length of a term: a hundred years. A longer one would exceed the numbers of scripts.
+/// The maximum length of a term: a hundred years. A longer term would exceed the numbers that Lua can
+/// represent.
 const MAX_TERM: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 
 pub(crate) async fn lead(

@@ -1,4 +1,4 @@
-//! The Redis store of Breakerbox: circuits that a fleet shares through Redis 7 or Valkey.
+//! The Redis store for Breakerbox: a fleet shares its circuits through Redis 7 or Valkey.
 //!
 //! ```
 //! use breakerbox::Breakerbox;
@@ -16,29 +16,29 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`RedisStore::open`] connects in the background and never fails because Redis is down; [`RedisStore::connect`] waits
-//! for the connection, and fails if there is none.
+//! [`RedisStore::open`] connects in the background, and never fails because Redis is down.
+//! [`RedisStore::connect`] waits for the connection, and fails if none can be made.
 //!
 //! | URL | means |
 //! | --- | --- |
-//! | `redis://user:password@host:6379/0` | one server, and a database of it |
+//! | `redis://user:password@host:6379/0` | one server, and the number of a database on it |
 //! | `redis+sentinel://user:password@host1:26379,host2:26379/0?master=mymaster` | the master that these sentinels name |
 //! | `redis+cluster://user:password@host1:6379,host2:6379` | the cluster that these nodes belong to |
 //!
-//! `rediss` instead of `redis` means TLS, and `valkey` is a synonym of `redis`. Percent-encode passwords (`@` is
-//! `%40`). TLS trusts the system's certificates, and uses the cryptography provider that the program installed for
-//! `rustls`, or `ring` if there is none. For sentinels with a password of their own add `&sentinel_user=` and
-//! `&sentinel_password=`.
+//! `rediss` instead of `redis` means TLS, and `valkey` is a synonym for `redis`. Percent-encode passwords (`@`
+//! is `%40`). TLS trusts the system's certificates, and uses the cryptography provider that the program
+//! installed for `rustls`, or `ring` if it installed none. For sentinels with a password of their own, add
+//! `&sentinel_user=` and `&sentinel_password=`.
 //!
-//! **Implementation.** Each operation of [`Store`](breakerbox::store::Store) is one Lua script, which counts, compares
-//! and swaps, and never decides. The time is that of Redis. A batch of merges is one pipelined round trip to each node.
-//! Changes are published with pub/sub.
+//! **Implementation.** Each [`Store`](breakerbox::store::Store) operation is one Lua script, which counts,
+//! compares and swaps, and never decides. Redis's clock is used for all times. A batch of merges is one
+//! pipelined round trip to each node. Changes are published with pub/sub.
 //!
-//! **Guarantees.** Every request ends within its timeout. A request whose answer was lost is not repeated: counts may
-//! be lost and are never doubled. A lost connection is reestablished automatically, and listeners then receive
-//! [`StoreEvent::Missed`](breakerbox::store::StoreEvent::Missed). **Not guaranteed:** a failover of Redis may lose the latest
-//! writes, because Redis replicates asynchronously. In a cluster, the clocks of the masters must agree to well within
-//! the timeout.
+//! **Guarantees.** Every request ends within its timeout. A request whose response was lost is not retried, so
+//! counts may be lost but are never doubled. A lost connection is reestablished automatically, and listeners
+//! then receive [`StoreEvent::Missed`](breakerbox::store::StoreEvent::Missed). **Not guaranteed:** a Redis
+//! failover may lose the latest writes, because Redis replicates asynchronously. In a cluster, the masters'
+//! clocks must not differ by more than a small fraction of the timeout.
 //!
 //! For costs, monitoring, and the effects of a `FLUSHALL`, see `docs/operating/redis.md`.
 
@@ -69,7 +69,7 @@ pub use builder::{Builder, DEFAULT_NAMESPACE, DEFAULT_TIME_LIMIT};
 pub use error::ConnectError;
 pub use store::RedisStore;
 
-/// Compiles and runs the examples of the guide.
+/// Compiles and runs the examples in the guide.
 #[cfg(doctest)]
 mod guides {
     #[doc = include_str!("../../../docs/guide/fleet.md")]

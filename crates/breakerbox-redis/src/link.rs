@@ -1,8 +1,8 @@
-//! A link: the connection to one server, maintained by a task that reconnects whenever it is lost.
+//! A link: the connection to one server, maintained by a task that reconnects whenever the connection is lost.
 //!
-//! A caller gets the connection, or at once the reason why there is none; it waits only during the first attempt after
-//! a loss. Attempts continue forever, at most about one a second, so that a server that returns is found without
-//! requests. Nothing is ever sent twice here.
+//! A caller gets the connection, or at once the reason why there is none; it waits only during the first
+//! attempt after a loss. Attempts continue forever, at most about one per second, so a server that recovers is
+//! found even without requests. A link never sends a command twice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::connection::Peer;
 use crate::error::ConnectError;
 
-/// The pause after the first failed attempt. Each further failure doubles it.
+/// The maximum pause after the first failed attempt. Each further failure doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The maximum pause. A connection that lasted less does not reset the pauses.
+/// The maximum pause. A connection that lasted less than this does not reset the pauses.
 pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// The connection to one server.
@@ -31,7 +31,7 @@ pub(crate) struct Link {
     _keeper: Task,
 }
 
-/// The state of a link.
+/// The state of a [`Link`].
 #[derive(Clone)]
 pub(crate) enum State {
     /// The first attempt, or the first after a loss, is in progress.
@@ -42,12 +42,12 @@ pub(crate) enum State {
     Down(ConnectError),
 }
 
-/// Problems that the users of a connection report.
+/// Problems that the users of a connection have reported.
 #[derive(Default)]
 struct Problems {
-    /// A response did not come.
+    /// A response did not arrive in time.
     silent: Notify,
-    /// The server is no longer the right one.
+    /// The server is no longer the master, so the connection must be replaced.
     wrong: Notify,
 }
 
@@ -60,17 +60,18 @@ impl Link {
         Self { name, state, problems, _keeper: keeper }
     }
 
-    /// Returns the name for error messages.
+    /// Returns the server's name for error messages.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns whether the task that maintains the connection has ended, which happens only with its runtime.
+    /// Returns whether the task that maintains the connection has ended, which happens only when its runtime
+    /// ends.
     pub(crate) fn has_ended(&self) -> bool {
         self.state.has_changed().is_err()
     }
 
-    /// Returns the connection, or the reason why there is none.
+    /// Returns the connection, or the reason why there is none. Waits while the first attempt is in progress.
     pub(crate) async fn connection(&self) -> Result<MultiplexedConnection, ConnectError> {
         if self.has_ended() {
             return Err(ConnectError::Ended);
@@ -84,17 +85,17 @@ impl Link {
         }
     }
 
-    /// Subscribes to the state.
+    /// Subscribes to changes of the link's state.
     pub(crate) fn watch(&self) -> watch::Receiver<State> {
         self.state.clone()
     }
 
-    /// Reports that a response did not come in time: the connection is tested, and replaced if it is dead.
+    /// Reports that a response did not arrive in time: the connection is tested, and replaced if it is dead.
     pub(crate) fn is_silent(&self) {
         self.problems.silent.notify_one();
     }
 
-    /// Reports that the server is no longer the right one: it has to be found again.
+    /// Reports that the server is no longer the master: the link reconnects to find the current one.
     pub(crate) fn is_wrong(&self) {
         self.problems.wrong.notify_one();
     }
@@ -121,7 +122,7 @@ async fn keep(peer: Peer, limit: Duration, state: watch::Sender<State>, problems
     }
 }
 
-/// Returns when the connection can't be used any more.
+/// Returns when the connection can't be used anymore.
 async fn until_dead(
     mut connection: MultiplexedConnection,
     limit: Duration,
@@ -158,7 +159,8 @@ fn announce_loss(lost: &Arc<Notify>) -> impl Fn(PushInfo) -> Result<(), ()> + us
     }
 }
 
-/// The pauses between attempts: they grow up to a maximum, with jitter, so that a fleet does not reconnect at once.
+/// The pauses between connection attempts. They grow up to a maximum, with jitter, so that a fleet does not
+/// reconnect all at once.
 #[derive(Default)]
 pub(crate) struct Pauses {
     failures: u32,
@@ -170,7 +172,7 @@ impl Pauses {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// Records how long a connection lasted. One that was lost at once counts as a failure.
+    /// Records how long a connection lasted. A connection shorter than [`MAX_PAUSE`] counts as a failure.
     pub(crate) fn lasted(&mut self, lasted: Duration) {
         self.failures = if lasted < MAX_PAUSE { self.failures.saturating_add(1) } else { 0 };
     }
@@ -181,7 +183,7 @@ impl Pauses {
         sleep(self.longest().mul_f64(jitter)).await;
     }
 
-    /// Returns the maximum of the next pause: zero after a connection that worked.
+    /// Returns the maximum length of the next pause: zero after a connection that lasted.
     fn longest(&self) -> Duration {
         match self.failures {
             0 => Duration::ZERO,

@@ -1,10 +1,10 @@
-//! Listening: receives the records that are swapped in, and passes them to the listeners of this process.
+//! Receives the records that any process has swapped in, and passes them to the listeners in this process.
 //!
-//! One server has one channel for all changes. A cluster has a channel for each bucket, in the bucket's slot (sharded
-//! pub/sub): a change reaches only the listeners at that node, through no other node, so a message can be lost only
-//! with a connection of this process, which detects it. These connections are separate from those for requests, and
-//! each is tested every second. After every gap [`StoreEvent::Missed`] is published, once the subscription is complete
-//! again.
+//! A single server has one channel for all changes. A cluster has a channel for each bucket, in the bucket's
+//! hash slot (sharded pub/sub). The node that owns the slot sends a change directly to its subscribers, so a
+//! message can be lost only with one of this process's connections, and the process detects that loss. These
+//! connections are separate from those for requests, and each is tested every second. After every gap,
+//! [`StoreEvent::Missed`] is published, once the subscription is complete again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,25 +24,25 @@ use crate::error::ConnectError;
 use crate::layout::{Bucket, Layout};
 use crate::link::{Link, Pauses, State, Task, is_alive};
 
-/// The interval at which a silent connection is tested.
+/// The interval between tests of a connection.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 
-/// The task that listens.
+/// The task that listens for changes.
 pub(crate) struct Listening {
     progress: watch::Receiver<Progress>,
     _task: Task,
 }
 
-/// The progress of subscribing.
+/// The progress of subscribing at all nodes.
 #[derive(Default)]
 struct Progress {
-    /// The number of nodes to listen at, once it is known.
+    /// The number of nodes to subscribe at. `None` until it is known.
     expected: Option<usize>,
-    /// The result of the latest attempt at each node.
+    /// The result of the latest attempt at each node, by the node's name.
     nodes: HashMap<String, Result<(), ConnectError>>,
 }
 
-/// The parts that all listeners share.
+/// What the listening tasks of all nodes share.
 #[derive(Clone)]
 struct Listener {
     announcer: Arc<Announcer>,
@@ -52,7 +52,7 @@ struct Listener {
 }
 
 impl Listening {
-    /// Listens at one server.
+    /// Starts listening at a single server.
     pub(crate) fn at_one(
         peer: Peer,
         link: &Link,
@@ -67,7 +67,7 @@ impl Listening {
         Self { progress, _task: task }
     }
 
-    /// Listens at every node of a cluster.
+    /// Starts listening at every node of a cluster.
     pub(crate) fn at_all(
         cluster: &Arc<Cluster>,
         layout: &Layout,
@@ -79,7 +79,7 @@ impl Listening {
         Self { progress, _task: task }
     }
 
-    /// Returns when all subscriptions are complete, or have failed.
+    /// Waits until all subscriptions are complete, or one has failed.
     pub(crate) async fn is_ready(&self) -> Result<(), ConnectError> {
         let mut progress = self.progress.clone();
         let settled = progress.wait_for(|progress| {
@@ -112,17 +112,19 @@ impl Listener {
         self.progress.send_modify(|progress| _ = progress.nodes.insert(node.to_owned(), result));
     }
 
-    /// Returns a callback for push messages: it publishes changes, and notifies `ended` of the end of the subscription.
+    /// Returns a callback for push messages. It publishes changes, and notifies `ended` when the subscription
+    /// ends.
     fn push_handler(&self, ended: &Arc<Notify>) -> impl Fn(PushInfo) -> Result<(), ()> + use<> {
         let (announcer, ended) = (Arc::clone(&self.announcer), Arc::clone(ended));
         move |push| {
             match push.kind {
                 PushKind::Message | PushKind::SMessage => {
                     let message = push.data.last().and_then(read_message);
-                    // A message that can't be read may come from a newer version: the record can be read in the store.
+                    // A newer version may have sent a message that this one can't parse. Listeners then read
+                    // the record from the store.
                     announcer.announce(message.unwrap_or(StoreEvent::Missed));
                 }
-                // A node sends this unasked when a slot moves away.
+                // A node sends an unsubscription unasked when a slot moves away.
                 PushKind::Disconnection | PushKind::SUnsubscribe | PushKind::Unsubscribe => {
                     ended.notify_one();
                 }
@@ -136,11 +138,11 @@ impl Listener {
 /// The channels to subscribe to.
 enum Channels {
     One(String),
-    /// A channel for each bucket, each in its own slot.
+    /// A channel for each bucket that a node owns.
     Sharded(Vec<String>),
 }
 
-/// Listens at all nodes, and restarts at those whose buckets change.
+/// Listens at all nodes, and restarts the listeners of those whose buckets change.
 async fn listen_at_all(listener: Listener, cluster: Arc<Cluster>) {
     let mut owners = cluster.watch();
     let mut listeners: HashMap<Address, (Vec<Bucket>, Task)> = HashMap::new();
@@ -174,7 +176,7 @@ async fn listen_at_all(listener: Listener, cluster: Arc<Cluster>) {
     }
 }
 
-/// Listens at one node, forever.
+/// Listens at one node, and reconnects forever.
 async fn listen(
     listener: Listener,
     peer: Peer,
@@ -204,7 +206,7 @@ async fn listen(
     }
 }
 
-/// Makes one attempt to subscribe.
+/// Makes one attempt to connect and subscribe.
 async fn begin(
     listener: &Listener,
     peer: &Peer,
@@ -212,7 +214,7 @@ async fn begin(
     channels: &Channels,
     ended: &Arc<Notify>,
 ) -> Result<MultiplexedConnection, ConnectError> {
-    // Without a connection for requests there is nothing to listen to, and the reason is already known.
+    // If the request connection is down, don't try to listen: the reason is already known.
     match link.wait_for(|state| !matches!(state, State::Connecting)).await.as_deref() {
         Ok(State::Down(error)) => return Err(error.clone()),
         Ok(_) => {}
@@ -252,7 +254,7 @@ async fn until_gap(
     loop {
         tokio::select! {
             () = ended.notified() => return,
-            // The link reconnected: the server may be another one by now.
+            // The link reconnected, so the server may be a different one now.
             Ok(()) = link.changed() => if matches!(&*link.borrow_and_update(), State::Up(_)) {
                 return;
             },
@@ -263,7 +265,8 @@ async fn until_gap(
     }
 }
 
-/// Parses a call for reports, or the message of the swap script: the length of the key, a colon, the key, the record.
+/// Parses a call for reports, or a message from the swap script: the length of the key, a colon, the key, the
+/// record.
 fn read_message(message: &Value) -> Option<StoreEvent> {
     let Value::BulkString(bytes) = message else { return None };
     let text = std::str::from_utf8(bytes).ok()?;

@@ -1,12 +1,14 @@
-//! `list`: pages through the circuits, bucket by bucket, by the index in each.
+//! `list`: pages through the circuits, bucket by bucket, using each bucket's index.
 //!
-//! A page first queries a few buckets, then four times as many each time until it is full: a page of a full store
-//! queries a few buckets, and one of an empty store queries all 1,024 in five pipelines. That is the maximum cost of a
-//! page, however many circuits there are. An index of the buckets that are not empty would be in another slot of a
-//! cluster, so the scripts that change a bucket could not keep it consistent.
+//! A page is filled in waves: the first queries a few buckets, and each further wave four times as many, until
+//! the page is full. A page of a full store queries a few buckets; a page of an empty store queries all 1,024
+//! in five pipelines. That is the maximum cost of a page, regardless of the number of circuits. An index of the
+//! buckets that are not empty would be in a different hash slot, so the scripts that change a bucket could not
+//! keep it consistent.
 //!
-//! A circuit that has a record all the time is found once, in any state. One that is added, removed or changed
-//! meanwhile may or may not be found. The query that finds an expired circuit removes it from the index.
+//! A circuit that has a record during the whole listing is found exactly once, in whatever state. One that is
+//! added, removed or changed meanwhile may or may not be found. A query that finds an expired circuit removes
+//! it from the index.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,19 +22,19 @@ use crate::servers::Servers;
 use crate::swapping::forget_call;
 use crate::wire::Call;
 
-/// The maximum length of a page.
+/// The maximum number of circuits on a page.
 const MAX_PAGE: usize = 1_000;
 
-/// The number of buckets in the first wave.
+/// The number of buckets that the first wave of a page queries.
 const FIRST_WAVE: u16 = 4;
 
 /// The factor by which each further wave grows.
 const GROWTH: u16 = 4;
 
-/// The maximum number of waves of a page. Only a page that meets many expired circuits takes more than five.
+/// The maximum number of waves for a page. Only a page with many expired circuits takes more than five.
 const MAX_WAVES: usize = 16;
 
-/// A circuit that is in the index.
+/// A circuit in the index.
 struct Entry {
     bucket: Bucket,
     key: Arc<str>,
@@ -56,7 +58,7 @@ pub(crate) async fn list(servers: &Servers, query: &ListQuery) -> Result<Page, S
     Ok(page)
 }
 
-/// The position at which a page continues: in a bucket, after a key.
+/// The position after which the next page continues.
 struct Position {
     bucket: u16,
     after: Option<Arc<str>>,
@@ -84,7 +86,8 @@ impl Position {
     }
 }
 
-/// Queries the indices of the next buckets for at most `max` entries, and moves the position behind the last of them.
+/// Queries the indices of the next buckets for at most `max` entries, and moves the position past the last
+/// entry.
 async fn next_entries(
     servers: &Servers,
     query: &ListQuery,
@@ -123,7 +126,7 @@ async fn next_entries(
     Ok(entries)
 }
 
-/// Returns the command that finds entries of one bucket, in their order.
+/// Returns the call that finds a bucket's next entries, sorted by key.
 fn range(servers: &Servers, query: &ListQuery, bucket: Bucket, after: Option<&str>, max: usize) -> Call {
     let (index, prefix) = match query.status {
         Some(status) => (servers.layout.states(bucket), format!("{}:", status.name())),
@@ -133,7 +136,7 @@ fn range(servers: &Servers, query: &ListQuery, bucket: Bucket, after: Option<&st
         Some(after) => format!("({prefix}{after}"),
         None => format!("[{prefix}{}", query.prefix),
     };
-    // No text contains this byte, so all keys with the prefix come before it.
+    // UTF-8 never contains this byte, so all keys with the prefix sort before it.
     let mut to = format!("({prefix}{}", query.prefix).into_bytes();
     to.push(0xff);
     let mut command = redis::cmd("ZRANGE");
@@ -141,7 +144,7 @@ fn range(servers: &Servers, query: &ListQuery, bucket: Bucket, after: Option<&st
     Call::plain(bucket, command)
 }
 
-/// Adds the records of entries, without those that have expired or changed their state.
+/// Adds the entries' records to the page, except those that have expired or are in a different state.
 async fn add_records(
     servers: &Servers,
     query: &ListQuery,
@@ -166,7 +169,7 @@ async fn add_records(
     }
     if !gone.is_empty() {
         let calls: Vec<_> = gone.iter().map(|(bucket, keys)| forget_call(servers, *bucket, keys)).collect();
-        // If this fails, the next list finds them again.
+        // If this fails, the next listing finds the expired circuits again.
         let _ = servers.exchange(&calls, servers.deadline()).await;
     }
     Ok(())

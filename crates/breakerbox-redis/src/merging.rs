@@ -1,4 +1,4 @@
-//! `merge`: many deltas in few calls.
+//! `merge`: sends many deltas in few calls.
 
 use breakerbox::store::{Answer, Delta, Merged, Readable, StoreError};
 use breakerbox::{LatestOutcomes, Totals};
@@ -12,10 +12,10 @@ use crate::script::ScriptName;
 use crate::servers::Servers;
 use crate::wire::Call;
 
-/// The number of deltas in one call: about a millisecond of the server's time.
+/// The maximum number of deltas in one call: about a millisecond of the server's time.
 const MAX_DELTAS: usize = 32;
 
-/// The number of buckets of a window.
+/// The number of buckets in a window.
 const BUCKETS: u32 = 10;
 
 pub(crate) async fn merge(
@@ -41,7 +41,8 @@ pub(crate) async fn merge(
     for ((_, positions), answer) in plan.iter().zip(answers) {
         let mut response = Response::new(answer)?;
         let time = response.time()?;
-        // Of several nodes, use the clock that is behind, so that no decision is made too early.
+        // If several nodes respond, use the clock that is furthest behind, so that no decision is made too
+        // early.
         now = Some(now.map_or(time, |earlier: breakerbox::Timestamp| earlier.min(time)));
         for position in positions {
             merged[*position] = Some(read(&mut response, &servers.layout, &deltas[*position].key)?);
@@ -54,7 +55,7 @@ pub(crate) async fn merge(
     })
 }
 
-/// Writes a delta as arguments of the script.
+/// Appends a delta to the arguments of the script.
 fn write(delta: &Delta, arguments: &mut Vec<Vec<u8>>) {
     let width = (delta.window / BUCKETS).max(Duration::from_micros(1));
     let maybe = |age: Option<Duration>| age.map_or_else(Vec::new, micros);
@@ -76,7 +77,7 @@ fn read(response: &mut Response, layout: &Layout, key: &str) -> Result<Readable<
     Ok(record.map(|record| Merged::new(late, totals, latest, record)))
 }
 
-/// Adds up buckets of five counts each.
+/// Adds up the counts of all buckets. Each bucket has five counts.
 fn add_up(counts: &str) -> Result<Totals, CallError> {
     let mut sums = [0_u64; 5];
     let mut encoding = 0;

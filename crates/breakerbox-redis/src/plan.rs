@@ -1,13 +1,14 @@
-//! Plans: the distribution of keys over calls.
+//! Distributes keys over calls.
 //!
-//! A call takes many keys, but not all, so that the server can serve other requests in between. In a cluster a call
-//! takes keys of one bucket only.
+//! A call takes many keys, but not all, so that the server can serve other requests in between. In a cluster, a
+//! call takes keys from one bucket only.
 
 use std::collections::BTreeMap;
 
 use crate::layout::Bucket;
 
-/// Groups keys, by their index, into calls of at most `most` keys. There is at least one call, to get the time.
+/// Groups keys, by their index, into calls with at most `most` keys each. Returns at least one call, which gets
+/// the server's time.
 pub(crate) fn calls<'a>(
     keys: impl Iterator<Item = &'a str>,
     one_server: bool,

@@ -1,4 +1,4 @@
-//! `ramp`: slots of a circuit's ramp.
+//! `ramp`: acquires and releases slots in a circuit's ramp.
 
 use breakerbox::Timestamp;
 use breakerbox::store::{Answer, RampReply, RampRequest, RampState, RampView, StoreError};
@@ -55,7 +55,7 @@ fn view(response: &mut Response) -> Result<RampView, CallError> {
     Ok(RampView { state, in_flight, taken, replaced: response.word()? == "1" })
 }
 
-/// Returns a number of 32 bits; larger ones become the maximum.
+/// Returns the next word as a 32-bit number. A larger number becomes the maximum.
 fn small(response: &mut Response) -> Result<u32, CallError> {
     response.number().map(|number| u32::try_from(number).unwrap_or(u32::MAX))
 }

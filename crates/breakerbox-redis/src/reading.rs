@@ -1,4 +1,4 @@
-//! `read`: many records in few calls.
+//! `read`: reads many records in few calls.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::script::ScriptName;
 use crate::servers::Servers;
 use crate::wire::Call;
 
-/// The number of records that one call reads: about a tenth of a millisecond of the server's time.
+/// The maximum number of records that one call reads: about a tenth of a millisecond of the server's time.
 const MAX_RECORDS: usize = 128;
 
 pub(crate) async fn read(

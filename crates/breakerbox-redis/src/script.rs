@@ -1,13 +1,14 @@
-//! The scripts: one for each operation, and one that cleans up. A server knows a script by its hash after the first
-//! run.
+//! The Lua scripts: one for each operation, and one that removes expired circuits. After the first run, a
+//! server knows a script by its hash.
 //!
-//! They count, compare, swap and maintain the index, and never decide. All keys that they touch are passed to them.
+//! The scripts count, compare, swap and maintain the index, and never decide. All keys that a script accesses
+//! are passed to it.
 
 use std::sync::LazyLock;
 
 use redis::{Cmd, Script};
 
-/// A script with its hash.
+/// The scripts, one variant each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ScriptName {
     Merge,
@@ -39,7 +40,8 @@ impl Loaded {
 }
 
 impl ScriptName {
-    /// Returns the command that runs it: by its hash, or by its text if the server does not know it.
+    /// Returns the command that runs the script: by its hash, or by its source if the server does not know the
+    /// hash.
     pub(crate) fn command(self, by_text: bool, keys: &[String], arguments: &[Vec<u8>]) -> Cmd {
         let script = match self {
             Self::Merge => &MERGE,

@@ -1,4 +1,4 @@
-//! What every operation needs: the way to the servers, the names of the keys there, and the timeout.
+//! What every operation needs: connections to the servers, the names of the keys, and the timeout.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::layout::{Bucket, Layout};
 use crate::wire::{Call, Wire};
 
-/// The servers of a store.
+/// The connections to a store's servers, the names of the keys on them, and the timeout.
 pub(crate) struct Servers {
     pub(crate) wire: Wire,
     pub(crate) layout: Layout,
@@ -16,12 +16,12 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Returns when an operation that starts now times out.
+    /// Returns the deadline for an operation that starts now.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.limit
     }
 
-    /// Returns one bucket of each master; with a single server, any bucket.
+    /// Returns one bucket of each master; with a single server, bucket 0.
     pub(crate) async fn one_bucket_for_each_master(
         &self,
         deadline: Instant,
@@ -29,7 +29,7 @@ impl Servers {
         self.wire.one_bucket_for_each_master(self.limit, deadline).await
     }
 
-    /// Makes calls, and returns a response for each.
+    /// Makes the calls, and returns their responses in the same order.
     pub(crate) async fn exchange(
         &self,
         calls: &[Call],

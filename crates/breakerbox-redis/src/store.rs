@@ -1,4 +1,4 @@
-//! The store: each operation as one exchange with the servers.
+//! The store: each operation is one exchange with the servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,11 @@ use crate::listening::Listening;
 use crate::servers::Servers;
 use crate::{calling, checking, leading, listing, merging, ramping, reading, swapping};
 
-/// A store in Redis or Valkey.
+/// A store that keeps circuits in Redis or Valkey.
 ///
-/// See the [crate documentation](crate) for an example and the URLs. Its connections belong to the tokio runtime on
-/// which it was connected: when that runtime ends, every request fails with an error that states this.
+/// See the [crate documentation](crate) for an example and the URLs. The store's connections belong to the
+/// tokio runtime on which it was connected. When that runtime ends, every request fails with an error that says
+/// so.
 pub struct RedisStore {
     servers: Servers,
     announcer: Arc<Announcer>,
@@ -37,7 +38,7 @@ impl RedisStore {
         Self { servers, announcer, listening, reopen: Box::new(reopen) }
     }
 
-    /// Returns when every server has been reached, or can't be.
+    /// Waits until every server has been reached. Returns an error if one can't be.
     pub(crate) async fn is_ready(&self) -> Result<(), ConnectError> {
         self.servers.wire.is_ready().await?;
         self.listening.is_ready().await

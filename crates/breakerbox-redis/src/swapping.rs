@@ -1,4 +1,4 @@
-//! `swap_if` and `swap_all`: replace records, and remove expired circuits of the same bucket.
+//! `swap_if` and `swap_all`: replace records, and remove expired circuits from the same bucket.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::script::ScriptName;
 use crate::servers::Servers;
 use crate::wire::Call;
 
-/// All states that a circuit can be listed under.
+/// All states in which the index lists circuits.
 const STATES: [Status; 4] = [Status::Closed, Status::Open, Status::HalfOpen, Status::Disabled];
 
 pub(crate) async fn swap_if(servers: &Servers, swap: &Swap) -> Result<Answer<Swapped>, StoreError> {
@@ -21,7 +21,7 @@ pub(crate) async fn swap_if(servers: &Servers, swap: &Swap) -> Result<Answer<Swa
     Ok(Answer { now, value: value.pop().ok_or(CallError::InvalidResponse)?? })
 }
 
-/// Makes one call for each swap, all in one pipeline: the server can serve other requests between any two.
+/// Makes one call for each swap, all in one pipeline. The server may serve other requests between two swaps.
 pub(crate) async fn swap_all(
     servers: &Servers,
     swaps: &[Swap],
@@ -38,7 +38,7 @@ pub(crate) async fn swap_all(
     for (swap, answer) in swaps.iter().zip(answers) {
         let mut response = Response::new(answer)?;
         let time = response.time()?;
-        // Of several nodes, use the clock that is behind.
+        // If several nodes respond, use the clock that is furthest behind.
         now = Some(now.map_or(time, |earlier| earlier.min(time)));
         let outcome = response.word()?;
         let current = response.maybe_record(&servers.layout, &swap.key)?;
@@ -50,14 +50,14 @@ pub(crate) async fn swap_all(
         });
         let forgotten = response.rest()?;
         if !forgotten.is_empty() {
-            // Swaps of one bucket find the same expired circuits.
+            // Swaps in one bucket find the same expired circuits.
             due.insert(Bucket::of(&swap.key), forgotten);
         }
     }
     if !due.is_empty() {
         let calls: Vec<_> =
             due.iter().map(|(bucket, circuits)| forget_call(servers, *bucket, circuits)).collect();
-        // An error does not matter: the next swap or list finds them again.
+        // Errors don't matter: the next swap or listing finds the expired circuits again.
         let _ = servers.exchange(&calls, deadline).await;
     }
     Ok(Answer { now: now.ok_or(CallError::InvalidResponse)?, value })
@@ -103,7 +103,7 @@ pub(crate) fn forget_call(servers: &Servers, bucket: Bucket, circuits: &[String]
     Call::script(ScriptName::Forget, bucket, keys, arguments)
 }
 
-/// Returns a version as in records: as text, which keeps all digits.
+/// Formats a version as it is stored: as a string, which keeps all digits.
 pub(crate) fn hex(token: u128) -> Vec<u8> {
     format!("{token:032x}").into_bytes()
 }

@@ -1,13 +1,14 @@
-//! URLs: the servers to connect to, and how.
+//! Parses URLs: which servers to connect to, and how.
 //!
 //! | URL | means |
 //! | --- | --- |
-//! | `redis://user:password@host:6379/0` | one server, and a database of it |
+//! | `redis://user:password@host:6379/0` | one server, and the number of a database on it |
 //! | `redis+sentinel://user:password@host1:26379,host2:26379/0?master=mymaster` | the master that these sentinels name |
 //! | `redis+cluster://user:password@host1:6379,host2:6379` | the cluster that these nodes belong to |
 //!
-//! `rediss` instead of `redis` means TLS. `sentinel_user=` and `sentinel_password=` log in to the sentinels; the user
-//! and the password before the `@` log in to the servers. This module only parses; it does not connect.
+//! `rediss` instead of `redis` means TLS. `sentinel_user=` and `sentinel_password=` are the login for the
+//! sentinels; the user and the password before the `@` are the login for the servers. This module only parses;
+//! it does not connect.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,28 +21,28 @@ use redis::{
 
 use crate::error::ConnectError;
 
-/// The time of silence after which the system tests a TCP connection.
+/// The idle time after which the operating system starts to probe a TCP connection.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// The servers to connect to.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    /// One server.
+    /// A single server.
     Server(Servers),
-    /// The master that sentinels name, with its login.
+    /// The master that the sentinels name, with the login for the master.
     Sentinel { sentinels: Servers, master: String, login: Login },
     /// A cluster, found through any of its nodes.
     Cluster(Servers),
 }
 
-/// Addresses, and their login.
+/// The addresses of servers, with one login for all of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Servers {
     pub(crate) addresses: Vec<(String, u16)>,
     pub(crate) login: Login,
 }
 
-/// The credentials and settings for a server, without its address.
+/// The credentials and settings for connecting to a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Login {
     pub(crate) settings: RedisConnectionInfo,
@@ -113,7 +114,7 @@ impl Target {
         }
     }
 
-    /// Returns the name for error messages.
+    /// Returns the servers' names for error messages.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Server(servers) | Self::Cluster(servers) => {
@@ -136,7 +137,7 @@ impl Login {
     /// Creates a client for one address.
     pub(crate) fn client(&self, host: &str, port: u16) -> Result<Client, ConnectError> {
         let address = if self.tls {
-            // If the program has installed a cryptography provider already, that one is used.
+            // If the program has already installed a cryptography provider, it is used.
             let _ = rustls::crypto::ring::default_provider().install_default();
             ConnectionAddr::TcpTls { host: host.to_owned(), port, insecure: false, tls_params: None }
         } else {
@@ -155,7 +156,7 @@ impl Login {
     }
 }
 
-/// Returns TCP settings with which small requests are sent at once, and a dead peer is noticed.
+/// Returns TCP settings that send small requests immediately and detect a dead peer.
 fn tcp_settings() -> TcpSettings {
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 3);
     TcpSettings::default().set_nodelay(true).set_keepalive(keepalive)

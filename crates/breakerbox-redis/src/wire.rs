@@ -1,7 +1,8 @@
-//! The wire: sends calls and receives responses, within a timeout; each node gets one pipeline with all of its calls.
+//! Sends calls and receives responses, within a timeout. Each node gets one pipeline with all of its calls.
 //!
-//! A call is sent again only if a server reported that it did not execute it, because it does not know the script or no
-//! longer owns the key. A call whose answer was lost is never sent again: it is not known whether it was executed.
+//! A call is sent again only if a server reported that it did not execute the call, because it does not know
+//! the script or no longer owns the key. A call whose response was lost is never sent again, because it may
+//! have been executed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,22 +19,22 @@ use crate::layout::Bucket;
 use crate::link::Link;
 use crate::script::ScriptName;
 
-/// The maximum number of redirections of a call.
+/// The maximum number of times that one exchange follows redirections.
 const MAX_REDIRECTIONS: u32 = 6;
 
-/// The number and length of waits while the keys of one call are being moved and not all have arrived.
+/// The maximum number of waits, and the length of each, while a call's keys are being moved between nodes.
 const MAX_MOVE_WAITS: u32 = 30;
 const MOVE_WAIT: Duration = Duration::from_millis(10);
 
 /// The connections to the servers.
 pub(crate) enum Wire {
-    /// One server.
+    /// A single server.
     One(Arc<Link>),
-    /// Several servers, with some of the buckets each.
+    /// A cluster, in which each server owns some of the buckets.
     Cluster(Arc<Cluster>),
 }
 
-/// A command or script for the server that owns a bucket.
+/// A command or script call, addressed to the server that owns a bucket.
 pub(crate) struct Call {
     bucket: Bucket,
     kind: CallKind,
@@ -45,7 +46,7 @@ enum CallKind {
 }
 
 impl Call {
-    /// Creates a call of a script. All of its keys are in one bucket, unless there is only one server.
+    /// Creates a script call. In a cluster, all of its keys must be in the bucket.
     pub(crate) fn script(
         name: ScriptName,
         bucket: Bucket,
@@ -55,28 +56,29 @@ impl Call {
         Self { bucket, kind: CallKind::Script { name, keys, arguments } }
     }
 
-    /// Creates a call of a command.
+    /// Creates a call of a plain command.
     pub(crate) fn plain(bucket: Bucket, command: Cmd) -> Self {
         Self { bucket, kind: CallKind::Plain(command) }
     }
 }
 
-/// A call without a response yet.
+/// A call that has no response yet.
 struct Pending {
     call: usize,
     by_text: bool,
-    /// The node that it was redirected to, and whether only for this once.
+    /// The node that the call was redirected to, and whether the redirection is for this call only (`ASK`).
     sent_to: Option<(Address, bool)>,
 }
 
-/// The calls for one server.
+/// The pending calls for one server.
 struct Group {
     link: Arc<Link>,
     address: Option<Address>,
     pending: Vec<Pending>,
 }
 
-/// Links with responses outstanding. If it is dropped before they arrive, at a timeout, the links are tested.
+/// Links with outstanding responses. Dropping it before they arrive (at a timeout) triggers a test of the
+/// links.
 struct Waiting(Vec<Arc<Link>>);
 
 impl Drop for Waiting {
@@ -86,12 +88,12 @@ impl Drop for Waiting {
 }
 
 impl Wire {
-    /// Returns whether there is one server, which has every bucket.
+    /// Returns whether there is a single server, which owns every bucket.
     pub(crate) fn is_one(&self) -> bool {
         matches!(self, Self::One(_))
     }
 
-    /// Returns when the servers are known, or can't be determined.
+    /// Waits until the servers are known. Returns an error if they can't be determined.
     pub(crate) async fn is_ready(&self) -> Result<(), ConnectError> {
         match self {
             Self::One(link) => link.connection().await.map(drop),
@@ -99,7 +101,7 @@ impl Wire {
         }
     }
 
-    /// Returns one bucket of each master; with a single server, any bucket.
+    /// Returns one bucket of each master; with a single server, bucket 0.
     pub(crate) async fn one_bucket_for_each_master(
         &self,
         limit: Duration,
@@ -114,7 +116,7 @@ impl Wire {
         }
     }
 
-    /// Makes calls and waits for all responses, in the order of the calls.
+    /// Makes the calls, and returns their responses in the same order.
     pub(crate) async fn exchange(
         &self,
         calls: &[Call],
@@ -172,7 +174,7 @@ impl Wire {
         }
     }
 
-    /// Groups calls by server.
+    /// Groups the pending calls by server.
     async fn group(&self, calls: &[Call], pending: Vec<Pending>) -> Result<Vec<Group>, StoreError> {
         let cluster = match self {
             Self::One(link) => {
@@ -197,7 +199,7 @@ impl Wire {
         Ok(groups.into_values().collect())
     }
 
-    /// Returns how to repeat a call that was not executed; none if it may not be repeated.
+    /// Returns how to retry a call that was not executed, or `None` if it must not be retried.
     fn again(
         &self,
         waiting: Pending,
@@ -219,7 +221,7 @@ impl Wire {
                 Some(Pending { sent_to: Some((address, asking)), ..waiting })
             }
             (ServerErrorKind::ReadOnly, _) => {
-                // The server was the master before. Connecting again finds the present one.
+                // The server is no longer the master. Reconnecting finds the current one.
                 link.is_wrong();
                 self.has_changed();
                 None
@@ -243,7 +245,7 @@ fn refused(link: &Link, source: RedisError) -> StoreError {
     CallError::Refused { address: link.name().to_owned(), source }.into()
 }
 
-/// Sends the calls of a group in one pipeline.
+/// Sends a group's calls in one pipeline.
 async fn send(calls: &[Call], group: Group) -> Result<(Group, Vec<Value>), StoreError> {
     let mut connection = group.link.connection().await?;
     let mut pipeline = Pipeline::with_capacity(group.pending.len());
@@ -255,7 +257,7 @@ async fn send(calls: &[Call], group: Group) -> Result<(Group, Vec<Value>), Store
         match &calls[waiting.call].kind {
             CallKind::Plain(command) => _ = pipeline.add_command(command.clone()),
             CallKind::Script { name, keys, arguments } => {
-                // Sent once, the server knows the script for the rest of the pipeline.
+                // Once a script's source was sent, the server knows it for the rest of the pipeline.
                 let by_text = waiting.by_text && !told.contains(name);
                 if by_text {
                     told.push(*name);

@@ -1,8 +1,8 @@
-//! The replay engine: past calls acquire and settle in virtual time, with one circuit for each key.
+//! The replay engine: past calls acquire permits and settle them in virtual time, with one circuit for each key.
 //!
-//! A permit is settled at its call's start plus its latency, before a call that starts at that same time. A probe that
-//! would take longer than `probe_timeout` fails at that limit. Samples are evaluated tick by tick; a key that is not in
-//! a tick had no calls, and an empty tick changes nothing.
+//! A permit is settled when its call ends, before any call that starts at the same time. A probe that would take
+//! longer than `probe_timeout` fails at that time. Samples are evaluated tick by tick; a key that is missing in a
+//! tick had no calls, and an empty tick changes nothing.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
@@ -20,12 +20,12 @@ use super::report::{Report, rule_name};
 use super::tally::Tally;
 use super::timeline::{Shown, Stretch, Timeline};
 
-/// Memory limits of a replay.
+/// Limits on the memory that a replay uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Maximum keys.
+    /// The maximum number of keys.
     pub keys: usize,
-    /// Maximum calls in flight.
+    /// The maximum number of calls in flight.
     pub in_flight: usize,
 }
 
@@ -35,22 +35,22 @@ impl Default for Limits {
     }
 }
 
-/// The reason why a line could not be replayed.
+/// Why a line could not be replayed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// There are too many keys.
+    /// The number of keys exceeds this limit.
     #[error("key: exceeds the maximum of {0} keys; raise --max-keys (each key takes about 1 KB of memory)")]
     TooManyKeys(usize),
-    /// There are too many calls in flight.
+    /// The number of calls in flight exceeds this limit.
     #[error("latency_ms: more than {0} calls are in flight; check that latency_ms is in milliseconds")]
     TooManyInFlight(usize),
-    /// The policy needs a field that a sample does not have.
+    /// A sample lacks a field that the policy needs.
     #[error("samples.{key}.latency_sum_ms: {reason}")]
     MissingLatencySum {
         /// The sample's key.
         key: String,
-        /// Why it is needed.
+        /// Why the policy needs the field.
         reason: breakerbox_core::MissingLatencySum,
     },
     /// The report could not be written.
@@ -58,7 +58,7 @@ pub enum EngineError {
     Report(#[from] io::Error),
 }
 
-/// A key's circuit and its results.
+/// One key's circuit, and the results of its replay.
 #[derive(Debug)]
 pub struct KeyLife {
     /// The key of the circuit.
@@ -79,14 +79,15 @@ pub struct Engine<'w> {
     by_key: HashMap<Arc<str>, usize>,
     lives: Vec<KeyLife>,
     in_flight: BinaryHeap<Reverse<InFlight>>,
-    /// In sampling: the open circuits, ordered by the time when they turn half-open.
+    /// Only for samples: the open circuits, ordered by the time at which they become half-open.
     cooling_off: BTreeSet<(Timestamp, usize)>,
     draws: u128,
     started_ms: Option<u64>,
     now: Timestamp,
 }
 
-/// An admitted call that has not settled yet. Ordered by the time of its settlement, then by the order of acquiring.
+/// An admitted call that is not settled yet. Calls are ordered by the time of their settlement, then by the order of
+/// acquiring.
 #[derive(PartialEq, Eq)]
 struct InFlight {
     settles_at: Timestamp,
@@ -109,7 +110,7 @@ impl PartialOrd for InFlight {
 }
 
 impl<'w> Engine<'w> {
-    /// Starts an empty replay. Jitter is off, whatever the policy states.
+    /// Creates a replay without any calls. Jitter is off, regardless of the policy.
     pub fn new(policy: Policy, limits: Limits, report: Report<'w>, draw_timelines: bool) -> Self {
         Self {
             policy: policy.without_jitter(),
@@ -129,7 +130,7 @@ impl<'w> Engine<'w> {
     /// Replays one call.
     ///
     /// # Errors
-    /// If the limit of keys or of calls in flight is reached, or the report can't be written.
+    /// Returns an error if there are too many keys or calls in flight, or the report can't be written.
     pub fn call(&mut self, call: &Call<'_>) -> Result<(), EngineError> {
         self.advance(call.at_ms)?;
         let life = self.life(&call.key)?;
@@ -152,10 +153,11 @@ impl<'w> Engine<'w> {
         }
     }
 
-    /// Replays one tick of sampling.
+    /// Replays one tick: the samples of all keys at one time.
     ///
     /// # Errors
-    /// If the limit of keys is reached, a sample lacks a field that the policy needs, or the report can't be written.
+    /// Returns an error if there are too many keys, a sample lacks a field that the policy needs, or the report can't
+    /// be written.
     pub fn tick(&mut self, tick: &Tick) -> Result<(), EngineError> {
         self.advance(tick.at_ms)?;
         for (key, sample) in &tick.samples {
@@ -163,7 +165,7 @@ impl<'w> Engine<'w> {
             self.lives[life].tally.samples += 1;
             self.sample(life, sample)?;
         }
-        // Open circuits get no calls, so most ticks do not contain them, but their cool-off ends all the same.
+        // Open circuits get no calls, so most ticks do not contain them. Their cool-off ends nevertheless.
         while !tick.samples.is_empty() {
             let Some((_, life)) = self.cooling_off.first().copied().filter(|(at, _)| *at <= self.now) else {
                 break;
@@ -191,7 +193,7 @@ impl<'w> Engine<'w> {
     /// Settles the calls that are still in flight, and returns the results.
     ///
     /// # Errors
-    /// If the report can't be written.
+    /// Returns an error if the report can't be written.
     pub fn finish(mut self) -> Result<Finished, EngineError> {
         self.settle_until(Timestamp::from_micros(u64::MAX))?;
         self.report.flush()?;
@@ -202,15 +204,15 @@ impl<'w> Engine<'w> {
         Ok(Finished { lives: self.lives, started_ms: self.started_ms.unwrap_or(ended_ms), ended_ms })
     }
 
-    /// Flushes the report so far; for when the input turns out to be invalid.
+    /// Flushes the report so far. Call it if the replay ends early because of invalid input.
     ///
     /// # Errors
-    /// If the report can't be written.
+    /// Returns an error if the report can't be written.
     pub fn flush(&mut self) -> io::Result<()> {
         self.report.flush()
     }
 
-    /// Advances the time to `at_ms`, and settles the calls that end on the way.
+    /// Advances the time to `at_ms`, settling the calls that end by then.
     fn advance(&mut self, at_ms: u64) -> Result<(), EngineError> {
         self.started_ms.get_or_insert(at_ms);
         let now = Timestamp::from_millis(at_ms);
@@ -255,7 +257,7 @@ impl<'w> Engine<'w> {
         Ok(())
     }
 
-    /// Returns the index of a key's circuit, which is created if needed.
+    /// Returns the index of a key's circuit, creating it if necessary.
     fn life(&mut self, key: &str) -> Result<usize, EngineError> {
         if let Some(life) = self.by_key.get(key) {
             return Ok(*life);
@@ -291,21 +293,21 @@ impl<'w> Engine<'w> {
         Ok(())
     }
 
-    /// Returns the next random bits. A counter suffices: there are no other writers of these records, and jitter is
-    /// off.
+    /// Returns pseudo-random bits from a counter. That is sufficient: no other process writes these records, and
+    /// jitter is off.
     fn draw(&mut self) -> RandomBits {
         self.draws += 1;
         RandomBits(self.draws)
     }
 }
 
-/// The results of a whole replay.
+/// The results of a finished replay.
 #[derive(Debug)]
 pub struct Finished {
-    /// Every key, in order of appearance.
+    /// All keys with their results, in order of appearance.
     pub lives: Vec<KeyLife>,
-    /// The time of the first line.
+    /// The time of the first line, in milliseconds.
     pub started_ms: u64,
-    /// The time of the last line, or of the last settlement if that was later.
+    /// The time of the last line or the last settlement, whichever is later, in milliseconds.
     pub ended_ms: u64,
 }

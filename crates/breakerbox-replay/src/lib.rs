@@ -1,13 +1,14 @@
-//! Replay: runs past traffic through the real engine, in virtual time. It reads no clock, opens no file and touches no network.
+//! Replay: runs past traffic through the real engine, in virtual time. It reads no clock, opens no file and does not
+//! use the network.
 //!
-//! [`input`] parses lines of traffic, and reports exactly what is wrong with an invalid one; [`engine`] acquires and
-//! settles in virtual time; [`report`] prints transitions and decisions; [`tally`] counts; [`summary`] puts the counts together; [`timeline`] collects what
-//! [`page`] draws.
+//! [`input`] parses lines of traffic, and reports exactly what is wrong with an invalid line; [`engine`] acquires and
+//! settles in virtual time; [`report`] prints transitions and decisions; [`tally`] counts; [`summary`] summarizes the
+//! counts; [`timeline`] collects the data that [`page`] draws.
 //!
-//! **Guarantees.** The same traffic and the same policy give the same result, byte for byte; jitter is off. Memory
-//! grows with the number of keys and of calls in flight, both bounded, and not with the length of the traffic. **Not
-//! modelled:** retries. Refused calls are gone in a replay; in production they are retried, so a real destination would
-//! get them later.
+//! **Guarantees.** The same traffic and policy give the same result, byte for byte; jitter is off. Memory grows with
+//! the number of keys and of calls in flight, which are both limited, and not with the length of the traffic. **Not
+//! modelled:** retries. A replay drops refused calls, whereas in production they are retried and reach the
+//! destination later.
 
 pub mod engine;
 pub mod input;

@@ -1,4 +1,5 @@
-//! The page: one self-contained HTML file with a timeline for each key. No scripts, nothing loaded from elsewhere.
+//! The page: one self-contained HTML file with a timeline for each key. It contains no scripts and loads no other
+//! resources.
 
 use std::fmt::{self, Display};
 use std::io::{self, Write};
@@ -13,14 +14,14 @@ use super::timeline::{Cell, Shown, Stretch, Timeline};
 
 const STYLE: &str = include_str!("page.css");
 
-/// Limits of keys, and of stretches of states in all; a browser is slow with more.
+/// The maximum number of keys on a page, and of state periods in total; browsers are slow with more.
 const KEYS: usize = 2_000;
 const STRETCHES: usize = 50_000;
 
-/// Maximum transitions listed below a timeline.
+/// The maximum number of transitions listed below a timeline.
 const LISTED: usize = 200;
 
-/// The size of a drawing: states above, calls below. Stretched to the width of the page.
+/// The width of a drawing, in SVG units; it is stretched to the width of the page. States are above, calls below.
 const WIDTH: f64 = 1_000.0;
 const HEIGHT: f64 = 72.0;
 const BAND: f64 = 16.0;
@@ -31,7 +32,7 @@ const MOST_WIDENED: usize = 60;
 /// Writes the page. The keys with the most trips come first.
 ///
 /// # Errors
-/// If the page can't be written.
+/// Returns an error if the page can't be written.
 pub fn write(finished: &mut Finished, policy: &Policy, source: &str, output: impl Write) -> io::Result<()> {
     let widest = finished.lives.iter().filter_map(|life| life.timeline.as_ref()).map(Timeline::cell_ms).max();
     for timeline in finished.lives.iter_mut().filter_map(|life| life.timeline.as_mut()) {
@@ -59,7 +60,7 @@ pub fn write(finished: &mut Finished, policy: &Policy, source: &str, output: imp
     output.flush()
 }
 
-/// The time that the page covers.
+/// The time range that the page covers, in milliseconds.
 #[derive(Clone, Copy)]
 struct Span {
     from: u64,
@@ -67,7 +68,7 @@ struct Span {
 }
 
 impl Span {
-    /// Returns the horizontal position of a time in the drawing.
+    /// Returns the horizontal position in the drawing for a time.
     #[allow(clippy::cast_precision_loss)] // A drawing has a thousand steps.
     fn x(self, at_ms: u64) -> f64 {
         let at = at_ms.clamp(self.from, self.to) - self.from;
@@ -131,7 +132,7 @@ fn key_section(life: &KeyLife, span: Span, output: &mut dyn Write) -> io::Result
     writeln!(output, "</section>")
 }
 
-/// Writes the counts of a key.
+/// Writes a key's counts as HTML.
 fn numbers(tally: &Tally, output: &mut dyn Write) -> io::Result<()> {
     let mut numbers = Vec::new();
     if tally.samples > 0 {
@@ -163,7 +164,7 @@ fn drawing(timeline: &Timeline, trips: u64, span: Span, output: &mut dyn Write) 
     // Before its first transition a circuit is closed.
     let closed = Stretch { from_ms: span.from, status: Some(Status::Closed), rule: None };
     let begins: Vec<Stretch> = std::iter::once(closed).chain(timeline.stretches().iter().copied()).collect();
-    // Probes are short and matter most: they are drawn last and, unless there are many, never too thin to be seen.
+    // Probes are short and matter most: they are drawn last and, unless there are many, with a minimum width.
     let half_open = |stretch: &Stretch| stretch.status == Some(Status::HalfOpen);
     let widened = begins.iter().filter(|stretch| half_open(stretch)).count() <= MOST_WIDENED;
     for probing in [false, true] {
@@ -194,7 +195,8 @@ fn drawing(timeline: &Timeline, trips: u64, span: Span, output: &mut dyn Write) 
     )
 }
 
-/// Writes the calls as stacked bars, the tallest at full height. One path for each kind of call keeps the page small.
+/// Writes the calls as stacked bars, scaled so that the tallest fills the height. One path for each kind of call
+/// keeps the page small.
 fn bars(timeline: &Timeline, span: Span, output: &mut dyn Write) -> io::Result<()> {
     let total = |cell: &Cell| cell.counts.iter().map(|count| f64::from(*count)).sum::<f64>();
     let tallest = timeline.cells().iter().map(total).fold(1.0, f64::max);
@@ -287,7 +289,7 @@ fn rules(policy: &Policy) -> String {
     format!("{}, within {}", rules.join(", or "), format_duration(policy.window()))
 }
 
-/// Text with its markup escaped.
+/// Text that is HTML-escaped when displayed.
 struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {

@@ -1,13 +1,13 @@
-//! The output of a replay: one JSON line for each transition and, if wanted, one for each call.
+//! The output of a replay: one JSON line for each transition and, optionally, for each call.
 //!
-//! Each line is assembled first and written to the output at once, so no line is written in part.
+//! Each line is assembled first and then written at once, so that no partial lines are written.
 
 use std::io::{self, Write};
 
 use breakerbox_core::{Cause, Change, Decision, Timestamp};
 use serde::Serialize;
 
-/// Writes transitions and decisions.
+/// Writes transitions and, optionally, the decision about each call.
 pub struct Report<'w> {
     output: Box<dyn Write + 'w>,
     decisions: bool,
@@ -36,12 +36,13 @@ struct DecisionLine<'a> {
 }
 
 impl<'w> Report<'w> {
-    /// Builds a report to `output`, with a line for each call if `decisions`. The output should be buffered.
+    /// Creates a report that writes to `output`. If `decisions` is set, it has a line for each call. The output
+    /// should be buffered.
     pub fn new(output: impl Write + 'w, decisions: bool) -> Self {
         Self { output: Box::new(output), decisions, line: Vec::new(), outlives_output: false, closed: false }
     }
 
-    /// Sets whether the replay continues, without printing, when the reader of the output closes it.
+    /// Sets whether the replay continues, without printing, after the output was closed by its reader.
     #[must_use]
     pub fn outlives_output(mut self, goes_on: bool) -> Self {
         self.outlives_output = goes_on;
@@ -99,7 +100,8 @@ impl<'w> Report<'w> {
     }
 }
 
-/// Returns the rule that opened the circuit. A failed probe and a missed recovery rate are rules of half-open.
+/// Returns the rule that opened the circuit. In the half-open state, rules are a failed probe and a missed recovery
+/// rate.
 pub(super) fn rule_name(cause: &Cause) -> Option<&'static str> {
     match cause {
         Cause::Rule(rule) => Some(rule.name()),

@@ -1,4 +1,4 @@
-//! The summary: the failing and the successful calls that a policy would have refused, for each key and in total.
+//! The summary: how many failing and successful calls a policy would have refused, for each key and in total.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::engine::{Finished, KeyLife};
 use super::tally::Tally;
 
 impl Finished {
-    /// Returns the sum of all keys.
+    /// Returns the sum of all keys' counts.
     #[must_use]
     pub fn total(&self) -> Tally {
         let mut total = Tally::default();
@@ -34,7 +34,7 @@ impl Finished {
     /// Writes the summary as JSON: the total, and each key in order of appearance.
     ///
     /// # Errors
-    /// If the summary can't be written.
+    /// Returns an error if the summary can't be written.
     pub fn write_json(&self, output: impl Write) -> io::Result<()> {
         #[derive(Serialize)]
         struct Summary<'a> {
@@ -61,7 +61,7 @@ impl Finished {
         output.flush()
     }
 
-    /// Formats the summary as a table for people: the most troubled keys, then the total.
+    /// Formats the summary as a human-readable table: the most troubled keys, then the total.
     #[must_use]
     pub fn to_text(&self) -> String {
         const SHOWN: usize = 20;
@@ -134,12 +134,12 @@ fn aligned(table: &[Vec<String>]) -> String {
     text
 }
 
-/// Formats a count with its noun: "1 key", "2 keys".
+/// Formats a count with its noun, such as "1 key" or "2 keys".
 pub(super) fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-/// Formats a duration for people, from a minute on without milliseconds.
+/// Formats a duration for people, without milliseconds if it is a minute or longer.
 pub(super) fn readable(duration: Duration) -> String {
     if duration < Duration::from_secs(60) {
         return format_duration(duration);
@@ -147,7 +147,7 @@ pub(super) fn readable(duration: Duration) -> String {
     format_duration(Duration::from_secs((duration + Duration::from_millis(500)).as_secs()))
 }
 
-/// Formats a key for a terminal: no control characters, limited length.
+/// Formats a key for a terminal, without control characters and with limited length.
 fn shown_key(key: &str) -> String {
     const LONGEST: usize = 60;
     let mut shown: String = key.chars().take(LONGEST).flat_map(char::escape_debug).collect();

@@ -1,4 +1,4 @@
-//! The counts of a replay: calls and samples, what was refused, and the time in each state.
+//! The counts of a replay: calls, samples, refusals, and the time in each state.
 
 use std::time::Duration;
 
@@ -6,36 +6,36 @@ use breakerbox_core::{Change, Decision, OutcomeKind, Settlement, Status, Timesta
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-/// The counts of one key, or of all keys.
+/// The counts for one key, or for all keys.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Calls in the traffic.
+    /// The number of calls in the traffic.
     pub calls: u64,
-    /// Admitted calls, including probes.
+    /// The number of admitted calls, including probes.
     pub admitted: u64,
-    /// Refused calls.
+    /// The number of refused calls.
     pub refused: u64,
-    /// Admitted calls that probed.
+    /// The number of admitted calls that were probes.
     pub probes: u64,
-    /// Admitted calls that failed in the traffic.
+    /// The number of admitted calls that failed in the traffic.
     pub failed_calls_admitted: u64,
-    /// Refused calls that would have failed.
+    /// The number of refused calls that failed in the traffic.
     pub failed_calls_refused: u64,
-    /// Refused calls that would have succeeded.
+    /// The number of refused calls that succeeded in the traffic.
     pub successful_calls_refused: u64,
-    /// Late results, which changed nothing.
+    /// The number of late results, which changed nothing.
     pub late_results: u64,
-    /// Samples of this key: one for each tick that contains it.
+    /// The number of samples: one for each tick that contains the key.
     pub samples: u64,
-    /// Transitions to open or disabled.
+    /// The number of transitions to open or disabled.
     pub trips: u64,
-    /// Total time open.
+    /// The total time that the circuit was open.
     pub time_open: Duration,
-    /// Total time half-open.
+    /// The total time that the circuit was half-open.
     pub time_half_open: Duration,
-    /// Total time disabled.
+    /// The total time that the circuit was disabled.
     pub time_disabled: Duration,
-    /// The current state and its start, if it is not closed.
+    /// The current state and when it began. `None`: the circuit is closed.
     since: Option<(Status, Timestamp)>,
 }
 
@@ -74,7 +74,7 @@ impl Tally {
         self.since = None;
     }
 
-    /// Returns whether a key had only failures, at least five, and never tripped: worth a hint.
+    /// Returns whether a key had at least five calls, all failed, and never tripped, which is worth a hint.
     pub(super) fn only_failed_and_never_tripped(&self) -> bool {
         self.trips == 0 && self.failed_calls_admitted >= 5 && self.failed_calls_admitted == self.calls
     }
@@ -107,7 +107,7 @@ impl Tally {
 }
 
 impl Serialize for Tally {
-    /// Serializes the fields of calls, or of samples; the fields of the other kind are left out.
+    /// Serializes either the fields for calls or those for samples.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let mut map = serializer.serialize_map(None)?;

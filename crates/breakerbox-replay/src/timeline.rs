@@ -1,26 +1,26 @@
-//! The data that a page draws for one key: its states over time, and its calls in cells of time.
+//! The data that a page draws for one key: its states over time, and its calls in time intervals (cells).
 //!
-//! Both are bounded, however long the traffic is: when there are too many cells or states, neighbours are merged and
-//! the picture gets coarser. Merged states are shown as "many changes".
+//! Both are limited, regardless of the length of the traffic: when there are too many cells or states, neighbours are
+//! merged and the drawing becomes coarser. Merged states are shown as "many changes".
 
 use breakerbox_core::{OutcomeKind, Status};
 
-/// Maximum cells of a key.
+/// The maximum number of cells per key.
 const CELLS: u64 = 120;
 
-/// Maximum stretches of states of a key.
+/// The maximum number of state periods per key.
 const STRETCHES: usize = 300;
 
-/// The kind of call in a drawing.
+/// The kinds of calls that a drawing distinguishes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shown {
-    /// Admitted, and succeeded (or ignored).
+    /// The call was admitted, and succeeded or was ignored.
     Good,
-    /// Admitted, and failed.
+    /// The call was admitted, and failed.
     Failed,
-    /// Refused, and would have failed.
+    /// The call was refused, and would have failed.
     Saved,
-    /// Refused, and would have succeeded.
+    /// The call was refused, and would have succeeded.
     Delayed,
 }
 
@@ -28,7 +28,7 @@ impl Shown {
     /// All kinds, in the order in which they are stacked.
     pub const ALL: [Self; 4] = [Self::Good, Self::Failed, Self::Delayed, Self::Saved];
 
-    /// Returns the kind of a call. `None` for a refused call whose outcome is ignored.
+    /// Returns the kind of a call, or `None` for a refused call whose outcome is ignored.
     pub(super) const fn of(admitted: bool, outcome: OutcomeKind) -> Option<Self> {
         match (admitted, outcome) {
             (true, OutcomeKind::Failure) => Some(Self::Failed),
@@ -40,33 +40,33 @@ impl Shown {
     }
 }
 
-/// A stretch of time in one state.
+/// A period in one state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stretch {
-    /// The start, in milliseconds.
+    /// The start of the period, in milliseconds.
     pub from_ms: u64,
-    /// The state. `None` where many changes were merged.
+    /// The state. `None`: many changes were merged.
     pub status: Option<Status>,
-    /// The rule that caused the state.
+    /// The rule that caused the state, if any.
     pub rule: Option<&'static str>,
 }
 
-/// The calls of one cell of time. Empty cells are not stored.
+/// The calls in one time interval. Empty intervals are not stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cell {
-    /// The index of the cell, counted from the beginning.
+    /// The index of the interval; 0 is the start of the timeline.
     pub index: u64,
-    /// The number of calls, by [`Shown`].
+    /// The number of calls of each kind; the index is the [`Shown`] value as a number.
     pub counts: [u32; 4],
 }
 
-/// One key over time.
+/// One key's states and calls over time.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     origin_ms: u64,
     cell_ms: u64,
     cells: Vec<Cell>,
-    /// The start of each stretch. Before the first, the circuit is closed.
+    /// The state periods, in order. Before the first, the circuit is closed.
     stretches: Vec<Stretch>,
 }
 
@@ -91,26 +91,26 @@ impl Timeline {
         }
     }
 
-    /// Makes the cells at least this wide, so that all keys of a page have the same width.
+    /// Widens the cells to at least this many milliseconds, so that all keys on a page have the same cell width.
     pub(super) fn widen_to(&mut self, cell_ms: u64) {
         while self.cell_ms < cell_ms {
             self.widen_cells();
         }
     }
 
-    /// Returns the time that a cell covers, in milliseconds.
+    /// Returns the duration of a cell, in milliseconds.
     #[must_use]
     pub const fn cell_ms(&self) -> u64 {
         self.cell_ms
     }
 
-    /// Returns the cells that have calls, in order of time.
+    /// Returns the cells that contain calls, in chronological order.
     #[must_use]
     pub fn cells(&self) -> &[Cell] {
         &self.cells
     }
 
-    /// Returns the stretches, in order of time.
+    /// Returns the state periods, in chronological order.
     #[must_use]
     pub fn stretches(&self) -> &[Stretch] {
         &self.stretches
@@ -123,7 +123,7 @@ impl Timeline {
         }
     }
 
-    /// Adds to the last cell, or after it: calls come in order of time.
+    /// Adds to the last cell or after it, because calls arrive in chronological order.
     fn add(&mut self, cell: Cell) {
         match self.cells.last_mut().filter(|last| last.index == cell.index) {
             Some(last) => {
@@ -135,7 +135,7 @@ impl Timeline {
         }
     }
 
-    /// Merges the earlier half into one stretch of many changes; the later half keeps its detail.
+    /// Merges the earlier half of the periods into one of many changes; the later half keeps its detail.
     fn merge_stretches(&mut self) {
         let half = STRETCHES / 2;
         let merged = self.stretches.first().map(|first| Stretch { status: None, rule: None, ..*first });

@@ -1,4 +1,4 @@
-//! Hostile traffic: a line, or an error that names the line, and never a panic.
+//! Hostile input results in a line or in an error that names the line, never in a panic.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use breakerbox_replay::input::ReadError;
 use breakerbox_replay::{Engine, Format, Limits, Line, Reader, Report};
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_oneof, proptest};
 
-/// Replays whatever it is given, as far as it goes.
+/// Replays the input until it ends or an error occurs.
 fn replay(bytes: &[u8], format: Option<Format>) -> Result<u64, ReadError> {
     let mut reader = Reader::new(BufReader::new(bytes), format)?;
     let policy =

@@ -1,5 +1,5 @@
-//! Results whose caller is gone: a client hung up, or a task was dropped. The leased deliveries are not lost: the next
-//! [`reclaim`](breakerbox_storage::Queue::reclaim) makes them wait again and reports their lanes.
+//! Results whose caller is gone, because a client disconnected or a task was dropped. The leased deliveries are not
+//! lost: the next [`reclaim`](breakerbox_storage::Queue::reclaim) makes them wait again and returns their lanes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,9 +12,9 @@ pub(super) struct AbandonedResults(Arc<Mutex<Abandoned>>);
 
 #[derive(Default)]
 pub(super) struct Abandoned {
-    /// Leased deliveries that no process will try.
+    /// Leased deliveries that no process will attempt.
     pub(super) leases: Vec<(DeliveryId, Lease)>,
-    /// Woken lanes that were not reported.
+    /// Woken lanes that no caller was told about.
     pub(super) woken: Vec<WaitingLane>,
 }
 
@@ -29,7 +29,7 @@ impl AbandonedResults {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts back results that were taken and could not be processed.
+    /// Puts back results that were taken but could not be processed.
     pub(super) fn put_back(&self, taken: Abandoned) {
         let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         answers.leases.extend(taken.leases);

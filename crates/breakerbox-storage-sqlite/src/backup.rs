@@ -1,11 +1,12 @@
 //! Copies a database while it is in use, and restores a copy.
 //!
-//! A backup is read by a connection of its own, in one snapshot: it sees the data that was committed when it began,
-//! never waits for the gateway, and the gateway never waits for it. Until it ends, the write-ahead log can't restart at
-//! its beginning, so it grows by all writes in the meantime. The copy is one file without side files.
+//! A backup reads one snapshot through its own connection: the data that was committed when it began. It never waits
+//! for the gateway, nor the gateway for it. Until it ends, the write-ahead log can't be reset, so it grows with all
+//! writes in the meantime. The copy is a single file, without a log.
 //!
-//! Both write the copy beside its final path, check it, sync it, and then rename it: a file with the final name is
-//! always complete. A restore holds the locks of the data folder, so it fails while a gateway runs.
+//! Both operations write a temporary file in the target's directory, check it, sync it and then rename it: a file
+//! with the final name is always complete. A restore holds the data directory's locks, so it fails while a gateway is
+//! running.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -21,65 +22,65 @@ use super::error::OpenError;
 use super::file_lock::FileLock;
 use super::migrations::Schema;
 
-/// The interval at which the size of a copy is read.
+/// The interval at which the progress of a copy is reported.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The progress of a copy, for display.
+/// The progress of a backup or a restore, for display.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CopyProgress {
-    /// The file is checked.
+    /// The copy is being checked.
     Checking,
     /// The file is being copied.
     Copying {
-        /// The number of bytes so far.
+        /// The number of bytes copied so far.
         done: u64,
-        /// The approximate number of all bytes.
+        /// The approximate total number of bytes.
         total: u64,
     },
 }
 
-/// A copy that was made and checked.
+/// A finished copy of a database, with the facts found by checking it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DatabaseCopy {
     /// The path of the copy.
     pub path: PathBuf,
     /// The size of the copy, in bytes.
     pub bytes: u64,
-    /// The number of its last migration.
+    /// The number of the last migration applied to it.
     pub schema: u32,
-    /// The number of tenants.
+    /// The number of tenants in the copy.
     pub tenants: u64,
-    /// The number of endpoints.
+    /// The number of endpoints in the copy.
     pub endpoints: u64,
-    /// The number of deliveries that are not finished.
+    /// The number of unfinished deliveries in the copy.
     pub unfinished: u64,
 }
 
-/// Why there is no copy. Existing files are unchanged.
+/// Why a backup or a restore failed. Existing files are unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CopyError {
-    /// The source does not exist.
+    /// The source file does not exist.
     #[error("{}: the file does not exist", .0.display())]
     Missing(PathBuf),
-    /// The target exists already.
+    /// The target file already exists.
     #[error("{} already exists; choose another file, or use --overwrite", .0.display())]
     Exists(PathBuf),
-    /// Source and target are the same file.
+    /// The source and the target are the same file.
     #[error("{} is the database itself; choose another file", .0.display())]
     Same(PathBuf),
-    /// Another process writes the same copy.
+    /// Another process is writing the same copy.
     #[error("{} is being written by another process; wait for it, or choose another file", .0.display())]
     Busy(PathBuf),
-    /// The database is damaged.
+    /// The database file is damaged.
     #[error("{} is damaged: {problem}", path.display())]
     Damaged {
-        /// The path of the file.
+        /// The path of the damaged file.
         path: PathBuf,
-        /// The problem that SQLite reports.
+        /// The problem reported by SQLite.
         problem: String,
     },
-    /// The file can't be opened: a gateway runs, or it is not a gateway's database.
+    /// The file can't be opened: a gateway is running, or the file is not a gateway's database.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// A file can't be read or written.
@@ -87,23 +88,23 @@ pub enum CopyError {
     File {
         /// The path of the file.
         path: PathBuf,
-        /// The cause.
+        /// The underlying I/O error.
         error: std::io::Error,
     },
-    /// SQLite can't read or write it.
+    /// SQLite can't read or write the file.
     #[error("{}: {error}", path.display())]
     Database {
         /// The path of the file.
         path: PathBuf,
-        /// The cause.
+        /// The error returned by SQLite.
         error: rusqlite::Error,
     },
 }
 
-/// Copies the database of a data folder into a file, while a gateway may use it.
+/// Copies the database in a data directory into a file. A gateway may be using it.
 ///
 /// # Errors
-/// If there is no database, the target exists and may not be overwritten, or the copy fails.
+/// Returns an error if there is no database, the target exists and may not be overwritten, or the copy fails.
 pub fn backup(
     data: &Path,
     target: &Path,
@@ -128,11 +129,11 @@ pub fn backup(
     Ok(DatabaseCopy { path: target.to_owned(), ..copy })
 }
 
-/// Restores a backup into the data folder of a stopped gateway.
+/// Restores a backup into the data directory of a stopped gateway.
 ///
 /// # Errors
-/// If a gateway runs, the backup is damaged or not a gateway's, a database exists and may not be overwritten, or the
-/// copy fails.
+/// Returns an error if a gateway is running, the backup is damaged or not a gateway's, a database exists and may not
+/// be overwritten, or the copy fails.
 pub fn restore(
     backup: &Path,
     data: &Path,
@@ -144,7 +145,7 @@ pub fn restore(
     check(backup)?;
     fs::create_dir_all(data).map_err(|error| CopyError::File { path: data.to_owned(), error })?;
     let target = file_of(data);
-    // Before any file is read: files that a gateway has open are not touched.
+    // Locked before any file is read, so that the files of a running gateway are not touched.
     let _lock = FileLock::of(&target, folder_of(&target))?;
     if let Some(there) = metadata(&target)? {
         if (there.dev(), there.ino()) == (found.dev(), found.ino()) {
@@ -163,15 +164,15 @@ pub fn restore(
     Ok(DatabaseCopy { path: target, ..copy })
 }
 
-/// A copy that is not finished. Without [`become_file`](Self::become_file) it is removed.
+/// An unfinished copy. It is removed when dropped, unless [`become_file`](Self::become_file) was called.
 struct Partial {
     path: PathBuf,
     file: Option<File>,
 }
 
 impl Partial {
-    /// Creates an empty file beside the target, which its owner alone can read. A file that an earlier attempt left is
-    /// reused.
+    /// Creates an empty file in the target's directory that only its owner can read. A file left by an earlier
+    /// attempt is reused.
     fn beside(target: &Path, suffix: &str) -> Result<Self, CopyError> {
         let path = with_suffix(target, suffix);
         let failed = |error| CopyError::File { path: path.clone(), error };
@@ -187,7 +188,7 @@ impl Partial {
         Ok(Self { path, file: Some(file) })
     }
 
-    /// Replaces the target, once the copy is durable.
+    /// Makes the copy durable, and replaces the target with it.
     fn become_file(mut self, target: &Path) -> Result<(), CopyError> {
         let failed = |error| CopyError::File { path: target.to_owned(), error };
         if let Some(file) = &self.file {
@@ -207,8 +208,8 @@ impl Drop for Partial {
     }
 }
 
-/// Completes a database that is about to be replaced. Its write-ahead log must not be read with another database: it is
-/// merged into its own, and if that is not possible, it is removed.
+/// Prepares a database to be replaced. Its write-ahead log must not be applied to another database: it is merged into
+/// its own or, if that fails, removed.
 fn settle_old(path: &Path) -> Result<(), CopyError> {
     if path.exists() {
         let settled = Connection::open(path)
@@ -229,7 +230,7 @@ fn settle_old(path: &Path) -> Result<(), CopyError> {
     Ok(())
 }
 
-/// Copies in one snapshot. Meanwhile a thread reports the size of the copy.
+/// Copies one snapshot. Meanwhile, a thread reports the size of the copy.
 fn copy(source: &Path, target: &Path, progress: &(dyn Fn(CopyProgress) + Sync)) -> Result<(), CopyError> {
     let name = target.to_str().ok_or_else(|| {
         let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, "its path is not UTF-8");
@@ -256,14 +257,14 @@ fn copy(source: &Path, target: &Path, progress: &(dyn Fn(CopyProgress) + Sync)) 
     .map_err(failed)
 }
 
-/// Returns the bytes of the pages in use.
+/// Returns the number of bytes in the pages in use.
 fn used_bytes(connection: &Connection) -> rusqlite::Result<u64> {
     let number = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
     let pages = number("page_count")?.saturating_sub(number("freelist_count")?);
     Ok(u64::try_from(pages.saturating_mul(number("page_size")?)).unwrap_or(0))
 }
 
-/// Reads a whole database: checks that it is complete and a gateway's, and counts its content.
+/// Reads a whole database, checks that it is intact and a gateway's, and counts its content.
 fn check(path: &Path) -> Result<DatabaseCopy, CopyError> {
     let connection = open(path)?;
     let schema = Schema::of(&connection, path)?;
@@ -295,7 +296,6 @@ fn check(path: &Path) -> Result<DatabaseCopy, CopyError> {
     })
 }
 
-/// Opens a read-only connection.
 fn open(path: &Path) -> Result<Connection, CopyError> {
     let failed = |error| CopyError::Database { path: path.to_owned(), error };
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;

@@ -1,5 +1,5 @@
-//! Bounds due times after the clock was ahead: a delivery is due at the latest after the wait of its own retry
-//! schedule, from now on.
+//! Bounds due times that were set while the clock was ahead: no delivery is due later than now plus the delay of its
+//! retry schedule.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::columns::{id, micros, parsed, time};
 use super::{Database, SqliteQueue};
 use crate::error::JobError;
 
-/// The maximum number of deliveries that one job checks.
+/// The maximum number of deliveries checked by one job.
 const PIECE: u32 = 2_000;
 
 /// A delivery that is due in the future.
@@ -29,11 +29,11 @@ struct LaterDelivery {
 }
 
 impl SqliteQueue {
-    /// Bounds the waits of all deliveries, if the clock was ahead at an earlier start. Returns how many were due later
-    /// than that. Called at the start, before any claim.
+    /// Bounds the due times of all deliveries, if the clock was ahead earlier. Returns the number of deliveries
+    /// changed. It is called at startup, before any claim.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     pub async fn bound_waits(&self, directory: &Arc<Directory>) -> Result<u64, QueueError> {
         let database = self.database();
         if database.clock_step().is_none() {
@@ -100,7 +100,7 @@ fn find_later(connection: &Connection, after: i64, now: Timestamp) -> rusqlite::
         .collect()
 }
 
-/// Returns the retry schedule of a delivery. `None`: its endpoint or tenant was deleted, and it will be cancelled.
+/// Returns a delivery's retry schedule, or `None` if its endpoint or tenant was deleted and it will be cancelled.
 fn schedule(directory: &Directory, later: &LaterDelivery) -> Option<Arc<RetrySchedule>> {
     if let Some(endpoint) = directory.endpoint(later.lane) {
         return Some(Arc::clone(&endpoint.retry));

@@ -1,9 +1,9 @@
-//! Keeps the write-ahead log short. A thread of its own copies the log into the database and syncs the file, beside the
-//! writer. The writer copies the few pages that were written meanwhile, between two transactions: only then can the log
-//! restart at its beginning.
+//! Keeps the write-ahead log short. A separate thread copies the log into the database and syncs the file, while the
+//! writer continues. Between two transactions, the writer copies the few pages that were written in the meantime:
+//! only then can the log be reset.
 //!
-//! SQLite syncs the database only at the end of a whole copy, which under load is the writer's. Without the thread's
-//! own sync the writer, and all callers with it, would wait for all pages.
+//! SQLite syncs the database only at the end of a complete checkpoint, which under load is the writer's. Without the
+//! thread's own sync, the writer and all callers would wait until all pages are synced.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,24 +13,24 @@ use std::thread::{self, JoinHandle};
 
 use rusqlite::Connection;
 
-/// The number of pages in the log from which on it is copied. It is low, because the writer's own syncs take longer
-/// while these are synced.
+/// The number of pages in the log at which a checkpoint begins. It is low, because the writer's own syncs are slower
+/// while these pages are synced.
 const PAGES: i64 = 2_000;
-/// The number of pages that are few enough for the writer.
+/// The maximum number of remaining pages that are left to the writer.
 const LITTLE: i64 = 200;
-/// The maximum number of copies by the thread before it leaves the rest to the writer, however much that is.
+/// The maximum number of rounds of the thread. After that, it leaves all remaining pages to the writer.
 const ROUNDS: u32 = 4;
 
 pub(super) struct Checkpoints {
-    /// Requests a copy from the thread.
+    /// Asks the thread for a checkpoint.
     ask: mpsc::SyncSender<()>,
-    /// Set when the thread has copied; the writer copies the rest.
+    /// Set when the thread has finished; the writer then copies the rest.
     copied: Arc<AtomicBool>,
     asked: bool,
 }
 
 impl Checkpoints {
-    /// Starts the thread. `file` is the database; it must stay open for as long as any connection.
+    /// Starts the thread. `file` is the database file; it must stay open as long as any connection.
     pub(super) fn start(path: &Path, file: Arc<File>) -> rusqlite::Result<(Self, Option<JoinHandle<()>>)> {
         let connection = Connection::open(path)?;
         connection.execute_batch(
@@ -50,12 +50,12 @@ impl Checkpoints {
         Ok((Self { ask, copied, asked: false }, thread.ok()))
     }
 
-    /// Maintains the log, between two transactions of the writer.
+    /// Starts or completes a checkpoint, if needed. The writer calls it between two transactions.
     pub(super) fn after_commit(&mut self, connection: &Connection) {
         if self.asked {
             if self.copied.swap(false, Ordering::Acquire) {
                 self.asked = false;
-                // If the rest can't be copied now, the next checkpoint copies it.
+                // If the rest can't be copied now, the next checkpoint will copy it.
                 copy_and_warn(connection);
             }
         } else if pages(connection) >= PAGES {
@@ -63,13 +63,13 @@ impl Checkpoints {
         }
     }
 
-    /// Makes the last copy, so that the next start has nothing to recover.
+    /// Runs a last checkpoint, so that the next startup has nothing to recover.
     pub(super) fn at_the_end(&mut self, connection: &Connection) {
         let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
     }
 }
 
-/// Copies and syncs until few pages are left. An error is no loss: the writer's own copy syncs too.
+/// Copies and syncs until few pages are left. An error does no harm: the writer's own checkpoint also syncs.
 fn copy_most(connection: &Connection, file: &File) {
     for _ in 0..ROUNDS {
         copy_and_warn(connection);
@@ -92,7 +92,7 @@ fn copy(connection: &Connection) -> rusqlite::Result<()> {
     connection.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?.query_row([], |_| Ok(()))
 }
 
-/// Returns how many pages of the log are not copied yet.
+/// Returns the number of pages in the log that are not copied yet.
 fn pages(connection: &Connection) -> i64 {
     let pages = connection.prepare_cached("PRAGMA wal_checkpoint(NOOP)").and_then(|mut statement| {
         statement.query_row([], |row| Ok(row.get::<_, i64>(1)? - row.get::<_, i64>(2)?))

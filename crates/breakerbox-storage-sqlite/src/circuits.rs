@@ -1,17 +1,18 @@
-//! Circuits in the queue's file: the library's [`Store`], so that circuits survive a restart.
+//! Circuits in the queue's database file. This implements the library's [`Store`], so that circuits survive a
+//! restart.
 //!
-//! All circuits are in memory, in the library's own [`MemoryStore`]: one process has the file, so no other can change a
-//! record. Counts are only in memory. A record that is swapped in is also written to the file before the swap returns,
-//! in a group commit with other jobs. At the start the records are read back: open circuits are open until their time,
-//! overrides and disabled circuits stay, and trips are remembered. A probe's lease is kept as well: its holder may be a
-//! client of the decision API that does not know of the restart. The lease ends when it would have ended, and then the
-//! next call probes.
+//! All circuits are in memory, in the library's [`MemoryStore`]: only one process has the file open, so no other can
+//! change a record. Counts are kept in memory only. A record that is swapped in is also written to the file before
+//! the swap returns, in a group commit with other jobs. At startup, the records are read back: open circuits stay
+//! open until their cool-off ends, and overrides, disabled circuits and trips are kept. A probe's lease is kept as
+//! well, because its holder may be a client of the decision API that does not know of the restart. When the lease
+//! expires, the next call probes.
 //!
 //! **When the disk is slow or full** circuits continue in memory. A swap waits for the disk for a limited time, and
-//! records that could not be written are written with the next swap. After a crash in between, the file has the
+//! records that could not be written are written with the next swap. After a crash in between, the file contains the
 //! previous record.
 //!
-//! **Time** is the database's: the wall clock at the start, and monotonic since.
+//! **Time** is the database's: the wall clock at startup plus the monotonic time since then.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -34,28 +35,28 @@ use super::columns::{micros, time};
 use super::{Database, WriteTransaction};
 use crate::error::JobError;
 
-/// How long a swap waits for the disk.
+/// The maximum time that a swap waits for the disk.
 const SWAP_WRITE_TIMEOUT: Duration = Duration::from_millis(100);
-/// The maximum number of records that one job writes.
+/// The maximum number of records written by one job.
 const PIECE: usize = 512;
-/// The tolerance by which a record may be ahead of the clock: clocks are adjusted.
+/// The maximum time that a record may be ahead of the clock, since clocks are adjusted.
 const STEP: Duration = Duration::from_secs(1);
-/// The maximum number of forgotten records that one job deletes.
+/// The maximum number of forgotten records deleted by one job.
 const CLEARED_AT_ONCE: u32 = 16;
 
-/// Circuits in the queue's file. A clone is the same store.
+/// A circuit store in the queue's database file. A clone refers to the same store.
 #[derive(Clone)]
 pub struct SqliteCircuits(Arc<Inner>);
 
 struct Inner {
     memory: MemoryStore,
     database: Database,
-    /// Records that were swapped in memory, and may not be in the file. Locked around each swap, so that it has the
-    /// latest of each key.
+    /// Records that were swapped in memory but may not be in the file yet. It is locked during each swap, so that it
+    /// contains the latest record of each key.
     unwritten: Mutex<BTreeMap<Arc<str>, StoredCircuit>>,
 }
 
-/// A record, and until when it is kept without another swap.
+/// A record, and when it is forgotten unless it is swapped again.
 #[derive(Clone)]
 struct StoredCircuit {
     record: Record,
@@ -63,8 +64,8 @@ struct StoredCircuit {
 }
 
 impl StoredCircuit {
-    /// If the record was changed at a future time, the clock was ahead then: returns the same record as if it had
-    /// changed now, so that cool-offs and leases last as long as they would have.
+    /// Returns a corrected record if this one was changed at a future time, because the clock was ahead: the same
+    /// record as if it had changed now, so that cool-offs and leases keep their duration.
     fn rebased(&self, now: Timestamp) -> Option<Self> {
         let ahead = self.record.changed_at.since(now);
         if ahead < STEP {
@@ -75,7 +76,7 @@ impl StoredCircuit {
     }
 }
 
-/// The database's time, for the memory store.
+/// The database's time, as the memory store's clock.
 struct DatabaseClock(Database);
 
 impl Clock for DatabaseClock {
@@ -85,10 +86,10 @@ impl Clock for DatabaseClock {
 }
 
 impl SqliteCircuits {
-    /// Opens the circuits of an open file.
+    /// Opens the circuits stored in an open database.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     pub async fn open(database: Database) -> Result<Self, QueueError> {
         let memory = MemoryStore::with_clock(DatabaseClock(database.clone()));
         let mut unwritten = BTreeMap::new();
@@ -104,20 +105,20 @@ impl SqliteCircuits {
             let keep_for = stored.forget_at.map(|at| at.since(now));
             let not_after = Timestamp::from_micros(u64::MAX);
             let swap = Swap { key, expected: None, record: stored.record, not_after, keep_for };
-            // The memory store is empty and never waits: each swap succeeds.
+            // The memory store is empty and never blocks, so each swap succeeds.
             let _ = at_once(memory.swap_if(&swap));
         }
         let circuits = Self(Arc::new(Inner { memory, database, unwritten: Mutex::new(unwritten) }));
-        // Records that can't be written now stay in memory, as always.
+        // Records that can't be written now stay in memory until they can.
         while let Ok(1..) = circuits.write_rest().await {}
         Ok(circuits)
     }
 
     /// Writes records that could not be written when they were swapped in, for instance because the disk was full.
-    /// Returns how many records are still not in the file.
+    /// Returns the number of records that are still not in the file.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     pub async fn write_rest(&self) -> Result<usize, QueueError> {
         if self.unwritten().is_empty() {
             return Ok(0);
@@ -131,7 +132,7 @@ impl SqliteCircuits {
         self.0.unwritten()
     }
 
-    /// Swaps in memory, and records what is to be written.
+    /// Swaps records in memory, and marks them as unwritten.
     fn swap(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
         let mut unwritten = self.unwritten();
         let answer = at_once(self.0.memory.swap_all(swaps))?;
@@ -145,7 +146,7 @@ impl SqliteCircuits {
         Ok(answer)
     }
 
-    /// Waits until these records are in the file, for a limited time.
+    /// Waits for a limited time until these records are in the file.
     async fn written(&self, swaps: &[Swap], answers: &[Readable<Swapped>]) {
         let won = swaps.iter().zip(answers).filter(|(_, answer)| **answer == Ok(Swapped::Won));
         let won: Vec<(&Arc<str>, Version)> = won.map(|(swap, _)| (&swap.key, swap.record.version)).collect();
@@ -163,7 +164,7 @@ impl SqliteCircuits {
                 }
             }
         };
-        // A job that was started completes even if its caller does not wait any more.
+        // A started job completes even if its caller no longer waits.
         let _ = tokio::time::timeout(SWAP_WRITE_TIMEOUT, write).await;
     }
 }
@@ -173,8 +174,8 @@ impl Inner {
         self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the unwritten records. Of many concurrent jobs the first does it for all, and the others have nothing to
-    /// do.
+    /// Writes the unwritten records. If several jobs run concurrently, the first writes all records, and the others
+    /// have nothing to do.
     fn write_some(
         self: Arc<Self>,
         transaction: &mut WriteTransaction<'_>,
@@ -196,8 +197,8 @@ impl Inner {
             upsert.execute(params![key, record, stored.forget_at.map(micros)])?;
         }
         drop(upsert);
-        // A record that was merged into since lives on in memory. It is closed and has no trips, or it would be kept:
-        // nothing is lost.
+        // If counts were merged into the record since, it stays in memory. It is closed and has no trips, or it would
+        // be kept, so nothing is lost.
         transaction
             .connection()
             .prepare_cached(
@@ -218,7 +219,7 @@ impl Inner {
     }
 }
 
-/// Reads the records in the file that are not to be forgotten.
+/// Reads the records from the file, except those that are due to be forgotten.
 async fn load(database: &Database) -> Result<Vec<(Arc<str>, StoredCircuit)>, QueueError> {
     let now = database.now();
     database
@@ -243,7 +244,7 @@ async fn load(database: &Database) -> Result<Vec<(Arc<str>, StoredCircuit)>, Que
         .await
 }
 
-/// Returns the result of the memory store, which never waits.
+/// Returns the result of a memory-store operation, which is always ready at once.
 fn at_once<T>(answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
@@ -293,8 +294,8 @@ impl Store for SqliteCircuits {
         self.0.memory.lead(name, candidate, ttl).await
     }
 
-    /// Writes go to memory first and are never refused there. A full disk does not make this fail, because it does not
-    /// make a swap fail either.
+    /// Always succeeds: writes go to memory first and are never refused there. A full disk does not make a swap fail
+    /// either.
     async fn check_write(&self) -> Result<Answer<()>, StoreError> {
         self.0.memory.check_write().await
     }

@@ -1,7 +1,7 @@
-//! Leases waiting deliveries. Each query seeks directly in the index of waiting deliveries: rows that are parked in
-//! other lanes, due later or finished are never read.
+//! Leases waiting deliveries. Each query seeks directly in the index of waiting deliveries: rows of other lanes, rows
+//! that are due later and finished rows are never read.
 //!
-//! Expired deliveries are never leased: they fail during the claim. That, too, is bounded.
+//! Expired deliveries are never leased: they fail during the claim. The number of these is bounded, too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,22 +24,22 @@ use super::transaction::WriteTransaction;
 use super::writer_state::Held;
 use crate::error::JobError;
 
-/// How often a claim is repeated because all deliveries that it found had expired.
+/// The maximum number of times that a claim is repeated because all deliveries that it found had expired.
 const ROUNDS: u32 = 4;
 
-/// The due deliveries of one priority, the longest due first.
+/// Selects the due deliveries of one priority, longest due first.
 pub(super) const DUE: &str = "SELECT id, expires_at FROM deliveries INDEXED BY waiting
     WHERE state = 0 AND lane = ?1 AND priority = ?2 AND due_at <= ?3 ORDER BY due_at LIMIT ?4";
 
-/// The longest due delivery of one priority that has not failed a probe in this outage.
+/// Selects the longest due delivery of one priority that has not failed a probe in this outage.
 pub(super) const FRESH_AND_DUE: &str = "SELECT id, due_at, expires_at FROM deliveries INDEXED BY waiting
     WHERE state = 0 AND lane = ?1 AND priority = ?2 AND due_at <= ?3 AND failed_probe <> ?4 ORDER BY due_at LIMIT 1";
 
-/// The next delivery of one priority to be due that has not failed a probe in this outage.
+/// Selects the next delivery of one priority to become due that has not failed a probe in this outage.
 pub(super) const FRESH_AND_LATER: &str = "SELECT id, due_at, expires_at FROM deliveries INDEXED BY waiting
     WHERE state = 0 AND lane = ?1 AND priority = ?2 AND due_at > ?3 AND failed_probe <> ?4 ORDER BY due_at LIMIT 1";
 
-/// The delivery of one priority that is due first.
+/// Selects the delivery of one priority that is due first.
 pub(super) const ANY: &str = "SELECT id, due_at, expires_at FROM deliveries INDEXED BY waiting
     WHERE state = 0 AND lane = ?1 AND priority = ?2 ORDER BY due_at LIMIT 1";
 
@@ -123,7 +123,7 @@ fn add(claimed: &mut Claimed, taken: Option<Leased>) {
     }
 }
 
-/// A delivery that can be used for a probe.
+/// A delivery that may be used for a probe.
 struct Candidate {
     delivery: i64,
     due_at: i64,
@@ -160,8 +160,8 @@ fn probe(
     Ok(claimed)
 }
 
-/// Finds a delivery for a probe, in this order: due and without a failed probe in this outage; due later, and without
-/// one; the one that is due first.
+/// Finds a delivery for a probe, in this order: due, without a failed probe in this outage; due later, without a
+/// failed probe in this outage; the one that is due first.
 fn candidate(
     connection: &Connection,
     lane: i64,
@@ -196,18 +196,18 @@ fn has_expired(expires_at: Option<i64>, now: Timestamp) -> bool {
     expires_at.is_some_and(|at| time(at) <= now)
 }
 
-/// Reads the run that a delivery stands for.
+/// Reads the reminder run that a delivery belongs to.
 fn leased_run(row: &Row<'_>, reminder: i64) -> rusqlite::Result<LeasedRun> {
     let run = RunId { reminder: ReminderId(id(reminder)), number: row.get(12)? };
-    // A run that was sent keeps the occurrence that it stood for then.
+    // A run that was already sent keeps the occurrence that it stood for at that time.
     let schedule = row.get_ref(14)?.as_str_or_null()?.filter(|_| row.get(5).is_ok_and(|sent: u32| sent == 0));
-    // A schedule that can't be read stops its reminder; the run continues, for the occurrence that it was fired for.
+    // A schedule that can't be read stops the reminder; the run continues, for the occurrence that it was fired for.
     let latest_of = schedule.and_then(|text| StoredReminder::read(14, text).ok());
     let latest_of = latest_of.map(|stored| Arc::new(stored.schedule));
     Ok(LeasedRun { id: run, scheduled_at: time(row.get(13)?), latest_of })
 }
 
-/// Leases one delivery. `None`: it can't be read, and has failed.
+/// Leases one delivery, or returns `None` if it can't be read and was failed.
 fn take(
     transaction: &mut WriteTransaction<'_>,
     delivery: i64,

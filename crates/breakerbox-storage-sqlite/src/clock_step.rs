@@ -1,11 +1,11 @@
-//! Handles a start at which the newest stored time is ahead of the clock.
+//! Handles a startup at which the newest stored time is ahead of the clock.
 //!
-//! Then either the clock was ahead at an earlier start, or it is behind now. Times of that start would delay
-//! everything: deliveries would be due hours later, circuits would stay open, and nothing would be old enough to be
-//! pruned. So each stored time that something waits for is bounded by now plus its own duration. Ids stay as they are:
-//! see [`ids`](super::ids).
+//! Either the clock was ahead earlier, or it is behind now. Stored times from the future would delay everything:
+//! deliveries would be due hours later, circuits would stay open, and nothing would be old enough to be pruned. So
+//! each stored time that something waits for is limited to now plus its own duration. Ids are not changed: see
+//! [`ids`](super::ids).
 //!
-//! This reads each delivery once. It is rare enough.
+//! This reads each delivery once, which is acceptable because it is rare.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,19 +18,20 @@ use super::columns::micros;
 use super::error::OpenError;
 use super::ids;
 
-/// How far ahead the newest time must be for a start to be refused, unless the step was accepted.
+/// The time by which the newest stored time must be ahead for a startup to be refused, unless the operator accepts
+/// the step.
 const REFUSED_FROM: Duration = Duration::from_secs(86_400);
 
-/// Names in `meta`: the wall-clock time of the latest start, the microseconds by which the store clock was ahead of the
-/// wall clock when that was last detected, and whether waits are still to be bounded.
+/// Names in the table `meta`: the wall-clock time of the latest startup, the microseconds by which the store clock
+/// was ahead of the wall clock when that was last detected, and whether due times are still to be bounded.
 const STARTED_AT: &str = "started_at";
 const STORE_AHEAD: &str = "store_ahead";
 const PENDING: &str = "clock_step_pending";
 
-/// The newest stored time was ahead of the clock at the start.
+/// Reports that the newest stored time was ahead of the clock at startup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockStep {
-    /// By how much it was ahead.
+    /// The time by which it was ahead.
     pub ahead: Duration,
 }
 
@@ -44,8 +45,8 @@ fn set(connection: &Connection, name: &str, value: i64) -> rusqlite::Result<()> 
         .map(drop)
 }
 
-/// Checks whether stored times are ahead of the clock, and bounds those that need nothing but the file. Waits of a
-/// retry schedule are bounded later, by [`done`] at the latest.
+/// Checks whether stored times are ahead of the clock, and bounds those for which the file alone is sufficient. Due
+/// times that depend on a retry schedule are bounded later, before [`done`] is called.
 pub(super) fn look(
     connection: &mut Connection,
     path: &Path,
@@ -69,7 +70,7 @@ pub(super) fn look(
     Ok((is_step || is_pending).then_some(ClockStep { ahead }))
 }
 
-/// Returns by how much the newest stored time is ahead of the clock.
+/// Returns the time by which the newest stored time is ahead of the clock.
 fn ahead(connection: &Connection, now: Timestamp) -> rusqlite::Result<Duration> {
     let started_at = value(connection, STARTED_AT)?.map_or(Timestamp::ZERO, super::columns::time);
     let newest = ids::newest(connection)?.made_at().max(started_at);
@@ -77,11 +78,11 @@ fn ahead(connection: &Connection, now: Timestamp) -> rusqlite::Result<Duration> 
     Ok(newest.since(now).max(Duration::from_micros(store_ahead.unwrap_or(0))))
 }
 
-/// Bounds stored times by now.
+/// Limits stored times to the current time.
 fn bound(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     ids::note_ahead(connection, now)?;
     let now = micros(now);
-    // Keeps the lifetime. The time of an id is its upper 42 bits, in milliseconds.
+    // Keeps the time to live. The time of an id is its upper 42 bits, in milliseconds.
     connection.execute(
         "UPDATE deliveries SET expires_at = max(?1, ?1 + expires_at - (id >> 21) * 1000)
          WHERE state < 2 AND expires_at IS NOT NULL AND (id >> 21) * 1000 > ?1",
@@ -106,13 +107,13 @@ fn bound(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     set(connection, PENDING, 1)
 }
 
-/// Records that all waits are bounded.
+/// Records that all due times are bounded.
 pub(super) fn done(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute("DELETE FROM meta WHERE name = ?1", [PENDING]).map(drop)
 }
 
-/// Stores how far the store clock is from the wall clock, for the next start: times by the store clock are off by that
-/// much then.
+/// Stores the difference between the store clock and the wall clock, by which store-clock times are off after the
+/// next startup.
 pub(super) fn note(connection: &Connection, drift: Drift) -> rusqlite::Result<()> {
     match drift {
         Drift::Behind(by) => set(connection, STORE_AHEAD, i64::try_from(by.as_micros()).unwrap_or(i64::MAX)),

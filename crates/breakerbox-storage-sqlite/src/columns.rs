@@ -1,4 +1,4 @@
-//! The form of values in columns: SQLite has only signed 64-bit integers for them.
+//! The conversion of values from and to columns. SQLite has only signed 64-bit integers.
 
 use std::error::Error;
 use std::str::FromStr;
@@ -8,22 +8,22 @@ use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{DeliveryState, FailReason, Id, Priority};
 use rusqlite::types::Type;
 
-/// Converts a count for SQLite.
+/// Converts a count to an SQLite integer.
 pub(crate) fn number(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Converts a stored count.
+/// Converts an SQLite integer to a count.
 pub(crate) fn whole(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-/// Converts a time for SQLite: microseconds since 1970.
+/// Converts a time to an SQLite integer: microseconds since 1970.
 pub(crate) fn micros(at: Timestamp) -> i64 {
     number(at.as_micros())
 }
 
-/// Converts a stored time.
+/// Converts an SQLite integer to a time.
 pub(crate) fn time(micros: i64) -> Timestamp {
     Timestamp::from_micros(whole(micros))
 }
@@ -32,14 +32,14 @@ pub(crate) fn time(micros: i64) -> Timestamp {
 pub(crate) const WAITING: i64 = 0;
 /// Not finished: the delivery is leased.
 pub(crate) const LEASED: i64 = 1;
-/// Finished: the receiver accepted it.
+/// Finished: the receiver accepted the delivery.
 pub(crate) const DELIVERED: i64 = 2;
-/// Finished: a dead letter.
+/// Finished: the delivery is a dead letter.
 pub(crate) const FAILED: i64 = 3;
 /// Finished: the endpoint was deleted, or the delivery was cancelled.
 pub(crate) const CANCELLED: i64 = 4;
 
-/// Reads a delivery's columns `state`, `reason` and `attempts`.
+/// Returns the state of a delivery, given its columns `state`, `reason` and `attempts`.
 #[must_use]
 pub(crate) fn state(state: i64, reason: Option<i64>, attempts: u32) -> DeliveryState {
     match state {
@@ -58,7 +58,7 @@ pub(crate) fn state(state: i64, reason: Option<i64>, attempts: u32) -> DeliveryS
     }
 }
 
-/// Returns the value of the column `reason`.
+/// Returns the `reason` column's value for this reason.
 #[must_use]
 pub(crate) const fn reason(reason: FailReason) -> i64 {
     match reason {
@@ -70,7 +70,7 @@ pub(crate) const fn reason(reason: FailReason) -> i64 {
     }
 }
 
-/// Returns the value of the column `priority`.
+/// Returns the `priority` column's value for this priority.
 #[must_use]
 pub(crate) const fn level(priority: Priority) -> i64 {
     match priority {
@@ -81,20 +81,20 @@ pub(crate) const fn level(priority: Priority) -> i64 {
     }
 }
 
-/// Reads the column `priority`.
+/// Returns the priority, given the value of its column.
 #[must_use]
 pub(crate) fn priority(level: i64) -> Priority {
     let index = usize::try_from(level).unwrap_or(usize::MAX);
     Priority::ALL.get(index).copied().unwrap_or(Priority::Low)
 }
 
-/// Returns the value of the column `content_type`. JSON, the most frequent type, is NULL.
+/// Returns the `content_type` column's value. JSON, the most frequent type, is stored as NULL.
 #[must_use]
 pub(crate) fn content_type(text: &str) -> Option<&str> {
     (text != JSON).then_some(text)
 }
 
-/// Reads the column `content_type`.
+/// Returns the content type, given the value of its column.
 #[must_use]
 pub(crate) fn content_type_of(column: Option<String>) -> Arc<str> {
     static SHARED: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(JSON));
@@ -103,7 +103,7 @@ pub(crate) fn content_type_of(column: Option<String>) -> Arc<str> {
 
 const JSON: &str = "application/json";
 
-/// Parses a text that was checked before it was stored.
+/// Parses text that was validated before it was stored.
 pub(crate) fn parsed<T: FromStr>(column: usize, text: &str) -> rusqlite::Result<T>
 where
     T::Err: Error + Send + Sync + 'static,
@@ -112,7 +112,7 @@ where
         .map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
 }
 
-/// Returns whether an error is about the values of one row: the row can't be read, but the database works.
+/// Returns whether the error concerns only the values of one row, so that the database itself works.
 pub(crate) fn is_unreadable(error: &rusqlite::Error) -> bool {
     matches!(
         error,
@@ -123,7 +123,7 @@ pub(crate) fn is_unreadable(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// Converts a stored id.
+/// Converts an SQLite integer to an id.
 pub(crate) fn id(number: i64) -> Id {
     Id::from_number(number).unwrap_or_else(|| Id::first_at(Timestamp::ZERO))
 }

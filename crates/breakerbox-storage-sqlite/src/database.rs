@@ -1,7 +1,8 @@
-//! An open SQLite file. Write jobs go to one thread, read jobs to a few.
+//! An open SQLite database. One thread runs the write jobs, and a few threads run the read jobs.
 //!
-//! The write-ahead log is synced at every commit: confirmed writes survive a power cut. Only one process may have the
-//! file. The folder is created if it is missing; only its owner can read the file, since payloads are confidential.
+//! The write-ahead log is synced at every commit, so that confirmed writes survive a power cut. Only one process may
+//! open the file. The directory is created if it is missing. Only its owner can read the file, since payloads are
+//! confidential.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -32,27 +33,27 @@ use super::writer::{OnCommit, Writer};
 use super::writer_state::WriterState;
 use crate::error::JobError;
 
-/// The name of the file in a folder.
+/// The name of the database file in a data directory.
 const FILE: &str = "breakerbox.db";
 
-/// Options for opening a file.
+/// Options for opening a database.
 #[derive(Clone)]
 pub struct Options {
-    /// The clock for leases, retries and expiry: the wall clock at the start, and monotonic since.
+    /// The clock for leases, retries and expiry: the wall clock at startup plus the monotonic time since then.
     pub clock: Arc<dyn Clock>,
     /// The wall clock, for recorded times and for ids. `None`: the same as `clock`.
     pub wall: Option<WallClock>,
-    /// Whether to open a file whose newest time is more than a day ahead of the clock.
+    /// Whether to open a file whose newest stored time is more than a day ahead of the clock.
     pub accept_clock_step: bool,
-    /// The number of bytes of the disk that are reserved for settlements.
+    /// The number of bytes on the disk that are reserved for settlements.
     pub reserve: u64,
-    /// The source of the number of free bytes. `None`: the file system.
+    /// Returns the number of free bytes. `None`: ask the file system.
     pub free_space: Option<FreeSpace>,
-    /// Receives each commit: the number of its jobs, and how long it took. It must not block.
+    /// Called after each commit with the number of its jobs and the time it took. It must not block.
     pub on_commit: Option<OnCommit>,
-    /// The number of threads that read.
+    /// The number of reader threads.
     pub readers: usize,
-    /// The maximum number of jobs that wait for the writer.
+    /// The maximum number of jobs that may wait for the writer.
     pub waiting_jobs: usize,
 }
 
@@ -71,7 +72,7 @@ impl Default for Options {
     }
 }
 
-/// An open file. A clone shares it. It is closed when the last clone is dropped, or by [`close`](Self::close).
+/// An open database. Clones share it. It is closed when the last clone is dropped, or by [`close`](Self::close).
 #[derive(Clone)]
 pub struct Database(Arc<Open>);
 
@@ -80,21 +81,22 @@ struct Open {
     clock: Arc<dyn Clock>,
     wall: WallClock,
     clock_step: Option<ClockStep>,
-    /// The drift that is stored in the file, in microseconds; positive if the store clock is ahead.
+    /// The clock drift that is stored in the file, in microseconds; positive if the store clock is ahead.
     noted_drift: AtomicI64,
     write_queue: Arc<WriteQueue>,
     readers: Readers,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Closing any descriptor of the file releases the locks that SQLite has on it: so this one is closed after the
-    /// threads.
+    /// Closing any descriptor of the file releases SQLite's locks on it, so this one is closed after the threads have
+    /// ended.
     _file: Arc<File>,
 }
 
 impl Database {
-    /// Opens a file, or `breakerbox.db` in a folder, and brings its schema up to date.
+    /// Opens a database file, or `breakerbox.db` in a directory, and migrates its schema to the newest version.
     ///
     /// # Errors
-    /// If another process has it open, a newer version wrote it, or it can't be opened or migrated.
+    /// Returns an error if another process has the file open, a newer version wrote it, or it can't be opened or
+    /// migrated.
     pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
         let path = file_of(path);
         let (mut connection, lock) = connect(&path)?;
@@ -113,7 +115,7 @@ impl Database {
         let clock_step = clock_step::look(&mut connection, &path, now, options.accept_clock_step)?;
         let disk = Disk::new(free_space, options.reserve);
         let writer_state = WriterState::open(&mut connection, disk, now).map_err(failed)?;
-        // The ledger has written to the file, so the write-ahead log exists.
+        // The writer's state has already written to the file, so the write-ahead log exists.
         let files = OpenFiles::of(&path).map_err(|error| OpenError::File { path: path.clone(), error })?;
         let write_queue = Arc::new(WriteQueue::new(options.waiting_jobs));
         let (readers, mut threads) = Readers::start(&path, options.readers).map_err(failed)?;
@@ -134,7 +136,7 @@ impl Database {
         let for_writer = Arc::clone(&file);
         let thread = thread::Builder::new().name("queue-writer".to_owned()).spawn(move || {
             writer.run();
-            // Only now may another process open the file.
+            // Only from here on may another process open the file.
             drop(for_writer);
             drop(lock);
         });
@@ -152,10 +154,10 @@ impl Database {
         })))
     }
 
-    /// Returns the schema of a file. Nothing is changed; a missing file is new.
+    /// Returns the schema version of a file without changing it. A missing file counts as new.
     ///
     /// # Errors
-    /// As for [`open`](Self::open).
+    /// The same as for [`open`](Self::open).
     pub fn schema(path: &Path) -> Result<Schema, OpenError> {
         let path = file_of(path);
         if !path.exists() {
@@ -165,10 +167,10 @@ impl Database {
         Schema::of(&connection, &path)
     }
 
-    /// Brings the schema of a file up to date, and returns the previous one.
+    /// Migrates a file's schema to the newest version, and returns the previous one.
     ///
     /// # Errors
-    /// As for [`open`](Self::open).
+    /// The same as for [`open`](Self::open).
     pub fn migrate(path: &Path) -> Result<Schema, OpenError> {
         let path = file_of(path);
         let (mut connection, _lock) = connect(&path)?;
@@ -176,7 +178,7 @@ impl Database {
     }
 
     /// Runs a job in a transaction, in a group commit with other waiting jobs, and returns once it is durable. If the
-    /// closure returns an error, nothing of it is written.
+    /// closure returns an error, its writes are rolled back.
     ///
     /// ```
     /// use breakerbox_storage::QueueError;
@@ -201,7 +203,7 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// What the closure says, or why the transaction failed.
+    /// Returns the closure's error, or the reason why the transaction failed.
     pub async fn write<T, E, F>(&self, job: F) -> Result<T, E>
     where
         F: FnOnce(&mut WriteTransaction<'_>) -> Result<T, JobError<E>> + Send + 'static,
@@ -213,10 +215,10 @@ impl Database {
         answered.await.map_err(|_| QueueError::Closed)?
     }
 
-    /// Runs a job with a read-only connection, in one snapshot of the committed data.
+    /// Runs a job on a read-only connection. It sees one snapshot of the committed data.
     ///
     /// # Errors
-    /// The error of the closure, or why it could not run.
+    /// Returns the closure's error, or the reason why the job could not run.
     pub async fn read<T, E, F>(&self, job: F) -> Result<T, E>
     where
         F: FnOnce(&Connection) -> Result<T, JobError<E>> + Send + 'static,
@@ -226,7 +228,7 @@ impl Database {
         self.0.readers.read(job).await
     }
 
-    /// Runs a command of the hot path, as soon as there is room for it.
+    /// Runs a hot-path command, after waiting for room in the write queue.
     pub(super) async fn request<C: Command>(
         &self,
         command: C,
@@ -237,7 +239,7 @@ impl Database {
         received(answered).await
     }
 
-    /// Runs a command of the hot path, if there is room for it now.
+    /// Runs a hot-path command, or returns an error if the write queue is full.
     pub(super) async fn try_request<C: Command>(
         &self,
         command: C,
@@ -248,10 +250,10 @@ impl Database {
         received(answered).await
     }
 
-    /// Writes a few bytes, and returns once they are durable: only a write shows whether a database accepts writes.
+    /// Writes a few bytes, and returns once they are durable: only a write shows whether the database accepts writes.
     ///
     /// # Errors
-    /// Why it accepts none.
+    /// Returns the reason why the write failed.
     pub async fn check_write(&self) -> Result<(), QueueError> {
         self.write(|transaction| {
             transaction
@@ -266,29 +268,29 @@ impl Database {
         .await
     }
 
-    /// Returns the queue's time.
+    /// Returns the current store-clock time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.0.clock.now()
     }
 
-    /// Returns the wall-clock time.
+    /// Returns the current wall-clock time.
     #[must_use]
     pub fn wall(&self) -> Timestamp {
         (self.0.wall)()
     }
 
-    /// Returns by how much the newest stored time was ahead of the clock at the start, if it was.
+    /// Returns the time by which the newest stored time was ahead of the clock at startup, if it was.
     #[must_use]
     pub fn clock_step(&self) -> Option<ClockStep> {
         self.0.clock_step
     }
 
-    /// Stores how far the wall clock is from the queue's time, for the next start. Writes nothing if that has hardly
-    /// changed.
+    /// Stores the drift between the wall clock and the store clock, for the next startup. It writes nothing if the
+    /// drift has hardly changed.
     ///
     /// # Errors
-    /// If it can't be written.
+    /// Returns an error if the write fails.
     pub async fn note_drift(&self, drift: Drift) -> Result<(), QueueError> {
         let ahead = match drift.noticeable() {
             Drift::Ahead(_) => 0,
@@ -305,16 +307,16 @@ impl Database {
         Ok(())
     }
 
-    /// Returns the path of the file.
+    /// Returns the path of the database file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// Runs the waiting jobs, refuses new ones, and returns once the file is closed.
+    /// Refuses new jobs, runs the waiting ones, and returns once the file is closed.
     pub async fn close(self) {
         let open = Arc::clone(&self.0);
-        // If the runtime ends first, the threads end by themselves.
+        // If the async runtime shuts down first, the threads end by themselves.
         let _ = tokio::task::spawn_blocking(move || open.end()).await;
     }
 }
@@ -332,7 +334,7 @@ impl Open {
         self.readers.close();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
-            // The last clone may have been in a job.
+            // The last clone may have been dropped in a job, on the thread itself.
             if thread.thread().id() != thread::current().id() {
                 let _ = thread.join();
             }
@@ -357,7 +359,7 @@ pub(super) fn folder_of(file: &Path) -> &Path {
     }
 }
 
-/// Opens the connection that writes, and takes the lock that is required for it.
+/// Opens the write connection, and takes the lock that it requires.
 fn connect(path: &Path) -> Result<(Connection, FileLock), OpenError> {
     let file = |error| OpenError::File { path: path.to_owned(), error };
     fs::create_dir_all(folder_of(path)).map_err(file)?;
@@ -367,8 +369,8 @@ fn connect(path: &Path) -> Result<(Connection, FileLock), OpenError> {
     let connection = Connection::open(path).map_err(failed)?;
     connection.set_prepared_statement_cache_capacity(128);
     // The cache is small on purpose. A commit in which pages were split scans all cached pages (SQLite moves a page
-    // over a number beyond the end of the file, and truncates its cache to the file afterwards): with 64 MiB that took
-    // about a millisecond. Pages that are not cached here come from the cache of the operating system.
+    // over a number beyond the end of the file, and truncates its cache to the file afterwards): with 64 MiB that
+    // took about a millisecond. Other pages come from the operating system's cache.
     connection
         .execute_batch(
             "PRAGMA busy_timeout = 10000;

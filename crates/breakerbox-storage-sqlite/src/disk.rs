@@ -1,4 +1,4 @@
-//! The free space of the disk. It is needed often, so the result of the file system is cached for a short time.
+//! The free disk space. It is needed often, so the file system's answer is cached for a short time.
 
 use std::fmt;
 use std::fs::File;
@@ -8,23 +8,24 @@ use std::time::{Duration, Instant};
 
 /// The maximum age of a cached result.
 const STALE_AFTER: Duration = Duration::from_millis(200);
-/// The number of bytes that may be written before the file system is queried again, however recent the result is.
+/// The number of bytes that may be written before the file system is queried again, even if the cached result is
+/// recent.
 const STALE_AFTER_BYTES: u64 = 16 << 20;
 
-/// A source of the number of free bytes.
+/// A function that returns the number of free bytes.
 #[derive(Clone)]
 pub struct FreeSpace(Arc<dyn Fn() -> std::io::Result<u64> + Send + Sync>);
 
 impl FreeSpace {
-    /// Returns a source that calls this function, instead of the file system.
+    /// Creates a source that calls this function instead of the file system.
     pub fn by(ask: impl Fn() -> std::io::Result<u64> + Send + Sync + 'static) -> Self {
         Self(Arc::new(ask))
     }
 
-    /// Returns a source that queries the file system of this folder.
+    /// Creates a source that queries the file system of this directory.
     ///
     /// # Errors
-    /// If the folder can't be opened.
+    /// Returns an error if the directory can't be opened.
     pub fn of(folder: &Path) -> std::io::Result<Self> {
         let folder = File::open(folder)?;
         Ok(Self::by(move || {
@@ -36,7 +37,7 @@ impl FreeSpace {
     /// Returns the number of free bytes.
     ///
     /// # Errors
-    /// If the file system query fails.
+    /// Returns an error if the file system query fails.
     pub fn bytes(&self) -> std::io::Result<u64> {
         (self.0)()
     }
@@ -48,7 +49,7 @@ impl fmt::Debug for FreeSpace {
     }
 }
 
-/// The latest result, and the bytes that were written since.
+/// The latest result, and the number of bytes written since then.
 #[derive(Debug)]
 pub(super) struct Disk {
     free: FreeSpace,
@@ -58,7 +59,7 @@ pub(super) struct Disk {
     written: u64,
 }
 
-/// The free space is below the reserve: nothing new is accepted.
+/// The free space is below the reserve, so nothing new is accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct BelowReserve {
     pub(super) free: u64,
@@ -70,13 +71,13 @@ impl Disk {
         Self { free, reserve, asked_at: None, answer: 0, written: 0 }
     }
 
-    /// Checks that this many bytes may be added.
+    /// Checks that this many bytes may be written without using the reserve.
     pub(super) fn admits(&mut self, bytes: u64) -> Result<(), BelowReserve> {
         let now = Instant::now();
         let is_fresh = self.written < STALE_AFTER_BYTES
             && self.asked_at.is_some_and(|at| now.duration_since(at) < STALE_AFTER);
         if !is_fresh {
-            // A failed query is no reason to refuse: a write to a full disk fails by itself.
+            // A failed query is not a reason to refuse: a write to a full disk fails by itself.
             self.answer = self.free.bytes().unwrap_or(u64::MAX);
             self.asked_at = Some(now);
             self.written = 0;

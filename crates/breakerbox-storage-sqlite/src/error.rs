@@ -1,4 +1,4 @@
-//! Errors of the file, and the conversion of SQLite errors to those of the storage traits.
+//! Errors from opening the database, and the conversion of SQLite errors to those of the storage traits.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use breakerbox_storage::records::Refused;
 use breakerbox_storage::{QueueError, RecordsError};
 use rusqlite::ErrorCode;
 
-/// Why a file can't be opened.
+/// Why a database can't be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -21,10 +21,10 @@ pub enum OpenError {
     InUse {
         /// The path of the file.
         path: PathBuf,
-        /// The process that has it open, as its lock file states it.
+        /// The id of the process that has the file open, according to its lock file.
         holder: String,
     },
-    /// A newer version of this program wrote the file.
+    /// A newer version of this program has written the file.
     #[error(
         "{} has schema {found}, but this version knows schemas up to {known}; use a newer version of breakerbox",
         path.display()
@@ -32,38 +32,38 @@ pub enum OpenError {
     TooNew {
         /// The path of the file.
         path: PathBuf,
-        /// The schema of the file.
+        /// The schema version of the file.
         found: u32,
-        /// The newest schema that this version knows.
+        /// The newest schema version that this program knows.
         known: u32,
     },
-    /// The file belongs to another program.
+    /// The file is another program's database.
     #[error("{} is a database of another program; choose another file", path.display())]
     Foreign {
         /// The path of the file.
         path: PathBuf,
     },
-    /// The folder can't be created, or the file can't be locked.
+    /// The directory can't be created, or the file can't be locked.
     #[error("can't open {}", path.display())]
     File {
         /// The path of the file.
         path: PathBuf,
-        /// The cause.
+        /// The underlying I/O error.
         #[source]
         error: std::io::Error,
     },
-    /// A migration failed. Nothing of it was written.
+    /// A migration failed and was rolled back.
     #[error("{}: migration {number} failed; nothing of it was written", path.display())]
     Migration {
         /// The path of the file.
         path: PathBuf,
-        /// The number of the migration.
+        /// The number of the failed migration.
         number: u32,
-        /// The cause.
+        /// The error returned by SQLite.
         #[source]
         error: rusqlite::Error,
     },
-    /// The newest time in the file is more than a day ahead of the clock.
+    /// The newest time stored in the file is more than a day ahead of the clock.
     #[error(
         "{}: the newest stored time is {}, but the clock shows {}; either the clock of this machine is behind, or it was ahead at \
          an earlier start; check the clock, and if it is correct, start once with --accept-clock-step",
@@ -72,9 +72,9 @@ pub enum OpenError {
     ClockAhead {
         /// The path of the file.
         path: PathBuf,
-        /// The newest time in the file.
+        /// The newest time stored in the file.
         newest: Timestamp,
-        /// The time by the clock.
+        /// The current time according to the clock.
         now: Timestamp,
     },
     /// SQLite can't open the file.
@@ -82,17 +82,17 @@ pub enum OpenError {
     Database {
         /// The path of the file.
         path: PathBuf,
-        /// The cause.
+        /// The error returned by SQLite.
         #[source]
         error: rusqlite::Error,
     },
 }
 
-/// An error of a job of [`Database::write`](super::Database::write) or [`read`](super::Database::read), which return
-/// the error inside.
+/// An error in a job run by [`Database::write`](super::Database::write) or [`read`](super::Database::read), which
+/// return the inner error.
 ///
-/// The errors of the storage traits are defined in another crate, so an error of SQLite can't be converted to one with
-/// `?`. It can be converted to this type, and so can they.
+/// The storage traits' errors are defined in another crate, so `?` can't convert SQLite errors to them. It can
+/// convert both to this type.
 #[derive(Debug)]
 pub struct JobError<E>(pub(crate) E);
 
@@ -150,7 +150,7 @@ impl From<JobError<QueueError>> for JobError<RecordsError> {
     }
 }
 
-/// Converts an error of SQLite to one of the queue.
+/// Converts an SQLite error to a queue error.
 pub(super) fn queue_error(error: rusqlite::Error) -> QueueError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => QueueError::DiskFull,

@@ -1,11 +1,11 @@
-//! Large fan-outs: writes the deliveries that did not fit into the transaction that accepted their event.
+//! Large fan-outs: writes the deliveries that the transaction that accepted their event did not write.
 //!
-//! The accept writes a durable job: the event, the endpoints that were matched ([`defer`]) and how many of them have
-//! their delivery. The ids of the rest are reserved. A piece ([`WriteFanOut`]) writes some of them and moves the job's
-//! position in one transaction, so a crash at any moment neither loses nor repeats a delivery. Pieces are jobs like all
-//! others: between two of them other tenants' jobs run, and tenants with fan-outs take turns.
+//! That transaction writes a durable job: the event, its audience (the endpoints that were matched, see [`defer`]),
+//! and the number of endpoints whose delivery is written. The ids of the remaining deliveries are reserved.
+//! [`WriteFanOut`] writes some of them and advances the job's position in one transaction, so a crash at any time
+//! neither loses nor duplicates a delivery. Other tenants' jobs run in between, and tenants with fan-outs take turns.
 //!
-//! Deliveries that have no row yet count towards the tenant's backlog from the accept on.
+//! Deliveries that are not written yet count towards the tenant's backlog as soon as the event is accepted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -25,13 +25,13 @@ use super::routes::{EndpointRoute, Routes};
 use super::transaction::WriteTransaction;
 use crate::error::JobError;
 
-/// The number of bytes of one endpoint in an audience.
+/// The number of bytes per endpoint in a stored audience.
 const ENTRY: usize = 16;
 
-/// The maximum number of fan-outs of a tenant that are searched for deliveries to a deleted endpoint.
+/// The maximum number of a tenant's fan-outs that are searched for deliveries to a deleted endpoint.
 const SEARCHED: u32 = 10_000;
 
-/// The endpoints of an event, as a job stores them.
+/// The endpoints that an event goes to, in their stored form.
 #[derive(Default)]
 pub(super) struct Audience(Vec<u8>);
 
@@ -48,7 +48,7 @@ impl Audience {
     }
 }
 
-/// Iterates over the endpoints of a part of an audience.
+/// Iterates over the endpoints in a part of an audience.
 fn endpoints(bytes: &[u8]) -> impl Iterator<Item = EndpointRoute> {
     bytes.as_chunks::<ENTRY>().0.iter().map(|entry| {
         let (lane, expires_after) = entry.split_at(ENTRY / 2);
@@ -61,26 +61,26 @@ fn endpoints(bytes: &[u8]) -> impl Iterator<Item = EndpointRoute> {
     })
 }
 
-/// A fan-out job to write.
+/// A fan-out job to insert.
 pub(super) struct NewFanOut<'a> {
     pub(super) tenant: i64,
     pub(super) event: i64,
     pub(super) audience: &'a Audience,
-    /// The number of endpoints of the audience that have their delivery.
+    /// The number of endpoints in the audience whose delivery is written.
     pub(super) written: u32,
-    /// The number of endpoints that have none yet.
+    /// The number of endpoints whose delivery is not written yet.
     pub(super) rest: u32,
-    /// The size of the payload, in bytes.
+    /// The size of the event's payload, in bytes.
     pub(super) size: u64,
     pub(super) due_at: Timestamp,
 }
 
-/// Writes a job for the deliveries that are not written now.
+/// Inserts a job for the deliveries that are not written now.
 pub(super) fn defer(transaction: &mut WriteTransaction<'_>, new: NewFanOut<'_>) -> rusqlite::Result<()> {
     let connection = transaction.connection;
     let known = transaction.writer_state.audience_like(new.tenant, &new.audience.0);
     let mut is_kept = connection.prepare_cached("SELECT 1 FROM audiences WHERE id = ?1")?;
-    // The audience may have been deleted with the last job that had it, or by a rollback.
+    // The audience may have been deleted with the last job that referred to it, or by a rollback.
     let audience = match known {
         Some(known) if is_kept.exists([known])? => known,
         _ => {
@@ -100,16 +100,16 @@ pub(super) fn defer(transaction: &mut WriteTransaction<'_>, new: NewFanOut<'_>) 
     Ok(())
 }
 
-/// The next tenant with a fan-out, after this one.
+/// Selects the next tenant, in the order of numbers, that has a fan-out.
 pub(super) const NEXT_TENANT: &str =
     "SELECT tenant FROM fan_outs WHERE tenant > ?1 ORDER BY tenant, event LIMIT 1";
 
-/// The oldest fan-out of a tenant.
+/// Selects a tenant's oldest fan-out.
 pub(super) const OLDEST: &str =
     "SELECT f.event, f.audience, f.position, f.due_at, e.priority, e.size, e.fan_out, e.expires_at
     FROM fan_outs f LEFT JOIN events e ON e.id = f.event WHERE f.tenant = ?1 ORDER BY f.event LIMIT 1";
 
-/// A job that is not finished.
+/// An unfinished fan-out job.
 struct FanOut {
     event: i64,
     audience: i64,
@@ -118,7 +118,7 @@ struct FanOut {
     of_event: Option<EventData>,
 }
 
-/// The data of an event that its deliveries need.
+/// The columns of an event that its deliveries need.
 struct EventData {
     priority: Priority,
     size: u64,
@@ -148,11 +148,11 @@ fn oldest(connection: &Connection, tenant: i64) -> rusqlite::Result<Option<FanOu
     found.optional()
 }
 
-/// Writes a bounded number of deliveries of one tenant's fan-outs, the oldest event first.
+/// Writes a bounded number of deliveries for one tenant's fan-outs, oldest event first.
 pub(super) struct WriteFanOut {
     pub(super) limit: u32,
     pub(super) routes: Arc<dyn Routes>,
-    /// The tenant that had the latest turn.
+    /// The tenant whose fan-out was written last.
     pub(super) last_tenant: Arc<AtomicI64>,
     pub(super) abandoned: AbandonedResults,
 }
@@ -188,7 +188,7 @@ impl Command for WriteFanOut {
 }
 
 impl WriteFanOut {
-    /// Writes the next deliveries of a job, and ends it with the last one. Returns how many.
+    /// Writes a job's next deliveries, and deletes the job after the last one. Returns the number written.
     fn write(
         &self,
         transaction: &mut WriteTransaction<'_>,
@@ -226,7 +226,8 @@ impl WriteFanOut {
                     event: job.event,
                     tenant,
                     lane: route.lane.number(),
-                    // The endpoint was deleted before the delivery had a row: it ends as it would have with one.
+                    // The endpoint was deleted before the delivery was written: the delivery is cancelled, as it
+                    // would have been otherwise.
                     state: if is_there { WAITING } else { CANCELLED },
                     priority: event.priority,
                     due_at: job.due_at,
@@ -247,7 +248,8 @@ impl WriteFanOut {
         }
         let position = job.position + written;
         if written < limit || position >= event.fan_out {
-            // Deliveries to endpoints that are missing in the audience can't be written: their destination is unknown.
+            // Deliveries to endpoints that are missing in the audience can't be written, because their destination is
+            // unknown.
             let missing = event.fan_out.saturating_sub(position);
             transaction.writer_state.written_later(tenant, missing.into(), event.size);
             end(connection, tenant, job)?;
@@ -260,7 +262,7 @@ impl WriteFanOut {
     }
 }
 
-/// Deletes a finished job, and the audience with the last job that has it.
+/// Deletes a finished job, and its audience if no other job refers to it.
 fn end(connection: &Connection, tenant: i64, job: &FanOut) -> rusqlite::Result<()> {
     connection
         .prepare_cached("DELETE FROM fan_outs WHERE tenant = ?1 AND event = ?2")?
@@ -273,7 +275,7 @@ fn end(connection: &Connection, tenant: i64, job: &FanOut) -> rusqlite::Result<(
     Ok(())
 }
 
-/// Returns how many deliveries to this endpoint have no row yet.
+/// Returns the number of deliveries to this endpoint that are not written yet.
 pub(super) fn pending_in(connection: &Connection, tenant: i64, lane: i64) -> rusqlite::Result<u64> {
     let mut statement = connection.prepare_cached(
         "SELECT f.position, a.endpoints FROM fan_outs f JOIN audiences a ON a.id = f.audience

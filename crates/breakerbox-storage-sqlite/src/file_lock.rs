@@ -1,12 +1,12 @@
-//! One process for each data folder: the writer's state in memory would be wrong if another process wrote too.
+//! Ensures that only one process uses a data directory: the writer's state in memory would be wrong if another
+//! process also wrote.
 //!
-//! Two locks, both released with the process, however it ends. The one on the folder itself can't be deleted together
-//! with a file. The one on the file beside the database keeps out versions that know no other, and works where folders
-//! can't be locked (network file systems). The file names the process that holds it, for the error message; nothing is
-//! ever decided by that.
+//! There are two locks, and both are released when the process ends, in whatever way. The lock on the directory can't
+//! be deleted together with a file. The lock on a file next to the database keeps out older versions that know no
+//! other lock, and works where directories can't be locked (network file systems). That file contains the id of the
+//! process that holds it, for error messages only.
 //!
-//! Neither is a lock on the database file: closing any descriptor of that file would release the locks that SQLite has
-//! on it.
+//! Neither lock is on the database file: closing any descriptor of that file would release SQLite's locks on it.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::OpenError;
 
-/// The locks, released when it is dropped.
+/// The locks on a data directory, released when this is dropped.
 #[derive(Debug)]
 pub(super) struct FileLock {
     _folder: Option<File>,
@@ -22,7 +22,7 @@ pub(super) struct FileLock {
 }
 
 impl FileLock {
-    /// Takes the locks of a database in this folder.
+    /// Locks the directory of this database.
     pub(super) fn of(database: &Path, folder: &Path) -> Result<Self, OpenError> {
         let path = beside(database);
         let in_use = || OpenError::InUse { path: database.to_owned(), holder: holder(&path) };
@@ -48,13 +48,13 @@ impl FileLock {
             Err(TryLockError::WouldBlock) => return Err(in_use()),
             Err(TryLockError::Error(error)) => return Err(opened(&path, error)),
         }
-        // Only for people: the lock is valid even without the id of its holder.
+        // For error messages only: the lock is valid even without its holder's id.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(Self { _folder: folder_file, _file: file })
     }
 }
 
-/// Returns the process that holds the lock, as the lock file states it.
+/// Returns the id of the process that holds the lock, according to the lock file.
 fn holder(path: &Path) -> String {
     let holder = std::fs::read_to_string(path).unwrap_or_default();
     let holder = holder.trim();

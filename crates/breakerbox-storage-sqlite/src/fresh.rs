@@ -1,7 +1,7 @@
-//! Fresh deliveries: writes the rows of a new event and of its deliveries, and dispatches a delivery directly where a
-//! slot can be reserved. Submitting an event and firing a run of a reminder both do it here.
+//! Inserts the rows of a new event and its deliveries, and dispatches a delivery directly if a slot can be reserved.
+//! Submitting an event and firing a reminder run both use it.
 //!
-//! A reserved slot is released if the rows do not become durable, or if the caller is gone when they are.
+//! A reserved slot is released if the rows do not become durable, or if the caller is gone by then.
 
 use std::sync::Arc;
 
@@ -17,19 +17,18 @@ use super::lanes::OneWaiting;
 use super::transaction::WriteTransaction;
 use super::writer_state::Held;
 
-/// Writes fresh deliveries, and remembers which of them have a reserved slot.
+/// Inserts new deliveries, and records which of them have a reserved slot.
 pub(super) struct FreshDeliveries {
     reservations: Arc<dyn Reservations>,
-    /// Lanes in which a slot is reserved.
+    /// The lanes in which a slot is reserved.
     reserved: Vec<LaneId>,
     abandoned: AbandonedResults,
 }
 
-/// A new event, with all that its deliveries have in common.
+/// A new event, with the data that all its deliveries share.
 pub(super) struct FreshEvent<'e> {
     pub(super) id: i64,
     pub(super) tenant: &'e TenantId,
-    /// The number of the tenant.
     pub(super) tenant_row: i64,
     pub(super) kind: &'e EventType,
     pub(super) content_type: &'e Arc<str>,
@@ -38,22 +37,22 @@ pub(super) struct FreshEvent<'e> {
     pub(super) fan_out: u32,
     pub(super) not_before: Option<Timestamp>,
     pub(super) expires_at: Option<Timestamp>,
-    /// The dynamic URL. `None`: each endpoint's URL.
+    /// The dynamic URL. `None`: the deliveries go to the endpoints' URLs.
     pub(super) url: Option<Arc<str>>,
-    /// The key of the dynamic URL's circuit.
+    /// The key of the circuit for the dynamic URL.
     pub(super) key: Option<Arc<str>>,
-    /// The run of a reminder that the event stands for.
+    /// The reminder run that the event is for.
     pub(super) run: Option<NewRun>,
 }
 
-/// A delivery of a new event.
+/// A delivery of a new event, to be inserted.
 #[derive(Clone, Copy)]
 pub(super) struct FreshDelivery {
     pub(super) id: i64,
     pub(super) lane: LaneId,
     pub(super) due_at: Timestamp,
     pub(super) expires_at: Option<Timestamp>,
-    /// Whether it can be sent at once, so that a slot may be reserved for it.
+    /// Whether the delivery can be sent at once, so that a slot may be reserved for it.
     pub(super) is_ripe: bool,
 }
 
@@ -62,8 +61,8 @@ impl FreshDeliveries {
         Self { reservations, reserved: Vec::new(), abandoned }
     }
 
-    /// Inserts a delivery. It is leased and added to `taken` if a slot is reserved for it; else it waits, and its lane
-    /// is added to `woken`.
+    /// Inserts a delivery. If a slot is reserved for it, it is leased and added to `taken`; otherwise it waits, and
+    /// its lane is added to `woken`.
     pub(super) fn insert(
         &mut self,
         transaction: &mut WriteTransaction<'_>,
@@ -110,7 +109,7 @@ impl FreshDeliveries {
         Ok(())
     }
 
-    /// Releases the reserved slots: the deliveries did not become durable.
+    /// Releases the reserved slots, because the deliveries did not become durable.
     pub(super) fn on_rollback(&mut self) {
         self.reserved.drain(..).for_each(|lane| self.reservations.release(lane));
     }
@@ -142,7 +141,7 @@ impl FreshEvent<'_> {
         insert::event(transaction.connection, &row)
     }
 
-    /// Returns a delivery of it as its holder receives it.
+    /// Returns one of the event's deliveries in the form in which it is dispatched.
     fn leased(&self, delivery: FreshDelivery, lease: Lease) -> Leased {
         let run = |run: NewRun| LeasedRun { id: run.id, scheduled_at: run.scheduled_at, latest_of: None };
         Leased {

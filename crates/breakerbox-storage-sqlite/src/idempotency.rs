@@ -1,7 +1,7 @@
-//! Idempotency keys in their table: the requests that were carried out in the last 24 hours, and their responses.
+//! The table of idempotency keys: the requests of the last 24 hours, and their responses.
 //!
-//! All requests of a tenant share one table, including events, so a key that was used for one kind of request can't be
-//! used for another. Events store how many deliveries each has; other requests store their response.
+//! All kinds of requests share the table, so a tenant can't use the same key for two kinds. For submitted events, the
+//! table stores the number of deliveries per event; for other requests, the response.
 
 use std::time::Duration;
 
@@ -14,24 +14,24 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::transaction::WriteTransaction;
 
-/// How long an idempotency key is kept.
+/// The time for which an idempotency key is kept.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(24 * 3_600);
 
-/// The scope of requests that belong to no tenant. No tenant has this number.
+/// The scope of requests that do not belong to a tenant. No tenant has this number.
 pub(super) const OPERATOR: i64 = 0;
 
-/// Returns the lowest id of keys that are still valid.
+/// Returns the lowest row id of keys that are still valid.
 pub(super) fn remembered_since(now: Timestamp) -> i64 {
     Id::first_at(now.before(REMEMBERED)).number()
 }
 
-/// The stored part of an earlier request with the same key.
+/// The stored facts about an earlier request with the same key.
 pub(super) struct Earlier {
-    /// The row's id; for events, the id of the first event.
+    /// The row's id. For submitted events, it is the first event's id.
     pub(super) id: i64,
-    /// Whether the request is the same one.
+    /// Whether the earlier request had the same content.
     pub(super) is_same: bool,
-    /// The number of deliveries of each event, four bytes each.
+    /// The number of deliveries of each event, as four bytes per event.
     pub(super) fan_outs: Vec<u8>,
     created: Option<String>,
     status: Option<u16>,
@@ -39,7 +39,7 @@ pub(super) struct Earlier {
     response: Option<Vec<u8>>,
 }
 
-/// Finds an earlier request with this key that is still valid.
+/// Finds an earlier request with this key, if the key is still valid.
 pub(super) fn earlier(
     transaction: &WriteTransaction<'_>,
     scope: i64,
@@ -67,7 +67,7 @@ pub(super) fn earlier(
 }
 
 impl Earlier {
-    /// Returns the stored response.
+    /// Returns the stored response to the earlier request.
     pub(super) fn response(self) -> Result<RequestResponse, RecordsError> {
         if !self.is_same {
             return Err(RecordsError::KeyReused);
@@ -81,7 +81,8 @@ impl Earlier {
     }
 }
 
-/// Stores a batch of events. Ids are consecutive, so the numbers of deliveries determine all of them.
+/// Stores a batch of events. Their ids are consecutive, so the first id and the numbers of deliveries determine all
+/// of them.
 pub(super) fn remember_events(
     connection: &Connection,
     scope: i64,
@@ -98,7 +99,7 @@ pub(super) fn remember_events(
     Ok(())
 }
 
-/// Stores a request and its response; of a response with a secret only the id of the created object.
+/// Stores a request and its response. If the response contains a secret, only the created object's id is stored.
 pub(super) fn remember(
     transaction: &mut WriteTransaction<'_>,
     scope: i64,
@@ -127,7 +128,7 @@ pub(super) fn remember(
     Ok(())
 }
 
-/// Deletes the row of this key. A row that still exists is too old to be valid, or it would have been found.
+/// Deletes the row of this key. If a row still exists, it has expired; otherwise the request would have been found.
 fn forget(connection: &Connection, scope: i64, key: &IdempotencyKey) -> rusqlite::Result<()> {
     connection
         .prepare_cached("DELETE FROM idempotency_keys WHERE tenant = ?1 AND key = ?2")?

@@ -1,8 +1,8 @@
-//! Generates ids: each contains the wall-clock time, and none is used twice, even if the clock is set back.
+//! Generates ids from the wall-clock time. No id is generated twice, even if the clock is set back.
 //!
-//! Ids that were generated while the clock was ahead are a range in the future. New ids follow the clock again, below
-//! that range, and continue behind it when the time gets there. At most one range is stored: a second one is merged
-//! with it.
+//! Ids that were generated while the clock was ahead form a range in the future. New ids follow the clock again,
+//! below that range, and continue above it when the time reaches it. At most one range is stored: a second one is
+//! merged with it.
 
 use std::time::Duration;
 
@@ -25,10 +25,10 @@ const TABLES: [&str; 9] = [
     "idempotency_keys",
 ];
 
-/// An id may be ahead of the clock by this much: a large batch takes many ids, and clocks are adjusted.
+/// The maximum time that an id may be ahead of the clock: a large batch takes many ids, and clocks are adjusted.
 pub(super) const TOLERANCE: Duration = Duration::from_secs(30);
 
-/// How long a range is kept after the time is past it.
+/// The time for which a range is kept after the clock has passed it.
 const KEPT: Duration = Duration::from_secs(2 * 86_400);
 
 /// A range of ids that were generated while the clock was ahead.
@@ -36,12 +36,12 @@ const KEPT: Duration = Duration::from_secs(2 * 86_400);
 pub(super) struct IdsAhead {
     pub(super) first: i64,
     pub(super) last: i64,
-    /// When the range was detected: rows with these ids count as created then.
+    /// When the range was detected. Rows with these ids count as created at that time.
     pub(super) seen_at: Timestamp,
 }
 
 impl IdsAhead {
-    /// Reads the stored range.
+    /// Reads the stored range, if there is one.
     pub(super) fn load(connection: &Connection) -> rusqlite::Result<Option<Self>> {
         let mut value = connection.prepare_cached("SELECT value FROM meta WHERE name = ?1")?;
         let mut value = |name: &str| value.query_row([name], |row| row.get::<_, i64>(0)).optional();
@@ -72,7 +72,7 @@ impl IdsAhead {
     }
 }
 
-/// Returns the highest id in the file that is below this one.
+/// Returns the highest id in the database below this one.
 fn highest_below(connection: &Connection, limit: i64) -> rusqlite::Result<i64> {
     let mut highest = 0;
     for table in TABLES {
@@ -81,14 +81,14 @@ fn highest_below(connection: &Connection, limit: i64) -> rusqlite::Result<i64> {
             .query_row([limit], |row| row.get(0))?;
         highest = highest.max(found.unwrap_or(0));
     }
-    // Ids of deliveries that have no row yet are in use as well.
+    // The ids of deliveries that are not written yet are also in use.
     let reserved: Option<i64> = connection
         .prepare("SELECT max(f.event + e.fan_out) FROM fan_outs f JOIN events e ON e.id = f.event WHERE f.event < ?1")?
         .query_row([limit], |row| row.get(0))?;
     Ok(highest.max(reserved.unwrap_or(0)))
 }
 
-/// Returns the highest id in the file that is not known to be ahead.
+/// Returns the highest id in the database, apart from the range that is ahead.
 pub(super) fn newest(connection: &Connection) -> rusqlite::Result<Id> {
     let ahead = IdsAhead::load(connection)?;
     let highest = highest_below(connection, i64::MAX)?;
@@ -101,7 +101,7 @@ pub(super) fn newest(connection: &Connection) -> rusqlite::Result<Id> {
     Ok(Id::from_number(highest).unwrap_or_else(|| Id::first_at(Timestamp::ZERO)))
 }
 
-/// Stores which ids are ahead of this time.
+/// Stores the range of ids that are ahead of this time.
 pub(super) fn note_ahead(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     let limit = Id::first_at(now + TOLERANCE).number();
     let mut lowest: Option<i64> = None;
@@ -117,26 +117,26 @@ pub(super) fn note_ahead(connection: &Connection, now: Timestamp) -> rusqlite::R
     range.merged(IdsAhead::load(connection)?).save(connection)
 }
 
-/// The generator of ids.
+/// Generates ids.
 pub(super) struct Ids {
     last: i64,
     ahead: Option<IdsAhead>,
-    /// The first id since the time last went on by more than the tolerance, and the last one before it.
+    /// The first id after the clock last jumped forward by more than the tolerance, and the last id before it.
     since_jump: (i64, i64),
 }
 
 impl Ids {
-    /// Continues after the ids in the file.
+    /// Creates a generator that continues after the ids in the database.
     pub(super) fn open(connection: &Connection, now: Timestamp) -> rusqlite::Result<Self> {
         let mut ahead = IdsAhead::load(connection)?;
-        // The range is kept for as long as anything depends on the age of an id.
+        // The range is kept as long as anything depends on the age of an id.
         if ahead.is_some_and(|ahead| ahead.last < Id::first_at(now.before(KEPT)).number()) {
             connection.execute("DELETE FROM meta WHERE name LIKE 'ids_ahead_%'", [])?;
             ahead = None;
         }
         let last = highest_below(connection, ahead.map_or(i64::MAX, |ahead| ahead.first))?;
         let above = match ahead {
-            // Ids that were generated behind the range.
+            // Ids that were generated above the range.
             Some(ahead) => highest_below(connection, i64::MAX)?.max(ahead.last),
             None => last,
         };
@@ -144,12 +144,12 @@ impl Ids {
         Ok(Self { last, ahead, since_jump: (last.saturating_add(1), last) })
     }
 
-    /// Returns the ids that are ahead of the clock.
+    /// Returns the range of ids that are ahead of the clock, if there is one.
     pub(super) fn ahead(&self) -> Option<IdsAhead> {
         self.ahead
     }
 
-    /// Returns the first of `count` consecutive ids.
+    /// Reserves `count` consecutive ids, and returns the first.
     pub(super) fn next(&mut self, count: u32, now: Timestamp) -> Id {
         let at = Id::first_at(now).number();
         let tolerance = Id::first_at(Timestamp::ZERO + TOLERANCE).number();
@@ -160,7 +160,7 @@ impl Ids {
             && segment > at
             && segment.saturating_sub(before) > tolerance
         {
-            // The clock was set back to before these ids: they are ahead now.
+            // The clock was set back to a time before these ids, so they are now ahead.
             let range = IdsAhead { first: segment, last: self.last, seen_at: now };
             self.ahead = Some(range.merged(self.ahead));
             self.last = before;
@@ -178,7 +178,7 @@ impl Ids {
         Id::from_number(first).unwrap_or_else(|| Id::first_at(now))
     }
 
-    /// Returns whether the row with this id was created in the last `span`.
+    /// Returns whether the row with this id was created within the last `span`.
     pub(super) fn is_younger(&self, id: i64, span: Duration, now: Timestamp) -> bool {
         match self.ahead {
             Some(ahead) if (ahead.first..=ahead.last).contains(&id) => now.since(ahead.seen_at) < span,

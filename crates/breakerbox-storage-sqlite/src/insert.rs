@@ -1,4 +1,4 @@
-//! Inserts rows: an event, its payload, and a delivery of it.
+//! Inserts rows: an event, its payload, and its deliveries.
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{Priority, RunId};
@@ -6,7 +6,6 @@ use rusqlite::{Connection, params};
 
 use super::columns::{content_type, level, micros, number};
 
-/// An event to insert.
 pub(super) struct NewEventRow<'e> {
     pub(super) id: i64,
     pub(super) tenant: i64,
@@ -21,13 +20,13 @@ pub(super) struct NewEventRow<'e> {
     pub(super) run: Option<NewRun>,
 }
 
-/// The run of a reminder that an event stands for.
+/// The reminder run that an event is for.
 #[derive(Clone, Copy)]
 pub(super) struct NewRun {
     pub(super) id: RunId,
     pub(super) scheduled_at: Timestamp,
     pub(super) skipped: u32,
-    /// Whether it stands for the latest occurrence until it is sent.
+    /// Whether the run stands for the latest occurrence at the time it is sent.
     pub(super) latest: bool,
 }
 
@@ -62,23 +61,21 @@ pub(super) fn event(connection: &Connection, row: &NewEventRow<'_>) -> rusqlite:
     Ok(())
 }
 
-/// A delivery to insert.
 #[derive(Clone, Copy)]
 pub(super) struct NewDeliveryRow {
     pub(super) id: i64,
     pub(super) event: i64,
     pub(super) tenant: i64,
     pub(super) lane: i64,
-    /// The value of the column `state`.
+    /// The value for the column `state`.
     pub(super) state: i64,
     pub(super) priority: Priority,
     pub(super) due_at: Timestamp,
     pub(super) expires_at: Option<Timestamp>,
-    /// When it ended, if that was before it had a row.
+    /// When the delivery ended, if that was before it was written.
     pub(super) finished_at: Option<Timestamp>,
 }
 
-/// Inserts a delivery.
 pub(super) fn delivery(connection: &Connection, row: NewDeliveryRow) -> rusqlite::Result<()> {
     connection
         .prepare_cached(

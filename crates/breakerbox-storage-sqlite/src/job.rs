@@ -1,4 +1,4 @@
-//! The jobs of the writer: commands of the hot path, and closures of other writers.
+//! The writer's jobs: hot-path commands, and closures from other callers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,51 +8,51 @@ use tokio::sync::oneshot;
 use super::transaction::WriteTransaction;
 use crate::error::JobError;
 
-/// Work for a transaction, alone or in a group.
+/// A unit of work that runs in a transaction, alone or in a group.
 pub(super) trait Job: Send {
-    /// Runs the job. An error means that this job broke the transaction.
+    /// Runs the job. If it returns an error, the whole transaction is rolled back.
     fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<(), JobError<QueueError>>;
 
-    /// Called after a rollback of the job's work. Returns whether it can be run again.
+    /// Called after the job's work was rolled back. Returns whether the job can be run again.
     fn undo(&mut self) -> bool;
 
     /// Sends the result to the caller.
     fn answer(self: Box<Self>, outcome: Result<(), QueueError>);
 
-    /// Returns the approximate number of bytes that it writes.
+    /// Returns the approximate number of bytes that the job writes.
     fn bytes(&self) -> usize;
 }
 
-/// A command of the hot path. It reports refusals in its result and before it writes, so it needs no savepoint, and it
-/// can be run again.
+/// A hot-path command. It refuses before it writes anything, and reports the refusal in its output. So it needs no
+/// savepoint, and can be run again.
 pub(super) trait Command: Send + 'static {
     type Output: Send + 'static;
 
-    /// Runs the command. An error breaks the transaction.
+    /// Runs the command. If it returns an error, the whole transaction is rolled back.
     fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<Self::Output, JobError<QueueError>>;
 
-    /// Called when its work, all or a part of it, did not become durable.
+    /// Called when the command's work, or a part of it, did not become durable.
     fn on_rollback(&mut self) {}
 
-    /// Called when its work is durable, but the caller is gone. May be called on any thread.
+    /// Called when the command's work is durable, but the caller is gone. It may be called on any thread.
     fn on_caller_gone(&mut self, answer: Self::Output) {
         drop(answer);
     }
 
-    /// Returns the approximate number of bytes that it writes.
+    /// Returns the approximate number of bytes that the command writes.
     fn bytes(&self) -> usize {
         0
     }
 }
 
-/// A command, and the channel to its caller.
+/// A command with the channel to its caller.
 pub(super) struct CommandJob<C: Command> {
     command: C,
     answer: Option<C::Output>,
     caller: oneshot::Sender<Result<CommandResult<C>, QueueError>>,
 }
 
-/// A result on its way to the caller. If it is dropped before it was taken, the caller did not receive it.
+/// A result on its way to the caller. If it is dropped before it is taken, the caller did not receive it.
 pub(super) struct CommandResult<C: Command> {
     command: C,
     answer: Option<C::Output>,
@@ -103,7 +103,7 @@ impl<C: Command> Job for CommandJob<C> {
     }
 }
 
-/// A closure, and the channel to its caller. It runs in a savepoint, once.
+/// A closure with the channel to its caller. It runs once, in a savepoint.
 pub(super) struct ClosureJob<F, T, E> {
     closure: Option<F>,
     answer: Option<Result<T, E>>,
@@ -135,7 +135,7 @@ where
             transaction.writer_state.undo_to(mark);
             transaction.hooks.truncate(hooks);
             self.answer = Some(answer);
-            // A full disk may have ended the whole transaction, and the savepoint with it.
+            // A full disk may have ended the whole transaction, including the savepoint.
             transaction.connection.prepare_cached("ROLLBACK TO job")?.execute([])?;
         } else {
             self.answer = Some(answer);
@@ -152,7 +152,7 @@ where
     }
 
     fn answer(self: Box<Self>, outcome: Result<(), QueueError>) {
-        // The job's own refusal is more specific than the error of the transaction.
+        // The job's own refusal is more specific than the transaction's error.
         let answer = match (self.answer, outcome) {
             (Some(Err(refused)), _) => Err(refused),
             (_, Err(error)) => Err(error.into()),
@@ -167,7 +167,7 @@ where
     }
 }
 
-/// Returns the message of a panic.
+/// Returns a panic's message.
 pub(super) fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())

@@ -1,4 +1,4 @@
-//! The waiting deliveries of a lane, and the lanes of dynamic URLs.
+//! Lanes in the database: their waiting deliveries, and the lanes for dynamic URLs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,19 +11,19 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::columns::{id, micros, number, parsed, time};
 use super::writer_state::WriterState;
 
-/// The minimum interval between two writes of a lane's last use.
+/// The minimum interval between two updates of a lane's time of last use.
 const USED_EVERY: Duration = Duration::from_secs(1_800);
-/// How long a lane of a dynamic URL is kept without being used, if nothing waits in it.
+/// The time after which an unused lane for a dynamic URL is deleted, if nothing waits in it.
 const UNUSED: Duration = Duration::from_secs(2 * 3_600);
 
-/// For each priority: one seek in the index of waiting deliveries.
+/// Selects the earliest due time for each priority, with one index seek each.
 pub(super) const NEXT_DUE: &str = "SELECT
     (SELECT due_at FROM deliveries INDEXED BY waiting WHERE state = 0 AND lane = ?1 AND priority = 0 ORDER BY due_at LIMIT 1),
     (SELECT due_at FROM deliveries INDEXED BY waiting WHERE state = 0 AND lane = ?1 AND priority = 1 ORDER BY due_at LIMIT 1),
     (SELECT due_at FROM deliveries INDEXED BY waiting WHERE state = 0 AND lane = ?1 AND priority = 2 ORDER BY due_at LIMIT 1),
     (SELECT due_at FROM deliveries INDEXED BY waiting WHERE state = 0 AND lane = ?1 AND priority = 3 ORDER BY due_at LIMIT 1)";
 
-/// Returns for each priority of a lane when the earliest delivery is due.
+/// Returns, for each priority, when the earliest waiting delivery in a lane is due.
 pub(super) fn next_due(connection: &Connection, lane: i64) -> rusqlite::Result<[Option<Timestamp>; 4]> {
     connection.prepare_cached(NEXT_DUE)?.query_row([lane], |row| {
         let mut due = [None; 4];
@@ -34,7 +34,7 @@ pub(super) fn next_due(connection: &Connection, lane: i64) -> rusqlite::Result<[
     })
 }
 
-/// Returns the circuit's key of a dynamic lane, or `None` for an endpoint's lane.
+/// Returns the circuit key of a lane for a dynamic URL, or `None` for an endpoint's lane.
 pub(super) fn key(connection: &Connection, lane: i64) -> rusqlite::Result<Option<Arc<str>>> {
     connection
         .prepare_cached("SELECT key FROM lanes WHERE id = ?1")?
@@ -42,7 +42,7 @@ pub(super) fn key(connection: &Connection, lane: i64) -> rusqlite::Result<Option
         .optional()
 }
 
-/// Returns a lane with waiting deliveries, with the facts about it.
+/// Returns a description of a lane with waiting deliveries.
 pub(super) fn waiting(connection: &Connection, tenant: TenantId, lane: i64) -> rusqlite::Result<WaitingLane> {
     Ok(WaitingLane {
         lane: LaneId(id(lane)),
@@ -53,7 +53,7 @@ pub(super) fn waiting(connection: &Connection, tenant: TenantId, lane: i64) -> r
     })
 }
 
-/// One more delivery that waits in a lane.
+/// A delivery that was added to a lane.
 pub(super) struct OneWaiting<'w> {
     pub(super) lane: LaneId,
     pub(super) tenant: &'w TenantId,
@@ -61,7 +61,7 @@ pub(super) struct OneWaiting<'w> {
 }
 
 impl OneWaiting<'_> {
-    /// Adds it to the woken lanes.
+    /// Adds the delivery to the counts of woken lanes.
     pub(super) fn wake(self, woken: &mut Vec<WaitingLane>, priority: Priority, due_at: Timestamp) {
         let level = priority.index();
         // One entry for each lane and priority, so that each has its own count.
@@ -79,11 +79,12 @@ impl OneWaiting<'_> {
     }
 }
 
-/// One seek in the index for each lane, however much waits in it.
+/// Selects the next lane with waiting deliveries. It takes one index seek per lane, regardless of how much is
+/// waiting.
 pub(super) const NEXT_LANE: &str = "SELECT lane, tenant FROM deliveries INDEXED BY waiting
     WHERE state = 0 AND lane > ?1 ORDER BY lane LIMIT 1";
 
-/// Returns the lanes with waiting deliveries, after this one.
+/// Returns up to `limit` lanes with waiting deliveries that follow `after`.
 pub(super) fn waiting_after(
     connection: &Connection,
     mut after: i64,
@@ -105,23 +106,23 @@ pub(super) fn waiting_after(
     Ok(found)
 }
 
-/// A delivery that waits in a lane and has not expired.
+/// Selects a delivery that waits in a lane and has not expired.
 pub(super) const ANY_WAITING: &str = "SELECT 1 FROM deliveries INDEXED BY waiting
     WHERE state = 0 AND lane = ?1 AND (expires_at IS NULL OR expires_at > ?2) LIMIT 1";
 
-/// Returns whether any delivery waits in a lane that has not expired.
+/// Returns whether an unexpired delivery waits in a lane.
 pub(super) fn has_waiting(connection: &Connection, lane: i64, now: Timestamp) -> rusqlite::Result<bool> {
     let is_closed =
         connection.prepare_cached("SELECT 1 FROM closed_lanes WHERE lane = ?1")?.exists([lane])?;
     Ok(!is_closed && connection.prepare_cached(ANY_WAITING)?.exists(params![lane, micros(now)])?)
 }
 
-/// The lanes of dynamic URLs that were not used since this time, the longest unused first.
+/// Selects dynamic-URL lanes that were not used since a time, longest unused first.
 pub(super) const UNUSED_LANES: &str =
     "SELECT id FROM lanes INDEXED BY lanes_by_use WHERE used_at < ?1 ORDER BY used_at LIMIT ?2";
 
-/// Deletes lanes of dynamic URLs that were not used for a while and have nothing unfinished. Finished deliveries do not
-/// need them: a resend finds the lane by the URL. Checks a bounded number, and returns how many it checked.
+/// Deletes dynamic-URL lanes that were not used for a while and have no unfinished deliveries. Finished deliveries do
+/// not need them: a resend finds the lane by its URL. Returns the number of lanes checked, at most `limit`.
 pub(super) fn forget_unused(
     connection: &Connection,
     writer_state: &WriterState,
@@ -135,7 +136,7 @@ pub(super) fn forget_unused(
     let mut delete = connection.prepare_cached("DELETE FROM lanes WHERE id = ?1")?;
     let mut used = connection.prepare_cached("UPDATE lanes SET used_at = ?2 WHERE id = ?1")?;
     for lane in &unused {
-        // From memory, and not from the table: this transaction may have added deliveries.
+        // Read from memory, not from the table: this transaction may have added deliveries.
         if writer_state.unfinished_in(*lane).count == 0 {
             delete.execute([lane])?;
         } else {
@@ -146,7 +147,7 @@ pub(super) fn forget_unused(
     Ok(unused.len())
 }
 
-/// Returns the lane of a circuit's key, and creates it if there is none.
+/// Returns the lane for a circuit's key, creating it if necessary.
 pub(super) fn of_key(
     connection: &Connection,
     writer_state: &mut WriterState,

@@ -1,29 +1,29 @@
-//! The embedded backend: everything that the gateway stores, in one SQLite file. It decides nothing, and depends on the
-//! traits that it implements, not on their callers.
+//! The embedded backend: everything that the gateway stores, in one SQLite file. It makes no decisions, and depends
+//! on the storage traits, not on their callers.
 //!
 //! | part | task |
 //! | --- | --- |
-//! | [`Database`] | opens the file; write jobs go to one thread, read jobs to a few |
-//! | [`Routes`] | tenants and endpoints as the writer sees them, from memory |
-//! | [`SqliteQueue`] | the hot path: `accept`, `claim`, `settle`, `upkeep`, `prune`, each a file |
-//! | [`SqliteRecords`] | everything besides the hot queue, in the same file |
-//! | [`SqliteCircuits`] | the store of circuits, so that they survive a restart |
+//! | [`Database`] | opens the file; one thread runs write jobs, a few threads run read jobs |
+//! | [`Routes`] | the writer's view of tenants and endpoints, in memory |
+//! | [`SqliteQueue`] | the durable queue: `submit`, `claim`, `settle`, `maintenance`, `prune`, a module each |
+//! | [`SqliteRecords`] | everything except the queue, in the same file |
+//! | [`SqliteCircuits`] | the circuit store, so that circuits survive a restart |
 //! | `fresh` | the rows of new events and deliveries, and their direct dispatch |
-//! | `fan_out` | the deliveries of large fan-outs, by durable jobs in pieces |
-//! | `reminders`, `reminder_store` | due reminders, decisions about them, ends of runs |
-//! | `writer`, `job`, `transaction` | the one thread that writes: many jobs, one commit, then the results |
+//! | `fan_out` | the deliveries of large fan-outs, written in batches by durable jobs |
+//! | `reminders`, `reminder_store` | due reminders, decisions about them, finished runs |
+//! | `writer`, `job`, `transaction` | the writer thread: runs many jobs, commits once, then sends the results |
 //! | `write_queue` | the queue of jobs for the writer |
 //! | `readers` | threads with read-only connections |
-//! | `migrations` | brings the schema up to date, forward only |
-//! | `checkpoints` | keeps the write-ahead log short without making writers wait |
+//! | `migrations` | migrates the schema to the newest version |
+//! | `checkpoints` | keeps the write-ahead log short without blocking the writer |
 //! | `writer_state` | the writer's state in memory: leases, backlogs, closed lanes |
-//! | `ids` | generates ids, none twice, even if the clock is set back |
-//! | `clock_step`, `bounded_waits` | a start at which stored times are ahead of the clock |
-//! | `idempotency` | the requests that were carried out in the last 24 hours |
-//! | `columns` | the form of values in columns |
+//! | `ids` | generates unique ids, even if the clock is set back |
+//! | `clock_step`, `bounded_waits` | startup when stored times are ahead of the clock |
+//! | `idempotency` | idempotency keys of the last 24 hours |
+//! | `columns` | the conversion of values from and to columns |
 //! | [`backup`], [`restore`] | copy a file while it is in use, and restore a copy |
-//! | `file_lock` | one process for each folder |
-//! | `open_files`, `disk` | whether the files still exist; how much space is free |
+//! | `file_lock` | ensures that only one process uses a data directory |
+//! | `open_files`, `disk` | checks that the files still exist, and the free disk space |
 
 mod abandoned;
 mod backup;

@@ -1,4 +1,4 @@
-//! Maintenance in bounded pieces: ended leases, expired deliveries, closed lanes.
+//! Maintenance in bounded batches: expired leases, expired deliveries, closed lanes.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::settle::{give_up_expired, hand_back, stop_waiting};
 use super::transaction::WriteTransaction;
 use crate::error::JobError;
 
-/// Makes deliveries wait again whose lease has ended, or whose holder never received them.
+/// Makes deliveries wait again whose lease has expired, or whose claimer never received them.
 pub(super) struct Reclaim {
     pub(super) limit: usize,
     pub(super) abandoned: AbandonedResults,
@@ -54,7 +54,7 @@ impl Command for Reclaim {
     }
 }
 
-/// Waiting deliveries that have expired, the longest ago first.
+/// Selects waiting deliveries that have expired, earliest first.
 pub(super) const EXPIRED: &str = "SELECT id FROM deliveries INDEXED BY expiring
     WHERE state = 0 AND expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2";
 
@@ -79,11 +79,11 @@ impl Command for Expire {
     }
 }
 
-/// The waiting deliveries of one lane, in any order.
+/// Selects waiting deliveries of one lane, in any order.
 pub(super) const IN_LANE: &str =
     "SELECT id FROM deliveries INDEXED BY waiting WHERE state = 0 AND lane = ?1 LIMIT ?2";
 
-/// Cancels the waiting deliveries of closed lanes.
+/// Cancels waiting deliveries in closed lanes.
 pub(super) struct CancelClosed {
     pub(super) limit: usize,
 }

@@ -1,6 +1,6 @@
-//! Brings the schema up to date. Only forward: the only way back is a backup.
+//! Migrates the schema to the newest version. There are no downgrades; restore a backup instead.
 //!
-//! Each migration is a file of SQL and one transaction. SQLite's `user_version` is the number of the last one.
+//! Each migration is an SQL file, applied in one transaction. SQLite's `user_version` is the number of the last one.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use rusqlite::Connection;
 
 use super::error::OpenError;
 
-/// All migrations, in order. A released one never changes.
+/// All migrations, in order. A released migration never changes.
 const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_reminders.sql"),
@@ -22,30 +22,30 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0010_notifications.sql"),
 ];
 
-/// The newest schema that this version knows.
+/// The newest schema version that this program knows.
 #[allow(clippy::cast_possible_truncation, reason = "there are not that many")]
 pub const NEWEST: u32 = MIGRATIONS.len() as u32;
 
-/// "Brkb", so that a file of another program is not mistaken for one of ours.
+/// The SQLite application id: "Brkb". It distinguishes gateway databases from other programs' files.
 const APPLICATION: i32 = 0x4272_6b62;
 
-/// The schema of a file.
+/// The schema version of a database file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Schema {
-    /// The last migration that was applied; 0: the file is new.
+    /// The number of the last migration applied; 0 if the file is new.
     pub current: u32,
-    /// The newest schema that this version knows.
+    /// The newest schema version that this program knows.
     pub newest: u32,
 }
 
 impl Schema {
-    /// Returns the number of migrations that are to be applied.
+    /// Returns the number of migrations that are not applied yet.
     #[must_use]
     pub const fn pending(self) -> u32 {
         self.newest.saturating_sub(self.current)
     }
 
-    /// Reads the schema of this file.
+    /// Reads the schema version from a file.
     pub(super) fn of(connection: &Connection, path: &Path) -> Result<Self, OpenError> {
         let failed = |error| OpenError::Database { path: path.to_owned(), error };
         let number =
@@ -71,7 +71,7 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<Schema
     migrate_to(connection, path, NEWEST)
 }
 
-/// Applies the pending migrations up to this one.
+/// Applies the pending migrations up to number `last`.
 pub(super) fn migrate_to(connection: &mut Connection, path: &Path, last: u32) -> Result<Schema, OpenError> {
     let before = Schema::of(connection, path)?;
     for (number, sql) in (1_u32..=last).zip(MIGRATIONS).skip(before.current as usize) {
@@ -92,7 +92,7 @@ fn apply(connection: &mut Connection, number: u32, sql: &str) -> rusqlite::Resul
     transaction.commit()
 }
 
-/// Returns an empty database of the newest schema, for checks of query plans.
+/// Creates an empty in-memory database with the newest schema, for tests of query plans.
 #[cfg(test)]
 pub(super) fn in_memory() -> Connection {
     let mut connection = Connection::open_in_memory().expect("memory is there");

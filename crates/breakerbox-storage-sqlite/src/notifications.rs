@@ -1,5 +1,5 @@
-//! Creates notifications in a transaction: the notification, and a row for each of its targets. The job that writes the
-//! cause calls this, so that both are one commit.
+//! Inserts notifications: the notification, and a row for each of its targets. The job that writes the cause calls
+//! this, so that both are in one commit.
 
 use breakerbox_model::notifications::{Kind, MOST_WAITING, News, Notification};
 use breakerbox_model::objects::Moment;
@@ -12,11 +12,11 @@ use super::transaction::WriteTransaction;
 use crate::error::JobError;
 
 impl WriteTransaction<'_> {
-    /// Creates a notification. Returns whether it is new: there is one for each kind, subject and epoch, and none about
-    /// the store that repeats the latest one.
+    /// Inserts a notification. Returns whether it is new: kind, subject and epoch together are unique, and a
+    /// notification about the store must differ from the latest one.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     pub fn notify(
         &mut self,
         notification: &Notification,
@@ -66,7 +66,7 @@ impl WriteTransaction<'_> {
         Ok(true)
     }
 
-    /// Adds a notification to those that wait for a target; if too many do, only counts it.
+    /// Adds a notification to those that wait for a target. If too many are waiting, it is only counted.
     fn wait_for(
         &mut self,
         notification: i64,
@@ -97,7 +97,7 @@ impl WriteTransaction<'_> {
         Ok(())
     }
 
-    /// Returns the latest notification about the store, if this one is about the store.
+    /// Returns the kind and time of the latest notification about the store, if this kind is about the store.
     fn latest_of_store(&self, kind: Kind) -> Result<Option<(String, Moment)>, JobError<QueueError>> {
         if !matches!(kind, Kind::StoreLost | Kind::StoreBack) {
             return Ok(None);
@@ -114,7 +114,8 @@ impl WriteTransaction<'_> {
         Ok(found)
     }
 
-    /// Returns when the outage began that this circuit recovers from: its latest trip, if it has not recovered since.
+    /// Returns the start of the outage that this circuit recovers from: its latest trip, if it has not recovered
+    /// since.
     fn outage_since(&self, key: &str, epoch: u64) -> Result<Option<Moment>, JobError<QueueError>> {
         let mut latest = self.connection.prepare_cached(
             "SELECT epoch, at FROM notifications WHERE subject = ?1 AND kind = ?2 AND epoch < ?3 ORDER BY epoch DESC LIMIT 1",

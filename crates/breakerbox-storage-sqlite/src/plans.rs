@@ -1,5 +1,5 @@
-//! Checks that every query of the hot path seeks directly, however much is parked, due later or finished. It uses
-//! SQLite's own query plans and step counts: times would depend on the machine.
+//! Tests that every hot-path query seeks directly, regardless of how much is parked, due later or finished. They use
+//! SQLite's query plans and step counts, because times depend on the machine.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ fn database() -> Connection {
     connection
 }
 
-/// Rows from this id on: in this lane, in this state, due then.
+/// Inserts `count` deliveries with ids starting at `first`, in this lane and state, due at this time.
 fn fill(connection: &Connection, first: i64, count: i64, lane: i64, state: i64, due_at: i64) {
     let sql = "WITH RECURSIVE n (i) AS (VALUES (?1) UNION ALL SELECT i + 1 FROM n WHERE i < ?1 + ?2 - 1)
         INSERT INTO deliveries
@@ -31,12 +31,12 @@ fn fill(connection: &Connection, first: i64, count: i64, lane: i64, state: i64, 
     connection.execute(sql, [first, count, lane, state, due_at]).unwrap();
 }
 
-/// Some that are due, whatever else there is.
+/// Inserts deliveries that are due.
 fn fill_due(connection: &Connection) {
     fill(connection, 900_000_000, 40, LANE, 0, 0);
 }
 
-/// Reminders from this id on, to be looked at then.
+/// Inserts `count` reminders with ids starting at `first`, to be checked at this time.
 fn fill_reminders(connection: &Connection, first: i64, count: i64, next_check_at: Option<i64>) {
     let sql = "WITH RECURSIVE n (i) AS (VALUES (?1) UNION ALL SELECT i + 1 FROM n WHERE i < ?1 + ?2 - 1)
         INSERT INTO reminders (id, tenant, settings, size, state, asked, turn, runs, numbered, skipped, look_at, revision,
@@ -64,7 +64,7 @@ fn questions() -> Vec<(&'static str, Vec<i64>)> {
     questions
 }
 
-/// Returns how many steps each query takes.
+/// Returns the number of steps that each query takes.
 fn decisions(connection: &Connection) -> Vec<i32> {
     let count = |(sql, values): (&str, Vec<i64>)| {
         let mut statement = connection.prepare(sql).unwrap();
@@ -100,7 +100,7 @@ fn a_claim_and_a_look_take_as_many_steps_among_a_hundred_thousand_as_among_none(
     const MANY: i64 = 100_000;
     let connection = database();
     fill_due(&connection);
-    // One of each, so that the plain case is not one in which there is nothing to find.
+    // One row of each kind, so that the baseline is not an empty table.
     fill(&connection, 800_000_000, 8, LANE, 0, 2 * NOW);
     fill(&connection, 800_000_100, 8, LANE + 1, 0, 0);
     let tenant = "INSERT INTO tenants VALUES (1, 'acme', '{}', x'', 1, 0, 0, NULL)";

@@ -1,9 +1,9 @@
-//! Deletes finished work whose retention has ended: a sweep over the events from the oldest on.
+//! Deletes finished work whose retention has ended. It sweeps over the events, starting with the oldest.
 //!
-//! A reader scans, a bounded number of events at a time; the writer only deletes the rows that were found, in small
-//! jobs between which other jobs run, and checks each row again: it may have been resent meanwhile. This needs no
-//! index, which would cost something for each delivery. Rows that are too young when the sweep passes (still waiting,
-//! finished late, dead letters) are found by a sweep from the start, which runs periodically.
+//! A reader scans a bounded number of events at a time. The writer only deletes the rows that were found, in small
+//! jobs between which other jobs run, and checks each row again, because it may have been resent. This needs no
+//! index, whose upkeep would slow down each delivery. Rows that are too recent when the sweep passes (still waiting,
+//! finished late, dead letters) are found by the next sweep from the oldest event, which runs periodically.
 
 use std::time::Duration;
 
@@ -23,26 +23,26 @@ use super::transaction::WriteTransaction;
 use super::write_queue::Urgency;
 use crate::error::JobError;
 
-/// The maximum number of rows that the writer deletes in one job.
+/// The maximum number of rows deleted by one job.
 const ROWS_IN_A_JOB: usize = 200;
-/// The number of events that are scanned for each row that may be deleted.
+/// The number of events scanned for each row that may be deleted.
 const LOOKS_FOR_EACH: usize = 8;
-/// The interval of sweeps from the start.
+/// The interval between sweeps that begin with the oldest event.
 const FROM_THE_START_EVERY: Duration = Duration::from_secs(3_600);
 
 /// The position of the sweep.
 #[derive(Default)]
 pub(super) struct Sweep {
-    /// The last event that was scanned.
+    /// The id of the last event scanned.
     position: i64,
-    /// The same among the events whose ids are ahead of the clock.
+    /// The id of the last event scanned among those whose ids are ahead of the clock.
     ahead: i64,
-    /// When the next sweep from the start begins.
+    /// When the next sweep from the oldest event begins.
     restart_at: Timestamp,
     keep: Option<Retention>,
 }
 
-/// The times before which rows must have been finished to be deleted.
+/// The times before which rows must have finished in order to be deleted.
 #[derive(Clone, Copy)]
 struct Until {
     finished: i64,
@@ -79,7 +79,7 @@ impl Sweep {
         }
         let wall = database.wall();
         let until = Until::of(&keep, wall);
-        // No younger event can have been finished long enough ago.
+        // A more recent event can't have finished long enough ago.
         let end = Id::first_at(wall.before(keep.finished.min(keep.failed))).number();
         let (after, after_ahead) = (self.position, self.ahead);
         let found = database.read(move |connection| {
@@ -108,7 +108,7 @@ impl Sweep {
     }
 }
 
-/// An event with those of its rows that are old enough.
+/// An event, with those of its rows that are old enough to be deleted.
 struct Old {
     event: i64,
     fan_out: i64,
@@ -163,14 +163,14 @@ fn find_old(
     Ok(found)
 }
 
-/// Deletes the rows that were found, if they have not changed.
+/// Deletes the rows that were found, unless they have changed.
 struct Delete {
     rows: Vec<Old>,
     until: Until,
 }
 
 impl Command for Delete {
-    /// The number of deleted deliveries.
+    /// The number of deliveries deleted.
     type Output = u64;
 
     fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<u64, JobError<QueueError>> {
@@ -202,14 +202,14 @@ impl Command for Delete {
     }
 }
 
-/// Deletes old idempotency keys, unused lanes, and deleted tenants that nothing references.
+/// Deletes expired idempotency keys, unused lanes, and deleted tenants that nothing refers to.
 struct Tidy {
     limit: usize,
     is_last: bool,
 }
 
 impl Command for Tidy {
-    /// The number of deleted keys, and of checked lanes.
+    /// The numbers of keys deleted and of lanes checked.
     type Output = (usize, usize);
 
     fn run(
@@ -238,7 +238,7 @@ impl Command for Tidy {
     }
 }
 
-/// Deletes idempotency keys of a time when the clock was ahead, once their 24 hours are over.
+/// Deletes idempotency keys that were stored while the clock was ahead, once 24 hours have passed.
 fn forget_keys_ahead(transaction: &WriteTransaction<'_>, limit: usize) -> rusqlite::Result<usize> {
     let Some(ahead) = transaction.writer_state.ids.ahead() else { return Ok(0) };
     if transaction.wall.since(ahead.seen_at) < REMEMBERED {

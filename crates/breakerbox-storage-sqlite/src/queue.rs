@@ -1,4 +1,4 @@
-//! The hot path as [`Queue`]: each operation is a job for the writer, or for a reader.
+//! Implements [`Queue`]: each operation is a job for the writer or for a reader.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -24,7 +24,7 @@ use super::settle::HandBack;
 use super::submit::Submit;
 use super::write_queue::Urgency;
 
-/// The hot path in a SQLite file.
+/// The durable queue in an SQLite database.
 pub struct SqliteQueue {
     database: Database,
     routes: Arc<dyn Routes>,
@@ -36,7 +36,7 @@ pub struct SqliteQueue {
 }
 
 impl SqliteQueue {
-    /// Returns the queue of this file, for these tenants and endpoints.
+    /// Creates the queue of this database, for these tenants and endpoints.
     #[must_use]
     pub fn new(database: Database, routes: Arc<dyn Routes>, reservations: Arc<dyn Reservations>) -> Self {
         Self {
@@ -49,17 +49,17 @@ impl SqliteQueue {
         }
     }
 
-    /// Returns the tenants and endpoints.
+    /// Returns the writer's view of tenants and endpoints.
     pub(super) fn routes(&self) -> Arc<dyn Routes> {
         Arc::clone(&self.routes)
     }
 
-    /// Returns a writer of fresh deliveries, for one job.
+    /// Creates an inserter of new deliveries, for one job.
     pub(super) fn fresh_deliveries(&self) -> FreshDeliveries {
         FreshDeliveries::new(Arc::clone(&self.reservations), self.abandoned.clone())
     }
 
-    /// Returns the database.
+    /// Returns the underlying database.
     #[must_use]
     pub fn database(&self) -> &Database {
         &self.database
@@ -67,10 +67,10 @@ impl SqliteQueue {
 }
 
 impl Database {
-    /// Cancels waiting deliveries of closed lanes, at most `limit`.
+    /// Cancels up to `limit` waiting deliveries in closed lanes.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     pub async fn cancel_closed(&self, limit: usize) -> Result<BatchResult, QueueError> {
         self.request(CancelClosed { limit }, Urgency::Urgent).await
     }

@@ -1,5 +1,4 @@
-//! Threads with read-only connections, for jobs that only read. They see committed data, and never make the writer
-//! wait.
+//! Threads with read-only connections, for jobs that only read. They see committed data, and never block the writer.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -15,17 +14,17 @@ use super::job::text_of;
 
 type Job = Box<dyn FnOnce(&mut Connection) + Send>;
 
-/// The readers, and the queue of their jobs.
+/// The reader threads, and the queue of their jobs.
 pub(super) struct Readers {
     jobs: Mutex<Option<mpsc::Sender<Job>>>,
     room: Arc<Semaphore>,
 }
 
-/// The maximum number of jobs that wait for a reader.
+/// The maximum number of jobs that may wait for a reader.
 const ROOM: usize = 256;
 
 impl Readers {
-    /// Starts this many threads.
+    /// Starts `count` threads.
     pub(super) fn start(path: &Path, count: usize) -> rusqlite::Result<(Self, Vec<JoinHandle<()>>)> {
         let (jobs, waiting) = mpsc::channel::<Job>();
         let waiting = Arc::new(Mutex::new(waiting));
@@ -39,7 +38,7 @@ impl Readers {
         Ok((Self { jobs: Mutex::new(Some(jobs)), room: Arc::new(Semaphore::new(ROOM)) }, threads))
     }
 
-    /// Runs a job with a read-only connection.
+    /// Runs a job on a read-only connection.
     pub(super) async fn read<T, E, F>(&self, job: F) -> Result<T, E>
     where
         F: FnOnce(&Connection) -> Result<T, JobError<E>> + Send + 'static,
@@ -63,14 +62,14 @@ impl Readers {
         answered.await.map_err(|_| QueueError::Closed)?
     }
 
-    /// Lets the threads end after the waiting jobs.
+    /// Lets the threads end once the waiting jobs are done.
     pub(super) fn close(&self) {
         self.room.close();
         *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
-/// Runs a job in one transaction, so that all its queries see the same state.
+/// Runs a job in one transaction, so that all its queries see the same snapshot.
 fn in_one_snapshot<T, E: From<QueueError>>(
     connection: &mut Connection,
     job: impl FnOnce(&Connection) -> Result<T, JobError<E>>,

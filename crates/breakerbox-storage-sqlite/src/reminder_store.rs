@@ -1,4 +1,4 @@
-//! The scheduler's view of reminders as [`ReminderStore`]: each operation is a job for the writer, or for a reader.
+//! Implements [`ReminderStore`]: each operation is a job for the writer or for a reader.
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
@@ -30,7 +30,7 @@ impl ReminderStore for SqliteQueue {
             }
             let stop = StopUnreadable { reminders: due.unreadable, routes: self.routes() };
             self.database().request(stop, Urgency::Urgent).await?;
-            // Behind those that can't be read there may be others that are due.
+            // After the unreadable reminders, there may be others that are due.
             if !due.readable.is_empty() {
                 return Ok(due.readable);
             }

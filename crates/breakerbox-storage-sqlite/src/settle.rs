@@ -1,5 +1,5 @@
-//! Ends of leases and deliveries: settled, handed back, failed, cancelled. Fenced by the lease, which the writer has in
-//! memory.
+//! Ends leases and deliveries: settled, handed back, failed, cancelled. Outdated leases are refused; the writer has
+//! the current ones in memory.
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::delivery::NextStep;
@@ -74,8 +74,8 @@ impl Command for HandBack {
     }
 }
 
-/// Makes a leased delivery wait again, at its old position; or cancels it, if its lane is closed or its reminder was
-/// paused or cancelled while it was in flight. `None`: the lease is not current.
+/// Makes a leased delivery wait again at its old position, or cancels it if its lane is closed or its reminder was
+/// paused or cancelled in the meantime. Returns `None` if the lease is not current.
 pub(super) fn hand_back(
     transaction: &mut WriteTransaction<'_>,
     delivery: i64,
@@ -95,7 +95,7 @@ pub(super) fn hand_back(
     Ok(Some(held))
 }
 
-/// Returns whether its reminder was paused or cancelled while it was in flight: then it is not retried.
+/// Returns whether the delivery's reminder was paused or cancelled while it was in flight. If so, it is not retried.
 fn is_withdrawn(
     transaction: &mut WriteTransaction<'_>,
     delivery: i64,
@@ -109,7 +109,7 @@ pub(super) fn give_up_expired(transaction: &mut WriteTransaction<'_>, delivery: 
     stop_waiting(transaction, delivery, FAILED, Some(FailReason::Expired), transaction.wall)
 }
 
-/// Fails a waiting delivery whose row, event or payload can't be read: it would be due for ever, and block others.
+/// Fails a waiting delivery whose row, event or payload can't be read. Otherwise it would stay due and block others.
 pub(super) fn give_up_unreadable(
     transaction: &mut WriteTransaction<'_>,
     delivery: i64,
@@ -183,7 +183,7 @@ fn finish(
     runs::ended(transaction.connection, held.reminder, delivery)
 }
 
-/// Stores an attempt.
+/// Inserts an attempt.
 fn note(
     transaction: &mut WriteTransaction<'_>,
     delivery: i64,

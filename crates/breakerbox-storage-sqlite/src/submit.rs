@@ -1,10 +1,10 @@
-//! Accepts a batch: events, payloads, a delivery for each endpoint, the idempotency key. One transaction, or nothing.
+//! Accepts a batch in one transaction: events, payloads, a delivery for each endpoint, the idempotency key.
 //!
-//! A transaction writes a bounded number of deliveries for one tenant. A durable job over the endpoints matched here
-//! ([`fan_out`](super::fan_out)) writes the rest; limits count all of it at once.
+//! The transaction writes a bounded number of deliveries per tenant, and a durable job ([`fan_out`](super::fan_out))
+//! writes the rest. Limits count all deliveries at once.
 //!
-//! Every refusal comes before the first row is written. A repetition is recognized before the limits are checked: it
-//! writes nothing.
+//! A batch is refused before the first row is written. A retry with the same idempotency key is detected before the
+//! limits are checked, and writes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +25,10 @@ use super::routes::{Routes, TenantRoutes};
 use super::transaction::WriteTransaction;
 use crate::error::JobError;
 
-/// The maximum number of deliveries that one accept writes itself.
+/// The maximum number of deliveries written by the accepting transaction itself.
 pub(super) const WRITTEN_AT_SUBMIT: u32 = 1_000;
-/// The approximate size of a delivery on the disk, including its payload, its attempt and the log.
+/// The approximate number of bytes that a delivery takes on disk, with its attempt and the log, in addition to its
+/// payload.
 const BYTES_EACH: u32 = 1_024;
 
 pub(super) struct Submit {
@@ -36,7 +37,7 @@ pub(super) struct Submit {
     pub(super) deliveries: FreshDeliveries,
 }
 
-/// The destination of one delivery of an event.
+/// The destination of one of an event's deliveries.
 #[derive(Clone, Copy)]
 struct DeliveryTarget {
     lane: LaneId,
@@ -88,7 +89,7 @@ impl Command for Submit {
 }
 
 impl Submit {
-    /// Returns the number of deliveries of each event.
+    /// Returns the number of deliveries for each event of the batch.
     fn fan_outs(&self, tenant: &dyn TenantRoutes) -> Vec<u32> {
         let of_event = |event: &NewEvent| match &event.url {
             Some(_) => 1,
@@ -126,12 +127,12 @@ impl Submit {
         };
         let mut next = first;
         let mut room = transaction.writer_state.room_in_group(row).min(WRITTEN_AT_SUBMIT);
-        // The audience of the previous event, which events of the same type share.
+        // The audience of the previous event; events of the same type share it.
         let mut shared = None;
         for (index, fan_out) in fan_outs.iter().copied().enumerate() {
             let event = &self.batch.events[index];
             let event_id = next;
-            // An event for one URL is one row, which is no more than a job would be.
+            // An event for a dynamic URL has one row, which is no more work than a fan-out job.
             let written = if event.url.is_some() { fan_out } else { fan_out.min(room) };
             room = room.saturating_sub(written);
             transaction.writer_state.wrote_in_group(row, written);
@@ -197,7 +198,7 @@ impl Submit {
     }
 }
 
-/// Returns the destinations of the first `written` deliveries of an event. The lane of a dynamic URL is not known yet.
+/// Returns the destinations of an event's first `written` deliveries. The lane for a dynamic URL is not known yet.
 fn targets(
     tenant: &dyn TenantRoutes,
     event: &NewEvent,
@@ -222,19 +223,20 @@ fn targets(
     targets
 }
 
-/// Returns all endpoints of an event; `fan_out` is their number.
+/// Returns all endpoints that receive an event; `fan_out` is their number.
 fn audience(tenant: &dyn TenantRoutes, kind: &EventType, fan_out: u32) -> Audience {
     let mut audience = Audience::with_room_for(fan_out);
     tenant.endpoints(kind, &mut |route| audience.push(route));
     audience
 }
 
-/// Returns when an event may first be sent, by the queue's time. The client gives it by the wall clock.
+/// Returns the earliest time at which an event may be sent, by the store clock. The client specifies it by the wall
+/// clock.
 fn starts_at(event: &NewEvent, now: Timestamp, drift: Drift) -> Timestamp {
     event.not_before.map_or(now, |at| drift.to_store(at).max(now))
 }
 
-/// Checks that the limits and the disk have room for the whole batch.
+/// Checks that the backlog limit and the disk allow the whole batch.
 fn admit(
     transaction: &mut WriteTransaction<'_>,
     tenant: &dyn TenantRoutes,
@@ -258,18 +260,18 @@ fn admit(
     room.map_err(|below| SubmitError::DiskReserve { free: below.free, reserve: below.reserve })
 }
 
-/// Checks that the disk has room for so many deliveries with so many bytes.
+/// Checks that the disk has room for this number of deliveries and payload bytes.
 pub(super) fn room_for(
     transaction: &mut WriteTransaction<'_>,
     deliveries: u64,
     bytes: u64,
 ) -> Result<(), BelowReserve> {
-    // Each byte is written twice: to the log, and from there to the database.
+    // Each byte is written twice: to the write-ahead log, and later to the database.
     let wanted = bytes.saturating_mul(2).saturating_add((deliveries + 1).saturating_mul(BYTES_EACH.into()));
     transaction.writer_state.disk.admits(wanted)
 }
 
-/// Returns the stored response to an earlier request with the same key.
+/// Returns the stored result of an earlier request with the same key.
 fn answered_before(earlier: &Earlier) -> Result<Submitted, SubmitError> {
     if !earlier.is_same {
         return Err(SubmitError::KeyReused);

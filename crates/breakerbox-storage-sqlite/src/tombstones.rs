@@ -1,8 +1,8 @@
-//! Deletes the rows of deleted tenants when nothing references them any more. Until then the row stays: finished work
-//! and notifications still name their tenant. Ended jobs are deleted with it.
+//! Deletes the rows of deleted tenants once nothing refers to them. Until then they are kept, because finished
+//! deliveries and notifications refer to their tenant. Finished jobs are deleted together with the tenant.
 //!
-//! Deliveries have no index by tenant, which would cost each of them. But nothing is created for a tenant after its
-//! deletion, and ids sort by time: if no event that old is left, none of that tenant is.
+//! Deliveries have no index by tenant, which would slow down each delivery. But nothing is created for a tenant after
+//! its deletion, and ids sort by time: if no event that old is left, none of that tenant's events is.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use breakerbox_model::objects::Id;
 use super::columns::{number, time};
 use super::transaction::WriteTransaction;
 
-/// How far ids may be ahead of the clock: they continue where they were when the clock is set back.
+/// The maximum time that ids may be ahead of the clock: they continue from the last id when the clock is set back.
 const AHEAD: Duration = Duration::from_secs(2 * 86_400);
 
-/// The tenants that were deleted before this time, the longest ago first. The newest row always stays, so that no
-/// number is reused.
+/// Selects tenants that were deleted before a time, longest ago first. The newest row always stays, so that no number
+/// is reused.
 const DELETED: &str = "SELECT row, deleted_at FROM tenants INDEXED BY deleted_tenants
     WHERE deleted_at IS NOT NULL AND row < (SELECT max(row) FROM tenants) ORDER BY deleted_at LIMIT ?1";
 
-/// Whether anything still references a tenant, apart from events and their rows.
+/// Selects whether anything still refers to a tenant, apart from events and their deliveries.
 const NAMED: &str = "SELECT EXISTS (SELECT 1 FROM lanes WHERE tenant = ?1)
     OR EXISTS (SELECT 1 FROM idempotency_keys WHERE tenant = ?1)
     OR EXISTS (SELECT 1 FROM jobs WHERE tenant = ?1 AND finished_at IS NULL)
@@ -30,7 +30,7 @@ const NAMED: &str = "SELECT EXISTS (SELECT 1 FROM lanes WHERE tenant = ?1)
     OR EXISTS (SELECT 1 FROM notifications WHERE tenant = ?1)
     OR EXISTS (SELECT 1 FROM notification_targets WHERE tenant = ?1)";
 
-/// Deletes the rows of deleted tenants that nothing references. Checks a bounded number of them.
+/// Deletes deleted tenants that nothing refers to. It checks at most `limit` of them.
 pub(super) fn forget(transaction: &WriteTransaction<'_>, limit: usize) -> rusqlite::Result<()> {
     let connection = transaction.connection;
     let deleted = connection
@@ -45,7 +45,7 @@ pub(super) fn forget(transaction: &WriteTransaction<'_>, limit: usize) -> rusqli
     for (row, deleted_at) in deleted {
         let later = Id::first_at(deleted_at + AHEAD).number();
         if is_old_there.query_row([later], |row| row.get(0))? {
-            // Tenants that were deleted later have to wait, too.
+            // Tenants that were deleted later can't be deleted yet, either.
             break;
         }
         let is_idle = transaction.writer_state.unfinished(row).count == 0;

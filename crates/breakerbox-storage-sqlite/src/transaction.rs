@@ -1,5 +1,5 @@
-//! A transaction of the writer, as its jobs see it: the connection, the times, the state in memory, and hooks that run
-//! once the transaction is durable.
+//! The writer's transaction, as its jobs see it: the connection, the times, the state in memory, and hooks that run
+//! after the commit.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use super::lanes;
 use super::writer_state::WriterState;
 use crate::error::JobError;
 
-/// A function that runs once the transaction is durable.
+/// A function that runs after the commit.
 pub(super) struct Hook {
     pub(super) call: Box<dyn FnOnce() + Send>,
-    /// Whether jobs depend on its effect: then the next job must run after it.
+    /// Whether later jobs depend on its effect. If so, the next job must run after it.
     pub(super) changes_memory: bool,
 }
 
-/// A transaction that is being written.
+/// A transaction in progress on the writer thread.
 pub struct WriteTransaction<'w> {
     pub(super) connection: &'w Connection,
     pub(super) writer_state: &'w mut WriterState,
@@ -31,83 +31,83 @@ pub struct WriteTransaction<'w> {
 }
 
 impl WriteTransaction<'_> {
-    /// Returns the connection, in a transaction. Never begin, commit or roll back by hand.
+    /// Returns the connection, within the transaction. Do not begin, commit or roll back transactions on it.
     #[must_use]
     pub fn connection(&self) -> &Connection {
         self.connection
     }
 
-    /// Returns the queue's time.
+    /// Returns the store-clock time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// Returns the wall-clock time, for recorded times and for times that other parties check. It may be before that of
-    /// an earlier transaction.
+    /// Returns the wall-clock time, for recorded times and times that other parties check. It may be earlier than in
+    /// a previous transaction.
     #[must_use]
     pub fn wall(&self) -> Timestamp {
         self.wall
     }
 
-    /// Returns how far the wall clock is from the queue's time.
+    /// Returns the difference between the wall clock and the store clock.
     pub(super) fn drift(&self) -> Drift {
         Drift::between(self.wall, self.now).noticeable()
     }
 
-    /// Returns the time after the newest id that is ahead of the clock; zero if there is none.
+    /// Returns the time just after the newest id that is ahead of the clock, or zero if there is none.
     pub(super) fn newest_id_time(&self) -> Timestamp {
         let ahead = self.writer_state.ids.ahead().and_then(|ahead| Id::from_number(ahead.last));
         ahead.map_or(Timestamp::ZERO, |last| last.made_at() + Duration::from_millis(1))
     }
 
-    /// Returns a new id.
+    /// Generates a new id.
     pub fn next_id(&mut self) -> Id {
         self.writer_state.next_ids(1, self.wall)
     }
 
-    /// Runs the hook in memory once the transaction is durable, before the next job runs and before any caller gets a
-    /// result. It must be quick. If the transaction fails it is never called.
+    /// Runs a hook after the commit, before the next job runs and before any caller gets a result. It must be fast.
+    /// If the transaction fails, the hook is not called.
     pub fn after_commit(&mut self, hook: impl FnOnce() + Send + 'static) {
         self.hooks.push(Hook { call: Box::new(hook), changes_memory: true });
     }
 
-    /// Runs a hook that only reports, once the transaction is durable and before any caller gets a result. It must be
-    /// quick, and change nothing that a job depends on: others may share the transaction. If that fails it is never
-    /// called.
+    /// Runs a hook that only reports, after the commit and before any caller gets a result. It must be fast, and must
+    /// not change anything that jobs depend on, because other jobs may share the transaction. If the transaction
+    /// fails, the hook is not called.
     pub fn report_after_commit(&mut self, hook: impl FnOnce() + Send + 'static) {
         self.hooks.push(Hook { call: Box::new(hook), changes_memory: false });
     }
 
-    /// Returns the unfinished work of a tenant, in this transaction.
+    /// Returns a tenant's unfinished deliveries, including the changes in this transaction.
     #[must_use]
     pub fn unfinished(&self, tenant_row: i64) -> Backlog {
         let unfinished = self.writer_state.unfinished(tenant_row);
         Backlog { count: unfinished.count, bytes: unfinished.bytes }
     }
 
-    /// Returns the unfinished work of a lane, in this transaction.
+    /// Returns a lane's unfinished deliveries, including the changes in this transaction.
     #[must_use]
     pub fn unfinished_in(&self, lane: LaneId) -> Backlog {
         let unfinished = self.writer_state.unfinished_in(lane.number());
         Backlog { count: unfinished.count, bytes: unfinished.bytes }
     }
 
-    /// Returns the lane of a dynamic URL's circuit, and creates it if there is none.
+    /// Returns the lane for a dynamic URL's circuit, creating it if necessary.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     pub fn lane_of(&mut self, tenant_row: i64, key: &str) -> Result<LaneId, JobError<QueueError>> {
         let lane = lanes::of_key(self.connection, self.writer_state, tenant_row, key, self.wall)?;
         Ok(LaneId(id(lane)))
     }
 
-    /// Closes the lane of an endpoint that is deleted in this transaction: nothing is leased from it any more. Its
-    /// waiting deliveries are cancelled step by step, by [`Database::cancel_closed`](super::Database::cancel_closed);
-    /// leased ones are cancelled when they would wait again.
+    /// Closes the lane of an endpoint that is deleted in this transaction: no more deliveries are leased from it. Its
+    /// waiting deliveries are cancelled in batches, by [`Database::cancel_closed`](super::Database::cancel_closed);
+    /// leased ones are cancelled when they would otherwise wait again.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     pub fn close_lane(&mut self, lane: LaneId) -> Result<(), JobError<QueueError>> {
         Ok(self.writer_state.close(self.connection, lane.number(), self.wall)?)
     }

@@ -1,9 +1,10 @@
-//! The queue of jobs for the writer: in order of arrival and bounded; senders can wait for room.
+//! The writer's job queue: first in, first out, and bounded; senders can wait for room.
 //!
-//! An urgent job is taken as soon as the writer is idle. A lazy one may wait a little for a group commit, so that a
-//! commit (and its fsync) is not spent on it alone. Once any job is taken, all waiting jobs are taken with it.
+//! The writer takes an urgent job as soon as it is idle. A lazy job may wait a little for a group commit, so that it
+//! does not cost a commit (and an fsync) of its own. Whenever the writer takes a job, it takes all waiting jobs.
 //!
-//! Senders wake the writer only if it sleeps and has a reason to run: a wakeup costs more than everything else here.
+//! Senders wake the writer only if it is asleep and has a reason to run, because a wakeup costs more than all other
+//! operations here.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,19 +15,19 @@ use tokio::sync::Semaphore;
 
 use super::job::Job;
 
-/// How long a lazy job may wait for a group commit.
+/// The maximum time that a lazy job waits for a group commit.
 const GROUP_COMMIT_DELAY: Duration = Duration::from_millis(10);
-/// The number of waiting lazy jobs at which the writer does not wait any longer.
+/// The number of waiting lazy jobs at which the writer begins at once.
 const GROUP_COMMIT_READY: usize = 256;
-/// The maximum number of jobs of one commit. More would make the first of them wait for the last.
+/// The maximum number of jobs in one commit. With more, the first of them would wait too long.
 const GROUP_COMMIT_MAX: usize = 512;
-/// The maximum number of bytes of one commit, not counting the last job.
+/// The maximum number of bytes in one commit, not counting the last job.
 const GROUP_COMMIT_MAX_BYTES: usize = 4 << 20;
 
-/// How soon a job is to be run.
+/// How soon a job has to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Urgency {
-    /// At once.
+    /// As soon as the writer is idle.
     Urgent,
     /// Within [`GROUP_COMMIT_DELAY`].
     Lazy,
@@ -42,14 +43,14 @@ pub(super) struct WriteQueue {
 struct PendingJobs {
     jobs: VecDeque<Box<dyn Job>>,
     urgent: bool,
-    /// When the longest waiting lazy job arrived.
+    /// When the oldest lazy job arrived.
     lazy_since: Option<Instant>,
     sleeping: bool,
     closed: bool,
 }
 
 impl PendingJobs {
-    /// Returns whether the writer should begin; if not, when to check again.
+    /// Returns `Ok` if the writer should begin, or else the time until it should check again.
     fn begins(&self, now: Instant) -> Result<(), Option<Duration>> {
         if self.urgent || self.closed || self.jobs.len() >= GROUP_COMMIT_READY {
             return Ok(());
@@ -68,13 +69,13 @@ impl WriteQueue {
         Self { waiting: Mutex::default(), ready: Condvar::new(), room: Semaphore::new(room) }
     }
 
-    /// Adds a job as soon as there is room.
+    /// Adds a job, after waiting for room if necessary.
     pub(super) async fn add(&self, job: Box<dyn Job>, urgency: Urgency) -> Result<(), QueueError> {
         self.room.acquire().await.map_err(|_| QueueError::Closed)?.forget();
         self.push(job, urgency)
     }
 
-    /// Adds a job if there is room now.
+    /// Adds a job, or returns an error if there is no room.
     pub(super) fn try_add(&self, job: Box<dyn Job>, urgency: Urgency) -> Result<(), QueueError> {
         match self.room.try_acquire() {
             Ok(room) => room.forget(),
@@ -97,7 +98,7 @@ impl WriteQueue {
                 waiting.lazy_since.get_or_insert_with(Instant::now);
             }
         }
-        // The first job ends its sleep in any case: if it is lazy, only to check the clock.
+        // The first job always wakes the writer; if the job is lazy, the writer only sets its timer.
         let wakes = waiting.sleeping
             && (was_idle || urgency == Urgency::Urgent || waiting.jobs.len() == GROUP_COMMIT_READY);
         if wakes {
@@ -110,8 +111,8 @@ impl WriteQueue {
         Ok(())
     }
 
-    /// Moves the waiting jobs to `group`, as soon as the writer should begin. Returns false when the queue is closed
-    /// and empty.
+    /// Waits until the writer should begin, and moves the waiting jobs to `group`. Returns false if the queue is
+    /// closed and empty.
     pub(super) fn take(&self, group: &mut VecDeque<Box<dyn Job>>) -> bool {
         let mut waiting = self.lock();
         while let Err(wait) = waiting.begins(Instant::now()) {
@@ -136,7 +137,7 @@ impl WriteQueue {
             waiting.urgent = false;
             waiting.lazy_since = None;
         } else {
-            // Which of them are lazy does not matter: they have waited for one commit already.
+            // The rest is treated as urgent, lazy or not: it has already waited for one commit.
             waiting.urgent = true;
         }
         drop(waiting);
@@ -144,14 +145,14 @@ impl WriteQueue {
         taken > 0
     }
 
-    /// Refuses further jobs. Waiting jobs are still run.
+    /// Refuses new jobs. Waiting jobs are still run.
     pub(super) fn close(&self) {
         self.room.close();
         self.lock().closed = true;
         self.ready.notify_all();
     }
 
-    /// Drops the waiting jobs, so that their callers learn that they will not be run.
+    /// Drops the waiting jobs, so that their callers get an error.
     pub(super) fn abandon(&self) {
         self.close();
         let jobs = std::mem::take(&mut self.lock().jobs);
@@ -159,7 +160,7 @@ impl WriteQueue {
     }
 
     fn lock(&self) -> MutexGuard<'_, PendingJobs> {
-        // Nothing in here panics half-way.
+        // No code panics while it holds the lock, so the state is consistent.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,14 +1,14 @@
-//! The one thread that writes. It takes the waiting jobs, runs all of them in one transaction, commits, and only then
-//! sends the results.
+//! The writer thread. It takes the waiting jobs, runs all of them in one transaction, commits, and only then sends
+//! the results.
 //!
-//! A job that refuses does so before it writes, or is rolled back alone (a closure has a savepoint of its own). A job
-//! that breaks takes the transaction with it: the others are run again without it. If the commit fails, all of them get
-//! the error, nothing is changed, and the thread continues.
+//! A job that refuses does so before it writes, or is rolled back alone (closures run in a savepoint). If a job fails
+//! unexpectedly, the whole transaction is rolled back, and the other jobs are run again without it. If the commit
+//! fails, all jobs get the error, nothing is changed, and the thread continues.
 //!
 //! Memory follows the disk: hooks run after the commit and before the next job, and a job that changes memory is the
-//! last of its transaction. So a decision by memory never sees a change that is not durable, and never misses one that
-//! is. A hook that only sends a notification changes nothing that a job depends on, so such jobs share a transaction as
-//! others do.
+//! last in its transaction. So jobs that read memory never see a change that is not durable, and never miss one that
+//! is. A hook that only sends a notification changes nothing that jobs depend on, so such jobs can share a
+//! transaction.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,10 +28,10 @@ use super::write_queue::WriteQueue;
 use super::writer_state::WriterState;
 use crate::error::queue_error;
 
-/// The observer of commits.
+/// Called after each commit with the number of its jobs and the time it took.
 pub type OnCommit = Arc<dyn Fn(usize, Duration) + Send + Sync>;
 
-/// The state of the thread.
+/// The state of the writer thread.
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) writer_state: WriterState,
@@ -43,16 +43,16 @@ pub(super) struct Writer {
     pub(super) on_commit: Option<OnCommit>,
 }
 
-/// The cause of a broken transaction.
+/// Why a transaction failed.
 enum TransactionFailure {
-    /// The last job that was run.
+    /// The last job that was run failed.
     ByJob(QueueError),
-    /// The database: all jobs fail.
+    /// The database failed, and all jobs with it.
     ForAll(QueueError),
 }
 
 impl Writer {
-    /// Runs until the queue of jobs is closed and empty.
+    /// Runs until the job queue is closed and empty.
     pub(super) fn run(mut self) {
         let _abandons = AbandonOnDrop(Arc::clone(&self.write_queue));
         let mut group = VecDeque::new();
@@ -67,7 +67,7 @@ impl Writer {
         self.checkpoints.at_the_end(&self.connection);
     }
 
-    /// Runs one transaction with as many jobs of the group as fit, and sends their results.
+    /// Runs as many jobs of the group as fit into one transaction, and sends their results.
     fn transact(&mut self, group: &mut VecDeque<Box<dyn Job>>, ran: &mut Vec<Box<dyn Job>>) {
         let mut hooks = Vec::new();
         let began = Instant::now();
@@ -97,7 +97,7 @@ impl Writer {
         match broken {
             TransactionFailure::ForAll(error) => {
                 tracing::warn!(%error, "a transaction failed");
-                // If not even one job was run, the first would be tried for ever.
+                // If no job was run, at least the first one fails; otherwise it would be tried forever.
                 ran.extend(ran.is_empty().then(|| group.pop_front()).flatten());
                 for mut job in ran.drain(..) {
                     job.undo();
@@ -163,7 +163,7 @@ impl Writer {
     }
 }
 
-/// Returns whether an error is the disk's and not a job's.
+/// Returns whether an error is caused by the disk rather than by a single job.
 fn is_for_all(error: &QueueError) -> bool {
     match error {
         QueueError::DiskFull => true,
@@ -184,7 +184,7 @@ fn is_for_all(error: &QueueError) -> bool {
     }
 }
 
-/// However the thread ends, no caller waits for it any more.
+/// Drops the waiting jobs when the thread ends, in whatever way, so that no caller waits forever.
 struct AbandonOnDrop(Arc<WriteQueue>);
 
 impl Drop for AbandonOnDrop {

@@ -1,7 +1,7 @@
-//! The writer's state in memory: leases, the unfinished work of each tenant, closed lanes, and the last id.
+//! The writer's state in memory: leases, each tenant's unfinished deliveries, closed lanes, and the last id.
 //!
-//! It changes with the transaction. Each change records its undo, so that a rollback on disk is also a rollback here.
-//! Leases are only in memory: one process has the file, so they are void when it ends.
+//! It changes with the transaction. Each change adds an undo entry, so that a rollback on disk is also a rollback in
+//! memory. Leases are kept in memory only: a single process has the file open, so they are void when it ends.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -15,14 +15,15 @@ use super::columns::{micros, number, whole};
 use super::disk::Disk;
 use super::ids::Ids;
 
-/// The position of the number of the start in a lease's number. The bits below it count the leases of that start.
+/// A lease number consists of the number of the startup, shifted by this many bits, and a counter of the leases since
+/// then.
 const STARTS_SHIFT: u32 = 32;
 
-/// The maximum number of deliveries that accepts of one tenant write in one group of jobs. Fan-out jobs write the rest,
-/// so that no tenant makes the others in the group wait longer.
+/// The maximum number of deliveries that submits of one tenant write in one group of jobs. Fan-out jobs write the
+/// rest, so that no tenant delays the others in the group.
 const ROWS_IN_GROUP: u32 = 1_000;
 
-/// A leased delivery.
+/// A leased delivery, with the data needed to settle it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Held {
     pub(super) lease: Lease,
@@ -31,11 +32,11 @@ pub(super) struct Held {
     pub(super) tenant: i64,
     pub(super) bytes: u64,
     pub(super) requests: u32,
-    /// The reminder whose run it is. `None`: it is not a run.
+    /// The reminder that fired the delivery. `None`: it is not a reminder run.
     pub(super) reminder: Option<i64>,
 }
 
-/// An amount of unfinished work.
+/// The number and payload bytes of unfinished deliveries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Unfinished {
     pub(super) count: u64,
@@ -52,7 +53,7 @@ impl Unfinished {
     }
 }
 
-/// The unfinished work of a lane.
+/// A lane's unfinished deliveries.
 #[derive(Clone, Copy, Debug)]
 struct LaneBacklog {
     tenant: i64,
@@ -72,26 +73,26 @@ enum Undo {
 pub(super) struct WriterState {
     held: HashMap<i64, Held>,
     lanes: HashMap<i64, LaneBacklog>,
-    /// The unfinished work of each tenant, including deliveries that have no row yet.
+    /// Each tenant's unfinished deliveries, including those that are not written yet.
     backlogs: HashMap<i64, Unfinished>,
-    /// The deliveries of each tenant that have no row yet, because their fan-out is still running.
+    /// Each tenant's deliveries that are not written yet, because their fan-out is still running.
     deferred: HashMap<i64, Unfinished>,
-    /// The audience that was written last for each tenant with a running fan-out.
+    /// The latest audience written for each tenant with a running fan-out.
     audiences: HashMap<i64, (i64, Vec<u8>)>,
-    /// The number of deliveries that accepts of each tenant wrote in this group of jobs.
+    /// The number of deliveries that each tenant's submits have written in this group of jobs.
     in_group: HashMap<i64, u32>,
     closed: BTreeSet<i64>,
     names: HashMap<i64, TenantId>,
     pub(super) ids: Ids,
     last_lease: i64,
     undo: Vec<Undo>,
-    /// Lanes whose backlog is not written yet.
+    /// Lanes whose backlog in the database is outdated.
     dirty: Vec<i64>,
     pub(super) disk: Disk,
 }
 
 impl WriterState {
-    /// Reads the stored state, and voids the leases of earlier starts: their deliveries wait again.
+    /// Reads the stored state, and voids the leases of earlier processes: their deliveries wait again.
     pub(super) fn open(connection: &mut Connection, disk: Disk, now: Timestamp) -> rusqlite::Result<Self> {
         let transaction = connection.transaction()?;
         let starts: i64 = transaction.query_row(
@@ -143,12 +144,12 @@ impl WriterState {
         Ok(writer_state)
     }
 
-    /// Returns the first of `count` consecutive ids. They are used up even if the transaction fails.
+    /// Reserves `count` consecutive ids, and returns the first. They are not reused even if the transaction fails.
     pub(super) fn next_ids(&mut self, count: u32, now: Timestamp) -> Id {
         self.ids.next(count, now)
     }
 
-    /// Leases a delivery.
+    /// Records a delivery as leased, and returns its new lease.
     pub(super) fn hold(&mut self, delivery: i64, mut held: Held) -> Lease {
         self.last_lease += 1;
         held.lease = Lease(self.last_lease);
@@ -157,7 +158,7 @@ impl WriterState {
         held.lease
     }
 
-    /// Ends a lease if it is current.
+    /// Ends a lease, and returns the delivery that was held, or `None` if the lease is not current.
     pub(super) fn release(&mut self, delivery: i64, lease: Lease) -> Option<Held> {
         let held = *self.held.get(&delivery).filter(|held| held.lease == lease)?;
         self.held.remove(&delivery);
@@ -165,13 +166,13 @@ impl WriterState {
         Some(held)
     }
 
-    /// Returns the deliveries whose lease has ended, at most `limit`.
+    /// Returns up to `limit` deliveries whose lease has expired.
     pub(super) fn overdue(&self, now: Timestamp, limit: usize) -> Vec<(i64, Lease)> {
         let ended = self.held.iter().filter(|(_, held)| held.until <= now);
         ended.map(|(delivery, held)| (*delivery, held.lease)).take(limit).collect()
     }
 
-    /// Returns whether any delivery of a lane is leased.
+    /// Returns whether any of a lane's deliveries is leased.
     pub(super) fn holds_any_of(&self, lane: i64) -> bool {
         self.held.values().any(|held| held.lane == lane)
     }
@@ -180,18 +181,18 @@ impl WriterState {
         self.backlogs.get(&tenant).copied().unwrap_or_default()
     }
 
-    /// Returns the unfinished work of a lane.
+    /// Returns a lane's unfinished deliveries.
     pub(super) fn unfinished_in(&self, lane: i64) -> Unfinished {
         self.lanes.get(&lane).map(|in_lane| in_lane.unfinished).unwrap_or_default()
     }
 
-    /// Returns how many deliveries of a lane wait: unfinished and not leased.
+    /// Returns the number of waiting deliveries in a lane: unfinished and not leased.
     pub(super) fn waiting_in(&self, lane: i64) -> u64 {
         let held = self.held.values().filter(|held| held.lane == lane).count() as u64;
         self.unfinished_in(lane).count.saturating_sub(held)
     }
 
-    /// Returns all unfinished work, and the number of tenants that have any.
+    /// Returns all unfinished deliveries, and the number of tenants that have any.
     pub(super) fn total(&self) -> (Unfinished, u64) {
         let any = self.backlogs.values().filter(|unfinished| unfinished.count > 0);
         any.fold((Unfinished::default(), 0), |(sum, tenants), one| {
@@ -200,12 +201,12 @@ impl WriterState {
         })
     }
 
-    /// Counts a delivery that is new, or waits again after it was finished.
+    /// Counts a delivery that is new, or waits again after it had finished.
     pub(super) fn begun(&mut self, tenant: i64, lane: i64, bytes: u64) {
         self.change(tenant, lane, |was| was.plus(bytes));
     }
 
-    /// Counts a delivery that is finished.
+    /// Subtracts a delivery that has finished.
     pub(super) fn finished(&mut self, tenant: i64, lane: i64, bytes: u64) {
         self.change(tenant, lane, |was| was.minus(bytes));
     }
@@ -223,7 +224,7 @@ impl WriterState {
         }
     }
 
-    /// Counts accepted deliveries, each of `bytes` bytes, whose rows are written later.
+    /// Counts accepted deliveries of `bytes` bytes each that are written later.
     pub(super) fn deferred(&mut self, tenant: i64, count: u64, bytes: u64) {
         self.change_deferred(tenant, |was| Unfinished {
             count: was.count.saturating_add(count),
@@ -231,7 +232,7 @@ impl WriterState {
         });
     }
 
-    /// Counts those of them that have their rows now, and count [by lane](Self::begun) from here on.
+    /// Subtracts deferred deliveries that are written now. They are then counted [by lane](Self::begun).
     pub(super) fn written_later(&mut self, tenant: i64, count: u64, bytes: u64) {
         self.change_deferred(tenant, |was| Unfinished {
             count: was.count.saturating_sub(count),
@@ -247,12 +248,12 @@ impl WriterState {
         *of_tenant = change(*of_tenant);
     }
 
-    /// Returns how many deliveries have no row yet.
+    /// Returns the number of deliveries that are not written yet.
     pub(super) fn fanning_out(&self) -> u64 {
         self.deferred.values().fold(0, |sum, deferred| sum.saturating_add(deferred.count))
     }
 
-    /// Returns the audience of a tenant's last fan-out, if it has the same endpoints.
+    /// Returns the audience of a tenant's latest fan-out, if it has the same endpoints.
     pub(super) fn audience_like(&self, tenant: i64, endpoints: &[u8]) -> Option<i64> {
         self.audiences.get(&tenant).filter(|(_, known)| known == endpoints).map(|(id, _)| *id)
     }
@@ -261,7 +262,7 @@ impl WriterState {
         self.audiences.insert(tenant, (id, endpoints));
     }
 
-    /// Begins a new group of jobs.
+    /// Resets the counts per group of jobs, and forgets audiences that no fan-out needs.
     pub(super) fn begin_group(&mut self) {
         self.in_group.clear();
         if !self.audiences.is_empty() {
@@ -270,12 +271,12 @@ impl WriterState {
         }
     }
 
-    /// Returns how many deliveries accepts of a tenant may still write in this group of jobs.
+    /// Returns the number of deliveries that a tenant's submits may still write in this group of jobs.
     pub(super) fn room_in_group(&self, tenant: i64) -> u32 {
         ROWS_IN_GROUP.saturating_sub(self.in_group.get(&tenant).copied().unwrap_or(0))
     }
 
-    /// Counts deliveries that an accept wrote.
+    /// Counts deliveries that a submit has written in this group of jobs.
     pub(super) fn wrote_in_group(&mut self, tenant: i64, rows: u32) {
         *self.in_group.entry(tenant).or_default() += rows;
     }
@@ -284,12 +285,12 @@ impl WriterState {
         self.closed.contains(&lane)
     }
 
-    /// Returns the first closed lane after this one.
+    /// Returns the closed lane with the next higher number.
     pub(super) fn closed_after(&self, lane: i64) -> Option<i64> {
         self.closed.range(lane.saturating_add(1)..).next().copied()
     }
 
-    /// Closes a lane: its waiting deliveries are cancelled, and none is leased.
+    /// Closes a lane: its waiting deliveries are cancelled, and no more are leased.
     pub(super) fn close(
         &mut self,
         connection: &Connection,
@@ -305,7 +306,7 @@ impl WriterState {
         Ok(())
     }
 
-    /// Forgets a closed lane, because it is empty.
+    /// Forgets a closed lane that is empty.
     pub(super) fn forget_closed(&mut self, connection: &Connection, lane: i64) -> rusqlite::Result<()> {
         connection.prepare_cached("DELETE FROM closed_lanes WHERE lane = ?1")?.execute([lane])?;
         if self.closed.remove(&lane) {
@@ -314,7 +315,7 @@ impl WriterState {
         Ok(())
     }
 
-    /// Returns the name of a tenant, which never changes.
+    /// Returns a tenant's name, which never changes.
     pub(super) fn tenant(&mut self, connection: &Connection, row: i64) -> rusqlite::Result<TenantId> {
         if let Some(known) = self.names.get(&row) {
             return Ok(known.clone());
@@ -330,12 +331,12 @@ impl WriterState {
         Ok(id)
     }
 
-    /// Returns the present end of the undo list.
+    /// Returns the current length of the undo list.
     pub(super) fn mark(&self) -> usize {
         self.undo.len()
     }
 
-    /// Undoes all changes since a mark.
+    /// Undoes all changes made since a mark.
     pub(super) fn undo_to(&mut self, mark: usize) {
         for undo in self.undo.drain(mark..).rev() {
             match undo {
@@ -365,7 +366,7 @@ impl WriterState {
         }
     }
 
-    /// Writes the changes that belong into the transaction and are not there yet.
+    /// Writes changed backlogs that are not in the transaction yet.
     pub(super) fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let mut statement = connection.prepare_cached(
             "INSERT INTO backlogs (lane, tenant, count, bytes) VALUES (?1, ?2, ?3, ?4)
@@ -384,7 +385,7 @@ impl WriterState {
         Ok(())
     }
 
-    /// Clears the undo list, because the transaction is over.
+    /// Clears the undo list, because the transaction has ended.
     pub(super) fn settled(&mut self) {
         self.undo.clear();
         self.deferred.retain(|_, deferred| deferred.count > 0);

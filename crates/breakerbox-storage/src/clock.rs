@@ -1,12 +1,12 @@
-//! The gateway's clocks: the wall clock, and the clock of the store.
+//! The gateway's clocks: the wall clock and the store clock.
 //!
 //! | clock | reads | used for |
 //! | --- | --- | --- |
-//! | wall clock ([`WallClock`]) | the system time of the moment; it can be set forward and back | what other parties check: signatures, expiry of keys and secrets, schedules, times that people read |
-//! | store clock ([`StoreClock`]) | the wall clock at the start + monotonic time since; it never steps | leases, circuits, limits, retries |
+//! | wall clock ([`WallClock`]) | the current system time; it can be set forward and back | times that other parties see or check: signatures, expiry of keys and secrets, schedules, output |
+//! | store clock ([`StoreClock`]) | the wall clock at startup plus the monotonic time since then; it never jumps | leases, circuits, limits, retries |
 //!
-//! The two drift apart when the wall clock is set while the gateway runs, and when the machine is suspended: monotonic time does
-//! not count a suspension. [`StoreClock::drift`] measures by how much.
+//! The two drift apart when the wall clock is set while the gateway runs, and when the machine is suspended:
+//! monotonic time does not count a suspension. [`StoreClock::drift`] returns the difference.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use std::time::{Duration, Instant, SystemTime};
 use breakerbox::Clock;
 use breakerbox_core::Timestamp;
 
-/// From this drift on, the gateway is degraded.
+/// The drift at which the gateway reports itself as degraded.
 pub const DEGRADED_FROM: Duration = Duration::from_secs(30);
 
-/// From this drift on, times are converted between the clocks.
+/// The minimum drift at which times are converted between the clocks.
 const NOTICEABLE: Duration = Duration::from_secs(1);
 
-/// Reads the wall clock.
+/// A function that reads the wall clock.
 pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// The clocks of a gateway. A clone reads the same clocks.
+/// A gateway's wall clock and monotonic clock. A clone reads the same clocks.
 #[derive(Clone)]
 pub struct Clocks {
     wall: WallClock,
@@ -33,44 +33,44 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// Returns the clocks of this machine.
+    /// Returns this machine's clocks.
     #[must_use]
     pub fn system() -> Self {
         Self::with_wall(Arc::new(system_time))
     }
 
-    /// Returns another wall clock, with the monotonic clock of this machine. For tests and proofs.
+    /// Returns clocks with another wall clock and this machine's monotonic clock, for tests.
     #[must_use]
     pub fn with_wall(wall: WallClock) -> Self {
         Self::new(wall, Arc::new(Monotonic(Instant::now())))
     }
 
-    /// Returns these two clocks. For tests.
+    /// Creates clocks from these two, for tests.
     #[must_use]
     pub fn new(wall: WallClock, steady: Arc<dyn Clock>) -> Self {
         Self { wall, steady, accepts_step: false }
     }
 
-    /// Returns the same clocks, accepted as right although the newest stored time is more than a day ahead of them.
-    /// Without this a gateway does not start in that case.
+    /// Returns the same clocks, marked as right even if the newest stored time is more than a day ahead of them.
+    /// Without this, a gateway refuses to start in that case.
     #[must_use]
     pub fn accepting_step(self) -> Self {
         Self { accepts_step: true, ..self }
     }
 
-    /// Returns whether a start continues although the newest stored time is more than a day ahead of these clocks.
+    /// Returns whether the gateway may start even if the newest stored time is more than a day ahead of these clocks.
     #[must_use]
     pub const fn accepts_step(&self) -> bool {
         self.accepts_step
     }
 
-    /// Returns the wall clock.
+    /// Returns the function that reads the wall clock.
     #[must_use]
     pub fn wall(&self) -> &WallClock {
         &self.wall
     }
 
-    /// Returns a store clock that starts at the present wall-clock time.
+    /// Creates a store clock that starts at the current wall-clock time.
     #[must_use]
     pub fn store(&self) -> StoreClock {
         let Self { wall, steady, .. } = self.clone();
@@ -84,7 +84,7 @@ impl Default for Clocks {
     }
 }
 
-/// The wall clock at the start + monotonic time since.
+/// The wall clock at startup plus the monotonic time since then.
 #[derive(Clone)]
 pub struct StoreClock {
     anchor: Timestamp,
@@ -94,7 +94,7 @@ pub struct StoreClock {
 }
 
 impl StoreClock {
-    /// Returns how far the wall clock is from this clock now.
+    /// Returns the current difference between the wall clock and this clock.
     #[must_use]
     pub fn drift(&self) -> Drift {
         Drift::between((self.wall)(), self.now())
@@ -107,7 +107,7 @@ impl Clock for StoreClock {
     }
 }
 
-/// By how much the wall clock is ahead of the store clock, or behind it.
+/// The time by which the wall clock is ahead of the store clock or behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Drift {
     /// The wall clock is ahead: it was set forward, or the machine was suspended.
@@ -120,20 +120,21 @@ impl Drift {
     /// No drift.
     pub const NONE: Self = Self::Ahead(Duration::ZERO);
 
-    /// Returns the drift between two readings of the same moment.
+    /// Returns the drift between two readings taken at the same moment.
     #[must_use]
     pub fn between(wall: Timestamp, store: Timestamp) -> Self {
         if wall >= store { Self::Ahead(wall.since(store)) } else { Self::Behind(store.since(wall)) }
     }
 
-    /// Returns the size of the drift, in either direction.
+    /// Returns the absolute size of the drift.
     #[must_use]
     pub const fn size(self) -> Duration {
         let (Self::Ahead(size) | Self::Behind(size)) = self;
         size
     }
 
-    /// Returns the drift, or none if it is below a second: the two clocks are never read at quite the same moment.
+    /// Returns the drift, or [`NONE`](Self::NONE) if it is below a second: the two clocks are never read at exactly
+    /// the same moment.
     #[must_use]
     pub fn noticeable(self) -> Self {
         if self.size() < NOTICEABLE { Self::NONE } else { self }
@@ -148,7 +149,7 @@ impl Drift {
         }
     }
 
-    /// Converts a time of the store clock to the wall clock.
+    /// Converts a store-clock time to the wall clock.
     #[must_use]
     pub fn to_wall(self, store: Timestamp) -> Timestamp {
         match self {
@@ -157,7 +158,7 @@ impl Drift {
         }
     }
 
-    /// Converts a time of the wall clock to the store clock.
+    /// Converts a wall-clock time to the store clock.
     #[must_use]
     pub fn to_store(self, wall: Timestamp) -> Timestamp {
         match self {
@@ -178,8 +179,8 @@ impl fmt::Display for Drift {
 
 /// The system's monotonic clock.
 ///
-/// From the standard library, since that clock, and not the processor's counter, is the one that the operating system
-/// keeps monotonic across a suspension.
+/// It uses `std::time::Instant`: the operating system keeps that clock monotonic across a suspension, unlike the
+/// CPU's counter.
 struct Monotonic(Instant);
 
 impl Clock for Monotonic {
@@ -188,7 +189,7 @@ impl Clock for Monotonic {
     }
 }
 
-/// The system time, in microseconds since 1970.
+/// Returns the system time, in microseconds since 1970.
 fn system_time() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))

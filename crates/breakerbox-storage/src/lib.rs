@@ -1,31 +1,32 @@
-//! The gateway's storage, as traits: the durable queue, reminders, and everything that the API shows and changes. A
-//! backend is a crate that implements them; none is named here, and nothing here depends on the API.
+//! The gateway's storage traits: the durable queue, reminders, and everything that the API shows and changes. A
+//! backend is a crate that implements them. This crate depends neither on a backend nor on the API.
 //!
-//! A queue stores, counts, compares and swaps; it never decides. The caller decides which lane sends next, whether a
-//! gate admits a call, and when a retry is due.
+//! A queue stores, counts, and compares and swaps; it makes no decisions. The caller decides which lane sends next,
+//! whether a gate admits a call, and when a retry is due.
 //!
 //! | part | task |
 //! | --- | --- |
 //! | [`Queue`] | the hot path: accept, claim, settle |
 //! | [`ReminderStore`] | the scheduler's view of reminders |
-//! | [`records`] | the rest, as the API shows and changes it |
-//! | [`Directory`] | tenants, endpoints and API keys in memory, by which deliveries are made |
+//! | [`records`] | everything else that the API shows and changes |
+//! | [`Directory`] | tenants, endpoints and API keys in memory, for deliveries |
 //! | [`clock`] | the wall clock, and the clock for leases, circuits and limits |
 //! | `conformance` | the requirements for every backend, as tests; with the feature `conformance` |
 //! | [`secrets`] | secrets at rest: master keys, sealing, opening |
 //!
 //! **Durability.** When a method returns `Ok`, its effect survives a power cut. Accepting is one transaction: the
-//! events, a delivery for each endpoint, the idempotency key. Of a large fan-out that transaction writes a bounded
-//! part, and a durable job for the rest.
+//! events, a delivery for each endpoint, the idempotency key. For a large fan-out, that transaction writes a bounded
+//! number of deliveries, and a durable job that writes the rest.
 //!
-//! **Leases.** A claimed delivery belongs to its claimer until the lease has ended and was reclaimed. A settlement must
-//! present the lease; if it is not current any more, nothing is changed ([`Settled::Fenced`]). Leases of an earlier
-//! start of the same file are void, and their numbers are never reused.
+//! **Leases.** A claimed delivery belongs to the process that claimed it until the lease has expired and was
+//! reclaimed. A settlement must present the lease; if the lease is no longer current, nothing is changed
+//! ([`Settled::Fenced`]). A restart voids all earlier leases, and lease numbers are never reused.
 //!
-//! **Dropped futures.** Dropping the future of an accept or a claim does not undo it. The deliveries and lanes that it
-//! leased or woke are returned by the next [`reclaim`](Queue::reclaim).
+//! **Dropped futures.** Dropping the future of a submit or a claim does not undo it. The next
+//! [`reclaim`](Queue::reclaim) returns the deliveries that it leased and the lanes that it woke.
 //!
-//! **Cost.** A claim costs the same however much is parked, scheduled for later, or finished.
+//! **Cost.** The cost of a claim does not depend on the number of deliveries that are parked, scheduled for later, or
+//! finished.
 
 pub mod clock;
 #[cfg(feature = "conformance")]
@@ -55,269 +56,271 @@ pub use self::directory::{
 pub use self::records::{Records, RecordsError};
 pub use self::reminder_store::{AppliedDecisions, ApplyError, ReminderStore};
 
-/// The hot path of a queue.
+/// The durable queue: the operations on the hot path, and maintenance.
 #[async_trait]
 pub trait Queue: Send + Sync + 'static {
-    /// Makes events and their deliveries durable, all of a batch or none. Fans out by event type to the endpoints that
-    /// the tenant has at that moment.
+    /// Stores the events of a batch and their deliveries durably, all or none. Each event fans out, by its type, to
+    /// the endpoints that the tenant has at that moment.
     ///
-    /// For each fresh delivery that is due at once it asks the [`Reservations`] whether this process takes it now; such a
-    /// delivery is leased from the start and is part of the result.
+    /// For each new delivery that is due at once, it asks the [`Reservations`] whether this process takes it now.
+    /// Deliveries that are taken are leased at once and returned.
     ///
     /// # Errors
-    /// If nothing was accepted.
+    /// Returns the reason why nothing was accepted.
     async fn submit(&self, batch: NewBatch) -> Result<Submitted, SubmitError>;
 
-    /// Leases waiting deliveries of lanes, in the order of the claims. A claim that finds nothing is not an error.
+    /// Leases waiting deliveries, in the order of the claims. It is not an error if a claim finds nothing.
     ///
     /// # Errors
-    /// If the database fails; nothing was leased.
+    /// Returns an error if the database fails; then nothing was leased.
     async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, QueueError>;
 
-    /// Stores the result of an attempt of a leased delivery. It waits at most 10 ms for a group commit.
+    /// Stores the result of an attempt to send a leased delivery. It waits up to 10 ms for a group commit.
     ///
     /// # Errors
-    /// If the database fails; nothing was written.
+    /// Returns an error if the database fails; then nothing was written.
     async fn settle(&self, settlement: Settlement) -> Result<Settled, QueueError>;
 
-    /// Returns a leased delivery that was not tried. It waits again, at its old position.
+    /// Returns a leased delivery that was not attempted. The delivery waits again, at its old position.
     ///
     /// # Errors
-    /// If the database fails; the lease holds until it ends.
+    /// Returns an error if the database fails; then the lease stays valid until it expires.
     async fn hand_back(&self, delivery: DeliveryId, lease: Lease) -> Result<Settled, QueueError>;
 
-    /// Returns the lanes with waiting deliveries, in the order of their ids, after this one. For the start, and for
-    /// repairs.
+    /// Returns up to `limit` lanes with waiting deliveries, ordered by id, that follow `after`. It is used at startup
+    /// and for repairs.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     async fn waiting_lanes(
         &self,
         after: Option<LaneId>,
         limit: usize,
     ) -> Result<Vec<WaitingLane>, QueueError>;
 
-    /// Returns whether any delivery waits in this lane that has not expired, so that its circuit can be probed.
+    /// Returns whether an unexpired delivery waits in this lane, with which its circuit can be probed.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     async fn has_waiting(&self, lane: LaneId) -> Result<bool, QueueError>;
 
-    /// Makes deliveries whose lease has ended wait again. Returns their lanes, and whether there may be more.
+    /// Makes up to `limit` deliveries whose lease has expired wait again. Returns their lanes, and whether there may
+    /// be more.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     async fn reclaim(&self, limit: usize) -> Result<BatchResult, QueueError>;
 
-    /// Writes deliveries of large fan-outs that were not written when their event was accepted, at most `limit` and of
-    /// one tenant at a time.
+    /// Writes up to `limit` deliveries of large fan-outs that were not written when their event was accepted, one
+    /// tenant at a time.
     ///
     /// # Errors
-    /// If the database fails; nothing was written.
+    /// Returns an error if the database fails; then nothing was written.
     async fn fan_out(&self, limit: u32) -> Result<BatchResult, QueueError>;
 
-    /// Fails waiting deliveries that have expired, with the reason `expired`.
+    /// Fails up to `limit` waiting deliveries that have expired, with the reason `expired`.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     async fn expire(&self, limit: usize) -> Result<BatchResult, QueueError>;
 
-    /// Deletes finished work whose retention has ended, a bounded number of rows. [`BatchResult::done`] counts deliveries
-    /// alone, not their events, payloads, attempts and idempotency keys.
+    /// Deletes a bounded number of rows of finished work whose retention has ended. [`BatchResult::done`] counts
+    /// deliveries only, not events, payloads, attempts or idempotency keys.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     async fn prune(&self, keep: &Retention, limit: usize) -> Result<BatchResult, QueueError>;
 
-    /// Returns the queue's time: the wall clock at the start and monotonic time since, or the database's time.
+    /// Returns the queue's time: the store clock, or the database's time.
     fn now(&self) -> Timestamp;
 }
 
-/// Decides, while a batch is accepted, which fresh deliveries this process takes at once. The queue calls it under its
-/// own lock: it must not block.
+/// Decides which new deliveries this process takes at once, while a batch is accepted. The queue calls it while
+/// holding a lock, so it must not block.
 pub trait Reservations: Send + Sync + 'static {
-    /// Returns the lease time if this process takes a fresh delivery of this lane, or `None`. If it does, a slot is
-    /// reserved until the delivery arrives or [`release`](Self::release) is called.
+    /// Reserves a slot for a new delivery in this lane and returns the lease duration, or `None` if this process does
+    /// not take it. The slot stays reserved until the delivery arrives or [`release`](Self::release) is called.
     ///
-    /// `key` is the circuit's, for a lane of a dynamic URL.
+    /// `key` is the circuit's key if the lane is for a dynamic URL.
     fn reserve(&self, lane: LaneId, tenant: &TenantId, key: Option<&Arc<str>>) -> Option<Duration>;
 
-    /// Frees the slot of a delivery that was taken but did not become durable, or whose caller dropped the result.
+    /// Frees the slot of a delivery that was taken but did not become durable, or whose result the caller dropped.
     fn release(&self, lane: LaneId);
 }
 
-/// The result of accepting a batch.
+/// The result of submitting a batch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Submitted {
-    /// The events, in the order of the batch.
+    /// The accepted events, in the order of the batch.
     pub events: Vec<SubmittedEvent>,
-    /// Whether this was a repetition. If so, nothing was written.
+    /// Whether the batch repeats an earlier one with the same idempotency key. If so, nothing was written.
     pub repeated: bool,
-    /// Fresh deliveries that this process took. They carry the payload, so that it is not read again.
+    /// New deliveries that this process took. They include the payload, so that it is not read again.
     pub taken: Vec<Leased>,
-    /// Deliveries that wait now and were not taken: for each lane and priority the number of new ones, and when the
+    /// Deliveries that wait and were not taken: the number of new ones for each lane and priority, and when the
     /// earliest is due.
     pub woken: Vec<WaitingLane>,
-    /// The number of deliveries that have no row yet: [`fan_out`](Queue::fan_out) writes them.
+    /// The number of deliveries that are not written yet: [`fan_out`](Queue::fan_out) will write them.
     pub deferred: u64,
 }
 
-/// One accepted event of a batch.
+/// One event of an accepted batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SubmittedEvent {
-    /// The id of the event.
+    /// The id that the queue gave to the event.
     pub id: EventId,
-    /// The number of its deliveries.
+    /// The number of the event's deliveries, including those not written yet.
     pub deliveries: u32,
 }
 
-/// Why nothing was accepted.
+/// Why a batch was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum SubmitError {
     /// The tenant does not exist.
     #[error("there is no tenant {0}")]
     UnknownTenant(TenantId),
-    /// The tenant's backlog limit has no room for the whole batch.
+    /// The whole batch would exceed the tenant's backlog limit.
     #[error("the backlog is full: {waiting} deliveries of {bytes} bytes wait")]
     BacklogFull {
-        /// The number of waiting deliveries.
+        /// The number of deliveries already waiting.
         waiting: u64,
-        /// The bytes of their payloads.
+        /// The payload bytes of the waiting deliveries.
         bytes: u64,
     },
-    /// A dynamic URL can't be a destination.
+    /// A dynamic URL is not a valid destination.
     #[error(transparent)]
     Url(#[from] KeyError),
     /// The idempotency key was used with a different request.
     #[error("this idempotency key was used for another request")]
     KeyReused,
-    /// The disk is nearly full. The rest is reserved for settlements.
+    /// The disk is nearly full. The remaining space is reserved for settlements.
     #[error("the disk is nearly full: {free} bytes are free, {reserve} are reserved")]
     DiskReserve {
-        /// The number of free bytes.
+        /// The number of free bytes on the disk.
         free: u64,
-        /// The number of reserved bytes.
+        /// The number of bytes that are reserved.
         reserve: u64,
     },
-    /// The database failed.
+    /// The queue failed.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }
 
-/// Why the queue failed. It can be cloned: one failed commit is the result of many jobs.
+/// Why an operation of the queue failed. It can be cloned, because one failed commit fails many operations.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum QueueError {
-    /// The queue is overloaded. Try again.
+    /// The queue is overloaded. Try again later.
     #[error("the queue is busy; retry")]
     Busy,
     /// The queue is being closed.
     #[error("the queue is closed")]
     Closed,
-    /// The disk is full.
+    /// The disk is full. Nothing was written.
     #[error("the disk is full")]
     DiskFull,
-    /// A file of the database was deleted or replaced. Writes to it would be lost at the next start.
+    /// A database file was deleted or replaced. Writes to it would be lost at the next restart.
     #[error("{} was deleted or replaced; stop the gateway, restore the data folder and start it again", .0.display())]
     FileGone(PathBuf),
-    /// The job panicked, which is a bug. Nothing of it was written.
+    /// The operation panicked, which is a bug. Nothing was written.
     #[error("a job of the queue panicked: {0}")]
     Panicked(String),
-    /// Any other error. Nothing was written.
+    /// Any other database error. Nothing was written.
     #[error("the database fails")]
     Database(#[source] Arc<dyn std::error::Error + Send + Sync>),
 }
 
-/// A request to lease deliveries of a lane.
+/// A request to lease waiting deliveries of a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claim {
-    /// Due deliveries of a lane at one priority, the longest due first. Expired ones fail, and are not leased.
+    /// Leases due deliveries of one priority, longest due first. Expired ones are failed instead.
     Due {
-        /// The lane.
+        /// The lane to lease from.
         lane: LaneId,
-        /// The priority.
+        /// The priority of the deliveries.
         priority: Priority,
-        /// The maximum number of deliveries.
+        /// The maximum number of deliveries to lease.
         limit: u32,
-        /// The duration of the lease.
+        /// The duration of the lease, after which the delivery can be reclaimed.
         lease: Duration,
     },
-    /// One delivery for a probe. The first due one, by priority and age, that has not failed a probe in this outage;
-    /// else the next one to be due of which that is true, pulled forward, so that a poison payload that backs off is
-    /// not used for probes again and again; else the one that is due first.
+    /// Leases one delivery for a probe: the first due one, by priority and age, that has not failed a probe in this
+    /// outage; otherwise the next one to become due that has not, brought forward, so that probes don't use the same
+    /// poison payload again and again; otherwise the one that is due first.
     Probe {
-        /// The lane.
+        /// The lane to lease from.
         lane: LaneId,
-        /// The outage: the epoch of the circuit's first trip in it.
+        /// The outage, identified by the epoch of the circuit's first trip.
         outage: Epoch,
-        /// The duration of the lease.
+        /// The duration of the lease, after which the delivery can be reclaimed.
         lease: Duration,
     },
 }
 
-/// The result of a claim.
+/// The result of a claim on a lane.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Claimed {
-    /// The leased deliveries.
+    /// The leased deliveries, in order.
     pub deliveries: Vec<Leased>,
-    /// For each priority: when the earliest delivery that still waits in that lane is due.
+    /// For each priority, when the earliest delivery that still waits in the lane is due.
     pub next_due: [Option<Timestamp>; 4],
-    /// The number of deliveries that can't be read. They have failed, so that they don't block others.
+    /// The number of deliveries that can't be read. They were failed, so that they don't block others.
     pub unreadable: u64,
 }
 
-/// The token of a claim, by which the queue recognizes its holder.
+/// The token of a claim, which identifies its holder to the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Lease(pub i64);
 
-/// A delivery that this process may try.
+/// A leased delivery, which this process may attempt.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Leased {
-    /// The id of the delivery.
+    /// The id of the leased delivery.
     pub id: DeliveryId,
-    /// The token of the claim.
+    /// The claim's token.
     pub lease: Lease,
-    /// The lane that it waited in.
+    /// The lane that the delivery waited in.
     pub lane: LaneId,
-    /// The tenant that it belongs to.
+    /// The tenant that the delivery belongs to.
     pub tenant: TenantId,
     /// The event that is delivered.
     pub event: EventId,
-    /// The type of the event.
+    /// The event's type, such as `invoice.paid`.
     pub kind: EventType,
     /// The body of the request.
     pub payload: Bytes,
     /// The media type of the payload.
     pub content_type: Arc<str>,
-    /// The priority within the tenant.
+    /// The priority within the tenant. Higher priorities are sent first.
     pub priority: Priority,
-    /// The number of attempts that were used up before.
+    /// The number of attempts used before.
     pub attempts: u32,
-    /// The dynamic URL. `None`: the endpoint's URL.
+    /// The dynamic URL. `None`: the delivery goes to the endpoint's URL.
     pub url: Option<Arc<str>>,
-    /// The run of a reminder that this delivery stands for. `None` for an event that a customer submitted.
+    /// The reminder run that created this delivery. `None` for an event that a customer submitted.
     pub run: Option<LeasedRun>,
-    /// When the delivery would have been due, if it was pulled forward for a probe. Then a failure uses no attempt, and
-    /// the delivery is due again at this time.
+    /// The original due time, if the delivery was brought forward for a probe. If the probe fails, no attempt is
+    /// used, and the delivery is due at this time again.
     pub pulled_from: Option<Timestamp>,
-    /// When it was accepted.
+    /// When the gateway accepted the event or fired the run.
     pub created_at: Timestamp,
-    /// When it expires. `None`: never.
+    /// When the delivery expires. `None`: it never expires.
     pub expires_at: Option<Timestamp>,
 }
 
-/// The run of a reminder, as it is sent.
+/// A reminder run that is about to be sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeasedRun {
-    /// The id of the run.
+    /// The run's id.
     pub id: RunId,
     /// The occurrence for which the run was fired.
     pub scheduled_at: Timestamp,
-    /// The schedule, if the run was not sent yet and stands for the latest occurrence at that time.
+    /// The schedule, if the run was not sent yet and stands for the latest occurrence at the time it is sent.
     pub latest_of: Option<Arc<Schedule>>,
 }
 
 impl LeasedRun {
-    /// Returns the later occurrence that the run stands for if it is sent now. `None`: the one for which it was fired.
+    /// Returns the later occurrence that the run stands for if it is sent now, or `None` if it is the one that it was
+    /// fired for.
     #[must_use]
     pub fn stands_for(&self, now: Timestamp) -> Option<Missed> {
         self.latest_of.as_ref()?.latest(Some(self.scheduled_at), now)
@@ -325,69 +328,69 @@ impl LeasedRun {
 }
 
 impl Leased {
-    /// Returns the `webhook-id` of its requests: the same on every retry and resend.
+    /// Returns the `webhook-id` of the delivery's requests, which is the same for every retry and resend.
     #[must_use]
     pub fn webhook_id(&self) -> String {
         self.run.as_ref().map_or_else(|| self.event.to_string(), |run| run.id.to_string())
     }
 }
 
-/// The result of an attempt of a leased delivery.
+/// The result of an attempt to send a leased delivery.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settlement {
-    /// The id of the delivery.
+    /// The id of the delivery that was attempted.
     pub id: DeliveryId,
-    /// The token of the claim.
+    /// The token of the claim that leased the delivery.
     pub lease: Lease,
-    /// The request that was made.
+    /// The attempt that was made, to be stored.
     pub attempt: Attempt,
-    /// The next step.
+    /// What happens to the delivery next.
     pub next: NextStep,
-    /// The occurrence that a run of a reminder stands for, if it was sent later than it was due.
+    /// The occurrence that a reminder run stands for, if it was sent later than it was due.
     pub stands_for: Option<Missed>,
 }
 
-/// Whether the lease was current.
+/// Whether a settlement's lease was current.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Settled {
-    /// The lease was current, and the result is written.
+    /// The lease was current, and the result was written.
     Done,
-    /// The lease was not current, and nothing is changed.
+    /// The lease was not current, and nothing was changed.
     Fenced,
 }
 
 /// A lane with waiting deliveries.
 #[derive(Clone, PartialEq, Debug)]
 pub struct WaitingLane {
-    /// The id of the lane.
+    /// The lane in which the deliveries wait.
     pub lane: LaneId,
     /// The tenant that the lane belongs to.
     pub tenant: TenantId,
-    /// The key of a dynamic lane's circuit. `None` for an endpoint's lane.
+    /// The circuit key, if the lane is for a dynamic URL. `None` for an endpoint's lane.
     pub dynamic: Option<Arc<str>>,
-    /// For each priority with waiting deliveries: when the earliest is due. `ZERO` stands for now or not known.
+    /// For each priority with waiting deliveries, when the earliest is due. `ZERO` means now or unknown.
     pub next_due: [Option<Timestamp>; 4],
-    /// The number of new deliveries that wait at each of those priorities; `u32::MAX` if not known.
+    /// The number of new deliveries at each of those priorities; `u32::MAX` if unknown.
     pub count: u32,
 }
 
-/// The result of a bounded piece of work.
+/// The result of one bounded batch of work.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct BatchResult {
-    /// The number of rows.
+    /// The number of rows processed.
     pub done: u64,
-    /// Lanes with deliveries that wait now.
+    /// Lanes in which deliveries now wait.
     pub woken: Vec<WaitingLane>,
-    /// Whether there is more work to do at once.
+    /// Whether there is more work to be done at once.
     pub more: bool,
 }
 
-/// How long finished work is kept.
+/// How long finished deliveries are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Retention {
-    /// The retention of delivered and cancelled deliveries.
+    /// How long delivered and cancelled deliveries are kept.
     pub finished: Duration,
-    /// The retention of dead letters.
+    /// How long dead letters are kept.
     pub failed: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! A store wrapper that injects faults between a process and the real store: delay, lost requests or answers, refused
-//! writes, no notifications of changes, or a record that can't be read.
+//! A store wrapper that injects faults between a process and the real store: delays, lost requests or
+//! responses, refused writes, no change events, or an unreadable record.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,29 +12,29 @@ use breakerbox::store::{
 };
 use breakerbox::{Nonce, Record};
 
-/// A fault of the connection to the store.
+/// A fault in the connection to the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Fault {
     /// No fault.
     None,
-    /// Requests are refused at once.
+    /// Requests are refused immediately.
     Refuses,
-    /// Requests are lost, and get no answer.
+    /// Requests are lost, and get no response.
     BlackHole,
-    /// Requests are applied, and their answers are lost.
+    /// Requests are executed, but their responses are lost.
     LosesAnswers,
-    /// Reads are answered, and writes are refused, as by a Redis whose memory is full.
+    /// Reads succeed, but writes are refused, as when Redis is out of memory.
     RefusesWrites,
 }
 
-/// The error message of a write that is refused ([`Fault::RefusesWrites`]).
+/// The error message of a refused write ([`Fault::RefusesWrites`]).
 pub const REFUSED_WRITE: &str = "OOM command not allowed when used memory > 'maxmemory'";
 
 /// A store wrapper whose faults can be switched on and off.
 pub struct FaultyStore {
     inner: Arc<dyn Store>,
-    /// Whether it suppresses all notifications of changes.
+    /// Whether the wrapper suppresses all change events.
     is_deaf: bool,
     fault: AtomicU8,
     delay_micros: AtomicU64,
@@ -43,13 +43,13 @@ pub struct FaultyStore {
 }
 
 impl FaultyStore {
-    /// Wraps a store, without a fault at first.
+    /// Wraps a store, without a fault initially.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(Self::to(inner, false))
     }
 
-    /// Wraps a store and suppresses all notifications of changes: a process has to read to see them.
+    /// Wraps a store and suppresses all change events, so that a process sees changes only when it reads.
     #[must_use]
     pub fn deaf(inner: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(Self::to(inner, true))
@@ -72,12 +72,12 @@ impl FaultyStore {
         self.fault.store(fault as u8, Ordering::SeqCst);
     }
 
-    /// Delays every request by this much from now on.
+    /// Delays every request by this duration from now on.
     pub fn delay(&self, by: Duration) {
         self.delay_micros.store(u64::try_from(by.as_micros()).unwrap_or(u64::MAX), Ordering::SeqCst);
     }
 
-    /// Makes the record of this circuit unreadable from now on; None makes all records readable.
+    /// Makes this circuit's record unreadable from now on. `None` makes all records readable again.
     pub fn spoil(&self, key: Option<&str>) {
         *self.spoilt() = key.map(Into::into);
     }
@@ -86,7 +86,7 @@ impl FaultyStore {
         self.spoilt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the record of a key, or an unreadable one if the key is spoilt.
+    /// Returns the record for a key, or an error if [`spoil`](Self::spoil) made it unreadable.
     fn readable<T>(&self, key: &Arc<str>, found: Readable<T>) -> Readable<T> {
         if self.spoilt().as_ref() == Some(key) {
             return Err(Unreadable { key: key.to_string(), reason: "it was spoilt".into() });
@@ -94,20 +94,20 @@ impl FaultyStore {
         found
     }
 
-    /// Returns how many requests were made. Write checks ([`Store::check_write`]) are not counted: they are made
-    /// whether or not there is traffic.
+    /// Returns the number of requests so far. Write checks ([`Store::check_write`]) are not counted, because
+    /// they are made even without traffic.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::SeqCst)
     }
 
-    /// Passes a read on to the store, subject to the fault.
+    /// Passes a read on to the store, with the current fault applied.
     async fn pass<T>(&self, request: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         self.requests.fetch_add(1, Ordering::SeqCst);
         self.pass_uncounted(request).await
     }
 
-    /// Passes a write on to the store, subject to the fault.
+    /// Passes a write on to the store, with the current fault applied.
     async fn pass_write<T>(
         &self,
         request: impl Future<Output = Result<T, StoreError>>,

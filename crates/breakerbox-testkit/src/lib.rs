@@ -1,22 +1,22 @@
-//! Test tools that several crates' tests and commands share: store conformance checks, fault injection, private
-//! servers, load generation, and simulations in virtual time. The crate is not for users of Breakerbox.
+//! Test tools that the tests and commands of several crates share: store conformance checks, fault injection,
+//! private servers, load generation, and simulations in virtual time. The crate is not for users of Breakerbox.
 //!
-//! | part | what it does |
+//! | item | description |
 //! | --- | --- |
 //! | [`conformance`] | checks for every store, operation by operation |
-//! | [`fleet_checks`] | checks of a fleet over a real server, for the tests of every shared store |
-//! | [`faults`] | a store wrapper that injects faults: delay, lost requests or answers, refused writes, no notifications |
-//! | [`proxy`] | a TCP proxy that delays, loses, cuts or resets connections on command |
-//! | [`receiver`] | a real HTTP receiver with configurable answers, which records the requests |
-//! | [`mail`] | a small SMTP server that keeps the mails that it receives |
+//! | [`fleet_checks`] | fleet checks over a real server, for the tests of every shared store |
+//! | [`faults`] | a store wrapper that injects faults: delays, lost requests or responses, refused writes, no change events |
+//! | [`proxy`] | a TCP proxy that delays, drops, closes or resets connections on command |
+//! | [`receiver`] | a real HTTP receiver with configurable responses, which records the requests |
+//! | [`mail`] | a small SMTP server that stores the mails that it receives |
 //! | [`load`] | a load generator: closed loop, and open loop without coordinated omission |
-//! | [`gateway`] | a gateway in a process of its own, and a client for its API |
+//! | [`gateway`] | a gateway in its own process, and a client for its API |
 //! | [`stamp`], [`usage`] | timestamps inside payloads; CPU time and memory of processes and threads |
 //! | [`StoreWithServer`] | a store together with the server that it runs on |
 //! | [`servers`] | private Postgres and Redis servers, which tests can kill, pause and restart |
 //! | [`overload`] | throttles in front of a simulated backend, in virtual time |
 //! | [`sim`] | a whole fleet with the real library, in virtual time, with injected faults |
-//! | [`recovery`] | a hundred concurrent callers at the end of a cool-off, round after round, with the real library |
+//! | [`recovery`] | a hundred concurrent callers at the end of a cool-off, in many rounds, with the real library |
 
 pub mod conformance;
 pub mod faults;

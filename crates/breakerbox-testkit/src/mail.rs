@@ -1,5 +1,5 @@
-//! A small mail server on the loopback address: it speaks as much SMTP as a client needs, with and without TLS, and
-//! keeps the mails that it receives. It relays nothing.
+//! A small SMTP server on the loopback address, with and without TLS. It stores the mails that it receives, and
+//! never relays them.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,39 +12,39 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
-/// The longest line, and the longest mail, in bytes.
+/// The maximum length of a line, and of a mail, in bytes.
 const LONGEST: u64 = 1 << 20;
 
 /// How connections are encrypted.
 #[derive(Clone)]
 pub enum Security {
-    /// Not encrypted.
+    /// No encryption.
     Plain,
-    /// Encrypted from `STARTTLS` on. Mails before that are refused.
+    /// Encryption after `STARTTLS`. Mails before that are refused.
     StartTls(Arc<ServerConfig>),
-    /// Encrypted from the first byte on.
+    /// Encryption from the first byte.
     Tls(Arc<ServerConfig>),
 }
 
 /// A received mail.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mail {
-    /// The sender, by the envelope.
+    /// The sender in the envelope.
     pub from: String,
-    /// The recipients, by the envelope.
+    /// The recipients in the envelope.
     pub to: Vec<String>,
-    /// Headers and body.
+    /// The mail's headers and body.
     pub text: String,
     /// Whether the connection was encrypted.
     pub by_tls: bool,
-    /// The credentials of `AUTH PLAIN`, in base 64. None: the client did not authenticate.
+    /// The credentials of `AUTH PLAIN`, in Base64. `None` if the client did not authenticate.
     pub credentials: Option<String>,
 }
 
 #[derive(Default)]
 struct Inbox {
     mails: Vec<Mail>,
-    /// The answer to every mail, which is then not kept. None: mails are accepted.
+    /// The response with which every mail is refused. `None` if mails are accepted.
     refusal: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl Shared {
     }
 }
 
-/// A mail server. It stops when this is dropped.
+/// A mail server. It stops when the value is dropped.
 pub struct MailServer {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -68,10 +68,10 @@ pub struct MailServer {
 }
 
 impl MailServer {
-    /// Starts the server, on a thread of its own.
+    /// Starts the server on its own thread.
     ///
     /// # Errors
-    /// If the system provides no port or no thread.
+    /// Returns an error if no port or thread is available.
     pub fn start(security: Security) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
@@ -91,7 +91,7 @@ impl MailServer {
         Ok(Self { address, shared, stop: Some(stop), serving: Some(serving) })
     }
 
-    /// Returns the address on which the server listens.
+    /// Returns the address that the server listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -103,7 +103,7 @@ impl MailServer {
         self.shared.inbox().mails.clone()
     }
 
-    /// Refuses each mail from now on with this answer, such as `451 later`; None accepts each.
+    /// From now on, refuses each mail with this response, such as `451 later`. `None` accepts mails again.
     pub fn refuse(&self, answer: Option<&str>) {
         self.shared.inbox().refusal = answer.map(str::to_owned);
     }
@@ -122,7 +122,7 @@ async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     while let Ok((stream, _)) = listener.accept().await {
         let shared = Arc::clone(&shared);
-        // A client that disconnects is no error of the server.
+        // A client that disconnects is not a server error.
         tokio::spawn(async move {
             match shared.security.clone() {
                 Security::Tls(config) => {
@@ -142,7 +142,7 @@ async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Serves one SMTP session to its end. Returns the stream if the client requests TLS on it.
+/// Serves one SMTP session until it ends. Returns the stream if the client requests TLS on it.
 async fn step_member<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     shared: &Shared,
@@ -198,7 +198,7 @@ async fn step_member<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 impl Inbox {
-    /// Keeps a mail, or refuses it, and returns the answer for the client.
+    /// Stores or refuses a mail, and returns the response for the client.
     fn take(&mut self, mail: Mail) -> String {
         if let Some(refusal) = &self.refusal {
             return refusal.clone();
@@ -216,7 +216,7 @@ async fn data<S: AsyncRead + Unpin>(stream: &mut BufReader<S>) -> io::Result<Opt
             None => return Ok(None),
             Some(line) if line == "." => return Ok(Some(text)),
             Some(line) => {
-                // SMTP doubles the dot at the beginning of a line.
+                // SMTP doubles a dot at the start of a line.
                 text.push_str(line.strip_prefix('.').unwrap_or(&line));
                 text.push('\n');
                 if text.len() as u64 > LONGEST {
@@ -240,7 +240,7 @@ async fn say<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut BufReader<S>, words
     stream.flush().await
 }
 
-/// Returns the text between the angle brackets.
+/// Returns the string between the angle brackets.
 fn between(text: &str) -> String {
     let inner = text.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
     inner.map_or(text, |(inner, _)| inner).to_owned()

@@ -1,26 +1,26 @@
 //! Timestamps inside payloads: the sender of an event writes one, and the receiver reads it.
 //!
-//! The difference is the end-to-end latency, without a lookup or stored state. Times count from the first use in this
-//! process, so sender and receiver must be the same process.
+//! The difference is the end-to-end latency, without a lookup or stored state. Times are relative to the first
+//! use in this process, so the sender and the receiver must be in the same process.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-/// The beginning of a payload with a timestamp. [`WIDTH`] digits follow.
+/// The start of a payload with a timestamp. [`WIDTH`] digits follow.
 pub const PREFIX: &str = r#"{"at":""#;
 
-/// The number of digits of a timestamp.
+/// The number of digits in a timestamp.
 pub const WIDTH: usize = 20;
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Returns the current time, in nanoseconds since the first use.
+/// Returns the current time, in nanoseconds since the first use of this module.
 #[must_use]
 pub fn now() -> u64 {
     of(Instant::now())
 }
 
-/// Returns a time in nanoseconds since the first use; 0 for earlier times.
+/// Converts a time to nanoseconds since the first use of this module. Earlier times become 0.
 #[must_use]
 pub fn of(moment: Instant) -> u64 {
     u64::try_from(moment.saturating_duration_since(*START).as_nanos()).unwrap_or(u64::MAX)
@@ -34,7 +34,7 @@ pub fn write(mut stamp: u64, place: &mut [u8]) {
     }
 }
 
-/// Returns the timestamp at the beginning of a payload, if there is one.
+/// Returns the timestamp at the start of a payload. `None` if there is none.
 #[must_use]
 pub fn read(payload: &[u8]) -> Option<u64> {
     let digits = payload.strip_prefix(PREFIX.as_bytes())?.get(..WIDTH)?;
@@ -44,7 +44,7 @@ pub fn read(payload: &[u8]) -> Option<u64> {
     })
 }
 
-/// Returns how long ago a payload was stamped.
+/// Returns the time since a payload was stamped. `None` if it has no timestamp.
 #[must_use]
 pub fn age(payload: &[u8]) -> Option<Duration> {
     read(payload).map(|stamp| Duration::from_nanos(now().saturating_sub(stamp)))

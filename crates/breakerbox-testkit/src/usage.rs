@@ -1,6 +1,6 @@
-//! Resource usage of a process or a thread: CPU time and memory, as `/proc` reports them.
+//! The resource usage of a process or a thread: CPU time and memory, as reported in `/proc`.
 //!
-//! Only Linux has `/proc`. On other systems there is nothing to read, and nothing is estimated.
+//! Only Linux has `/proc`. On other systems there is no data.
 
 use std::fs;
 use std::io;
@@ -9,13 +9,13 @@ use std::time::Duration;
 /// The resource usage of a process so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
-    /// CPU time of all threads, with a resolution of 10 ms (the system's clock ticks).
+    /// The CPU time of all threads, with a resolution of 10 ms (the system's clock ticks).
     pub cpu: Duration,
-    /// Resident memory, in bytes.
+    /// The resident memory, in bytes.
     pub resident: u64,
-    /// The largest resident memory so far, in bytes.
+    /// The maximum resident memory so far, in bytes.
     pub peak: u64,
-    /// Bytes written, to files and sockets.
+    /// The number of bytes written to files and sockets.
     pub written: u64,
 }
 
@@ -23,7 +23,7 @@ impl Usage {
     /// Returns the usage of a process.
     ///
     /// # Errors
-    /// If the process has ended, or there is no `/proc`.
+    /// Returns an error if the process has ended, or there is no `/proc`.
     pub fn of(process: u32) -> io::Result<Self> {
         let read = |file: &str| fs::read_to_string(format!("/proc/{process}/{file}"));
         let (stat, status) = (read("stat")?, read("status")?);
@@ -39,12 +39,12 @@ impl Usage {
     }
 }
 
-/// A thread of this process, for reading its CPU time.
+/// Identifies a thread of this process, to read its CPU time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ThreadId(i32);
 
 impl ThreadId {
-    /// Returns the calling thread.
+    /// Returns the ID of the calling thread.
     #[must_use]
     pub fn current() -> Self {
         Self(rustix::thread::gettid().as_raw_nonzero().get())
@@ -62,8 +62,8 @@ impl ThreadId {
     }
 }
 
-/// Returns user and system time of a `stat` file. The process name may contain any character, and ends with the last
-/// bracket.
+/// Returns the sum of user and system time in a `stat` file. The process name may contain any character, and
+/// ends with the last parenthesis.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let mut after_name = stat.rsplit_once(')')?.1.split_whitespace();
     let user: u64 = after_name.nth(11)?.parse().ok()?;
@@ -75,7 +75,7 @@ fn duration_of(ticks: u64) -> Duration {
     Duration::from_millis(ticks * 1_000 / rustix::param::clock_ticks_per_second().max(1))
 }
 
-/// Returns the value of a line such as `VmHWM:   14436 kB`.
+/// Returns the value in a line such as `VmHWM:   14436 kB`.
 fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! The registry of circuits, which a service builds once.
+//! The registry of circuits, of which a service builds one.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use crate::store::Unreadable;
 /// The default maximum number of circuits in a registry.
 pub const DEFAULT_MAX_CIRCUITS: usize = 1_000_000;
 
-/// The registry: circuits by key. Build one per service, clone it freely, and keep it for as long as the service runs.
+/// The registry of circuits by key. Build one per service, clone it freely, and keep it while the service runs.
 #[derive(Clone)]
 pub struct Breakerbox(Handle);
 
@@ -30,7 +30,7 @@ impl Breakerbox {
         Self(Handle::new(shared))
     }
 
-    /// Creates a further handle to existing circuits.
+    /// Creates another handle to existing circuits.
     pub(crate) fn of(shared: &Arc<Shared>) -> Self {
         Self(Handle::new(Arc::clone(shared)))
     }
@@ -39,10 +39,10 @@ impl Breakerbox {
         self.0.shared()
     }
 
-    /// Returns the circuit of this key, and creates it if necessary. Keep the handle if you need the same key often.
+    /// Returns the circuit for this key, creating it if necessary. Keep the handle if you use the same key often.
     ///
-    /// If the registry is full and can evict nothing, the handle has no circuit: it [admits every call and counts
-    /// none](Circuit::is_controlled). Get the handle again later to use a free slot.
+    /// If the registry is full and cannot evict a circuit, the handle has no circuit: it [admits every call and
+    /// counts none](Circuit::is_controlled). To use a slot that becomes free later, get the handle again.
     ///
     /// # Errors
     /// If the key is empty or too long.
@@ -55,8 +55,8 @@ impl Breakerbox {
         })
     }
 
-    /// Returns the circuit of this key if this process has it. It creates none, so looking up keys that others supply
-    /// does not fill the registry.
+    /// Returns the circuit for this key if this process has it. It never creates one, so keys from untrusted sources
+    /// cannot fill the registry.
     ///
     /// ```
     /// use breakerbox::Breakerbox;
@@ -73,14 +73,14 @@ impl Breakerbox {
         self.0.registry.find(key).map(|cell| Circuit::new(self.0.clone(), cell, true))
     }
 
-    /// Returns whether the tenant of this key has reached its [limit](crate::Builder::tenant_limit), so that this key
-    /// can get no circuit.
+    /// Returns whether this key's tenant has reached its [limit](crate::Builder::tenant_limit), so that the key
+    /// cannot get a circuit.
     #[must_use]
     pub fn tenant_is_full(&self, key: &str) -> bool {
         self.0.registry.is_full_for(key)
     }
 
-    /// Returns the policy that governs this key: its own, that of its tenant, or the default.
+    /// Returns the policy that governs this key: its own, its tenant's, or the default.
     #[must_use]
     pub fn policy_of(&self, key: &str) -> Arc<Policy> {
         self.0.policy_of(key)
@@ -95,8 +95,8 @@ impl Breakerbox {
 
     #[cold]
     fn add(&self, key: &str) -> Option<Arc<Cell>> {
-        // Lock policies before the registry, in the same order as a change of policies, to avoid a deadlock. Hold the
-        // lock until the circuit is added, so that a change happens before it or finds it.
+        // Lock the policies before the registry, in the same order as when policies change, to avoid a deadlock. Hold
+        // the lock until the circuit is added, so that a change either happens earlier or includes it.
         let policies = self.0.policies();
         let times = &self.0.times;
         let cell = self.0.registry.find_or_add(key, || Cell::new(key, policies.of(key), times), times)?;
@@ -104,35 +104,36 @@ impl Breakerbox {
         Some(cell)
     }
 
-    /// Returns the circuit of an endpoint, a host or a whole tenant.
+    /// Returns the circuit for the key of an endpoint, a host or a tenant, creating it if necessary.
     #[must_use]
     pub fn circuit_of(&self, key: &Key) -> Circuit {
         self.circuit(key.text()).expect("a key is neither empty nor too long")
     }
 
-    /// Changes the policy of all keys that have no policy of their own, at once and without losing state.
+    /// Changes the policy of all keys without a policy of their own. It applies at once, and circuits keep their
+    /// state.
     pub fn set_policy(&self, policy: Policy) {
         self.change_policies(|policies| policies.set_default(policy));
     }
 
-    /// Changes the policy of a tenant's keys. None restores the default policy.
+    /// Changes the policy of a tenant's keys. `None` restores the default policy.
     ///
     /// # Errors
-    /// If the tenant name is not valid.
+    /// If the tenant's name is not valid.
     pub fn set_tenant_policy(&self, tenant: &str, policy: Option<Policy>) -> Result<(), KeyError> {
         Key::of_tenant(tenant)?;
         self.change_policies(|policies| policies.set_for_tenant(tenant, policy));
         Ok(())
     }
 
-    /// Changes the policy of one key. None restores the policy of its tenant or the default. The key of a URL has a
-    /// [normalised text](Key::of): pass that text.
+    /// Changes one key's policy. `None` restores the tenant's policy or the default. For a URL, pass the [normalised
+    /// text](Key::of) of its key.
     ///
     /// # Errors
     /// If the key is not valid.
     pub fn set_key_policy(&self, key: &str, policy: Option<Policy>) -> Result<(), KeyError> {
         check_key(key)?;
-        // Update only the circuit of this key: many keys may have policies of their own.
+        // Update only this key's circuit: many keys may have policies of their own.
         let _turn = self.0.changing.lock().unwrap_or_else(PoisonError::into_inner);
         self.0.policies_mut().set_for_key(key, policy);
         if let Some(cell) = self.0.registry.find(key) {
@@ -143,10 +144,10 @@ impl Breakerbox {
     }
 
     fn change_policies(&self, change: impl FnOnce(&mut Policies)) {
-        // Serialised, so that the later of two changes wins.
+        // Changes are serialised, so that the later of two wins.
         let _turn = self.0.changing.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut self.0.policies_mut());
-        // New circuits already have the new policies, and need not wait for the others.
+        // New circuits already have the new policies, and need not wait for the others to be updated.
         for cells in self.0.registry.by_parts() {
             for cell in &cells {
                 let policy = self.0.policies().of(cell.key());
@@ -180,20 +181,20 @@ impl Breakerbox {
         }
     }
 
-    /// Releases the memory that idle circuits do not need. Call it now and then if keys come and go.
+    /// Releases memory that idle circuits do not need. Call this occasionally if keys come and go.
     pub fn tidy(&self) {
         self.0.registry.for_each(|cell| {
             cell.is_evictable(&self.0.times);
         });
     }
 
-    /// Reports all settled outcomes to the store, and waits for the resulting transitions: a circuit with enough
-    /// failures is open for the fleet when this returns. For processes that end soon after a call, such as jobs and
-    /// functions. Without a store it does nothing.
+    /// Reports all settled outcomes to the store and waits for the resulting transitions: a circuit with enough
+    /// failures is open for the fleet when this returns. Use it in processes that end soon after a call, such as jobs
+    /// and functions. Without a store this has no effect.
     ///
-    /// It takes at most four times [`store_timeout`](crate::Builder::store_timeout), plus the time in which other
-    /// processes may contradict a trip that only this process has seen. If you drop the future, it continues in the
-    /// background.
+    /// This takes at most four times [`store_timeout`](crate::Builder::store_timeout), plus the time in which other
+    /// processes may contradict a trip that only this process has seen. If you drop the future, the work continues in
+    /// the background.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -209,48 +210,49 @@ impl Breakerbox {
     /// ```
     ///
     /// # Errors
-    /// If not everything was reported to the store.
+    /// If some outcomes could not be reported to the store.
     pub async fn flush(&self) -> Result<(), FlushError> {
         self.0.flush().await
     }
 
-    /// [Flushes](Self::flush), then stops the background tasks. Call it before the process ends: dropping the last
-    /// handle and shutting down the runtime attempt the same, but they must block a thread and open a new connection to
-    /// the store, and can't return an error. Circuits stay usable afterwards, but are no longer shared.
+    /// [Flushes](Self::flush), then stops the background tasks. Call this before the process ends. Dropping the last
+    /// handle or shutting down the runtime does the same as far as possible, but blocks a thread, opens a new
+    /// connection to the store, and cannot return an error. Circuits remain usable afterwards, but are no longer
+    /// shared.
     ///
     /// # Errors
-    /// If not everything was reported to the store. The background tasks are stopped in any case.
+    /// If some outcomes could not be reported to the store. The background tasks are stopped in any case.
     pub async fn close(&self) -> Result<(), FlushError> {
         self.0.close().await
     }
 
-    /// Returns the number of circuits.
+    /// Returns the number of circuits in the registry.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.registry.len()
     }
 
-    /// Returns whether there are no circuits.
+    /// Returns whether the registry has no circuits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the health of the store; none without a store.
+    /// Returns the store's health; `None` without a store.
     #[must_use]
     pub fn store_health(&self) -> Option<StoreHealth> {
         self.0.fleet.as_ref().map(Fleet::health)
     }
 
-    /// Returns the circuits whose record in the store can't be read at present, by their names in the store (see
-    /// [`StoredKeys`](crate::StoredKeys)), with the reasons. Until the record can be read, this process does not share
-    /// them.
+    /// Returns the circuits whose records in the store cannot be read at present, by their names in the store (see
+    /// [`StoredKeys`](crate::StoredKeys)), with the reasons. This process does not share them until it can read their
+    /// records.
     #[must_use]
     pub fn unreadable(&self) -> Vec<Unreadable> {
         self.0.fleet.as_ref().map(Fleet::unreadable).unwrap_or_default()
     }
 
-    /// Returns the counters of occurrences that are reported nowhere else.
+    /// Returns counters of events that are not reported elsewhere.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts {
@@ -264,23 +266,23 @@ impl Breakerbox {
     }
 }
 
-/// Counters of occurrences that are reported nowhere else, since the registry was built.
+/// Counters of events that are not reported elsewhere. They start when the registry is built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Results that arrived after their epoch or lease, and changed nothing.
+    /// Results that arrived after their epoch or lease was over, and changed nothing.
     pub late_results: u64,
     /// Calls that were admitted without a circuit, because the registry was full.
     pub uncontrolled: u64,
-    /// Panics of observers.
+    /// Panics in observers.
     pub observer_panics: u64,
-    /// Probes that ran while another process was given a probe too. This happens only if a store lost writes or its
-    /// clock stepped. While a store is unavailable, it can't be detected.
+    /// Probes that were in flight while another process was given a probe too. This happens only if a store loses
+    /// writes or its clock steps. It cannot be detected while the store is unavailable.
     pub overlaps: u64,
-    /// Reports of counts to which the store did not respond. The counts may be lost; they are not reported again.
+    /// Reports to which the store did not respond. Their counts may be lost; they are not sent again.
     pub unanswered_reports: u64,
-    /// Times that this process opened a circuit for itself alone, because its own calls failed and those of the fleet
-    /// did not. No observer receives this.
+    /// The number of times that this process opened a circuit only for itself, because its own calls failed and the
+    /// rest of the fleet's did not. Observers do not receive this.
     pub opened_locally: u64,
 }
 

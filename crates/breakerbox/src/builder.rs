@@ -1,4 +1,4 @@
-//! The settings of a registry, before it is built.
+//! The builder with which a registry is configured.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,41 +54,42 @@ impl Breakerbox {
 }
 
 impl Builder {
-    /// Sets the policy of all keys that have no policy of their own. Default: the default [`Policy`].
+    /// Sets the policy of all keys without a policy of their own. Default: the default [`Policy`].
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Replaces the system clock, for example by a [`ManualClock`](crate::ManualClock) in tests.
+    /// Replaces the system clock, for example with a [`ManualClock`](crate::ManualClock) in tests.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = AnyClock::Custom(Arc::new(clock));
         self
     }
 
-    /// Adds a function that receives every change, after it happened, in the thread that caused it. It should return
-    /// quickly.
+    /// Adds a function that receives every change after it has happened, in the thread that caused it. It should
+    /// return quickly.
     pub fn observer(mut self, observer: impl Fn(&CircuitChange) + Send + Sync + 'static) -> Self {
         self.observers.add(observer);
         self
     }
 
-    /// Sets how many circuits the registry may hold. Default: one million.
+    /// Sets the maximum number of circuits in the registry. Default: one million.
     pub fn max_circuits(mut self, max: usize) -> Self {
         self.max_circuits = max;
         self
     }
 
-    /// Limits the circuits of each tenant. Default: no limit but that of the registry. Beyond the limit, the registry
-    /// first evicts idle circuits of the same tenant. If it can evict none, new keys of this tenant get no circuit;
-    /// keys of other tenants are not affected. Set it only if all keys begin with a tenant.
+    /// Limits the circuits of each tenant. Default: only the registry's limit applies. Beyond the limit, the registry
+    /// first evicts idle circuits of the same tenant. If it cannot evict any, this tenant's new keys get no circuit;
+    /// other tenants' keys are not affected. Set this only if all keys begin with a tenant.
     pub fn tenant_limit(mut self, limit: TenantLimit) -> Self {
         self.of_tenant = Some(limit);
         self
     }
 
-    /// Turns dry-run on: circuits go through their whole life cycle and every call is admitted. `refused` receives the
-    /// key and the refusal of each call that would have been refused. The outcomes of those calls are not counted.
+    /// Turns dry-run mode on: circuits go through their whole life cycle, but every call is admitted. `refused`
+    /// receives the key and the refusal for each call that would have been refused. The outcomes of those calls are
+    /// not counted.
     pub fn dry_run(mut self, refused: impl Fn(&str, &Refusal) + Send + Sync + 'static) -> Self {
         self.dry_run = true;
         self.observers.add_for_refusals(refused);
@@ -97,17 +98,17 @@ impl Builder {
 
     /// Shares circuits with every process that uses the same store.
     ///
-    /// The background tasks run on the tokio runtime in which [`build`](Self::build) is called, or else on a thread of
-    /// their own.
+    /// The background tasks run on the tokio runtime in which [`build`](Self::build) is called, or otherwise on a
+    /// thread of their own.
     pub fn store(mut self, store: impl Store) -> Self {
         self.store = Some(Arc::new(store));
         self
     }
 
-    /// Sets how closely the processes of a fleet agree. Default: [`Consistency::LocalFirst`]. Set the same value in all
-    /// processes.
+    /// Sets how a fleet's processes agree on a circuit's state. Default: [`Consistency::LocalFirst`]. Set the same
+    /// value in all processes.
     ///
-    /// With [`Consistency::Strict`], a call accesses the store twice: before it is made, and before its result is
+    /// With [`Consistency::Strict`], each call accesses the store twice: before it is made, and before its result is
     /// returned. This requires waiting, so make calls with [`call`](crate::Circuit::call) and the middleware, or with
     /// [`acquire`](crate::Circuit::acquire) and [`settle_and_confirm`](crate::Permit::settle_and_confirm). Functions
     /// that do not wait refuse with [`Refusal::StoreRequired`].
@@ -116,15 +117,15 @@ impl Builder {
         self
     }
 
-    /// Declares that no other process shares this store. Then no successes of other processes can be in flight, and a
-    /// trip takes effect at once. In a fleet with [`Consistency::LocalFirst`], a trip waits 1.5 s for them.
+    /// Declares that no other process shares this store. No other process can then have unreported successes, so a
+    /// trip takes effect at once. In a fleet with [`Consistency::LocalFirst`], a trip waits 1.5 s for such reports.
     pub fn exclusive_store(mut self) -> Self {
         self.settings.is_exclusive = true;
         self
     }
 
-    /// Sets the form in which keys are stored. Default: [`StoredKeys::Text`]. With [`StoredKeys::Hashed`], the text of
-    /// a key never reaches the store. Set the same value in all processes of a fleet.
+    /// Sets the form in which keys are stored. Default: [`StoredKeys::Text`]. With [`StoredKeys::Hashed`], a key's
+    /// text never reaches the store. Set the same value in all of a fleet's processes.
     pub fn stored_keys(mut self, stored: StoredKeys) -> Self {
         self.settings.stored_keys = stored;
         self
@@ -136,22 +137,22 @@ impl Builder {
         self
     }
 
-    /// Sets the interval at which pending reports go to the store, in one batch. Default: 100 ms.
+    /// Sets the interval at which pending reports are sent to the store, in one batch. Default: 100 ms.
     pub fn flush_every(mut self, every: Duration) -> Self {
         self.settings.flush_every = every.max(Duration::from_millis(1));
         self
     }
 
-    /// Sets the timeout for a response of the store. Default: [`DEFAULT_STORE_TIMEOUT`](crate::DEFAULT_STORE_TIMEOUT).
-    /// No acquire waits longer. A store has a timeout of its own, which should be shorter: its error states the
-    /// operation.
+    /// Sets the timeout for the store's responses. Default: [`DEFAULT_STORE_TIMEOUT`](crate::DEFAULT_STORE_TIMEOUT).
+    /// No acquire waits longer. The store's own timeout should be shorter, so that its error, which states the
+    /// operation, comes first.
     pub fn store_timeout(mut self, limit: Duration) -> Self {
         self.settings.store_timeout = limit.max(Duration::from_millis(1));
         self
     }
 
-    /// Sets the interval at which circuits that are not closed are read again, in case a change was missed. Default: 2
-    /// s.
+    /// Sets the interval at which circuits that are not closed are read again, in case a change was missed. Default:
+    /// 2 s.
     pub fn reread_every(mut self, every: Duration) -> Self {
         self.settings.reread_every = every.max(Duration::from_millis(1));
         self
@@ -163,15 +164,15 @@ impl Builder {
         self
     }
 
-    /// For simulations: takes all random bits from this seed, and iterates over circuits in the order of their keys.
-    /// The same seed, clock and calls reproduce the same run. Never use it in production: processes with the same seed
-    /// generate the same versions and leases.
+    /// For simulations: derives all random bits from this seed, and iterates over circuits in the order of their
+    /// keys. The same seed, clock and calls produce the same results. Never use this in production: processes with
+    /// the same seed generate the same versions and leases.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// For simulations that pause and kill processes: `spawn` runs the background tasks. They need tokio's timer.
+    /// For simulations that pause and kill processes: `spawn` runs the background tasks, which need tokio's timer.
     pub fn spawner(mut self, spawn: impl Fn(BackgroundTask) + Send + Sync + 'static) -> Self {
         self.runtime = Some(Runtime::custom(spawn));
         self
@@ -192,7 +193,7 @@ impl Builder {
     /// Builds the registry, and starts its background tasks if circuits are shared.
     ///
     /// # Panics
-    /// If circuits are shared, this is called outside of a tokio runtime, and the system can't start another thread.
+    /// If circuits are shared, this is called outside a tokio runtime, and the system cannot start another thread.
     #[must_use]
     pub fn build(self) -> Breakerbox {
         let (settings, runtime) = (self.settings, self.runtime);

@@ -1,15 +1,15 @@
-//! The extractors and classifiers that a middleware calls: the key of a request, its priority, and the outcome of a
-//! result. (A throttle classifies results with [`throttle::Classify`](crate::throttle::Classify).)
+//! The extractors and classifiers that middleware calls, for a request's key, its priority, and the outcome of a
+//! result. (Throttles classify results with [`throttle::Classify`](crate::throttle::Classify).)
 //!
-//! Any function can implement them. Implementations for HTTP are in [`http`](crate::http).
+//! Any function can implement them. [`http`](crate::http) has implementations for HTTP.
 
 use breakerbox_core::throttle::Priority;
 use breakerbox_core::{Key, KeyError};
 
 use crate::circuit::Classification;
 
-/// Extracts the key of a request, which selects its circuit or throttle. Any function of a request implements it, and a
-/// [`Key`] is its own extractor, for all requests.
+/// Extracts a request's key, which selects its circuit or throttle. Any function that takes a request implements
+/// this, and a [`Key`] is an extractor that returns itself for all requests.
 ///
 /// ```
 /// use breakerbox::{ExtractKey, Key, KeyError};
@@ -29,10 +29,10 @@ use crate::circuit::Classification;
 /// # Ok::<(), KeyError>(())
 /// ```
 pub trait ExtractKey<R> {
-    /// Returns the key of this request.
+    /// Returns the key for this request.
     ///
     /// # Errors
-    /// If the request has no valid key. It is then not sent.
+    /// If the request has no valid key. The request is then not sent.
     fn key(&self, request: &R) -> Result<Key, KeyError>;
 }
 
@@ -48,9 +48,9 @@ impl<R> ExtractKey<R> for Key {
     }
 }
 
-/// Extracts the priority of a request. Any function of a request implements it.
+/// Extracts a request's priority. Any function that takes a request implements this.
 pub trait ExtractPriority<R> {
-    /// Returns the priority that this request carries; none if it carries none.
+    /// Returns the request's priority, or `None` if it has none.
     fn priority(&self, request: &R) -> Option<Priority>;
 }
 
@@ -60,11 +60,11 @@ impl<R, F: Fn(&R) -> Option<Priority>> ExtractPriority<R> for F {
     }
 }
 
-/// Classifies a result for the circuit. Any function of a result implements it, such as
+/// Classifies a result for the circuit. Any function that takes a result implements this, such as
 /// [`by_result`](crate::by_result).
 ///
-/// It is not called for calls that were never sent, because a throttle shed them or another circuit refused them inside
-/// this one. Those are not counted.
+/// It is not called for calls that were never sent because a throttle shed them or another circuit, inside this one,
+/// refused them. Those are not counted.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say what a `Result<{T}, {E}>` means for a circuit",
     label = "this is no classifier of such results",
@@ -72,7 +72,7 @@ impl<R, F: Fn(&R) -> Option<Priority>> ExtractPriority<R> for F {
     note = "`HttpOutcomes` needs HTTP responses"
 )]
 pub trait ClassifyResponse<T, E> {
-    /// Returns the classification of this result.
+    /// Returns whether this result is a success, a failure or ignored.
     fn classify_response(&self, result: &Result<T, E>) -> Classification;
 }
 

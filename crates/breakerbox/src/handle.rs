@@ -1,8 +1,8 @@
-//! A user's reference to the registry: that of a [`Breakerbox`](crate::Breakerbox) or a [`Circuit`](crate::Circuit).
+//! The user's reference to the registry, inside a [`Breakerbox`](crate::Breakerbox) or a [`Circuit`](crate::Circuit).
 //! When the last one is dropped, the unreported outcomes are reported to the store, within a time limit.
 //!
-//! Handles are counted apart from the references of background tasks: a count of all references is ambiguous while a
-//! task takes or drops its own.
+//! Handles are counted separately from the references in background tasks, because a count of all references is
+//! ambiguous while a task takes or drops its own.
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! One circuit breaker per endpoint: isolate dead destinations, probe a recovery with one call and not fifty, and bring
-//! traffic back step by step.
+//! One circuit breaker per endpoint: isolate dead destinations, probe for recovery with one call instead of fifty,
+//! and bring traffic back step by step.
 //!
 //! ```
 //! use breakerbox::{Breakerbox, CallError, ManualClock, Policy};
@@ -30,31 +30,31 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Breakerbox`] | all circuits of a service, by key |
+//! | [`Breakerbox`] | all of a service's circuits, by key |
 //! | [`Circuit`] | a handle to one circuit: call, acquire, inspect, override |
-//! | [`Permit`], [`OwnedPermit`], [`Refusal`] | the results of an acquire |
+//! | [`Permit`], [`OwnedPermit`], [`Refusal`] | the results of acquiring a permit |
 //! | [`Ticket`] | a permit as plain data, which another process can settle |
-//! | [`Policy`] | the numbers that govern a circuit; see [`Preset`] for those of well-known breakers |
+//! | [`Policy`] | the settings that govern a circuit; see [`Preset`] for those of well-known breakers |
 //! | [`Clock`], [`ManualClock`], [`TokioClock`] | the sources of time |
 //! | [`throttle`] | for destinations that are up but overloaded: priorities, shedding, retry budgets |
-//! | `tower`, `reqwest`, `http` | the same as middleware, with the features below |
+//! | `tower`, `reqwest`, `http` | circuits and throttles as middleware, with the features below |
 //! | [`sampling`] | for outcomes that are already in a database: a leader that samples them, and checks before calls |
-//! | [`store`] | shares circuits in a fleet: the operations of a store, and the memory store |
+//! | [`store`] | shares circuits in a fleet: the trait that stores implement, and the memory store |
 //!
 //! Guaranteed: while a circuit is half-open, it admits one call at a time, however many threads and tasks acquire; a
-//! result that arrives after its epoch or its lease changes nothing; no lock is held while your code runs. Not
-//! guaranteed: the order in which observers receive two changes, and a window edge that is sharper than a few
-//! milliseconds.
+//! result that arrives after its epoch or lease is over changes nothing; no lock is held while your code runs. Not
+//! guaranteed: the order in which observers receive two changes, and that a window ends with a precision of more than
+//! a few milliseconds.
 //!
 //! The guides for library users are `docs/guide/library.md`, `docs/guide/fleet.md`, `docs/guide/sampling.md`,
-//! `docs/guide/throttle.md` and `docs/guide/tower.md`. All guarantees and their limits: `docs/guarantees.md`.
+//! `docs/guide/throttle.md` and `docs/guide/tower.md`. `docs/guarantees.md` lists all guarantees and their limits.
 //!
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `tower` | layers for tower, and so for axum, hyper and tonic |
-//! | `reqwest-middleware` | middleware for clients built with the crate of that name |
-//! | `sqlite` | a sampler for tables in SQLite, with SQLite itself |
-//! | `http` | the common part of both: keys from URLs, outcomes of statuses and errors, `Retry-After` |
+//! | `reqwest-middleware` | middleware for clients built with the crate `reqwest-middleware` |
+//! | `sqlite` | a sampler for tables in SQLite, with SQLite included |
+//! | `http` | the part that `tower` and `reqwest-middleware` share: keys from URLs, outcomes from statuses and errors, `Retry-After` |
 //!
 //! No feature is on by default.
 
@@ -101,7 +101,7 @@ pub use observe::{CircuitChange, StoreHealth};
 pub use probe_timeout::ProbeTimeout;
 pub use registry::TenantLimit;
 
-/// Compiles and runs the examples of the guides.
+/// Compiles and runs the examples in the guides.
 #[cfg(doctest)]
 mod guides {
     #[doc = include_str!("../../../docs/guide/library.md")]

@@ -1,4 +1,4 @@
-//! Observers: functions that receive changes, after the fact and never under a lock.
+//! Observers: functions that receive changes after they have happened, and are never called under a lock.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,23 +7,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use breakerbox_core::{Change, Refusal};
 
-/// A change of one circuit.
+/// One circuit's change, as observers receive it.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct CircuitChange {
     /// The key of the circuit.
     pub key: Arc<str>,
-    /// The transition. Two changes may arrive in another order than they happened in; compare their epochs.
+    /// The transition. Two changes may arrive in a different order than they happened; compare their epochs.
     pub change: Change,
 }
 
-/// The health of the store.
+/// Whether the store is available.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum StoreHealth {
-    /// The store answers reads and accepts writes.
+    /// The store responds to reads and accepts writes.
     Connected,
-    /// The store does not respond, or refuses writes. Circuits are not shared meanwhile.
+    /// The store does not respond, or refuses writes. Circuits are not shared until it recovers.
     Degraded {
         /// The latest error, with its causes.
         error: String,
@@ -43,11 +43,11 @@ type ChangeObserver = Box<dyn Fn(&CircuitChange) + Send + Sync>;
 type StoreObserver = Box<dyn Fn(&StoreHealth) + Send + Sync>;
 type RefusalObserver = Box<dyn Fn(&str, &Refusal) + Send + Sync>;
 
-/// All observers of a registry.
+/// All observers in a registry.
 #[derive(Default)]
 pub(crate) struct Observers {
     of_changes: Vec<ChangeObserver>,
-    /// Called for refusals that dry-run did not apply.
+    /// Called for refusals that were not applied, because of dry-run mode.
     of_refusals: Vec<RefusalObserver>,
     of_the_store: Vec<StoreObserver>,
     panics: AtomicU64,
@@ -80,7 +80,7 @@ impl Observers {
         self.of_refusals.iter().for_each(|observer| self.guard(|| observer(key, refusal)));
     }
 
-    /// Runs an observer. One that panics affects neither the other observers nor the caller's call.
+    /// Runs an observer. If it panics, neither the other observers nor the caller's call are affected.
     pub(crate) fn guard(&self, call: impl FnOnce()) {
         if !call_guarded(call) {
             self.panics.fetch_add(1, Ordering::Relaxed);
@@ -92,10 +92,10 @@ impl Observers {
     }
 }
 
-/// Calls code of the user. Returns false if it panicked.
+/// Runs the user's code. Returns false if it panicked.
 pub(crate) fn call_guarded(call: impl FnOnce()) -> bool {
     let Err(thrown) = catch_unwind(AssertUnwindSafe(call)) else { return true };
-    // Dropping the panic payload may panic too; the payload of that panic is never dropped.
+    // Dropping the panic payload may panic too; the payload of that second panic is never dropped.
     if let Err(thrown_again) = catch_unwind(AssertUnwindSafe(|| drop(thrown))) {
         std::mem::forget(thrown_again);
     }

@@ -1,4 +1,4 @@
-//! The policy of each key: its own, that of its tenant, or the default.
+//! The policy for each key: its own, its tenant's, or the default.
 
 use std::collections::HashMap;
 use std::sync::Arc;

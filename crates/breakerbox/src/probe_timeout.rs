@@ -1,9 +1,9 @@
-//! The timeout of a probe: a separate type, so that it can be found behind any other error.
+//! The probe timeout error: a separate type, so that it can be found behind any other error.
 
 /// A probe exceeded the policy's `probe_timeout` and was aborted.
 ///
-/// It is the source of every error that results from it, whatever the error type of the call. A throttle around the
-/// circuit classifies it as a timeout.
+/// It is the source of every error that it causes, whatever the call's error type. A throttle around the circuit
+/// classifies it as a timeout.
 ///
 /// ```
 /// use breakerbox::throttle::{Overload, LoadSignal};

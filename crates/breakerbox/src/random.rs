@@ -1,4 +1,4 @@
-//! Sources of random bits: the thread's own generator, or a seed for simulations that must replay exactly.
+//! Sources of random bits: the thread's own generator, or a seed for simulations that must be reproducible.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,9 +6,8 @@ use breakerbox_core::RandomBits;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// A source of random bits.
 pub(crate) enum RandomSource {
-    /// Unpredictable bits.
+    /// Unpredictable bits from the thread's generator.
     Random,
     /// The same bits in the same order for the same seed.
     Seeded(Box<Mutex<SmallRng>>),

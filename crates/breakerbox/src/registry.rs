@@ -1,9 +1,10 @@
-//! All circuits of a process, or all throttles, by key.
+//! All of a process's circuits, or all of its throttles, by key.
 //!
-//! Cells live in a table of many parts, each with its own lock that readers share. There is a maximum number of cells.
-//! Beyond it, cells that hold nothing worth keeping are evicted; if none can be, the new key gets no cell.
+//! Cells are entries in a table with many parts, each with its own readers-writer lock. The number of cells is
+//! limited. Beyond the limit, cells without state worth keeping are evicted; if there are none, the new key gets no
+//! cell.
 //!
-//! Each tenant may have a maximum of its own ([`TenantLimit`]). Beyond it, only the tenant's own cells are evicted.
+//! Each tenant may have its own limit ([`TenantLimit`]). Beyond that, only the tenant's own cells are evicted.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,29 +21,31 @@ use crate::clock::Clock;
 
 mod tenants;
 
-/// The number of parts of the table.
+/// The number of parts in the table.
 const PARTS: usize = 64;
 
 /// The maximum number of cells that a search for evictable ones examines.
 const MAX_WALK: usize = 4_096;
 
-/// The same for a search among the cells of one tenant. A part of a large table has more cells than this.
+/// The maximum number of cells that a search among one tenant's cells examines. Parts of a large table have more
+/// cells.
 const MAX_WALK_FOR_TENANT: usize = 256;
 
-/// How long a part in which hardly any cell was evictable is not searched again.
+/// The time for which a part is not searched again after a search found hardly any evictable cells.
 const SEARCH_PAUSE: Duration = Duration::from_secs(1);
 
-/// A search must find at least one evictable cell in this many. With fewer, each new key would cost another search.
+/// A search must find at least one evictable cell among this many. With fewer, each new key would cost another
+/// search.
 const MIN_FOUND_ONE_IN: usize = 64;
 
-/// A value that a registry holds.
+/// A value that a registry can contain.
 pub(crate) trait RegistryEntry {
-    /// The clock that it uses.
+    /// The clock that decides whether the value is evictable.
     type Times: Clock;
 
     fn key(&self) -> &str;
 
-    /// Returns whether it can be evicted without loss.
+    /// Returns whether the value can be evicted without loss.
     fn is_evictable(&self, times: &Self::Times) -> bool;
 }
 
@@ -51,17 +54,17 @@ pub(crate) struct Registry<C> {
     hasher: RandomState,
     count: AtomicUsize,
     max: usize,
-    /// None: tenants have no limits of their own.
+    /// The number of cells per tenant; `None` if tenants have no limits of their own.
     tenants: Option<Tenants>,
     /// The part that was last searched for evictable cells.
     searched: AtomicUsize,
-    /// Whether to iterate in the order of keys, for simulations, instead of the order in memory.
+    /// Whether to iterate in key order, for simulations, instead of the order in memory.
     in_order: bool,
 }
 
 struct Part<C> {
     cells: HashTable<Arc<C>>,
-    /// Until then this part is not searched: the last search found hardly any evictable cell.
+    /// The time until which this part is not searched, because the last search found hardly any evictable cells.
     full_until: Timestamp,
 }
 
@@ -84,14 +87,14 @@ impl<C: RegistryEntry> Registry<C> {
         }
     }
 
-    /// Returns the cell of this key, if there is one.
+    /// Returns this key's cell, if there is one.
     #[inline]
     pub(crate) fn find(&self, key: &str) -> Option<Arc<C>> {
         let hash = self.hash(key);
         self.read(hash).cells.find(hash, |cell| cell.key() == key).cloned()
     }
 
-    /// Returns the cell of this key, and creates it if necessary. None if there is no room.
+    /// Returns this key's cell, creating it if necessary; `None` if the registry is full.
     pub(crate) fn find_or_add(
         &self,
         key: &str,
@@ -115,9 +118,9 @@ impl<C: RegistryEntry> Registry<C> {
         Some(cell)
     }
 
-    /// Takes a slot for one more cell, and evicts others if necessary. The lock of the own part is held; other parts
-    /// are searched only if their lock is free, and after the first one no further than [`MAX_WALK`]: a new key must not
-    /// cost a walk through a million others.
+    /// Takes a slot for one more cell, evicting others if necessary. The caller holds the lock on `own`. Other parts
+    /// are searched only if their lock is free and, after the first one, only up to [`MAX_WALK`] cells: a new key
+    /// must not cost a search through a million others.
     fn make_room(&self, own: &mut Part<C>, times: &C::Times) -> bool {
         let take = |count: usize| (count < self.max).then_some(count + 1);
         let try_take = || self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
@@ -148,9 +151,9 @@ impl<C: RegistryEntry> Registry<C> {
         }
     }
 
-    /// Takes a slot of the key's tenant, and evicts other cells of this tenant if necessary. A search that finds hardly
-    /// any is not repeated for a while, and continues where the last one ended: a tenant without room must not slow
-    /// down others.
+    /// Takes a slot for the key's tenant, evicting other cells of this tenant if necessary. A search that finds
+    /// hardly any is not repeated for a while, and continues where the last one ended: a tenant at its limit must not
+    /// slow down others.
     fn make_room_of_tenant(&self, own: &mut Part<C>, key: &str, times: &C::Times) -> bool {
         let Some(tenants) = &self.tenants else { return true };
         if tenants.try_take(key) {
@@ -177,7 +180,7 @@ impl<C: RegistryEntry> Registry<C> {
         tenants.try_take(key)
     }
 
-    /// Evicts the tenant's cells that are idle, have no history, and have no handle. Returns how many.
+    /// Evicts the tenant's cells that are idle, have no history, and have no handle. Returns the number evicted.
     fn evict_of_tenant(&self, part: &mut Part<C>, key: &str, times: &C::Times) -> usize {
         let before = part.cells.len();
         part.cells.retain(|cell| {
@@ -201,12 +204,12 @@ impl<C: RegistryEntry> Registry<C> {
         }
     }
 
-    /// Returns whether the tenant of this key has no free slot now.
+    /// Returns whether this key's tenant has no free slot now.
     pub(crate) fn is_full_for(&self, key: &str) -> bool {
         self.tenants.as_ref().is_some_and(|tenants| !tenants.has_room(key))
     }
 
-    /// Evicts the cells of this part that are idle, have no history, and have no handle. Returns how many.
+    /// Evicts this part's cells that are idle, have no history, and have no handle. Returns the number evicted.
     fn evict(&self, part: &mut Part<C>, now: Timestamp, times: &C::Times, walked: &mut usize) -> usize {
         if now < part.full_until {
             return 0;
@@ -228,7 +231,7 @@ impl<C: RegistryEntry> Registry<C> {
         evicted
     }
 
-    /// Calls `visit` with every cell, part by part.
+    /// Calls `visit` with every cell, one part at a time.
     pub(crate) fn for_each(&self, visit: impl FnMut(&Arc<C>)) {
         if self.in_order {
             self.all_in_order().iter().for_each(visit);
@@ -250,7 +253,7 @@ impl<C: RegistryEntry> Registry<C> {
         cells
     }
 
-    /// Iterates over the cells part by part, and holds no lock in between.
+    /// Iterates over the cells, one part at a time, without holding a lock in between.
     pub(crate) fn by_parts(&self) -> impl Iterator<Item = Vec<Arc<C>>> {
         let cells = |part: &RwLock<Part<C>>| {
             part.read().unwrap_or_else(PoisonError::into_inner).cells.iter().map(Arc::clone).collect()
@@ -268,7 +271,7 @@ impl<C: RegistryEntry> Registry<C> {
         self.hasher.hash_one(key)
     }
 
-    /// Returns the part of a hash. Tables use its lowest and highest bits; these are in between.
+    /// Returns the part for a hash. Hash tables use the lowest and highest bits; this uses bits in between.
     fn part(&self, hash: u64) -> &RwLock<Part<C>> {
         &self.parts[(hash >> 40) as usize % PARTS]
     }
@@ -288,7 +291,7 @@ const fn is_fruitless(evicted: usize, walked: usize) -> bool {
     evicted * MIN_FOUND_ONE_IN < walked || evicted == 0
 }
 
-/// Returns an error if a text is not valid as a key.
+/// Returns an error if a string is not a valid key.
 #[inline]
 pub(crate) const fn check_key(key: &str) -> Result<(), KeyError> {
     match key.len() {
@@ -345,7 +348,7 @@ mod tests {
             let cell = Counted(key.clone(), Arc::clone(&looked_at));
             registry.find_or_add(&key, || cell, &times).is_some()
         };
-        // One in a thousand could go: each search finds a few, and never many.
+        // One cell in a thousand is evictable: each search finds a few, and never many.
         for n in 0..10_000 {
             assert!(add(format!("acme {n} {}", if n % 1_000 == 0 { "idle" } else { "busy" })));
         }
@@ -361,7 +364,7 @@ mod tests {
         assert!(found, "it goes on where it ended, and finds those that could go");
     }
 
-    /// A full registry in which none of the own part can go.
+    /// Fills a registry so that no cell in the new key's part is evictable, and returns whether a slot is found.
     fn room_is_found(in_each_part: usize) -> bool {
         let clock = AnyClock::Custom(Arc::new(ManualClock::new()));
         let registry = Registry::new(PARTS * in_each_part, None, false);

@@ -1,4 +1,4 @@
-//! The atomics and locks of the hot path: the standard ones, or loom's, which try every interleaving.
+//! The atomics and locks on the fast path: the standard ones, or loom's, which test every interleaving.
 
 #[cfg(not(breakerbox_loom))]
 pub(crate) use std::sync::{

@@ -1,9 +1,9 @@
-//! Permits that leave the process: they are written down as tickets, and settled by the process that learns the
-//! outcome, also after a restart.
+//! Permits that leave the process: they are converted to tickets, which are settled by the process that learns the
+//! outcome, even after a restart.
 //!
-//! Guaranteed: a ticket whose epoch or lease is over changes nothing, whichever process settles it; a ticket is called
-//! late only after the store was read. Not guaranteed: that the ticket of an ordinary call counts once. It is data, and
-//! data can be copied; the process that hands out tickets must remember which were settled.
+//! Guaranteed: a ticket whose epoch or lease is over changes nothing, whichever process settles it; a ticket is
+//! reported as late only after the store was read. Not guaranteed: that an ordinary call's ticket counts only once.
+//! Tickets can be copied, so the process that creates them must keep track of which ones were settled.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::clock::Clock;
 
 impl OwnedPermit {
     /// Returns the permit as plain data, for a call that is made or settled elsewhere. Any process that shares the
-    /// store can [settle](Breakerbox::settle_ticket) it, also after this process is gone.
+    /// store can [settle](Breakerbox::settle_ticket) it, even after this process has ended.
     ///
-    /// Keep the permit meanwhile: a call on the ramp holds a slot in this process, which is released with the permit.
-    /// Settle either the permit or the ticket. If the ticket was settled, call
-    /// [`settled_elsewhere`](Self::settled_elsewhere); if it was not settled in time, drop the permit, which counts as
-    /// any dropped permit does.
+    /// Keep the permit until then: a call in the ramp occupies a slot in this process, which is released with the
+    /// permit. Settle either the permit or the ticket. If the ticket was settled, call
+    /// [`settled_elsewhere`](Self::settled_elsewhere). If it was not settled in time, drop the permit, which then
+    /// counts like any dropped permit.
     ///
     /// ```
     /// use breakerbox::{Breakerbox, Outcome, OutcomeKind, Settlement, Ticket, store::MemoryStore};
@@ -57,8 +57,8 @@ impl OwnedPermit {
         )
     }
 
-    /// Releases a permit whose [ticket](Self::ticket) was settled. Nothing is counted here; a slot on the ramp is
-    /// released, and the ramp takes the outcome into account.
+    /// Releases a permit whose [ticket](Self::ticket) was settled. The outcome is not counted again, but a slot in
+    /// the ramp is released, and the ramp takes the outcome into account.
     pub fn settled_elsewhere(mut self, kind: OutcomeKind) {
         if let Some(held) = self.take_held() {
             let circuit = self.circuit();
@@ -73,16 +73,16 @@ impl OwnedPermit {
 }
 
 impl Breakerbox {
-    /// Settles a permit that was given by any process that shares the store, or by this registry if there is no store.
-    /// A ticket whose epoch or lease is over is [late](Settlement::Late), and changes nothing.
+    /// Settles a permit that any process sharing the store gave or, without a store, this registry. A ticket whose
+    /// epoch or lease is over is [late](Settlement::Late), and changes nothing.
     ///
-    /// It waits for the store where it is needed: for the outcome of a probe, and before a ticket is called late. The
-    /// caller measures the latency of the outcome. A probe that succeeded after its deadline has failed.
+    /// This waits for the store where required: for a probe's outcome, and before a ticket is reported as late. The
+    /// caller measures the outcome's latency. A probe that succeeded after its deadline has failed.
     ///
-    /// The ticket of a probe counts at most once. That of an ordinary call counts each time: settle it only once.
+    /// A probe's ticket counts at most once. An ordinary call's ticket counts each time, so settle it only once.
     ///
     /// # Errors
-    /// If the ticket's key is empty or too long: no permit was given for such a key.
+    /// If the ticket's key is empty or too long, since no permit is given for such a key.
     pub async fn settle_ticket(&self, ticket: &Ticket, outcome: Outcome) -> Result<Settlement, KeyError> {
         let circuit = self.circuit(&ticket.key)?;
         Ok(circuit.settle_ticket(ticket, &outcome).await)
@@ -94,12 +94,12 @@ impl Circuit {
         if !self.controlled || ticket.kind == TicketKind::Uncounted {
             return Settlement::Uncounted;
         }
-        // Half-open is rare, and its record changes within the epoch: the store is always read.
+        // Half-open is rare, and the record changes within its epoch, so the store is always read.
         let is_due = ticket.is_probe() || !self.cell.is_in_epoch_of(ticket);
         if self.shared.fleet.is_some() && is_due && !self.shared.catch_up(&self.cell).await {
             let is_own = self.cell.is_in_epoch_of(ticket);
             if !is_own {
-                // Without the store it is not known whether the ticket is late.
+                // Without the store's response it is not known whether the ticket is late.
                 self.shared.count_unanswered();
                 return Settlement::Unconfirmed;
             }

@@ -1,8 +1,8 @@
-//! The callers that wait for a permit of a circuit.
+//! Callers that wait for a circuit's permit.
 //!
-//! A circuit without waiters needs no memory for them: waiters are found by their cell, in a table beside all circuits.
-//! When a circuit changes, one waiter is woken. If it is admitted it wakes the next one, and so on until one is
-//! refused: so a ramp with three free slots wakes four of ten thousand waiters.
+//! A circuit without waiters needs no memory for them: waiters are found by their cell, in a table separate from the
+//! circuits. When a circuit changes, one waiter is woken. If it is admitted it wakes the next one, and so on until
+//! one is refused: so a ramp with three free slots wakes four of ten thousand waiters.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::cell::Cell;
 
-/// The number of parts of the table, so that circuits do not contend for one lock.
+/// The number of parts in the table, so that circuits do not contend for one lock.
 const PARTS: usize = 16;
 
 #[derive(Default)]
@@ -22,7 +22,8 @@ pub(crate) struct Waiters([Part; PARTS]);
 struct Part {
     /// The number of waiters, for a fast check that there are none.
     count: AtomicUsize,
-    /// By the address of their cell. A waiter holds its cell, so no other cell can get the address meanwhile.
+    /// The queues by the address of their cell. A waiter holds its cell, so no other cell can get that address
+    /// meanwhile.
     queues: Mutex<HashMap<usize, Queue>>,
 }
 
@@ -32,7 +33,7 @@ struct Queue {
     notify: Arc<Notify>,
 }
 
-/// The entry of one waiter. Dropping it removes the waiter.
+/// One waiter's entry. Dropping it removes the waiter.
 pub(crate) struct Waiter<'w> {
     part: &'w Part,
     address: usize,
@@ -40,7 +41,7 @@ pub(crate) struct Waiter<'w> {
 }
 
 impl Waiters {
-    /// Adds a waiter. Do this before acquiring, so that every change after the refusal wakes it.
+    /// Adds a waiter. Call this before acquiring, so that every change after the refusal wakes it.
     pub(crate) fn enter(&self, cell: &Arc<Cell>) -> Waiter<'_> {
         let (part, address) = self.part_of(cell);
         let mut queues = part.lock();
@@ -54,7 +55,8 @@ impl Waiters {
         Waiter { part, address, notify }
     }
 
-    /// Wakes the longest waiter of this circuit, because the circuit changed. Its waker runs under no lock.
+    /// Wakes the caller that has waited longest for this circuit, because the circuit changed. Its waker runs without
+    /// a lock.
     #[inline]
     pub(crate) fn wake_one(&self, cell: &Arc<Cell>) {
         fence(Ordering::SeqCst);
@@ -69,7 +71,7 @@ impl Waiters {
 
     fn part_of(&self, cell: &Arc<Cell>) -> (&Part, usize) {
         let address = Arc::as_ptr(cell).addr();
-        // Cells are more than a hundred bytes apart.
+        // Cells are more than a hundred bytes apart, so the low bits of their addresses say little.
         (&self.0[(address >> 7) % PARTS], address)
     }
 }
@@ -81,7 +83,7 @@ impl Part {
 }
 
 impl Waiter<'_> {
-    /// Waits until it may be worth acquiring again.
+    /// Waits until it is worth acquiring again.
     pub(crate) async fn woken(&self) {
         self.notify.notified().await;
     }

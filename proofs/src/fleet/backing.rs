@@ -11,10 +11,10 @@ use breakerbox_redis::RedisStore;
 use breakerbox_testkit::servers::{PostgresOptions, PostgresServer, RedisServer};
 use clap::ValueEnum;
 
-/// The timeout of the server. A busy machine is no fault of the store.
+/// The timeout for store requests. It is long, because a busy machine is not a fault of the store.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The kind of store.
+/// The kind of server that the store runs on.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub enum Kind {
     /// Redis or Valkey.
@@ -24,10 +24,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 2] = [Self::Redis, Self::Postgres];
 
-    /// The name that tables use.
+    /// Returns the name for tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ impl Kind {
     }
 }
 
-/// The server, stopped when this is dropped.
+/// The store's server. It stops when the value is dropped.
 pub enum Server {
     /// A Redis server.
     Redis(RedisServer),
@@ -45,18 +45,18 @@ pub enum Server {
     Postgres(PostgresServer),
 }
 
-/// The server, and the proof's own connection to it.
+/// The store's server, and the test's own connection to it.
 pub struct Backing {
-    /// The server.
+    /// The running server.
     pub server: Server,
     store: Arc<dyn Store>,
 }
 
 impl Backing {
-    /// Starts a server.
+    /// Starts a server, and connects to it.
     ///
     /// # Errors
-    /// Fails if the server is not installed, or does not start.
+    /// Returns an error if the server is not installed, or does not start.
     pub async fn start(kind: Kind) -> Result<Self> {
         let start = move || {
             anyhow::Ok(match kind {
@@ -79,7 +79,7 @@ impl Backing {
         Ok(Self { server, store })
     }
 
-    /// Returns the URL of the server.
+    /// Returns the server's URL.
     #[must_use]
     pub fn url(&self) -> String {
         match &self.server {
@@ -88,7 +88,7 @@ impl Backing {
         }
     }
 
-    /// Returns the port of the server.
+    /// Returns the server's port.
     #[must_use]
     pub fn port(&self) -> u16 {
         match &self.server {
@@ -97,17 +97,17 @@ impl Backing {
         }
     }
 
-    /// Returns the URL of the server through a proxy on this port.
+    /// Returns the URL with which to reach the server through a proxy on this port.
     #[must_use]
     pub fn url_through(&self, port: u16) -> String {
         self.url().replace(&format!(":{}/", self.port()), &format!(":{port}/"))
     }
 
-    /// Makes the server refuse writes and answer reads, or ends that: a Redis whose memory is full, a Postgres whose
-    /// transactions are read-only.
+    /// Makes the server refuse writes but answer reads (Redis is out of memory, or Postgres transactions are
+    /// read-only), or accept writes again.
     ///
     /// # Errors
-    /// Fails if the server does not answer.
+    /// Returns an error if the server does not respond.
     pub async fn refuse_writes(&self, refuses: bool) -> Result<()> {
         tokio::task::block_in_place(|| match (&self.server, refuses) {
             (Server::Redis(server), true) => Ok(server.refuse_writes()?),
@@ -120,7 +120,7 @@ impl Backing {
     /// Reads a circuit's record from the store.
     ///
     /// # Errors
-    /// Fails if the store does not answer, or has no record.
+    /// Returns an error if the store does not respond, or has no such record.
     pub async fn record(&self, key: &str) -> Result<Record> {
         let answer = self.store.read(&[key.into()]).await?.all()?;
         answer.value.into_iter().next().flatten().with_context(|| format!("the store has no record of {key}"))

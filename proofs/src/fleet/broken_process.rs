@@ -1,15 +1,17 @@
-//! Recovery beside a broken process: of eight processes, one cannot reach the destination, and it acquires most often.
+//! Recovery despite a broken process: of eight processes, one can't reach the destination, and it acquires most
+//! often.
 //!
 //! One round:
 //!
 //! 1. The destination fails for all processes. All of them call it, and the circuit opens.
-//! 2. The destination recovers for seven of them. The eighth goes on failing, because its own network is broken.
-//! 3. The circuit closes within the running cool-off plus two seconds, though the eighth takes leases too.
-//! 4. From then on the eighth refuses its own calls, and the circuit stays closed for the others. In strict mode the
-//!    store sees every outcome at once, so that five consecutive failures of the eighth, with no success of the others
-//!    in between, do fulfil the rule: in that mode the proof only counts how often the circuit opens again.
+//! 2. The destination recovers for seven of them. The eighth keeps failing, because its own network is broken.
+//! 3. The circuit closes within the current cool-off plus two seconds, even though the eighth takes leases too.
+//! 4. From then on the eighth refuses its own calls, and the circuit stays closed for the others. In strict
+//!    mode the store sees every outcome immediately, so five consecutive failures in the eighth, without a
+//!    success of the others in between, do meet the rule. In that mode the test only counts how often the
+//!    circuit opens again.
 //!
-//! This proof does not check which process probes, and how often. `recoveries` does that.
+//! This test does not check which process probes, and how often. `recoveries` checks that.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -31,49 +33,50 @@ use super::site::{Member, Site, Worker};
 /// The number of processes that can reach the destination.
 const HEALTHY: u32 = 7;
 
-/// The number of calls a second of each process, including the broken one.
+/// The number of calls per second by each healthy process.
 const PER_SECOND: u32 = 10;
 const BROKEN_PER_SECOND: u32 = 50;
 
-/// The longest allowed time from the end of the cool-off until the circuit closes.
+/// The maximum allowed time from the end of the cool-off until the circuit closes.
 const RECOVERS_WITHIN: Duration = Duration::from_secs(2);
 
 /// The time after which a round counts as not recovered.
 const GIVES_UP_AFTER: Duration = Duration::from_secs(15);
 
-/// The number of acquires of the broken process that are watched after the recovery.
+/// The number of the broken process's acquires that are counted after the recovery.
 const WATCHED_ASKS: u64 = 200;
 
-/// At most one in this many of those acquires may be a failing call: the calls that trip the process-local circuit, and
-/// its probes.
+/// At most one in this many of those acquires may be a failing call: the calls that trip the process-local
+/// circuit, and its probes.
 const ONE_IN: u64 = 5;
 
-/// The first cool-off of [`POLICY`], and how it grows.
+/// The first cool-off in [`POLICY`], and the factor by which it grows.
 const COOL_OFF: Duration = Duration::from_millis(500);
 const COOL_OFF_FACTOR: f64 = 1.5;
 
-/// The default rules, and a cool-off that grows.
+/// The default rules, with a growing cool-off.
 const POLICY: &str = r#"{"failure_rate":50,"min_calls":10,"consecutive_failures":5,"cool_off":"500ms",
     "cool_off_factor":1.5,"cool_off_max":"10m","jitter":0,"probes":3,"probe_timeout":"10s"}"#;
 
 /// The result of one round.
 struct Round {
     deviations: Vec<String>,
-    /// The time from the destination's recovery until all seven saw the circuit closed.
+    /// The time from the destination's recovery until all seven processes saw the circuit closed. `None`: it
+    /// did not close.
     recovered_after: Option<Duration>,
     /// Whether the circuit opened again while the broken process was watched.
     reopened: bool,
-    /// The calls of the broken process after that.
+    /// The broken process's calls after the recovery.
     broken: Tally,
 }
 
 /// Runs all rounds.
 ///
 /// # Errors
-/// Fails if a server or a worker fails. Broken promises are in the row.
+/// Returns an error if a server or a worker fails. Violated guarantees are reported in the row.
 pub async fn recover_beside_broken(program: &Path, kind: Kind, mode: Mode, scale: Scale) -> Result<Row> {
     let site = Site::start(program, kind).await?;
-    // The proxy resets connections, so the receiver sees no request of the broken process.
+    // The proxy resets connections, so the receiver does not see the broken process's requests.
     let proxy = Proxy::before_port(site.receiver.port()).await?;
     proxy.set(NetworkFault::Reset);
     let member = |number| Member { number, policy: POLICY, mode, store_timeout: scale.store_timeout };
@@ -178,7 +181,7 @@ impl Fleet<'_> {
         Ok(Round { deviations, recovered_after: recovered.map(|(after, _)| after), reopened, broken })
     }
 
-    /// Waits until all seven see the circuit closed. Returns the time that it took, and the epoch.
+    /// Waits until all seven processes see the circuit closed. Returns the time that it took, and the epoch.
     async fn recovery(&self, key: &str) -> Result<Option<(Duration, Epoch)>> {
         let began = Instant::now();
         while began.elapsed() < GIVES_UP_AFTER {
@@ -193,7 +196,7 @@ impl Fleet<'_> {
         Ok(None)
     }
 
-    /// Counts the next acquires of the broken process.
+    /// Counts the next [`WATCHED_ASKS`] acquires of the broken process.
     async fn watch_broken(&self, run: u64) -> Result<Tally> {
         let tally = async || self.broken.begin(WorkerCommand::Tally { run }).await?.tally().await;
         let (before, limit) = (tally().await?, Instant::now() + WAIT_LIMIT);

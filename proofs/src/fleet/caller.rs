@@ -1,4 +1,5 @@
-//! The HTTP calls of a worker to the receiver, with the worker's number and its view of the call (probe or ordinary).
+//! A worker's HTTP calls to the receiver. Each carries the worker's number and whether the worker considers it
+//! a probe.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use reqwest::Client;
 use super::mode::Mode;
 use super::receiver::{KIND, WORKER};
 
-/// The timeout of a call, so that a proof cannot hang.
+/// The timeout for a call, so that a test can't hang.
 const LIMIT: Duration = Duration::from_secs(600);
 
 #[derive(Clone)]
@@ -25,7 +26,7 @@ impl Caller {
         Ok(Self { client, receiver: receiver.to_owned(), number, mode: Mode::LocalFirst })
     }
 
-    /// Sets the mode. In strict mode callers wait until the store has merged the outcome.
+    /// Sets the consistency mode. In strict mode, callers wait until the store has merged the outcome.
     pub(super) const fn settling(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
@@ -35,7 +36,7 @@ impl Caller {
         self.mode == Mode::Strict
     }
 
-    /// Makes a call, and returns its status.
+    /// Makes a call, and returns the response's HTTP status.
     pub(super) async fn call(&self, path: &str, is_probe: bool) -> Result<u16> {
         let call = self.client.post(format!("{}{path}", self.receiver));
         let kind = if is_probe { "probe" } else { "call" };

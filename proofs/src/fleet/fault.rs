@@ -1,4 +1,4 @@
-//! Faults of a prober, or of a process with old results, and the promise for each.
+//! Faults of a prober, or of a process with old results, and the guarantee for each.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,26 +6,29 @@ use std::time::Duration;
 /// A fault of one process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// The prober is killed during its probe. The next probe comes when the lease ends, not a cool-off later.
+    /// The prober is killed during its probe. Guarantee: the next probe is made when the lease expires, not a
+    /// cool-off later.
     Killed,
-    /// The prober is stopped beyond its lease, and resumes with a success while another process probes. Nothing
-    /// changes.
+    /// The prober is paused beyond its lease, and resumes with a success while another process probes.
+    /// Guarantee: its result changes nothing.
     PausedWhileOthersAsk,
-    /// The same, and no other process has acquired meanwhile. Nothing changes.
+    /// Like `PausedWhileOthersAsk`, but no other process has acquired meanwhile. Guarantee: its result changes
+    /// nothing.
     PausedAndNobodyAsks,
-    /// A process is cut off from the store, has failures, and returns after a recovery. It does not trip the circuit.
+    /// A process is disconnected from the store, has failures, and reconnects after a recovery. Guarantee: it
+    /// does not trip the circuit.
     CutOff,
-    /// A call that was in flight at the trip fails. It moves no deadline.
+    /// A call that was in flight at the trip fails. Guarantee: it does not extend the cool-off or the lease.
     InFlight,
 }
 
 impl Fault {
-    /// Every fault.
+    /// All faults.
     pub const ALL: [Self; 5] =
         [Self::Killed, Self::PausedWhileOthersAsk, Self::PausedAndNobodyAsks, Self::CutOff, Self::InFlight];
 
-    /// Returns the timeout of a probe. It is short where the proof waits for the end of a lease, and long where a probe
-    /// has to be in time on a busy machine.
+    /// Returns the timeout for a probe. It is short if the test waits for a lease to expire, and long if a
+    /// probe has to be in time on a busy machine.
     pub(super) const fn probe_timeout(self) -> Duration {
         Duration::from_millis(match self {
             Self::Killed => 1_000,

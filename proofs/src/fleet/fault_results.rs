@@ -1,4 +1,4 @@
-//! The result of many rounds of one fault, compared with the promise.
+//! The results of many rounds with one fault, compared with the guarantee.
 
 use std::fmt;
 use std::path::Path;
@@ -13,35 +13,35 @@ use super::inject_fault::Round;
 use super::lane::Lane;
 use super::site::Site;
 
-/// The number of deviations that are printed.
+/// The maximum number of deviations that are printed.
 const MAX_SHOWN: usize = 5;
 
-/// The result of all rounds of one fault.
+/// The results of all rounds with one fault.
 #[derive(Clone, Debug)]
 pub struct FaultResults {
-    /// The store.
+    /// The kind of store.
     pub kind: Kind,
     /// The injected fault.
     pub fault: Fault,
     /// The number of rounds.
     pub rounds: u64,
-    /// The number of rounds in which the promise held.
+    /// The number of rounds in which the guarantee was met.
     pub kept: u64,
     /// The number of late results.
     pub late: u64,
     /// The number of late results that changed something.
     pub late_applied: u64,
-    /// The longest time from the end of the lease until the next probe.
+    /// The maximum time from the end of the lease to the next probe. `None`: not measured.
     pub after_lease: Option<Duration>,
-    /// The duration of all rounds.
+    /// The total duration of all rounds.
     pub took: Duration,
     shown: Vec<String>,
 }
 
-/// Injects a fault, in `lanes` parallel lanes with `rounds` rounds each.
+/// Injects a fault in `lanes` parallel groups of processes, with `rounds` rounds each.
 ///
 /// # Errors
-/// Fails if a server or a worker fails. Broken promises are in the result.
+/// Returns an error if a server or a worker fails. Violated guarantees are reported in the result.
 pub async fn inject_fault(
     program: &Path,
     kind: Kind,
@@ -57,7 +57,7 @@ pub async fn inject_fault(
             let mut lane = Lane::start(site, number, fault.probe_timeout()).await?;
             let mut own = FaultResults::new(kind, fault);
             for round in 0..rounds {
-                // Of the parallel lanes, one half runs one variant of the fault and the other half the other.
+                // Half of the parallel lanes run one variant of the fault, and half the other.
                 let done = lane.inject_fault(fault, round + number).await;
                 own.count(done.with_context(|| format!("{fault}, lane {number}, round {round}"))?);
             }
@@ -105,7 +105,7 @@ impl FaultResults {
         self.shown.extend(more.shown);
     }
 
-    /// Returns all deviations from the promise.
+    /// Returns all deviations from the guarantee.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let Self { rounds, kept, late_applied, .. } = self;
@@ -117,7 +117,7 @@ impl FaultResults {
         faults.chain(self.shown.iter().take(MAX_SHOWN).cloned()).collect()
     }
 
-    /// Returns the head of the table; `Display` writes the rows.
+    /// Returns the table header. `Display` writes the rows.
     #[must_use]
     pub fn head() -> String {
         format!(

@@ -1,17 +1,17 @@
-//! The ramp over a whole fleet: after a circuit closes, its receiver sees one call in flight, then two, then four, from
-//! all processes together.
+//! The ramp over a whole fleet: after a circuit closes, its receiver sees one call in flight, then two, then
+//! four, from all processes together.
 //!
 //! One round:
 //!
 //! 1. The destination fails, and every process knows that the circuit is open.
-//! 2. The destination recovers, and is slow enough for calls to overlap there. One probe closes the circuit, and every
-//!    process calls.
-//! 3. Whenever a call begins, the receiver has at most as many in flight as the successes so far allow. Races may let a
-//!    few more through; they are counted.
-//! 4. The ramp ends: calls beyond its cap are admitted, and cost the store nothing more.
+//! 2. The destination recovers, and is slow enough that calls overlap there. One probe closes the circuit, and
+//!    every process calls.
+//! 3. Whenever a call starts, the receiver has at most as many in flight as the successes so far allow. Races
+//!    may admit a few more, which are counted.
+//! 4. The ramp ends: calls beyond its cap are admitted, and cause no more store requests.
 //!
-//! The limit is checked at the time of the receiver's answers, which is earlier than when the callers get them. So the
-//! check is never too strict by the time that an answer takes.
+//! The limit is checked when the receiver responds, which is earlier than when the callers get the responses.
+//! So the check is never too strict.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
@@ -28,25 +28,25 @@ use super::receiver::{Behaviour, Visit};
 use super::row::{Row, Scale, longest_and_mean};
 use super::site::{Member, Site, Worker};
 
-/// How many calls a second each process makes.
+/// The number of calls per second by each process.
 const PER_SECOND: u32 = 20;
 
 /// The duration of a call at the receiver.
 const TAKES: Duration = Duration::from_millis(50);
 
-/// The number of calls beyond the limit that races may cause.
+/// The maximum number of calls beyond the limit that races may cause.
 const HANDFUL: usize = 5;
 
-/// The ramp is checked up to this many calls in flight.
+/// The number of calls in flight up to which the ramp is checked.
 const CAP: usize = 64;
 
-/// Calls that begin within this time after the closing count as a rush.
+/// The time after a circuit closes within which calls count as a rush.
 const RUSH: Duration = Duration::from_millis(50);
 
-/// The number of acquires of each process after the ramp, while its requests to the store are counted.
+/// The number of each process's acquires after the ramp during which its store requests are counted.
 const ASKS_AFTER: u64 = 40;
 
-/// After the ramp, in local-first mode, a process makes at most one request to the store for this many acquires.
+/// After the ramp, in local-first mode, a process makes at most one store request per this many acquires.
 const ASKS_A_REQUEST: u64 = 4;
 
 const POLICY: &str = r#"{"failure_rate":"off","consecutive_failures":"off","failures":3,"cool_off":"500ms",
@@ -55,7 +55,7 @@ const POLICY: &str = r#"{"failure_rate":"off","consecutive_failures":"off","fail
 /// Runs all rounds, one after the other.
 ///
 /// # Errors
-/// Fails if a server or a worker fails. Broken promises are in the row.
+/// Returns an error if a server or a worker fails. Violated guarantees are reported in the row.
 pub async fn ramp_together(
     program: &Path,
     kind: Kind,
@@ -141,7 +141,7 @@ impl Fleet<'_> {
         Ok(Round { deviations, seen, asks_after, requests_after })
     }
 
-    /// Returns the number of acquires after the ramp, and of requests to the store meanwhile.
+    /// Returns the number of acquires after the ramp, and of store requests meanwhile.
     async fn after(&self, runs: &[u64]) -> Result<(u64, u64)> {
         let look = async || -> Result<Vec<(u64, u64)>> {
             let looks = self.workers.iter().zip(runs).map(|(worker, &run)| async move {
@@ -166,19 +166,20 @@ impl Fleet<'_> {
 /// What the receiver saw after the circuit closed.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Ramp {
-    /// How many calls began while more were in flight than the limit allowed, below the cap.
+    /// The number of calls that started while more were in flight than the limit allowed, below the cap.
     beyond: usize,
-    /// The largest excess over the limit.
+    /// The maximum number of calls in excess of the limit.
     most_beyond: usize,
-    /// How many calls began shortly after the closing.
+    /// The number of calls that started within [`RUSH`] after the circuit closed.
     rush: usize,
-    /// The time from the closing until the cap was reached. `None`: it was not reached.
+    /// The time from when the circuit closed until the cap was reached. `None`: it was not reached.
     ramped_for: Option<Duration>,
 }
 
 impl Ramp {
-    /// Evaluates all requests since the destination recovered, in the order in which they began. The first success
-    /// closed the circuit; requests that began before its end were permitted before the ramp, and are not checked.
+    /// Evaluates all requests since the destination recovered, in the order in which they started. The first
+    /// success closed the circuit; requests that started before its end were admitted before the ramp, and are
+    /// not checked.
     fn of(visits: &[Visit]) -> Self {
         let closed_at = visits.iter().find(|visit| visit.status == Some(200)).and_then(|visit| visit.ended);
         let Some(closed_at) = closed_at else { return Self::default() };
@@ -202,7 +203,8 @@ impl Ramp {
     }
 }
 
-/// Returns the limit of calls in flight after this many successes: 1, after one success 2, after two more 4.
+/// Returns the maximum number of calls in flight after this many successes: 1, after one success 2, after two
+/// more 4.
 const fn limit_after(successes: usize) -> usize {
     1 << (successes + 1).ilog2()
 }
@@ -228,7 +230,7 @@ mod tests {
 
     #[test]
     fn calls_beyond_the_limit_are_counted() {
-        // Calls after a probe that ended at 10; how many are beyond the limit, and by how many at the most.
+        // Calls after a probe that ended at 10, the number of calls beyond the limit, and the maximum excess.
         type Calls = &'static [(u64, u64)];
         let table: [(Calls, usize, usize); 5] = [
             (&[(11, 21)], 0, 0),
@@ -247,7 +249,7 @@ mod tests {
 
     #[test]
     fn the_ramp_ends_at_the_cap() {
-        // One after the other, 10 ms each: the limit is the cap after 63 of them.
+        // One after the other, 10 ms each: the limit reaches the cap after 63 calls.
         let visits: Vec<_> = (0..70).map(|n| visit(n * 20, n * 20 + 10)).collect();
         assert_eq!(Ramp::of(&visits).ramped_for, Some(Duration::from_millis(64 * 20 - 10)));
         assert_eq!(Ramp::of(&visits[..60]).ramped_for, None);

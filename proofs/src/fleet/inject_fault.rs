@@ -1,4 +1,4 @@
-//! One round of each fault: injects it, and returns the deviations from the promise.
+//! One round with each fault: injects it, and returns the deviations from the guarantee.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use super::protocol::{Answer, Outcome, WorkerCommand};
 use super::receiver::Behaviour;
 use super::site::Worker;
 
-/// An answer that has not arrived yet.
+/// A worker's response that has not arrived yet.
 type PendingAnswer = Pin<Box<dyn Future<Output = Result<Answer>> + Send>>;
 
 /// The result of one round.
 #[derive(Default)]
 pub(super) struct Round {
     pub(super) faults: Vec<String>,
-    /// The time from the end of the lease until the next probe.
+    /// The time from the end of the lease to the next probe. `None`: not measured.
     pub(super) after_lease: Option<Duration>,
     /// The number of late results.
     pub(super) late: u64,
@@ -66,7 +66,7 @@ impl Lane<'_> {
         Ok(round)
     }
 
-    /// Checks when the next probe came: not before the lease ended.
+    /// Checks that the next probe was not made before the lease expired.
     fn judge_next_probe(&self, round: &mut Round, number: usize, lease_ends: Timestamp) {
         let Some(next) = self.visits().into_iter().nth(number) else { return };
         let began = stamp(next.began);
@@ -113,14 +113,14 @@ impl Lane<'_> {
         Ok(round)
     }
 
-    /// Lets the victim probe, stops it, and then lets the receiver answer. With `by_hand` the victim will settle with
-    /// success, late or not; otherwise the library settles by the answer.
+    /// Makes the victim probe, pauses it, and then makes the receiver respond. With `by_hand`, the victim will
+    /// settle with success, late or not; otherwise the library settles according to the response.
     async fn victim_is_stopped_with_a_success(&self, by_hand: bool) -> Result<(PendingAnswer, Timestamp)> {
         let victim = self.victim();
         let (result, lease_ends): (PendingAnswer, _) = if by_hand {
             let (permit, lease_ends) = self.victim_probes().await?;
             victim.pause().await?;
-            // The victim reads the command when it resumes.
+            // The victim reads this command when it resumes.
             let command = WorkerCommand::Settle { permit, outcome: Outcome::Success };
             (Box::pin(victim.begin(command).await?.answer()), lease_ends)
         } else {
@@ -136,7 +136,7 @@ impl Lane<'_> {
         Ok((result, lease_ends))
     }
 
-    /// Lets the victim make a call, which is a probe and hangs at the receiver.
+    /// Makes the victim call, which is a probe and hangs at the receiver.
     async fn victim_calls(&self) -> Result<PendingAnswer> {
         self.answers(Behaviour::Hanging);
         let before = self.visits().len();
@@ -145,7 +145,7 @@ impl Lane<'_> {
             let command = WorkerCommand::Call { key: self.key.clone(), path: self.path.clone() };
             let mut call: PendingAnswer = Box::pin(self.victim().begin(command).await?.answer());
             tokio::select! {
-                // The cool-off is not over.
+                // Refused, because the cool-off is not over.
                 refused = &mut call => drop(refused?),
                 arrived = self.until("its probe arrives", || self.visits().len() > before) => {
                     return arrived.map(|()| call);
@@ -155,7 +155,7 @@ impl Lane<'_> {
         }
     }
 
-    /// Resumes the victim, whose result is late: the store's record must stay as it is, including its version.
+    /// Resumes the victim, whose result is late. The store's record, including its version, must not change.
     async fn resume_and_compare(
         &self,
         round: &mut Round,
@@ -183,7 +183,8 @@ impl Lane<'_> {
 
     async fn cut_off(&mut self, until_open: bool) -> Result<Round> {
         let victim = self.victim();
-        // The victim knows the circuit, and holds permits for calls that will fail while the store is unreachable.
+        // The victim knows the circuit, and holds permits for calls that will fail while it can't reach the
+        // store.
         let permits = [self.admitted(victim).await?, self.admitted(victim).await?];
         let late = victim.health().await?.late_results;
         victim.proxy.set(NetworkFault::Cut);
@@ -192,7 +193,8 @@ impl Lane<'_> {
             self.fail(victim, permit).await?;
         }
         if until_open {
-            // The victim goes on calling: it detects that it is cut off, and opens a process-local circuit.
+            // The victim keeps calling until it detects that it is disconnected and opens a process-local
+            // circuit.
             let limit = Instant::now() + WAIT_LIMIT;
             while victim.health().await?.degraded.is_none()
                 || victim.state(&self.key).await?.status == "closed"
@@ -213,8 +215,8 @@ impl Lane<'_> {
         victim.proxy.set(NetworkFault::None);
         self.until_health(victim, "it is back", |health| health.degraded.is_none()).await?;
         self.until_known(victim, &recovered).await?;
-        // One more failure of the victim, and one of another process, are one too few for the rule: if the old failures
-        // counted, the circuit would trip. Both are reported before the record is checked.
+        // One more failure in the victim and one in another process are one too few for the rule: only if the
+        // old failures counted would the circuit trip. Both are reported before the record is checked.
         self.answers(Behaviour::Failing);
         for worker in [victim, &self.others()[0]] {
             let merges = worker.health().await?.merges;
@@ -233,7 +235,7 @@ impl Lane<'_> {
         Ok(round)
     }
 
-    /// Waits until a worker knows this epoch.
+    /// Waits until a worker knows this record's epoch.
     async fn until_known(&self, worker: &Worker, record: &Record) -> Result<()> {
         let limit = Instant::now() + WAIT_LIMIT;
         while worker.state(&self.key).await?.record.epoch != record.epoch {
@@ -248,7 +250,7 @@ impl Lane<'_> {
         let permits = [self.admitted(victim).await?, self.admitted(victim).await?];
         let late = victim.health().await?.late_results;
         if !knows {
-            // The victim settles first and learns of the trip after that, or the other way round.
+            // In one variant the victim settles before it learns of the trip, in the other after that.
             victim.pause().await?;
         }
         let open = self.trip().await?;
@@ -264,7 +266,7 @@ impl Lane<'_> {
         victim.becomes(&self.key, "open").await?;
         let mut round = Round::default();
         round.unchanged("a failure in flight at the trip", &open, &self.record().await?);
-        // Another failure, while a process probes.
+        // Another failure arrives while a process probes.
         let [one, _] = self.others() else { unreachable!("a lane has three workers") };
         self.answers(Behaviour::Hanging);
         let tripped = self.visits().len();

@@ -1,8 +1,8 @@
-//! Processes that make one call and exit, such as cron jobs: their outcomes count, and the circuit opens with the fifth
-//! failure.
+//! Processes that make one call and exit, such as cron jobs: their outcomes count, and the circuit opens with
+//! the fifth failure.
 //!
-//! Each job makes one call to a destination that fails, closes its registry, and exits. Jobs run one after the other,
-//! or a few at once. The receiver counts the calls.
+//! Each job makes one call to a failing destination, closes its registry, and exits. Jobs run one after the
+//! other, or a few at once. The receiver counts the calls.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,30 +19,30 @@ use super::site::{Member, Site};
 /// The number of consecutive failures that open the circuit.
 const FAILURES: u32 = 5;
 
-/// The cool-off is longer than any round.
+/// A policy whose cool-off is longer than any round.
 const POLICY: &str = r#"{"failure_rate":"off","consecutive_failures":5,"cool_off":"10m","jitter":0}"#;
 
 /// The number and concurrency of the jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Jobs {
-    /// The number of jobs of a round.
+    /// The number of jobs in a round.
     pub count: u32,
     /// The number of jobs that run at the same time.
     pub at_once: u32,
 }
 
 impl Jobs {
-    /// One after the other.
+    /// One job after the other.
     pub const IN_TURN: Self = Self { count: 40, at_once: 1 };
-    /// Four at a time.
+    /// Four jobs at a time.
     pub const FOUR_AT_ONCE: Self = Self { count: 40, at_once: 4 };
 
     const fn promise(self) -> &'static str {
         if self.at_once == 1 { "one-call jobs count" } else { "jobs at once count" }
     }
 
-    /// Returns the largest allowed number of calls: as many as open the circuit, and those that begin at the same time
-    /// as the last of them.
+    /// Returns the maximum allowed number of calls: as many as it takes to open the circuit, and those that
+    /// start at the same time as the last of them.
     const fn sent_at_most(self) -> u32 {
         FAILURES.div_ceil(self.at_once) * self.at_once
     }
@@ -51,12 +51,12 @@ impl Jobs {
 /// Runs all rounds.
 ///
 /// # Errors
-/// Fails if a server or a worker fails. Broken promises are in the row.
+/// Returns an error if a server or a worker fails. Violated guarantees are reported in the row.
 pub async fn run_jobs(program: &Path, kind: Kind, mode: Mode, jobs: Jobs, scale: Scale) -> Result<Row> {
     let site = Site::start(program, kind).await?;
     let began = Instant::now();
-    // Limits the number of processes at a time, whatever the concurrency of a round: each of them connects to the
-    // store.
+    // Limits the number of processes at a time, whatever the concurrency of a round, because each of them
+    // connects to the store.
     let side_by_side = (scale.side_by_side / jobs.at_once).max(1);
     let lanes = (0..side_by_side.min(scale.rounds)).map(|lane| {
         let site = &site;
@@ -87,7 +87,7 @@ pub async fn run_jobs(program: &Path, kind: Kind, mode: Mode, jobs: Jobs, scale:
     Ok(row)
 }
 
-/// Runs all jobs of a round, and returns the number of calls that the receiver saw.
+/// Runs all jobs in a round, and returns the number of calls that the receiver saw.
 async fn run_round(site: &Site, mode: Mode, jobs: Jobs, store_timeout: Duration, path: &str) -> Result<u32> {
     site.receiver.set(path, Behaviour::Failing);
     let key = format!("proof {path}");

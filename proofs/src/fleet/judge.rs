@@ -1,13 +1,14 @@
-//! Checks the requests that the receiver saw in one recovery. Pure functions.
+//! Checks the requests that the receiver saw in one recovery. All functions here are pure.
 
 use super::receiver::Visit;
 
-/// All requests of one recovery, in the order in which they began.
+/// All requests in one recovery, in the order in which they started.
 #[derive(Debug)]
 pub struct Seen(pub Vec<Visit>);
 
 impl Seen {
-    /// Returns how many requests overlapped with another, of those that began before the circuit can have been closed.
+    /// Returns the number of requests that overlapped with another, among those that started before the circuit
+    /// can have been closed.
     #[must_use]
     pub fn overlaps(&self, probes: u32) -> usize {
         let closed = self.closed_after(probes);
@@ -30,11 +31,11 @@ impl Seen {
     }
 }
 
-/// Returns the deviations from the promise: exactly `probes` probes, one after the other, and no other request before
-/// the last was answered.
+/// Returns the deviations from the guarantee: exactly `probes` probes, one after the other, and no other
+/// request before the last was answered.
 ///
-/// The first requests must be the probes, by the receiver's own times. A later request may be an ordinary call, if it
-/// declares itself one and began after the last probe was answered.
+/// The first requests must be the probes, according to the receiver's times. A later request may be an ordinary
+/// call, if it is declared as one and started after the last probe was answered.
 #[must_use]
 pub fn judge(seen: &Seen, probes: u32, claimed: u64) -> Vec<String> {
     let mut faults = Vec::new();
@@ -85,7 +86,7 @@ mod tests {
         let probe = |began, ended, beside| visit(true, began, ended, beside);
         let call = |began, ended, beside| visit(false, began, ended, beside);
         let unanswered = Visit { status: None, ..probe(0, 10, 0) };
-        // What was seen, how many probes were needed, how many faults that is, and how many overlaps.
+        // The requests seen, the number of probes needed, and the expected numbers of faults and overlaps.
         let table = [
             (vec![probe(0, 10, 0)], 1, 0, 0),
             (vec![probe(0, 10, 0), call(11, 21, 0), call(12, 22, 1)], 1, 0, 0),

@@ -1,16 +1,17 @@
-//! States that processes decide alone are kept: the store is lost, each process closes its circuits alone, the store
-//! returns but refuses writes, is lost again, and returns.
+//! States that processes reach while disconnected are kept: the store is lost, each process closes its circuits
+//! on its own, the store returns but refuses writes, is lost again, and returns.
 //!
-//! One pass takes many circuits through this at once, because the store is lost for all of them. Each circuit is a
-//! round:
+//! One pass takes many circuits through this at once, because the store is lost for all of them. Each circuit
+//! counts as a round:
 //!
 //! 1. The destinations fail, and all circuits open.
-//! 2. The connection to the store is cut. The destinations recover, and every process closes its circuits alone.
-//! 3. The store returns and answers reads, but refuses writes: no process can publish.
+//! 2. The connection to the store is cut. The destinations recover, and every process closes its circuits on
+//!    its own.
+//! 3. The store returns and answers reads, but refuses writes: no process can write its records.
 //! 4. The connection is cut again, the store accepts writes again, and the connection is restored.
 //! 5. All processes agree with the store.
 //!
-//! From step 2 on every circuit must be closed, in every process; no epoch may become smaller; and observers must have
+//! From step 2, every circuit must stay closed in every process; no epoch may decrease; and observers must have
 //! received every change, and no change that did not happen.
 
 use std::collections::HashMap;
@@ -33,26 +34,27 @@ use super::site::{Member, Site, Worker};
 
 const PROCESSES: u32 = 3;
 
-/// How many calls a second each process makes to each circuit.
+/// The number of calls per second by each process to each circuit.
 const PER_SECOND: u32 = 10;
 
-/// The number of failed requests of each process that sees the store as connected, before the store is lost again.
+/// The number of failed requests that each process makes while it sees the store as connected, before the store
+/// is lost again.
 const REQUESTS: u64 = 20;
 
-/// The longest time for which the store refuses writes.
+/// The maximum time for which the store refuses writes.
 const REFUSES_FOR: Duration = Duration::from_secs(4);
 
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The cool-off is longer than it takes to open all circuits and to cut the connection: a lease that is taken at the
-/// moment of the cut moves the store's record on, and then that record rightly counts.
+/// A policy whose cool-off is longer than it takes to open all circuits and cut the connection. A lease that is
+/// taken at the moment of the cut would advance the store's record, and then that record would rightly win.
 const POLICY: &str = r#"{"failure_rate":"off","consecutive_failures":3,"cool_off":"3s","cool_off_factor":1,
     "jitter":0,"probes":1,"probe_timeout":"5s","ramp_cap":"off"}"#;
 
 /// Runs all rounds.
 ///
 /// # Errors
-/// Fails if a server or a worker fails. Broken promises are in the row.
+/// Returns an error if a server or a worker fails. Violated guarantees are reported in the row.
 pub async fn keep_states(program: &Path, kind: Kind, mode: Mode, scale: Scale) -> Result<Row> {
     let site = Site::start(program, kind).await?;
     let member = |number| Member { number, policy: POLICY, mode, store_timeout: scale.store_timeout };
@@ -79,14 +81,14 @@ pub async fn keep_states(program: &Path, kind: Kind, mode: Mode, scale: Scale) -
     Ok(row)
 }
 
-/// The circuits of one pass.
+/// The circuits in one pass.
 struct Pass<'a> {
     site: &'a Site,
     workers: &'a [Worker],
     paths: Vec<String>,
 }
 
-/// The broken promises of one circuit.
+/// The violated guarantees for one circuit.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Found {
     undone: Vec<String>,
@@ -101,7 +103,7 @@ impl Found {
     }
 }
 
-/// The state of every circuit, by worker.
+/// For each worker, the state of every circuit.
 type Known = Vec<HashMap<String, Seen>>;
 
 impl Pass<'_> {
@@ -167,8 +169,8 @@ impl Pass<'_> {
         known.iter().all(|known| known.len() == self.paths.len() && known.values().all(&is_so))
     }
 
-    /// Watches while the store refuses writes: until each process saw it as connected and made some requests, or, if
-    /// the store is rightly seen as lost, for a fixed time.
+    /// Watches the processes while the store refuses writes: until each process saw it as connected and made
+    /// some requests, or, if the store is rightly seen as lost, for a fixed time.
     async fn acquire_while_refused(&self, watch: &mut Watch) -> Result<()> {
         let limit = Instant::now() + REFUSES_FOR;
         let mut connected: Vec<Option<u64>> = vec![None; self.workers.len()];
@@ -191,7 +193,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Returns whether every process has every circuit in the store's state.
+    /// Returns whether every process agrees with the store about every circuit.
     async fn agree(&self, known: &Known) -> Result<bool> {
         for path in &self.paths {
             let key = key(path);
@@ -230,7 +232,7 @@ fn key(path: &str) -> String {
     format!("proof {path}")
 }
 
-/// The last known states of every process, and the faults found, by key.
+/// The last known states in every process, and the deviations found, by key.
 struct Watch {
     known: Known,
     found: HashMap<String, Found>,
@@ -267,9 +269,9 @@ impl Watch {
     }
 }
 
-/// Checks that the received changes lead to the known state, without a gap and with growing epochs. The first state
-/// that a process learns of a circuit is no change. A process that missed a whole half-open period receives the change
-/// from half-open to open.
+/// Checks that the received changes lead to the known state, without a gap and with growing epochs. The first
+/// state that a process learns for a circuit is not a change. A process that missed a whole half-open period
+/// receives the change from half-open to open.
 fn check_observed<'a>(
     who: &str,
     observed: impl Iterator<Item = &'a ObservedChange>,
@@ -309,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_state_that_is_undone_and_a_smaller_epoch_are_found() {
-        // What is known after closed at 5, and how many undone states and smaller epochs that is.
+        // The state after closed in epoch 5, and the expected numbers of undone states and smaller epochs.
         for (status, epoch, undone, smaller) in [
             ("closed", 5, 0, 0),
             ("closed", 9, 0, 0),
@@ -340,7 +342,8 @@ mod tests {
             changes.iter().map(change).collect::<Vec<_>>()
         };
         let good = [("closed", "open", 1), ("open", "half_open", 2), ("half_open", "closed", 3)];
-        // Changes, the state in the end, and how many are unobserved, smaller, and none.
+        // The changes, the final state, and the expected numbers of unobserved changes, smaller epochs, and
+        // non-changes.
         let table: [(&[_], _, [usize; 3]); 7] = [
             (&good, "closed", [0, 0, 0]),
             (&good[1..], "closed", [0, 0, 0]),

@@ -1,7 +1,8 @@
-//! The common part of all faults: three processes, and one endpoint after the other.
+//! The common part of all fault tests: a group of three processes (a lane), which uses a new endpoint in each
+//! round.
 //!
-//! The first cool-off is short. The second would be ten minutes, longer than any timeout of a proof: so every request
-//! after a fault came without waiting for a cool-off, and no result was counted as a failed probe.
+//! The first cool-off is short. The second would be ten minutes, longer than any timeout in a test. So every
+//! request after a fault came without waiting for a cool-off, and no result was counted as a failed probe.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,7 +17,7 @@ use super::protocol::{Health, Outcome, WorkerCommand};
 use super::receiver::{Behaviour, Visit};
 use super::site::{Latency, Site, Worker};
 
-/// Returns a policy with a rule that three failures fulfil, of any processes.
+/// Returns a policy that trips after three failures, in any processes.
 fn policy(probe_timeout: Duration) -> String {
     format!(
         r#"{{"failure_rate":"off","consecutive_failures":"off","failures":3,"cool_off":"50ms","cool_off_factor":12000,
@@ -28,20 +29,20 @@ fn policy(probe_timeout: Duration) -> String {
 /// The interval at which a condition is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// Three processes.
+/// A group of three processes.
 pub(super) struct Lane<'a> {
     pub(super) site: &'a Site,
     /// The workers. The first one is the victim of the fault.
     pub(super) workers: Vec<Worker>,
     number: u32,
     policy: String,
-    /// The key of the circuit. Key and path are new in each round.
+    /// The circuit's key. Key and path are new in each round.
     pub(super) key: String,
     pub(super) path: String,
 }
 
 impl<'a> Lane<'a> {
-    /// Starts the workers. A lease is two seconds longer than a probe may take.
+    /// Starts the workers. A lease lasts two seconds longer than a probe may take.
     pub(super) async fn start(site: &'a Site, number: u32, probe_timeout: Duration) -> Result<Self> {
         let policy = policy(probe_timeout);
         let workers = (0..3).map(|n| site.worker(number * 3 + n, &policy, Latency::None));
@@ -63,7 +64,7 @@ impl<'a> Lane<'a> {
         &self.workers[1..]
     }
 
-    /// Replaces the victim by a new process.
+    /// Replaces the victim with a new process.
     pub(super) async fn replace_victim(&mut self) -> Result<()> {
         self.workers[0] = self.site.worker(self.number * 3, &self.policy, Latency::None).await?;
         Ok(())
@@ -81,7 +82,7 @@ impl<'a> Lane<'a> {
         self.site.backing.record(&self.key).await
     }
 
-    /// Acquires a permit for an ordinary call.
+    /// Acquires a permit for an ordinary call, and returns its number.
     pub(super) async fn admitted(&self, worker: &Worker) -> Result<u64> {
         match worker.try_acquire(&self.key).await? {
             Acquired::Call(permit) => Ok(permit),
@@ -89,15 +90,15 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Makes a call that fails, with a permit that was acquired before.
+    /// Makes a call that fails, with a permit acquired earlier. Returns the settlement.
     pub(super) async fn fail(&self, worker: &Worker, permit: u64) -> Result<String> {
         let status = worker.send(permit, &self.path).await?;
         ensure!(status == Some(503), "worker {}: the receiver said {status:?}", worker.number());
         worker.settle(permit, Outcome::Failure).await
     }
 
-    /// Opens the circuit, by failures of the two others. The victim has acquired its permits before. Returns the record
-    /// of the open circuit.
+    /// Opens the circuit with failures in the two other workers. The victim has acquired its permits before.
+    /// Returns the record of the open circuit.
     pub(super) async fn trip(&self) -> Result<Record> {
         let [one, other] = self.others() else { bail!("there are three workers") };
         self.answers(Behaviour::Failing);
@@ -112,7 +113,7 @@ impl<'a> Lane<'a> {
         Ok(record)
     }
 
-    /// Acquires until the cool-off is over and this worker has the probe.
+    /// Acquires until the cool-off is over and this worker has the probe. Returns the permit's number.
     pub(super) async fn probe(&self, worker: &Worker) -> Result<u64> {
         let limit = Instant::now() + WAIT_LIMIT;
         loop {
@@ -125,20 +126,21 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Lets the victim probe, with a call that hangs at the receiver. Returns its permit, and when its lease ends.
+    /// Makes the victim probe, with a call that hangs at the receiver. Returns the permit's number, and when
+    /// the lease expires.
     pub(super) async fn victim_probes(&self) -> Result<(u64, Timestamp)> {
         self.answers(Behaviour::Hanging);
         let before = self.visits().len();
         let permit = self.probe(self.victim()).await?;
         let lease = self.record().await?.lease.context("a prober has a lease")?;
         let command = WorkerCommand::Send { permit, path: self.path.clone() };
-        // The answer is not awaited: it may never come.
+        // The response is not awaited: it may never arrive.
         drop(self.victim().begin(command).await?);
         self.until("its probe arrives", || self.visits().len() == before + 1).await?;
         Ok((permit, lease.expires_at))
     }
 
-    /// Lets the two others acquire until they were permitted an ordinary call.
+    /// Makes the two other workers acquire until they are admitted for an ordinary call.
     pub(super) async fn others_close_it(&self) -> Result<()> {
         let pending = try_join_all(self.others().iter().map(|worker| worker.begin(self.hammer()))).await?;
         for hammer in pending {
@@ -151,7 +153,8 @@ impl<'a> Lane<'a> {
         WorkerCommand::Hammer { key: self.key.clone(), path: self.path.clone() }
     }
 
-    /// Returns the deviations from this request on: there must be one probe, which closed the circuit.
+    /// Returns the deviations in the requests starting at this index: there must be one probe, which closed the
+    /// circuit.
     pub(super) async fn judge_from(&self, first: usize) -> Result<Vec<String>> {
         let seen = Seen(self.visits().split_off(first));
         let mut faults = judge(&seen, 1, 1);
@@ -162,7 +165,7 @@ impl<'a> Lane<'a> {
         Ok(faults)
     }
 
-    /// Waits until a worker's health fulfils the condition.
+    /// Waits until a worker's health meets the condition.
     pub(super) async fn until_health(
         &self,
         worker: &Worker,
@@ -189,13 +192,13 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// Waits until this time by the store's clock, which is this machine's.
+    /// Waits until this time by the store's clock, which is this machine's clock.
     pub(super) async fn until_time(&self, time: Timestamp) -> Result<()> {
         self.until("time passes", || stamp(SystemTime::now()) > time).await
     }
 }
 
-/// Converts a time to the stores' timestamp.
+/// Converts a time to a store timestamp.
 pub(super) fn stamp(time: SystemTime) -> Timestamp {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))

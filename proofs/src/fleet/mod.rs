@@ -1,25 +1,25 @@
-//! Proofs with fleets of separate processes, over a real store, against a real receiver.
+//! Tests with fleets of separate processes, over a real store, against a real receiver.
 //!
-//! | part | content |
+//! | item | description |
 //! | --- | --- |
-//! | [`Process`] | the proof's handle of a worker: send commands, stop, resume, kill |
+//! | [`Process`] | a test's handle to a worker: send commands, pause, resume, kill |
 //! | [`worker`] | the worker itself: the same binary, with its own registry |
-//! | [`protocol`] | the protocol between proof and worker |
-//! | [`Receiver`] | the destination; records when each request began and ended |
+//! | [`protocol`] | the protocol between test and worker |
+//! | [`Receiver`] | the destination, which records when each request started and ended |
 //! | [`Backing`] | the store's server |
 //! | [`Site`] | server, receiver, and workers, each with its own connection to the store |
-//! | `traffic`, `caller` | the calls of a worker: at a rate, or as fast as it can acquire permits |
+//! | `traffic`, `caller` | a worker's calls: at a fixed rate, or as fast as it can acquire permits |
 //! | `watched` | counts how often two processes competed for the same lease |
-//! | [`recover`] | recoveries by all processes at once; [`judge`] checks one of them, [`Recoveries`] adds up |
-//! | [`inject_fault`] | faults of single processes ([`Fault`]), round by round; [`FaultResults`] adds up |
-//! | [`recover_beside_broken`] | recovery beside a process whose own network is broken |
-//! | [`keep_states`] | states that are decided while the store is unreachable are kept |
-//! | [`ramp_together`] | the ramp over all processes, by the receiver's count |
+//! | [`recover`] | recoveries by all processes at once; [`judge`] checks one of them, [`Recoveries`] adds up the results |
+//! | [`inject_fault`] | faults of single processes ([`Fault`]), round by round; [`FaultResults`] adds up the results |
+//! | [`recover_beside_broken`] | recovery despite a process whose own network is broken |
+//! | [`keep_states`] | states that are reached while the store is unreachable are kept |
+//! | [`ramp_together`] | the ramp over all processes, as counted by the receiver |
 //! | [`run_jobs`] | processes that make one call and exit |
-//! | [`Row`], [`Scale`] | the results of those four, and how many rounds of each are run |
-//! | `lane` | the common part of all faults: three processes, a short cool-off, and a long one after it |
+//! | [`Row`], [`Scale`] | the results of the previous four, and how many rounds of each are run |
+//! | `lane` | the common part of all fault tests: three processes, a short cool-off, and a long one after it |
 //!
-//! A worker is killed when its handle is dropped, and when the process of its proof ends, for any reason.
+//! A worker is killed when its handle is dropped, and when the test process ends, for any reason.
 
 mod backing;
 mod broken_process;

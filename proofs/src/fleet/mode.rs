@@ -1,4 +1,4 @@
-//! The consistency mode of a fleet, as an option of a proof and of a worker.
+//! The consistency mode of a fleet, as an option for a test and for a worker.
 
 use breakerbox::Consistency;
 use clap::ValueEnum;
@@ -6,17 +6,17 @@ use clap::ValueEnum;
 /// The consistency mode of a fleet.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub enum Mode {
-    /// Answers come from what a process knows; outcomes are reported in the background.
+    /// Each process decides from what it knows; outcomes are reported in the background.
     LocalFirst,
     /// Every acquire reads from the store, and every outcome is merged before the caller continues.
     Strict,
 }
 
 impl Mode {
-    /// Every mode.
+    /// All modes.
     pub const ALL: [Self; 2] = [Self::LocalFirst, Self::Strict];
 
-    /// The name that options and tables use.
+    /// Returns the name for options and tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,5 @@
-//! The proof's handle of a worker: sends commands, stops, resumes and kills it. Dropping the handle kills the worker.
+//! A test's handle to a worker: sends commands, pauses, resumes and kills it. Dropping the handle kills the
+//! worker.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -22,12 +23,12 @@ use super::protocol::{
 };
 use super::worker::Settings;
 
-/// The timeout of a worker's answer, so that a proof cannot hang.
+/// The timeout for a worker's response, so that a test can't hang.
 pub const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Answer>>>>;
 
-/// A worker process. It is killed when this is dropped.
+/// A worker process. It is killed when the value is dropped.
 pub struct Process {
     /// The settings with which the worker was started.
     pub settings: Settings,
@@ -37,7 +38,7 @@ pub struct Process {
     count: AtomicU64,
 }
 
-/// An answer that has not arrived yet.
+/// A worker's response that has not arrived yet.
 pub struct Pending {
     command: String,
     worker: u32,
@@ -47,11 +48,11 @@ pub struct Pending {
 /// The result of an acquire.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Acquired {
-    /// A permit for an ordinary call.
+    /// A permit for an ordinary call, with its number.
     Call(u64),
-    /// A permit for a probe.
+    /// A permit for a probe, with its number.
     Probe(u64),
-    /// No permit, and the name of the reason.
+    /// No permit, with the name of the reason.
     Refused(String),
 }
 
@@ -59,7 +60,7 @@ impl Process {
     /// Starts a worker, and waits until it is ready.
     ///
     /// # Errors
-    /// Fails if the worker does not start.
+    /// Returns an error if the worker does not start.
     pub async fn start(program: &Path, settings: &Settings) -> Result<Self> {
         let mut command = Command::new(program);
         command.arg("worker").args(arguments(settings)).kill_on_drop(true);
@@ -81,10 +82,10 @@ impl Process {
         self.settings.number
     }
 
-    /// Sends a command, and does not wait for the answer.
+    /// Sends a command, without waiting for the response.
     ///
     /// # Errors
-    /// Fails if the worker has exited.
+    /// Returns an error if the worker has exited.
     pub async fn begin(&self, command: WorkerCommand) -> Result<Pending> {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let text = format!("{command:?}");
@@ -97,10 +98,10 @@ impl Process {
         Ok(Pending { command: text, worker: self.number(), answer })
     }
 
-    /// Sends a command, and waits for the answer.
+    /// Sends a command, and waits for the response.
     ///
     /// # Errors
-    /// Fails if the worker has exited, does not answer, or answers with an error.
+    /// Returns an error if the worker has exited, does not respond, or responds with an error.
     pub async fn command(&self, command: WorkerCommand) -> Result<Answer> {
         self.begin(command).await?.answer().await
     }
@@ -108,7 +109,7 @@ impl Process {
     /// Acquires a permit.
     ///
     /// # Errors
-    /// As [`command`](Self::command).
+    /// See [`command`](Self::command).
     pub async fn try_acquire(&self, key: &str) -> Result<Acquired> {
         match self.command(WorkerCommand::Acquire { key: key.to_owned() }).await? {
             Answer::Permit { permit, is_probe: true } => Ok(Acquired::Probe(permit)),
@@ -118,10 +119,10 @@ impl Process {
         }
     }
 
-    /// Makes the call of a permit, and returns the HTTP status. `None`: the receiver did not answer.
+    /// Makes the call that a permit allows, and returns the HTTP status. `None`: the receiver did not respond.
     ///
     /// # Errors
-    /// As [`command`](Self::command).
+    /// See [`command`](Self::command).
     pub async fn send(&self, permit: u64, path: &str) -> Result<Option<u16>> {
         match self.command(WorkerCommand::Send { permit, path: path.to_owned() }).await? {
             Answer::Sent { status } => Ok(status),
@@ -132,7 +133,7 @@ impl Process {
     /// Settles a permit, and returns the settlement: `counted`, `uncounted` or `late`.
     ///
     /// # Errors
-    /// As [`command`](Self::command).
+    /// See [`command`](Self::command).
     pub async fn settle(&self, permit: u64, outcome: Outcome) -> Result<String> {
         match self.command(WorkerCommand::Settle { permit, outcome }).await? {
             Answer::Settled { how } => Ok(how),
@@ -143,7 +144,7 @@ impl Process {
     /// Returns the worker's view of a circuit.
     ///
     /// # Errors
-    /// As [`command`](Self::command).
+    /// See [`command`](Self::command).
     pub async fn state(&self, key: &str) -> Result<Known> {
         known(self.command(WorkerCommand::State { key: key.to_owned() }).await?)
     }
@@ -151,7 +152,7 @@ impl Process {
     /// Returns the state of each circuit that the worker has.
     ///
     /// # Errors
-    /// As [`command`](Self::command).
+    /// See [`command`](Self::command).
     pub async fn circuits(&self) -> Result<Vec<Seen>> {
         match self.command(WorkerCommand::Circuits).await? {
             Answer::Circuits(circuits) => Ok(circuits),
@@ -159,10 +160,10 @@ impl Process {
         }
     }
 
-    /// Starts to make calls at a rate, and returns the number of the run.
+    /// Starts to make calls at a fixed rate, and returns the number of the run.
     ///
     /// # Errors
-    /// As [`command`](Self::command).
+    /// See [`command`](Self::command).
     pub async fn run(&self, run: Run) -> Result<u64> {
         match self.command(WorkerCommand::Run(run)).await? {
             Answer::Running { run } => Ok(run),
@@ -173,7 +174,7 @@ impl Process {
     /// Waits until the worker sees a circuit in this state.
     ///
     /// # Errors
-    /// As [`command`](Self::command); also fails after [`WAIT_LIMIT`].
+    /// See [`command`](Self::command). Also returns an error after [`WAIT_LIMIT`].
     pub async fn becomes(&self, key: &str, status: &str) -> Result<Known> {
         match self.command(WorkerCommand::Await { key: key.to_owned(), status: status.to_owned() }).await {
             Ok(answer) => known(answer),
@@ -181,10 +182,10 @@ impl Process {
         }
     }
 
-    /// Returns the health of the store, as the worker sees it.
+    /// Returns the store's health from the worker's point of view.
     ///
     /// # Errors
-    /// As [`command`](Self::command).
+    /// See [`command`](Self::command).
     pub async fn health(&self) -> Result<Health> {
         match self.command(WorkerCommand::Health).await? {
             Answer::Health(health) => Ok(health),
@@ -192,10 +193,10 @@ impl Process {
         }
     }
 
-    /// Returns all changes that the worker's observers received since the last call of this function.
+    /// Returns all changes that the worker's observers received since the previous call.
     ///
     /// # Errors
-    /// As [`command`](Self::command).
+    /// See [`command`](Self::command).
     pub async fn changes(&self) -> Result<Vec<ObservedChange>> {
         match self.command(WorkerCommand::Changes).await? {
             Answer::Changes(changes) => Ok(changes),
@@ -203,10 +204,12 @@ impl Process {
         }
     }
 
-    /// Makes one call, closes the registry, and lets the process exit. Returns whether the call was admitted.
+    /// Makes one call, closes the registry, and waits until the process exits. Returns whether the call was
+    /// admitted.
     ///
     /// # Errors
-    /// As [`command`](Self::command), or if the process does not exit within [`WAIT_LIMIT`].
+    /// See [`command`](Self::command). Also returns an error if the process does not exit within
+    /// [`WAIT_LIMIT`].
     pub async fn call_and_exit(self, key: &str, path: &str) -> Result<bool> {
         let call = WorkerCommand::Call { key: key.to_owned(), path: path.to_owned() };
         let answer = self.command(call).await?;
@@ -221,24 +224,24 @@ impl Process {
     /// Applies an operator's override through this worker.
     ///
     /// # Errors
-    /// As [`command`](Self::command).
+    /// See [`command`](Self::command).
     pub async fn apply_override(&self, key: &str, command: OverrideRequest) -> Result<()> {
         self.command(WorkerCommand::Override { key: key.to_owned(), command }).await.map(drop)
     }
 
-    /// Ends the process as `kill -9` does.
+    /// Kills the process, like `kill -9`.
     ///
     /// # Errors
-    /// Fails if the system refuses.
+    /// Returns an error if the system call fails.
     pub async fn kill(&mut self) -> Result<()> {
         Ok(self.child.kill().await?)
     }
 
-    /// Stops the process as `SIGSTOP` does, and waits until it has stopped: one thread receives the signal, and until
-    /// that thread is scheduled the others continue.
+    /// Pauses the process with `SIGSTOP`, and waits until it has stopped: one thread receives the signal, and
+    /// the others continue until that thread is scheduled.
     ///
     /// # Errors
-    /// Fails if the process has exited, or the system refuses.
+    /// Returns an error if the process has exited, or the system call fails.
     pub async fn pause(&self) -> Result<()> {
         self.signal(Signal::STOP)?;
         let look = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
@@ -251,10 +254,10 @@ impl Process {
         timeout(WAIT_LIMIT, stopped).await.context("it does not stop")?
     }
 
-    /// Resumes a stopped process.
+    /// Resumes a paused process.
     ///
     /// # Errors
-    /// Fails if the process has exited, or the system refuses.
+    /// Returns an error if the process has exited, or the system call fails.
     pub fn resume(&self) -> Result<()> {
         self.signal(Signal::CONT)
     }
@@ -270,10 +273,10 @@ impl Process {
 }
 
 impl Pending {
-    /// Waits for the answer.
+    /// Waits for the response.
     ///
     /// # Errors
-    /// Fails if the answer does not come within [`WAIT_LIMIT`], or is an error.
+    /// Returns an error if the response does not arrive within [`WAIT_LIMIT`], or is an error.
     pub async fn answer(self) -> Result<Answer> {
         let Self { command, worker, answer } = self;
         let answer =
@@ -284,10 +287,10 @@ impl Pending {
         }
     }
 
-    /// Waits for an answer that is a tally.
+    /// Waits for a response that is a tally.
     ///
     /// # Errors
-    /// As [`answer`](Self::answer).
+    /// See [`answer`](Self::answer).
     pub async fn tally(self) -> Result<Tally> {
         match self.answer().await? {
             Answer::Tally(tally) => Ok(tally),
@@ -296,8 +299,8 @@ impl Pending {
     }
 }
 
-/// Starts a process on a thread that lives as long as the program: a worker ends with the thread that started it, and
-/// the threads of a runtime come and go.
+/// Starts a process on a thread that lives as long as the program: a worker is killed when the thread that
+/// started it ends, and the threads of a runtime come and go.
 async fn spawn(mut command: Command) -> Result<Child> {
     static STARTER: LazyLock<mpsc::Sender<Box<dyn FnOnce() + Send>>> = LazyLock::new(|| {
         let (starts, to_start) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
@@ -325,11 +328,11 @@ fn unexpected<T>(answer: &Answer) -> Result<T> {
     bail!("that is no answer to this order: {answer:?}")
 }
 
-/// Reads answers until the output ends. Callers that still wait then get an error.
+/// Reads responses until the output ends. Callers that are still waiting then get an error.
 async fn read_answers(answers: ChildStdout, waiting: Waiting) {
     let mut lines = BufReader::new(answers).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        // An unreadable line answers no command; its caller then gets an error.
+        // An unreadable line is ignored; the caller of its command then gets an error.
         let Ok(Numbered { number, word }) = serde_json::from_str(&line) else { continue };
         let waits = waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
         if let Some(waits) = waits {

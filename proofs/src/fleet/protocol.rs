@@ -1,17 +1,17 @@
-//! The protocol between a proof and its workers: commands in, answers out, each a line of JSON.
+//! The protocol between a test and its workers: commands and responses, each a line of JSON.
 //!
-//! Every command has a number, and its answer has the same number. A worker runs its commands concurrently, so answers
-//! come in any order.
+//! Every command has a number, which its response repeats. A worker runs its commands concurrently, so
+//! responses may arrive in any order.
 
 use breakerbox::{Epoch, OverrideCommand, Record};
 use serde::{Deserialize, Serialize};
 
-/// One line of the protocol.
+/// One message of the protocol, with the number of its command.
 #[derive(Serialize, Deserialize, Debug)]
 pub struct Numbered<T> {
-    /// The number of the command, which its answer repeats.
+    /// The number of the command, which its response repeats.
     pub number: u64,
-    /// The command or the answer.
+    /// The command or the response.
     pub word: T,
 }
 
@@ -19,94 +19,96 @@ pub struct Numbered<T> {
 #[derive(Clone, Serialize, Deserialize, Debug)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkerCommand {
-    /// Acquire a permit, and keep it. Answer: [`Answer::Permit`] or [`Answer::Refused`].
+    /// Acquire a permit, and keep it. Response: [`Answer::Permit`] or [`Answer::Refused`].
     Acquire {
-        /// The key of the circuit.
+        /// The circuit's key.
         key: String,
     },
-    /// Make the call that a permit allows, and keep the permit. Answer: [`Answer::Sent`].
+    /// Make the call that a permit allows, and keep the permit. Response: [`Answer::Sent`].
     Send {
         /// The number of the permit, from [`Answer::Permit`].
         permit: u64,
         /// The path at the receiver.
         path: String,
     },
-    /// Settle a permit. Answer: [`Answer::Settled`].
+    /// Settle a permit. Response: [`Answer::Settled`].
     Settle {
         /// The number of the permit, from [`Answer::Permit`].
         permit: u64,
         /// The outcome to report.
         outcome: Outcome,
     },
-    /// Acquire, call and settle through the library's call API. Answer: [`Answer::Sent`] or [`Answer::Refused`].
+    /// Acquire, call and settle through the library's call API. Response: [`Answer::Sent`] or
+    /// [`Answer::Refused`].
     Call {
-        /// The key of the circuit.
+        /// The circuit's key.
         key: String,
         /// The path at the receiver.
         path: String,
     },
-    /// Acquire again and again, and make every permitted call, until one was an ordinary call: the circuit is closed.
-    /// Answer: [`Answer::Tally`].
+    /// Acquire repeatedly, and make every admitted call, until one was an ordinary call: then the circuit is
+    /// closed. Response: [`Answer::Tally`].
     Hammer {
-        /// The key of the circuit.
+        /// The circuit's key.
         key: String,
         /// The path at the receiver.
         path: String,
     },
-    /// Wait until this process sees the circuit in this state. Answer: [`Answer::Circuit`].
+    /// Wait until this process sees the circuit in this state. Response: [`Answer::Circuit`].
     Await {
-        /// The key of the circuit.
+        /// The circuit's key.
         key: String,
-        /// The name of the state.
+        /// The name of the expected state.
         status: String,
     },
-    /// Report what this process knows of a circuit. Answer: [`Answer::Circuit`].
+    /// Return what this process knows about a circuit. Response: [`Answer::Circuit`].
     State {
-        /// The key of the circuit.
+        /// The circuit's key.
         key: String,
     },
-    /// Report the state of every circuit that this process has. Answer: [`Answer::Circuits`].
+    /// Return the state of every circuit in this process. Response: [`Answer::Circuits`].
     Circuits,
-    /// Report the health of the store, and the counters. Answer: [`Answer::Health`].
+    /// Return the store's health, and the counters. Response: [`Answer::Health`].
     Health,
-    /// Start to make calls at a rate. Answer: [`Answer::Running`].
+    /// Start to make calls at a fixed rate. Response: [`Answer::Running`].
     Run(Run),
-    /// Report the counts of a run. Answer: [`Answer::Tally`].
+    /// Return the counts of a run. Response: [`Answer::Tally`].
     Tally {
         /// The number of the run, from [`Answer::Running`].
         run: u64,
     },
-    /// End a run, after the calls in flight have ended. Answer: [`Answer::Tally`].
+    /// End a run, after the calls in flight have ended. Response: [`Answer::Tally`].
     Stop {
         /// The number of the run, from [`Answer::Running`].
         run: u64,
     },
-    /// Return all changes that observers received since the last such command. Answer: [`Answer::Changes`].
+    /// Return all changes that observers received since the previous such command. Response:
+    /// [`Answer::Changes`].
     Changes,
-    /// Close the registry, as a process does before it exits. Answer: [`Answer::Done`].
+    /// Close the registry, as a process does before it exits. Response: [`Answer::Done`].
     Close,
-    /// Apply an operator's override. Answer: [`Answer::Done`].
+    /// Apply an operator's override. Response: [`Answer::Done`].
     Override {
-        /// The key of the circuit.
+        /// The circuit's key.
         key: String,
-        /// The override.
+        /// The override to apply.
         command: OverrideRequest,
     },
 }
 
-/// Calls at a fixed rate.
+/// Parameters for calls at a fixed rate.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Run {
-    /// The circuits and paths to call, in turn and from the start again.
+    /// The circuits and paths to call, in a round-robin order.
     pub targets: Vec<Target>,
-    /// The number of calls a second, including refused ones. A slow call does not delay the next.
+    /// The number of calls per second, including refused ones. A slow call does not delay the next.
     pub per_second: u32,
 }
 
 /// A circuit, and the path that its calls go to.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Target {
-    /// The key of the circuit.
+    /// The circuit's key.
     pub key: String,
     /// The path at the receiver.
     pub path: String,
@@ -120,12 +122,12 @@ pub enum Outcome {
     Success,
     /// The call failed.
     Failure,
-    /// The call failed, and the destination sent a retry-after.
+    /// The call failed, and the destination sent `Retry-After`.
     RetryAfter {
-        /// The retry-after, in milliseconds.
+        /// The `Retry-After` value, in milliseconds.
         ms: u64,
     },
-    /// The result says nothing about the destination.
+    /// The outcome does not count.
     Ignored,
     /// The permit is dropped without an outcome.
     Dropped,
@@ -156,41 +158,41 @@ impl From<OverrideRequest> for OverrideCommand {
     }
 }
 
-/// A worker's answer.
+/// A worker's response.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// A permit was given.
+    /// A permit was acquired.
     Permit {
         /// The number of the permit, for later commands.
         permit: u64,
         /// Whether the permit is for a probe.
         is_probe: bool,
     },
-    /// No permit was given.
+    /// The acquire was refused.
     Refused {
-        /// The name of the refusal's reason.
+        /// The name of the reason for the refusal.
         why: String,
-        /// When to acquire again, in milliseconds. `None`: unknown.
+        /// The time after which to acquire again, in milliseconds. `None`: unknown.
         retry_in_ms: Option<u64>,
     },
     /// A call was made.
     Sent {
-        /// The HTTP status. `None`: the receiver did not answer.
+        /// The response's HTTP status. `None`: the receiver did not respond.
         status: Option<u16>,
     },
     /// A permit was settled.
     Settled {
-        /// The settlement: `counted`, `uncounted` or `late`. A dropped permit reports none of them.
+        /// The settlement: `counted`, `uncounted` or `late`. Empty for a dropped permit.
         how: String,
     },
-    /// The process's view of a circuit.
+    /// What the process knows about a circuit.
     Circuit(Box<Known>),
-    /// The states of all circuits.
+    /// The states of all circuits in the process.
     Circuits(Vec<Seen>),
-    /// The changes that observers received, in the order of receipt.
+    /// The changes that observers received, in order.
     Changes(Vec<ObservedChange>),
-    /// The health of the store.
+    /// The store's health, and the counters.
     Health(Health),
     /// A run has started.
     Running {
@@ -199,7 +201,7 @@ pub enum Answer {
     },
     /// The counts of a run, so far or in total.
     Tally(Tally),
-    /// The command was carried out.
+    /// The command was executed.
     Done,
     /// The command failed.
     Error {
@@ -208,86 +210,86 @@ pub enum Answer {
     },
 }
 
-/// One process's view of a circuit.
+/// What one process knows about a circuit.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Known {
-    /// The name of the state.
+    /// The name of the circuit's state.
     pub status: String,
-    /// The whole record.
+    /// The circuit's whole record.
     pub record: Record,
-    /// How often this process took a lease.
+    /// The number of leases that this process acquired.
     pub leases_won: u64,
-    /// How often another process took the lease first: both had read the same record.
+    /// The number of leases that another process acquired first, after both had read the same record.
     pub leases_lost: u64,
 }
 
 /// The state of a circuit in one process.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
 pub struct Seen {
-    /// The key of the circuit.
+    /// The circuit's key.
     pub key: String,
-    /// The name of the state.
+    /// The name of the circuit's state.
     pub status: String,
-    /// The epoch that began with the last transition.
+    /// The epoch that started with the last transition.
     pub epoch: Epoch,
 }
 
-/// One change of a circuit, as an observer of one process received it.
+/// A change to a circuit, as received by an observer in one process.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
 pub struct ObservedChange {
     /// The circuit's key.
     pub key: String,
-    /// The name of the state before.
+    /// The name of the previous state.
     pub from: String,
-    /// The name of the state after.
+    /// The name of the new state.
     pub to: String,
-    /// The epoch that began.
+    /// The epoch that started with the change.
     pub epoch: Epoch,
 }
 
-/// The health of the store, as one process sees it.
+/// The store's health from the point of view of one process, and counters.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Health {
-    /// Why the store is degraded. `None`: it is connected.
+    /// The reason why the store is degraded. `None`: it is connected.
     pub degraded: Option<String>,
-    /// How often the loss of the store was reported to this process.
+    /// The number of times that the store was reported as lost.
     pub losses: u64,
-    /// How often the return of the store was reported to this process.
+    /// The number of times that the store was reported as connected again.
     pub returns: u64,
-    /// Requests to the store so far.
+    /// The number of store requests so far.
     pub requests: u64,
-    /// How often the store merged counts.
+    /// The number of merges that the store answered.
     pub merges: u64,
-    /// Results that came late, and changed nothing.
+    /// The number of late results, which changed nothing.
     pub late_results: u64,
-    /// How often counts were sent to a store that did not answer.
+    /// The number of reports that the store did not answer.
     pub unanswered_reports: u64,
 }
 
-/// The counts of many acquires.
+/// Counts of many acquires and their calls.
 #[derive(Clone, Default, Serialize, Deserialize, Debug)]
 pub struct Tally {
     /// The number of acquires.
     pub acquires: u64,
-    /// Acquires refused because the circuit was open.
+    /// The number of acquires refused because the circuit was open.
     pub open: u64,
-    /// Acquires refused because another caller was probing.
+    /// The number of acquires refused because another caller was probing.
     pub probing: u64,
-    /// Acquires refused for another reason.
+    /// The number of acquires refused for another reason.
     pub refused: u64,
-    /// Permits for probes.
+    /// The number of permits for probes.
     pub probes: u64,
-    /// Permits for ordinary calls.
+    /// The number of permits for ordinary calls.
     pub calls: u64,
-    /// Calls that got no answer, or an answer other than success.
+    /// The number of calls that got no response, or one other than success.
     pub failed: u64,
     /// The duration of the longest acquire, in microseconds.
     pub longest_ask_us: u64,
 }
 
 impl Tally {
-    /// Returns the counts that were added since an earlier state of the same tally. The longest acquire is that of
-    /// both.
+    /// Returns the counts added since an earlier state of the same tally. The longest acquire is that of the
+    /// whole tally.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {

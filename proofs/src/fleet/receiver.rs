@@ -1,8 +1,8 @@
-//! The destination: an HTTP server on loopback with configurable answers, which records when each request began and
-//! ended.
+//! The destination: an HTTP server on the loopback address with configurable responses, which records when each
+//! request started and ended.
 //!
-//! A proof relies on the receiver's own observations. The declarations of a request (worker, probe or call) are
-//! recorded beside them.
+//! A test relies on the receiver's own observations. What a request declares (worker, probe or call) is
+//! recorded in addition.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -23,40 +23,40 @@ use tokio::task::{AbortHandle, JoinSet};
 /// The header with the number of the calling worker.
 pub(super) const WORKER: &str = "x-worker";
 
-/// The header with the worker's own view of its call: `probe` or `call`.
+/// The header that states whether the worker considers its call a probe: `probe` or `call`.
 pub(super) const KIND: &str = "x-kind";
 
-/// The behaviour of an endpoint.
+/// How an endpoint responds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Behaviour {
-    /// Answers with success, after this time.
+    /// Responds with success, after this time.
     Healthy(Duration),
-    /// Answers with 503, at once.
+    /// Responds with 503 immediately.
     Failing,
-    /// Answers with 503, after this time.
+    /// Responds with 503, after this time.
     FailingAfter(Duration),
-    /// Does not answer until another behaviour is set.
+    /// Does not respond until another behaviour is set.
     Hanging,
 }
 
-/// One request, as the receiver saw it.
+/// One request from the receiver's point of view.
 #[derive(Clone, Debug)]
 pub struct Visit {
     /// The number of the calling worker.
     pub worker: u32,
-    /// Whether the request declares itself a probe.
+    /// Whether the request is declared as a probe.
     pub claims_to_probe: bool,
-    /// When the receiver began to answer the request.
+    /// When the receiver started to process the request.
     pub began: SystemTime,
-    /// When the request was answered, or the caller disconnected.
+    /// When the response was sent, or the caller disconnected. `None`: the request is in flight.
     pub ended: Option<SystemTime>,
-    /// The number of other requests in flight when this one began.
+    /// The number of other requests in flight when this one started.
     pub beside: usize,
-    /// The HTTP status of the answer.
+    /// The response's HTTP status. `None`: there was no response.
     pub status: Option<u16>,
 }
 
-/// The server. It stops when this is dropped.
+/// The receiver's HTTP server. It stops when the value is dropped.
 pub struct Receiver {
     address: SocketAddr,
     endpoints: Arc<Endpoints>,
@@ -77,7 +77,7 @@ impl Receiver {
     /// Starts the server, with healthy endpoints.
     ///
     /// # Errors
-    /// Fails if no port is free.
+    /// Returns an error if no port is free.
     pub async fn start() -> std::io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -93,24 +93,24 @@ impl Receiver {
         Ok(Self { address, endpoints, accepting: accepting.abort_handle() })
     }
 
-    /// Returns the base URL.
+    /// Returns the receiver's base URL.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Returns the port on the loopback address.
+    /// Returns the port that the receiver listens on.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// Sets the behaviour of an endpoint, also for requests that hang there.
+    /// Sets how an endpoint responds, even to requests that already hang there.
     pub fn set(&self, path: &str, behaviour: Behaviour) {
         self.endpoints.with(path, |endpoint| endpoint.behaviour.send_replace(behaviour));
     }
 
-    /// Returns all requests to an endpoint so far, in the order in which they began.
+    /// Returns all requests to an endpoint so far, in the order in which they started.
     #[must_use]
     pub fn visits(&self, path: &str) -> Vec<Visit> {
         self.endpoints.with(path, |endpoint| endpoint.visits.clone())
@@ -125,7 +125,7 @@ impl Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        // This closes all connections.
+        // Aborting the task closes all connections.
         self.accepting.abort();
     }
 }
@@ -151,7 +151,7 @@ async fn serve(connection: TcpStream, endpoints: Arc<Endpoints>) {
         Ok::<_, Infallible>(response)
     });
     let _ = connection.set_nodelay(true);
-    // The caller sees how the connection ends; the server needs no result.
+    // The caller sees how the connection ends; the server does not need the result.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(connection), service).await;
 }
 
@@ -196,7 +196,7 @@ async fn answer(request: &Request<Incoming>, endpoints: &Endpoints) -> StatusCod
     status
 }
 
-/// A request in flight. It also ends when the caller disconnects.
+/// A request in flight. It ends when the caller disconnects, too.
 struct Stay<'a> {
     path: &'a str,
     number: usize,

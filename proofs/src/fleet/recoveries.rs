@@ -1,4 +1,4 @@
-//! The result of many recoveries, compared with the promise.
+//! The results of many recoveries, compared with the guarantee.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,19 +7,19 @@ use super::judge::Seen;
 use super::protocol::Tally;
 use super::rounds::Plan;
 
-/// The number of deviations that are printed.
+/// The maximum number of deviations that are printed.
 const MAX_SHOWN: usize = 5;
 
-/// The result of all recoveries of one plan.
+/// The results of all recoveries with one plan.
 #[derive(Clone, Debug)]
 pub struct Recoveries {
     /// The parameters of the run.
     pub plan: Plan,
     /// The number of recoveries.
     pub rounds: u64,
-    /// The number of recoveries in which the receiver saw exactly the needed probes, one after the other.
+    /// The number of recoveries in which the receiver saw exactly the required probes, one after the other.
     pub exact: u64,
-    /// The number of requests that overlapped with another, before the circuit was closed.
+    /// The number of requests that overlapped with another before the circuit was closed.
     pub overlaps: u64,
     /// The number of rounds in which two processes competed for the same lease: both had read the same record.
     pub raced: u64,
@@ -31,7 +31,7 @@ pub struct Recoveries {
     pub late_applied: u64,
     /// The number of acquires.
     pub acquires: u64,
-    /// The duration of all rounds.
+    /// The total duration of all rounds.
     pub took: Duration,
     deviations: u64,
     shown: Vec<String>,
@@ -86,13 +86,13 @@ impl Recoveries {
         self.shown.truncate(MAX_SHOWN);
     }
 
-    /// Returns whether processes competed often enough for the run to prove anything: in at least one round of ten.
+    /// Returns whether processes competed often enough for a meaningful result: in at least one of ten rounds.
     #[must_use]
     pub const fn is_worth_something(&self) -> bool {
         self.raced * 10 >= self.rounds
     }
 
-    /// Returns all deviations from the promise.
+    /// Returns all deviations from the guarantee.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let Self { plan, rounds, exact, overlaps, late_applied, deviations, .. } = self;
@@ -111,7 +111,7 @@ impl Recoveries {
         faults.chain(self.shown.iter().cloned()).collect()
     }
 
-    /// Returns the head of the table; `Display` writes the rows.
+    /// Returns the table header. `Display` writes the rows.
     #[must_use]
     pub fn head() -> String {
         format!(

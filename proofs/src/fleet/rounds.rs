@@ -1,17 +1,18 @@
-//! Recoveries by a fleet: all processes acquire at the end of a cool-off, and the receiver records the requests.
+//! Recoveries by a fleet: all processes acquire at the end of a cool-off, and the receiver records the
+//! requests.
 //!
-//! One round of one endpoint:
+//! One round for one endpoint:
 //!
 //! 1. Every process acquires a permit while the circuit is closed. No call has failed yet, so all get one.
-//! 2. The endpoint fails. Every process makes its call and reports the failure. That trips the circuit, once; some
-//!    failures are late.
-//! 3. Every process knows that the circuit is open. From here on no process holds a permit and none has acquired, so
-//!    every request that the receiver sees next was permitted after the trip.
-//! 4. The endpoint is healthy again, and slow enough for other requests to arrive during a probe. All processes acquire
-//!    as fast as they can, before, at and after the end of the cool-off, and make every permitted call; each until it
-//!    was permitted an ordinary one.
-//! 5. The receiver has seen as many probes as are needed to close, one after the other, and no other request before the
-//!    last of them was answered. Every later request declares that it is not a probe.
+//! 2. The endpoint fails. Every process makes its call and reports the failure. That trips the circuit once;
+//!    some failures are late.
+//! 3. Every process knows that the circuit is open. From now on no process holds a permit or is acquiring one,
+//!    so every further request that the receiver sees was admitted after the trip.
+//! 4. The endpoint is healthy again, and slow enough that other requests can arrive during a probe. All
+//!    processes acquire as fast as they can, before, at and after the end of the cool-off, and make every
+//!    admitted call, each until it was admitted for an ordinary one.
+//! 5. The receiver has seen as many probes as are required to close, one after the other, and no other request
+//!    before the last of them was answered. Every later request declares that it is not a probe.
 //!
 //! Many endpoints go through this in parallel, with the same processes.
 
@@ -30,13 +31,13 @@ use super::receiver::Behaviour;
 use super::recoveries::Recoveries;
 use super::site::{Latency, Site, Worker};
 
-/// The duration of a probe: several round trips to a store on the same machine.
+/// The duration of a probe: longer than several round trips to a store on the same machine.
 const PROBE_TAKES: Duration = Duration::from_millis(10);
 
 /// The parameters of one run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// The store.
+    /// The kind of store.
     pub kind: Kind,
     /// The latency added to the store's own.
     pub latency: Latency,
@@ -46,14 +47,15 @@ pub struct Plan {
     pub processes: u32,
     /// The number of endpoints that recover in parallel.
     pub endpoints: u32,
-    /// The number of recoveries of each endpoint.
+    /// The number of recoveries for each endpoint.
     pub rounds: u32,
 }
 
 /// Runs all rounds.
 ///
 /// # Errors
-/// Fails if a server or a worker fails, or the store was lost meanwhile. Broken promises are in the result.
+/// Returns an error if a server or a worker fails, or the store was lost meanwhile. Violated guarantees are
+/// reported in the result.
 pub async fn recover(program: &Path, plan: Plan) -> Result<Recoveries> {
     let site = Site::start(program, plan.kind).await?;
     let policy = policy(&plan);
@@ -80,10 +82,10 @@ pub async fn recover(program: &Path, plan: Plan) -> Result<Recoveries> {
     Ok(all)
 }
 
-/// Returns a policy with a rule that half of the processes fulfil together, cool-offs that do not grow, and no ramp:
-/// each round is like the first. The rule is not about consecutive failures: the successes that ended the previous
-/// round were some milliseconds ago, and the order of two processes' outcomes is known only to within the duration of a
-/// request.
+/// Returns a policy with a rule that half of the processes meet together, cool-offs that do not grow, and no
+/// ramp, so that each round is like the first. The rule is not about consecutive failures, because the
+/// successes that ended the previous round were only milliseconds ago, and the order of two processes' outcomes
+/// is known only to within the duration of a request.
 fn policy(plan: &Plan) -> String {
     let failures = plan.processes / 2;
     let cool_off_ms = if plan.latency == Latency::None { 100 } else { 150 };
@@ -94,7 +96,7 @@ fn policy(plan: &Plan) -> String {
     )
 }
 
-/// The rounds of one endpoint.
+/// The rounds for one endpoint.
 struct Course<'a> {
     plan: Plan,
     site: &'a Site,
@@ -126,7 +128,7 @@ impl Course<'_> {
                     record.trips,
                     record.status()
                 ));
-                // Later rounds would only repeat the fault.
+                // Later rounds would only repeat the deviation.
                 break;
             }
         }
@@ -166,7 +168,7 @@ impl Course<'_> {
         Ok((Seen(receiver.visits(&self.path).split_off(before)), tally))
     }
 
-    /// Returns how often two processes competed for the same lease so far.
+    /// Returns how often two processes have competed for the same lease so far.
     async fn leases_lost(&self) -> Result<u64> {
         let known = try_join_all(self.workers.iter().map(|worker| worker.state(&self.key))).await?;
         Ok(known.iter().map(|known| known.leases_lost).sum())

@@ -1,4 +1,4 @@
-//! The result of all rounds of one promise over one store in one mode.
+//! The results of all rounds for one guarantee, with one store and one consistency mode.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,36 +9,36 @@ use super::backing::Kind;
 use super::mode::Mode;
 use super::process::Process;
 
-/// The number of deviations that are printed.
+/// The maximum number of deviations that are printed.
 const SHOWN: usize = 5;
 
-/// The size of a proof.
+/// The size of a test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scale {
     /// The number of rounds.
     pub rounds: u32,
     /// The number of rounds that run in parallel, each on its own endpoint.
     pub side_by_side: u32,
-    /// The timeout of the store.
+    /// The timeout for store requests.
     pub store_timeout: Duration,
-    /// Whether durations are checked. On a busy machine only counts are.
+    /// Whether durations are checked. On a busy machine, only counts are.
     pub judges_times: bool,
 }
 
 impl Scale {
-    /// Returns the full size, with the library's own timeout.
+    /// Returns the full size, with the library's default timeout.
     #[must_use]
     pub const fn full(rounds: u32) -> Self {
         Self { rounds, side_by_side: 10, store_timeout: Duration::from_millis(500), judges_times: true }
     }
 
-    /// Returns a size that shows whether the promise holds, on a machine of any speed.
+    /// Returns a small size, which works on a machine of any speed.
     #[must_use]
     pub const fn small(rounds: u32) -> Self {
         Self { rounds, side_by_side: rounds, store_timeout: Duration::from_secs(3), judges_times: false }
     }
 
-    /// Raises the store's timeout, so that the store is never seen as lost, however busy the machine is.
+    /// Raises the store timeout, so that the store is never seen as lost, however busy the machine is.
     #[must_use]
     pub const fn patient(mut self) -> Self {
         self.store_timeout = Duration::from_secs(20);
@@ -46,22 +46,22 @@ impl Scale {
     }
 }
 
-/// One row of the table.
+/// One row in the table of results.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The store.
+    /// The kind of store.
     pub kind: Kind,
     /// The consistency mode.
     pub mode: Mode,
-    /// The promise under proof.
+    /// The guarantee that is tested.
     pub promise: &'static str,
-    /// How many rounds there were.
+    /// The number of rounds.
     pub rounds: u64,
-    /// The number of rounds in which the promise held.
+    /// The number of rounds in which the guarantee was met.
     pub kept: u64,
-    /// The measurements, as text.
+    /// The measurements, formatted.
     pub figures: String,
-    /// The duration of the proof.
+    /// The duration of the test.
     pub took: Duration,
     deviations: Vec<String>,
 }
@@ -72,7 +72,7 @@ impl Row {
         Self { kind, mode, promise, rounds: 0, kept: 0, figures, took: Duration::ZERO, deviations }
     }
 
-    /// Counts a round, with its deviations from the promise.
+    /// Counts a round, with its deviations from the guarantee.
     pub(super) fn count(&mut self, deviations: Vec<String>) {
         self.rounds += 1;
         self.kept += u64::from(deviations.is_empty());
@@ -80,8 +80,8 @@ impl Row {
         self.deviations.truncate(SHOWN);
     }
 
-    /// Records whether a worker saw the store as lost. That happens on a machine that is too busy, and then each
-    /// process decides alone: the row proves nothing.
+    /// Records whether a worker saw the store as lost. That happens if the machine is too busy. Then each
+    /// process decides on its own, and the row is meaningless.
     pub(super) async fn note_losses(&mut self, worker: &Process) -> Result<()> {
         let losses = worker.health().await?.losses;
         if losses > 0 {
@@ -91,7 +91,7 @@ impl Row {
         Ok(())
     }
 
-    /// Returns all deviations from the promise.
+    /// Returns all deviations from the guarantee.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
@@ -102,7 +102,7 @@ impl Row {
         faults
     }
 
-    /// Returns the head of the table; `Display` writes the rows.
+    /// Returns the table header. `Display` writes the rows.
     #[must_use]
     pub fn head() -> String {
         format!(
@@ -128,7 +128,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// Formats the longest and the mean of some durations.
+/// Formats the maximum and the mean of some durations.
 pub(super) fn longest_and_mean(times: &[Duration]) -> String {
     let longest = times.iter().max().copied().unwrap_or_default();
     let count = u32::try_from(times.len()).unwrap_or(u32::MAX).max(1);

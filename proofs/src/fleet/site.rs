@@ -1,4 +1,5 @@
-//! The setup of a proof: a store's server, a receiver, and workers, each with its own proxied connection to the store.
+//! The setup for a test: a store's server, a receiver, and workers, each with its own proxied connection to the
+//! store.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,8 @@ use super::process::Process;
 use super::receiver::Receiver;
 use super::worker::Settings;
 
-/// The timeout of the store. No proof here is about a slow store, and the machine may be busy.
+/// The timeout for store requests, in milliseconds. It is long, because no test here is about a slow store, and
+/// the machine may be busy.
 const STORE_TIMEOUT_MS: u64 = 20_000;
 
 /// A store's server and a receiver, to which workers can be added.
@@ -21,11 +23,11 @@ pub struct Site {
     program: PathBuf,
     /// The store's server.
     pub backing: Backing,
-    /// The destination.
+    /// The destination of the workers' calls.
     pub receiver: Receiver,
 }
 
-/// The settings of a worker of a [`Site`].
+/// The settings for a worker in a [`Site`].
 #[derive(Clone, Copy, Debug)]
 pub struct Member<'a> {
     /// The worker's number, which it sends to the receiver.
@@ -34,7 +36,7 @@ pub struct Member<'a> {
     pub policy: &'a str,
     /// The consistency mode.
     pub mode: Mode,
-    /// The timeout of the store.
+    /// The timeout for store requests.
     pub store_timeout: Duration,
 }
 
@@ -49,7 +51,7 @@ impl Site {
     /// Starts a server and a receiver. `program` is the binary that also runs the workers.
     ///
     /// # Errors
-    /// Fails if one of them does not start.
+    /// Returns an error if one of them does not start.
     pub async fn start(program: &Path, kind: Kind) -> Result<Self> {
         Ok(Self {
             program: program.to_owned(),
@@ -58,10 +60,10 @@ impl Site {
         })
     }
 
-    /// Starts a worker. It reports failures to the store within milliseconds.
+    /// Starts a worker that reports failures to the store within milliseconds.
     ///
     /// # Errors
-    /// Fails if the worker does not start.
+    /// Returns an error if the worker does not start.
     pub async fn worker(&self, number: u32, policy: &str, latency: Latency) -> Result<Worker> {
         let proxy = Proxy::before_port(self.backing.port()).await?;
         let (to_server, to_client) = latency.delays(number);
@@ -75,10 +77,10 @@ impl Site {
         Ok(Worker { process: Process::start(&self.program, &settings).await?, proxy })
     }
 
-    /// Starts a worker that reports to the store as often as the library does by default.
+    /// Starts a worker that reports to the store at the library's default interval.
     ///
     /// # Errors
-    /// Fails if the worker does not start.
+    /// Returns an error if the worker does not start.
     pub async fn member(&self, member: Member<'_>) -> Result<Worker> {
         self.member_calling(member, &self.receiver.url()).await
     }
@@ -86,7 +88,7 @@ impl Site {
     /// Starts a worker that calls the receiver at another address, such as that of a proxy.
     ///
     /// # Errors
-    /// Fails if the worker does not start.
+    /// Returns an error if the worker does not start.
     pub async fn member_calling(&self, member: Member<'_>, receiver: &str) -> Result<Worker> {
         let proxy = Proxy::before_port(self.backing.port()).await?;
         let settings = member.settings(&self.backing.url_through(proxy.port()), receiver)?;
@@ -96,7 +98,7 @@ impl Site {
     /// Starts a worker without a proxy, for a process that makes one call and exits.
     ///
     /// # Errors
-    /// Fails if the worker does not start.
+    /// Returns an error if the worker does not start.
     pub async fn job(&self, member: Member<'_>) -> Result<Process> {
         let settings = member.settings(&self.backing.url(), &self.receiver.url())?;
         Process::start(&self.program, &settings).await
@@ -115,10 +117,10 @@ impl Member<'_> {
 }
 
 impl Worker {
-    /// Ends the worker as `kill -9` does.
+    /// Kills the worker, like `kill -9`.
     ///
     /// # Errors
-    /// Fails if the system refuses.
+    /// Returns an error if the system call fails.
     pub async fn kill(&mut self) -> Result<()> {
         self.process.kill().await
     }
@@ -137,12 +139,12 @@ impl Deref for Worker {
 pub enum Latency {
     /// No added latency.
     None,
-    /// 1 to 20 ms for a request and its answer, drawn anew for each.
+    /// 1 to 20 ms for a request and its response, random for each.
     Varying,
 }
 
 impl Latency {
-    /// The name that tables use.
+    /// Returns the name for tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

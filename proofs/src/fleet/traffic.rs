@@ -1,4 +1,4 @@
-//! The calls of a worker: at a rate until it is stopped, or as fast as it can until a circuit is closed.
+//! A worker's calls: at a fixed rate until stopped, or as fast as possible until a circuit is closed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use super::protocol::{Run, Tally};
 /// The pause between a refusal and the next acquire. Tokio's timer has no finer resolution.
 const RETRY_EVERY: Duration = Duration::from_millis(1);
 
-/// Calls at a fixed rate.
+/// A task that makes calls at a fixed rate, and its counts.
 pub(super) struct Traffic {
     tally: Arc<Mutex<Tally>>,
     stop: watch::Sender<bool>,
@@ -31,7 +31,7 @@ impl Traffic {
         let (tally, caller) = (Arc::new(Mutex::new(Tally::default())), caller.clone());
         let (stop, mut stopped) = watch::channel(false);
         let mut ticks = interval(Duration::from_secs(1) / run.per_second);
-        // After a pause the calls continue at their rate, and do not catch up.
+        // After a pause, the calls continue at their rate, without catching up.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let counted = Arc::clone(&tally);
         let task = tokio::spawn(async move {
@@ -67,7 +67,8 @@ impl Traffic {
     }
 }
 
-/// Acquires until an ordinary call was made: the circuit is closed. Makes every permitted call.
+/// Acquires repeatedly, and makes every admitted call, until one was an ordinary call: then the circuit is
+/// closed.
 pub(super) async fn hammer(circuit: &Circuit, caller: &Caller, path: &str) -> Tally {
     let mut tally = Tally::default();
     while tally.calls == 0 {
@@ -78,7 +79,7 @@ pub(super) async fn hammer(circuit: &Circuit, caller: &Caller, path: &str) -> Ta
     tally
 }
 
-/// Acquires once, and makes the call if there is a permit.
+/// Acquires once, and makes the call if it is admitted.
 async fn acquire_and_call(
     circuit: &Circuit,
     caller: &Caller,

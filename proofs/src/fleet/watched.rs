@@ -1,6 +1,6 @@
 //! A store wrapper that counts requests, and how often two processes competed for the same lease.
 //!
-//! It passes every request on unchanged.
+//! All requests are passed on unchanged.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use breakerbox::store::{
 };
 use breakerbox::{Nonce, Record};
 
-/// A store whose requests are counted.
+/// A store wrapper that counts requests.
 pub(super) struct Watched {
     inner: Arc<dyn Store>,
     requests: AtomicU64,
@@ -23,7 +23,7 @@ pub(super) struct Watched {
     leases: Mutex<HashMap<Arc<str>, Leases>>,
 }
 
-/// How often this process won and lost the leases of a circuit.
+/// The number of a circuit's leases that this process won, and lost to another process.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Leases {
     pub(super) won: u64,
@@ -107,11 +107,11 @@ impl Store for Watched {
         self.count().lead(name, candidate, ttl).await
     }
 
-    /// Not counted: it is made with and without traffic.
+    /// Not counted, because write checks are made with and without traffic.
     async fn check_write(&self) -> Result<Answer<()>, StoreError> {
         self.inner.check_write().await
     }
-    /// The report of a process at its shutdown is not counted.
+    /// Reports that a process makes at shutdown are not counted.
     fn reopen(&self) -> Option<Arc<dyn Store>> {
         self.inner.reopen()
     }

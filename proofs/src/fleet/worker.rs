@@ -1,7 +1,7 @@
-//! A worker: a process with its own registry on the shared store. It reads commands from standard input and writes
-//! answers to standard output.
+//! A worker: a process with its own registry on the shared store. It reads commands from standard input and
+//! writes responses to standard output.
 //!
-//! It exits when its input ends, and when the process that started it ends.
+//! A worker exits when its input ends, and when the process that started it ends.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,41 +30,41 @@ use super::watched::Watched;
 /// The interval at which a worker checks a condition that it waits for.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// The number of changes that a worker keeps until they are read. Beyond it, the newest are dropped, and the answer is
-/// an error.
+/// The maximum number of changes that a worker stores until they are read. Further changes are dropped, and the
+/// response is then an error.
 const MAX_OBSERVED: usize = 100_000;
 
-/// The options of a worker.
+/// The command-line options of a worker.
 #[derive(Args, Clone, Debug)]
 pub struct Settings {
-    /// Where the store is: a URL of Redis or of Postgres
+    /// URL of the store: Redis or Postgres
     #[arg(long)]
     pub store: String,
-    /// Where calls go
+    /// Base URL of the receiver
     #[arg(long)]
     pub receiver: String,
-    /// The number that it sends to the receiver
+    /// Number of the worker, which it sends to the receiver
     #[arg(long, default_value_t = 0)]
     pub number: u32,
-    /// The policy, as JSON
+    /// Policy, as JSON
     #[arg(long, default_value = "{}")]
     pub policy: String,
-    /// How long the store may take to answer
+    /// Timeout for store requests, in milliseconds
     #[arg(long, default_value_t = 500)]
     pub store_timeout_ms: u64,
-    /// How often failures are reported
+    /// Interval between reports of failures, in milliseconds
     #[arg(long, default_value_t = 100)]
     pub flush_every_ms: u64,
-    /// How often what is not closed is read again
+    /// Interval at which circuits that are not closed are read again, in milliseconds
     #[arg(long, default_value_t = 2_000)]
     pub reread_every_ms: u64,
-    /// What to do while the store is away
+    /// What to do while the store is unreachable
     #[arg(long, value_enum, default_value_t = OnLoss::Local)]
     pub on_store_loss: OnLoss,
-    /// How closely the processes keep together
+    /// Consistency mode
     #[arg(long, value_enum, default_value_t = Mode::LocalFirst)]
     pub mode: Mode,
-    /// Start though the store is away
+    /// Start even if the store is unreachable
     #[arg(long)]
     pub without_waiting: bool,
 }
@@ -88,10 +88,10 @@ impl Settings {
     }
 }
 
-/// The fleet's behaviour while the store is unreachable.
+/// What a fleet does while the store is unreachable.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub enum OnLoss {
-    /// Each process goes on with circuits of its own.
+    /// Each process continues with its own circuits.
     Local,
     /// Every call is admitted.
     Admit,
@@ -100,10 +100,10 @@ pub enum OnLoss {
 }
 
 impl OnLoss {
-    /// Every value.
+    /// All values.
     pub const ALL: [Self; 3] = [Self::Local, Self::Admit, Self::Refuse];
 
-    /// The name that settings and tables use.
+    /// Returns the name for settings and tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -117,14 +117,14 @@ impl OnLoss {
 /// Runs the worker until its input ends.
 ///
 /// # Errors
-/// Fails if the settings are invalid, or the store cannot be reached.
+/// Returns an error if the settings are invalid, or the store can't be reached.
 pub fn work(settings: &Settings) -> Result<()> {
-    // A stopped worker does not see its input end.
+    // A paused worker does not see its input end.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let worked = runtime.block_on(run_orders(settings));
-    // Does not wait for commands in flight.
+    // Does not wait for commands in progress.
     runtime.shutdown_background();
     worked
 }
@@ -153,7 +153,7 @@ async fn run_orders(settings: &Settings) -> Result<()> {
                 .execute(word)
                 .await
                 .unwrap_or_else(|error| Answer::Error { error: format!("{error:#}") });
-            // If the output is closed, no reader needs the answer.
+            // If the output is closed, the response is not needed.
             let _ = answers.send(Numbered { number, word });
         });
         if saying.is_finished() {
@@ -167,9 +167,9 @@ struct Worker {
     breakers: Breakerbox,
     store: Arc<Watched>,
     caller: Caller,
-    /// How often the store was lost, and how often it returned.
+    /// The number of times that the store was lost, and that it returned.
     news: Arc<[AtomicU64; 2]>,
-    /// The changes that observers received.
+    /// The changes that observers received and that have not been read.
     observed: Arc<Mutex<Vec<ObservedChange>>>,
     permits: Mutex<HashMap<u64, OwnedPermit>>,
     runs: Mutex<HashMap<u64, Traffic>>,
@@ -367,7 +367,7 @@ impl Worker {
     }
 }
 
-/// Returns an observer that stores the changes it receives.
+/// Returns an observer that stores the changes that it receives.
 fn keep_changes(observed: &Arc<Mutex<Vec<ObservedChange>>>) -> impl Fn(&CircuitChange) + Send + Sync + use<> {
     let observed = Arc::clone(observed);
     move |CircuitChange { key, change, .. }| {
@@ -384,7 +384,7 @@ fn refused(refusal: &Refusal) -> Answer {
     Answer::Refused { why: refusal.name().to_owned(), retry_in_ms }
 }
 
-/// Connects to the store. The store's own timeout is a little shorter than the library's, as it is by default.
+/// Connects to the store. The store's own timeout is slightly shorter than the library's, as by default.
 async fn connect(settings: &Settings) -> Result<Arc<dyn Store>> {
     let limit = Duration::from_millis(settings.store_timeout_ms * 4 / 5);
     let url = &settings.store;

@@ -1,5 +1,6 @@
-//! A million deliveries are parked: accepting and delivering costs as much as on an empty queue, the gateway does not
-//! poll, and a trip, a failed probe and a closing each write as little as if no delivery were parked.
+//! A million deliveries are parked: accepting and delivering an event costs as much as on an empty queue, the
+//! gateway does not poll, and a trip, a failed probe and a closing circuit each write as little as if no
+//! delivery were parked.
 
 use std::path::Path;
 use std::thread;
@@ -14,23 +15,23 @@ use serde_json::{Value, json};
 use super::findings::Findings;
 use super::site::{Site, WAIT_LIMIT, create_all};
 
-/// The size of the proof.
+/// The size of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of parked deliveries.
     pub parked: u64,
-    /// The number of open circuits that they wait for.
+    /// The number of open circuits that the deliveries wait for.
     pub circuits: usize,
-    /// The number of rounds, in turns on the empty queue and on the full one.
+    /// The number of measurements, alternating between the empty and the full queue.
     pub rounds: usize,
-    /// The duration of each round.
+    /// The duration of each measurement.
     pub time: Duration,
-    /// Whether costs are checked; on a busy machine they are not.
+    /// Whether costs are checked. Set to `false` on a busy machine.
     pub judged: bool,
 }
 
 impl Size {
-    /// The full size, at which the promise is made.
+    /// The full size, for which the guarantee is stated.
     pub const FULL: Self =
         Self { parked: 1_000_000, circuits: 1_000, rounds: 7, time: Duration::from_secs(4), judged: true };
     /// About a twentieth of the full size, for the tests.
@@ -41,28 +42,29 @@ impl Size {
 /// The number of events in one request.
 const BATCH: usize = 500;
 
-/// The largest allowed ratio of the costs.
+/// The maximum allowed ratio between the costs on the full and on the empty queue.
 const COSTS_MORE: f64 = 1.2;
 
-/// The largest allowed memory, in bytes, for any number of parked deliveries.
+/// The maximum allowed memory, in bytes, for any number of parked deliveries.
 const MOST_MEMORY: u64 = 256 << 20;
 
-/// How long the idle gateway is watched for polling.
+/// The time for which the idle gateway is watched for polling.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// The number of bytes that a trip, a failed probe or a closing may write: a few pages, not a row for each delivery.
+/// The maximum number of bytes that a trip, a failed probe or a closing circuit may write: a few pages, not a
+/// row for each delivery.
 const FEW_BYTES: u64 = 1 << 20;
 
-/// Returns a policy that opens at the first failure, and stays open.
+/// Returns a policy that opens the circuit at the first failure.
 fn brittle(cool_off: &str) -> Value {
     json!({"policy": {"failure_rate": "off", "consecutive_failures": 1, "cool_off": cool_off, "cool_off_factor": 1,
         "cool_off_max": cool_off, "jitter": 0, "probes": 1}})
 }
 
-/// Compares an idle gateway without a backlog with one that has many parked deliveries.
+/// Compares a gateway without a backlog with one that has many parked deliveries.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let mut findings = Findings::new(format!(
         "backlog: {} deliveries parked behind {} open circuits",
@@ -139,7 +141,7 @@ fn one_circuit(program: &Path, size: Size, findings: &mut Findings) -> Result<()
     let mut before = (written(&site)?, site.requests(&dead));
     let mut step = |what: &str, wanted: u64, findings: &mut Findings| -> Result<()> {
         site.until(what, WAIT_LIMIT, |site| Ok(site.requests(&dead) >= before.1 + wanted))?;
-        // The gateway writes at once what it writes because of that.
+        // The gateway writes everything related to that change within this time.
         thread::sleep(Duration::from_secs(1));
         let after = (written(&site)?, site.requests(&dead));
         let (bytes, requests) = (after.0 - before.0, after.1 - before.1);
@@ -161,7 +163,7 @@ fn one_circuit(program: &Path, size: Size, findings: &mut Findings) -> Result<()
     Ok(())
 }
 
-/// Sends all events. Fails if one is refused.
+/// Sends all events. Returns an error if one is refused.
 fn fill(site: &Site, load: Load) -> Result<()> {
     let report = load.run()?;
     ensure!(
@@ -173,8 +175,8 @@ fn fill(site: &Site, load: Load) -> Result<()> {
     Ok(())
 }
 
-/// Returns the gateway's CPU time for each event, and the median latency of accepting one, in microseconds. The gateway
-/// is busy, but not at its limits.
+/// Returns the gateway's CPU time per event, and the median latency of accepting one, in microseconds. The
+/// gateway is busy, but not at its limits.
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
 pub(super) fn cost(site: &Site, time: Duration) -> Result<(f64, f64)> {
     let before = site.gateway.usage()?.cpu;

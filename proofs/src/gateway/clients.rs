@@ -13,19 +13,19 @@ use serde_json::{Value, json};
 
 use super::findings::{Findings, Millis};
 
-/// The time limit for a request to arrive, in this proof.
+/// The gateway's time limit for a request to arrive, in this test.
 const TO_ARRIVE: Duration = Duration::from_secs(2);
 
-/// The timeout of a connection that the gateway does not close.
+/// The timeout for a connection that the gateway does not close.
 const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
-/// A text that only the victim's data contains.
+/// A string that occurs only in the victim's data.
 const SECRET: &str = "the-victims-own-words";
 
-/// Sends invalid and unauthorized requests, and checks the answers.
+/// Sends invalid and unauthorized requests, and checks the responses.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn prove(program: &Path) -> Result<Findings> {
     let receiver = Receiver::start()?;
     let limit = format!("{}s", TO_ARRIVE.as_secs());
@@ -105,7 +105,7 @@ pub fn prove(program: &Path) -> Result<Findings> {
     Ok(findings)
 }
 
-/// A description, the client, the method, the path, the body, and the right status.
+/// A description, the client, the method, the path, the body, and the expected status.
 type Case<'a> = (&'a str, &'a Api, &'a Method, &'a str, Option<Value>, u16);
 
 struct Victim {
@@ -138,7 +138,8 @@ fn judge(findings: &mut Findings, what: &str, status: u16, answer: &Value, expec
     findings.hold(what, format!("{status} {code}"), format!("{expected}, and why"), holds);
 }
 
-/// Returns requests that no HTTP library would send. Status 0: the connection was closed without an answer.
+/// Returns requests that no HTTP library would send, with the allowed statuses. Status 0: the connection is
+/// closed without a response.
 fn raw_requests(address: &str) -> Vec<(&'static str, Vec<u8>, Vec<u16>)> {
     let head = |rest: &str| format!("POST /v1/events HTTP/1.1\r\nhost: {address}\r\n{rest}").into_bytes();
     vec![
@@ -160,7 +161,7 @@ fn raw_requests(address: &str) -> Vec<(&'static str, Vec<u8>, Vec<u16>)> {
     ]
 }
 
-/// Sends bytes, and waits for an answer or the end of the connection.
+/// Sends bytes, and waits for a response or the end of the connection.
 fn exchange(address: &str, request: &[u8]) -> Result<(String, Duration)> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(WAIT_LIMIT))?;

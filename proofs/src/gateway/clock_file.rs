@@ -1,7 +1,7 @@
-//! A wall clock that a proof sets while a gateway runs: the system's time plus an offset that a file holds.
+//! A wall clock that a test sets while a gateway runs: the system's time plus an offset from a file.
 //!
-//! The proof passes the file's name in an environment variable. Only the `serve` of this package reads it; the `breakerbox`
-//! binary takes its clocks from the system and nowhere else.
+//! The test passes the file's path in an environment variable. Only this package's `serve` reads it; the
+//! `breakerbox` binary always uses the system's clocks.
 //!
 //! ```no_run
 //! use breakerbox_proofs::gateway::clock_file::{ClockFile, VARIABLE};
@@ -31,7 +31,7 @@ use tempfile::TempDir;
 /// The environment variable that names the file.
 pub const VARIABLE: &str = "BREAKERBOX_TEST_CLOCK_FILE";
 
-/// A file with the offset of a wall clock from the system's, in seconds. Negative: behind.
+/// A file with the offset of a wall clock from the system's clock, in seconds. Negative values are in the past.
 pub struct ClockFile {
     folder: TempDir,
     path: PathBuf,
@@ -41,7 +41,7 @@ impl ClockFile {
     /// Creates a file with the offset 0.
     ///
     /// # Errors
-    /// Fails if the file cannot be written.
+    /// Returns an error if the file can't be written.
     pub fn new() -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("clock").tempdir()?;
         let file = Self { path: folder.path().join("offset"), folder };
@@ -58,26 +58,26 @@ impl ClockFile {
     /// Sets the wall clock of all gateways that read this file.
     ///
     /// # Errors
-    /// Fails if the file cannot be written.
+    /// Returns an error if the file can't be written.
     pub fn set(&self, seconds_ahead: i64) -> Result<()> {
-        // Replaces the file, so that a reader never sees half a number.
+        // Replaces the file atomically, so that a reader never sees half a number.
         let new = self.folder.path().join("new");
         fs::write(&new, seconds_ahead.to_string())?;
         fs::rename(&new, &self.path).context("the clock file can't be replaced")
     }
 }
 
-/// Returns the clocks of a gateway under proof: the system's, unless [`VARIABLE`] names a file.
+/// Returns the clocks for a gateway under test: the system's, unless [`VARIABLE`] names a file.
 ///
 /// # Errors
-/// Fails if the file does not hold a number.
+/// Returns an error if the file does not contain a number.
 pub fn clocks() -> Result<Clocks> {
     let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from) else {
         return Ok(Clocks::system());
     };
     let latest = AtomicI64::new(read(&path)?);
     let wall: WallClock = Arc::new(move || {
-        // A missing or unreadable file leaves the clock as it was.
+        // If the file is missing or unreadable, the offset stays as it was.
         let seconds = read(&path).unwrap_or_else(|_| latest.load(Ordering::Relaxed));
         latest.store(seconds, Ordering::Relaxed);
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Thousands of endpoints that were never called before are dead: endpoints that already deliver are not affected.
+//! Thousands of endpoints that were never called before are dead: endpoints that already receive deliveries are
+//! not affected.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use serde_json::json;
 use super::findings::Findings;
 use super::site::{Site, create_all};
 
-/// The size of the proof.
+/// The size of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of endpoints that hang.
@@ -21,18 +22,18 @@ pub struct Size {
     pub refusing: usize,
     /// The number of healthy endpoints.
     pub healthy: usize,
-    /// The duration of each measurement, without the dead endpoints and with them.
+    /// The duration of each measurement, without and with the dead endpoints.
     pub time: Duration,
-    /// The number of events a second to the healthy endpoints; each goes to all of them.
+    /// The number of events per second to the healthy endpoints; each goes to all of them.
     pub per_second: f64,
-    /// The number of events a second to the dead endpoints; each goes to one of them.
+    /// The number of events per second to the dead endpoints; each goes to one of them.
     pub to_the_dead: f64,
-    /// Whether durations are checked; on a busy machine they are not.
+    /// Whether durations are checked. Set to `false` on a busy machine.
     pub judged: bool,
 }
 
 impl Size {
-    /// The full size, at which the promise is made.
+    /// The full size, for which the guarantee is stated.
     pub const FULL: Self = Self {
         hanging: 4_000,
         refusing: 1_000,
@@ -54,13 +55,13 @@ impl Size {
     };
 }
 
-/// The allowed increase of a latency. Twice the latency is allowed too: the larger of the two limits applies.
+/// The allowed increase in latency. Twice the latency is allowed too: the larger of the two limits applies.
 const OR_LONGER_BY: Duration = Duration::from_millis(20);
 
 /// Measures the healthy endpoints without the dead ones, then with them.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let (site, refusing) = (Site::plain(program, &["shop"])?, RefusingPort::new()?);
     let healthy = site.add_healthy("shop", size.healthy, &["live"])?;
@@ -68,7 +69,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     hanging.iter().for_each(|path| site.receiver.set(path, Behaviour::Hang));
     let urls = hanging.iter().map(|path| site.receiver.url(path));
     let urls = urls.chain((0..size.refusing).map(|n| refusing.url(&format!("/dead/{n}"))));
-    // Alternates the two kinds, so that both are called from the beginning.
+    // Alternates the two kinds, so that both are called from the start.
     let dead: Vec<_> = urls.enumerate().map(|(n, url)| (url, vec![format!("dead.{n:010}")])).collect();
     create_all(site.api(), "shop", &dead, &json!({}))?;
 

@@ -1,6 +1,6 @@
-//! The decision API under load: rate, latency and CPU cost of giving and settling permits, beside a request that does
-//! nothing and beside accepting an event. It also checks that of many workers that acquire for a recovering
-//! destination, one probes at a time.
+//! The decision API under load: rate, latency and CPU time for acquiring and settling permits, compared with a
+//! request that does nothing and with accepting an event. It also checks that among many workers that acquire
+//! for a recovering destination, one probes at a time.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -18,23 +18,23 @@ use tokio::task::JoinSet;
 use super::findings::{Findings, Millis};
 use super::site::{Site, WAIT_LIMIT};
 
-/// The size of the proof.
+/// The size of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of concurrent workers.
     pub workers: usize,
-    /// The number of circuits that they acquire from.
+    /// The number of circuits that the workers acquire from.
     pub keys: usize,
     /// The duration of each measurement.
     pub time: Duration,
     /// The number of outages and recoveries of a destination.
     pub recoveries: u32,
-    /// Whether figures are checked; on a busy machine they are not.
+    /// Whether figures are checked. Set to `false` on a busy machine.
     pub judged: bool,
 }
 
 impl Size {
-    /// The full size, at which the promise is made.
+    /// The full size, for which the guarantee is stated.
     pub const FULL: Self =
         Self { workers: 32, keys: 1_000, time: Duration::from_secs(15), recoveries: 100, judged: true };
     /// A small part of the full size, for the tests.
@@ -42,22 +42,23 @@ impl Size {
         Self { workers: 8, keys: 20, time: Duration::from_millis(500), recoveries: 3, judged: false };
 }
 
-/// The largest allowed CPU cost of a permit and its settlement, in accepted events: two requests, of which one writes.
+/// The maximum allowed CPU time for a permit and its settlement, relative to accepting an event: two requests,
+/// one of which writes.
 const WORTH_EVENTS: f64 = 3.0;
 
 /// The number of probes that fail before the destination recovers.
 const FAILING_PROBES: u64 = 3;
 
-/// The duration of a probe at the receiver: long enough for another one to overlap.
+/// The duration of a probe at the receiver: long enough that another one could overlap.
 const PROBE_TAKES: Duration = Duration::from_millis(20);
 
-/// The pause of a worker after a refusal.
+/// A worker's pause after a refusal.
 const ASK_AGAIN: Duration = Duration::from_millis(2);
 
-/// Takes all measurements, and lets a destination recover.
+/// Takes all measurements, and tests the recovery of a destination.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let site = Site::plain(program, &["shop"])?;
     let mut findings = Findings::new(format!("decisions: {} workers, {} circuits", size.workers, size.keys));
@@ -109,7 +110,7 @@ fn figures(site: &Site, load: Load, size: Size) -> Result<Figures> {
     Ok(Figures::of(&report, site.gateway.usage()?.cpu - before))
 }
 
-/// Lets workers acquire and settle permits, one after the other.
+/// Makes workers acquire and settle permits, one after the other.
 fn decide(site: &Site, size: Size) -> Result<Figures> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (before, began) = (site.gateway.usage()?.cpu, Instant::now());
@@ -175,7 +176,7 @@ impl Worker {
     }
 }
 
-/// Lets a destination fail and recover, again and again, while all workers want to call it.
+/// Makes a destination fail and recover repeatedly, while all workers want to call it.
 fn recover(site: &Site, size: Size, findings: &mut Findings) -> Result<()> {
     let policy = json!({
         "failure_rate": "off", "consecutive_failures": 3, "cool_off": "100ms", "cool_off_factor": 1,

@@ -1,7 +1,7 @@
-//! The disk is full: the gateway refuses new events with a reason; accepted events are still delivered and settled; the
-//! gateway accepts again when there is space.
+//! The disk is full: the gateway refuses new events with a reason; accepted events are still delivered and
+//! settled; the gateway accepts events again when there is space.
 //!
-//! The disk is a small one in memory (tmpfs), mounted for this proof, so that no real disk is filled. That needs root.
+//! The disk is a small tmpfs, mounted for this test, so that no real disk is filled. That requires root.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -20,18 +20,18 @@ use tempfile::TempDir;
 use super::findings::Findings;
 use super::ledger::{account, wait_for_all};
 
-/// The size of the proof.
+/// The size of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The size of the disk, in megabytes.
     pub disk: u64,
-    /// The disk reserve of the gateway, in megabytes. With 0, the last byte is used, and no delivery can be settled
-    /// until there is space.
+    /// The gateway's disk reserve, in megabytes. With 0, the disk is filled completely, and no delivery can be
+    /// settled until there is space.
     pub reserve: u64,
 }
 
 impl Size {
-    /// The full size, at which the promise is made.
+    /// The full size, for which the guarantee is stated.
     pub const FULL: [Self; 2] = [Self { disk: 256, reserve: 64 }, Self { disk: 128, reserve: 0 }];
     /// A part of the full size, for the tests.
     pub const SMALL: [Self; 2] = [Self { disk: 48, reserve: 16 }, Self { disk: 24, reserve: 0 }];
@@ -42,7 +42,7 @@ const WAIT_LIMIT: Duration = Duration::from_secs(60);
 /// Fills the disk, and frees space again.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let mut findings = Findings::new(format!(
         "disk full: {} MB of which {} MB are kept in reserve",
@@ -69,7 +69,8 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let event = Event { size: 4_096, ..Event::new("shop", "bulk") };
     let fill = Load { connections: 4, keep_ids: true, time: WAIT_LIMIT, ..gateway.api().load(&event) };
     let filling = fill.start()?;
-    // Judge the first refusal: after the load has ended, a checkpoint can free space in the log for a few more events.
+    // Check the first refusal: after the load has ended, a checkpoint can free space in the log for a few more
+    // events.
     let (status, problem) = first_refusal(&gateway)?;
     let mut report = filling.stop();
     note_refusal(&mut findings, "when it is full", status, &problem);
@@ -148,7 +149,7 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T
     }
 }
 
-/// A small disk in memory, unmounted when this is dropped.
+/// A small tmpfs, unmounted when the value is dropped.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
@@ -165,7 +166,7 @@ impl SmallDisk {
         self.0.path()
     }
 
-    /// Fills all space that is left.
+    /// Fills all remaining space.
     fn fill(&self) -> Result<PathBuf> {
         let path = self.path().join("ballast");
         let mut ballast = File::create(&path)?;
@@ -178,7 +179,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Unmounts lazily: a process that still has a file open there keeps it until it closes the file.
+        // Unmounts lazily: a process that still has a file open there can use it until it closes the file.
         let _ = Command::new("umount").arg("--lazy").arg(self.path()).status();
     }
 }

@@ -1,5 +1,5 @@
-//! An endpoint recovers with many deliveries parked behind its circuit: it gets a few requests at first, more as it
-//! accepts them, and never for long more than it can take.
+//! An endpoint recovers with many deliveries parked: it gets a few requests at first, more as it accepts them,
+//! and never for long more than it can handle.
 
 use std::path::Path;
 use std::thread;
@@ -14,7 +14,7 @@ use serde_json::json;
 use super::findings::{Findings, Millis};
 use super::site::{Site, WAIT_LIMIT};
 
-/// The size of the proof.
+/// The size of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of parked deliveries.
@@ -23,12 +23,12 @@ pub struct Size {
     pub takes: u32,
     /// The duration of each request.
     pub each: Duration,
-    /// Whether the rate is checked; on a busy machine it is not.
+    /// Whether the rate is checked. Set to `false` on a busy machine.
     pub judged: bool,
 }
 
 impl Size {
-    /// The full size, at which the promise is made.
+    /// The full size, for which the guarantee is stated.
     pub const FULL: Self = Self { parked: 100_000, takes: 40, each: Duration::from_millis(20), judged: true };
     /// About a twentieth of the full size, for the tests.
     pub const SMALL: Self = Self { parked: 1_500, takes: 10, each: Duration::from_millis(20), judged: false };
@@ -40,16 +40,16 @@ const BATCH: usize = 500;
 /// The interval at which the endpoint is sampled.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// The longest allowed time until the endpoint is fully used.
+/// The maximum allowed time until the endpoint is fully used.
 const FULL_RATE_WITHIN: Duration = Duration::from_secs(60);
 
-/// The largest allowed share of answers after the recovery that report an overload.
+/// The maximum allowed share of responses after the recovery that report an overload.
 const REFUSED: f64 = 0.05;
 
-/// Lets an endpoint recover, and records its requests.
+/// Makes an endpoint recover, and records its requests.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let site = Site::plain(program, &["shop"])?;
     site.receiver.set("/back", Behaviour::FAILING);
@@ -108,7 +108,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     Ok(findings)
 }
 
-/// Returns when this rate (in requests a second) was first reached, over half a second.
+/// Returns when this rate (in requests per second) was first reached, over half a second.
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
 fn busy_after(looks: &[(Duration, u32, u64)], rate: f64) -> Option<Duration> {
     const OVER: Duration = Duration::from_millis(500);

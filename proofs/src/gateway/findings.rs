@@ -1,9 +1,9 @@
-//! The findings of a proof: figures, each with its promise, and whether the promise holds.
+//! The findings of a test: measured values, each with the guaranteed value, and whether the guarantee is met.
 
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-/// The findings of a proof.
+/// The findings of a test.
 #[derive(Clone, Debug)]
 pub struct Findings {
     title: String,
@@ -25,7 +25,7 @@ impl Findings {
         Self { title: title.into(), rows: Vec::new() }
     }
 
-    /// Adds a figure without a promise.
+    /// Adds a value without a guarantee.
     pub fn note(&mut self, what: &str, seen: impl Display) {
         self.rows.push(Row {
             what: what.into(),
@@ -35,31 +35,32 @@ impl Findings {
         });
     }
 
-    /// Adds a figure, its promise, and whether the promise holds.
+    /// Adds a value, the guaranteed value, and whether the guarantee is met.
     pub fn hold(&mut self, what: &str, seen: impl Display, promised: impl Display, holds: bool) {
         let (seen, promised) = (seen.to_string(), promised.to_string());
         self.rows.push(Row { what: what.into(), seen, promised, holds });
     }
 
-    /// Adds a figure that must have exactly this value.
+    /// Adds a value that must be exactly this.
     pub fn exactly<T: Display + PartialEq>(&mut self, what: &str, seen: T, promised: T) {
         let holds = seen == promised;
         self.hold(what, seen, promised, holds);
     }
 
-    /// Adds a figure with an upper limit.
+    /// Adds a value with an upper limit.
     pub fn at_most<T: Display + PartialOrd>(&mut self, what: &str, seen: T, limit: T) {
         let holds = seen <= limit;
         self.hold(what, seen, format_args!("at most {limit}"), holds);
     }
 
-    /// Adds a figure with a lower limit.
+    /// Adds a value with a lower limit.
     pub fn at_least<T: Display + PartialOrd>(&mut self, what: &str, seen: T, limit: T) {
         let holds = seen >= limit;
         self.hold(what, seen, format_args!("at least {limit}"), holds);
     }
 
-    /// Adds a duration with an upper limit, which counts only if `judged`: on a busy machine durations say little.
+    /// Adds a duration with an upper limit, which is checked only if `judged`: on a busy machine, durations are
+    /// not meaningful.
     pub fn within(&mut self, what: &str, seen: Duration, limit: Duration, judged: bool) {
         if judged {
             self.hold(what, Millis(seen), format_args!("at most {}", Millis(limit)), seen <= limit);
@@ -68,7 +69,8 @@ impl Findings {
         }
     }
 
-    /// Adds a figure with a promise, which counts only if `judged`: on a busy machine the figure says little.
+    /// Adds a value with a guarantee, which is checked only if `judged`: on a busy machine, the value is not
+    /// meaningful.
     pub fn judge(
         &mut self,
         what: &str,
@@ -84,7 +86,7 @@ impl Findings {
         }
     }
 
-    /// Returns the broken promises.
+    /// Returns the violated guarantees.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let broken = self.rows.iter().filter(|row| !row.holds);

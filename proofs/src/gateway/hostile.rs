@@ -1,4 +1,4 @@
-//! Hostile receivers: each attempt ends in time, and memory stays small.
+//! Hostile receivers: each attempt ends in time, and memory usage stays small.
 
 use std::path::Path;
 use std::thread;
@@ -14,35 +14,35 @@ use super::findings::{Findings, Millis};
 use super::site::{Site, create_all};
 use super::tls::{Wrong, WrongTls};
 
-/// The size of the proof.
+/// The size of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of endpoints of each kind, all called at once.
     pub of_each: usize,
-    /// The timeout of an attempt.
+    /// The timeout for an attempt.
     pub timeout: Duration,
 }
 
 impl Size {
-    /// The full size, at which the promise is made: a thousand endpoints at once.
+    /// The full size, for which the guarantee is stated: a thousand endpoints at once.
     pub const FULL: Self = Self { of_each: 100, timeout: Duration::from_millis(1_500) };
     /// About a twentieth of the full size, for the tests.
     pub const SMALL: Self = Self { of_each: 5, timeout: Duration::from_millis(1_500) };
 }
 
-/// The largest allowed memory, in bytes.
+/// The maximum allowed memory usage, in bytes.
 const MOST_MEMORY: u64 = 256 << 20;
 
-/// A bucket boundary of the gateway's own histogram: the timeout and a second.
+/// A bucket boundary in the gateway's histogram: the timeout plus a second.
 const IN_TIME: &str = "le=\"2.5\"";
 
-/// The timeout of all attempts together: on a slow machine they do not all run at once.
+/// The timeout for all attempts together: on a slow machine they do not all run at once.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// Calls all endpoints at once.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     // Endpoints without a success share half of all slots.
     let settings = Settings::new(program).flag("--delivery-slots", "4000");
@@ -58,7 +58,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     }
     kinds.push(("slow TLS", numbers.clone().map(|n| slow.url(&format!("/{n}"))).collect()));
     kinds.push(("wrong certificate", numbers.clone().map(|n| untrusted.url(&format!("/{n}"))).collect()));
-    // A healthy endpoint, to check that it stays so.
+    // A healthy endpoint, to check that it stays healthy.
     let healthy = site.add_healthy("shop", 1, &["live"])?;
     let endpoint = json!({"timeout": format!("{}ms", size.timeout.as_millis()), "retry": ["1h"]});
     let urls: Vec<_> =
@@ -94,7 +94,8 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     findings.exactly("of which within their time and a second", in_time, ended);
     findings.note("the most at once, as the receiver saw it", most);
     findings.note("all of them took", Millis(took));
-    // The gateway does not unpack a compression bomb, so it counts as a success, though it may be too long to be read.
+    // The gateway does not decompress a gzip bomb, so it counts as a success, though it may be too long to be
+    // read.
     findings.at_most("taken for delivered", delivered, exact(3 * size.of_each));
     findings.exactly("a healthy endpoint beside them: missing", live.missing, 0);
     findings.at_most("peak memory, MB", site.gateway.usage()?.peak >> 20, MOST_MEMORY >> 20);

@@ -1,5 +1,5 @@
-//! One endpoint hangs, ten are healthy, and every event goes to all of them: the ten are not affected, and the dead one
-//! gets few requests.
+//! One endpoint hangs, ten are healthy, and every event goes to all of them: the ten are not affected, and the
+//! dead one gets few requests.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use serde_json::json;
 use super::findings::Findings;
 use super::site::Site;
 
-/// The size of the proof.
+/// The size of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// The duration of each measurement, without the dead endpoint and with it.
+    /// The duration of each measurement, without and with the dead endpoint.
     pub time: Duration,
-    /// The number of events a second.
+    /// The number of events per second.
     pub per_second: f64,
-    /// Whether durations are checked; on a busy machine they are not.
+    /// Whether durations are checked. Set to `false` on a busy machine.
     pub judged: bool,
 }
 
 impl Size {
-    /// The full size, at which the promise is made.
+    /// The full size, for which the guarantee is stated.
     pub const FULL: Self = Self { time: Duration::from_secs(120), per_second: 50.0, judged: true };
     /// About a twentieth of the full size, for the tests.
     pub const SMALL: Self = Self { time: Duration::from_secs(5), per_second: 20.0, judged: false };
@@ -33,13 +33,13 @@ impl Size {
 /// The number of healthy endpoints.
 const HEALTHY: usize = 10;
 
-/// The largest allowed number of requests to the dead endpoint.
+/// The maximum allowed number of requests to the dead endpoint.
 const MOST_TO_THE_DEAD: u64 = 100;
 
-/// Measures the ten without the dead endpoint, then with it.
+/// Measures the ten healthy endpoints without the dead one, then with it.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let site = Site::plain(program, &["shop"])?;
     let healthy = site.add_healthy("shop", HEALTHY, &[])?;

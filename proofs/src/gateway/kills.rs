@@ -1,4 +1,4 @@
-//! `kill -9` under load, again and again: no accepted event is lost, only deliveries in flight are sent twice, and the
+//! Repeated `kill -9` under load: no accepted event is lost, only deliveries in flight are sent twice, and the
 //! gateway soon delivers again.
 
 use std::thread;
@@ -14,23 +14,23 @@ use super::findings::Findings;
 use super::ledger::{Interruption, account, duplicates, wait_for_all};
 use super::seed::Seed;
 
-/// The size of the proof.
+/// The size of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of kills.
     pub kills: u32,
-    /// The number of events a second.
+    /// The number of events per second.
     pub per_second: f64,
-    /// The shortest and longest time between two kills.
+    /// The minimum and maximum time between two kills.
     pub lives: (Duration, Duration),
-    /// The timeout until all accepted events have arrived.
+    /// The maximum time to wait until all accepted events have arrived.
     pub patience: Duration,
-    /// Whether durations are checked; on a busy machine they are not.
+    /// Whether durations are checked. Set to `false` on a busy machine.
     pub judged: bool,
 }
 
 impl Size {
-    /// The full size, at which the promise is made.
+    /// The full size, for which the guarantee is stated.
     pub const FULL: Self = Self {
         kills: 100,
         per_second: 1_000.0,
@@ -48,19 +48,20 @@ impl Size {
     };
 }
 
-/// The longest allowed time until the gateway delivers again.
+/// The maximum allowed time until the gateway delivers again.
 const AGAIN_WITHIN: Duration = Duration::from_secs(2);
 
-/// A settlement waits for at most 10 ms, and then for its commit. Deliveries answered longer ago were settled.
+/// The time after which a delivery is certainly settled: a settlement waits for at most 10 ms, and then for its
+/// commit.
 const SETTLED_AFTER: Duration = Duration::from_millis(500);
 
-/// The timeout of steps without a promised duration, so that a proof cannot hang.
+/// The timeout for steps without a guaranteed duration, so that a test can't hang.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// Kills the gateway again and again, and checks its deliveries.
+/// Kills the gateway repeatedly, and checks its deliveries.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn prove(gateway: &Settings, size: Size, seed: u64) -> Result<Findings> {
     let (mut choices, receiver) = (Seed::new(seed), Receiver::start()?);
     let mut gateway = gateway.clone().start()?;

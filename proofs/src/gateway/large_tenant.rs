@@ -1,5 +1,5 @@
-//! A tenant has a million events queued, all with high priority, for a healthy endpoint. Another tenant with few events
-//! is not affected.
+//! A tenant has a million events queued for a healthy endpoint, all with high priority. Another tenant with few
+//! events is not affected.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,21 +13,21 @@ use serde_json::json;
 use super::findings::Findings;
 use super::site::Site;
 
-/// The size of the proof.
+/// The size of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of events queued for the large tenant.
     pub queued: u64,
-    /// How long the small tenant is measured, alone and beside the large one.
+    /// The duration for which the small tenant is measured, alone and with the large one.
     pub time: Duration,
-    /// The number of the small tenant's events a second.
+    /// The number of the small tenant's events per second.
     pub per_second: f64,
-    /// Whether durations are checked; on a busy machine they are not.
+    /// Whether durations are checked. Set to `false` on a busy machine.
     pub judged: bool,
 }
 
 impl Size {
-    /// The full size, at which the promise is made.
+    /// The full size, for which the guarantee is stated.
     pub const FULL: Self =
         Self { queued: 1_000_000, time: Duration::from_secs(30), per_second: 50.0, judged: true };
     /// About a twentieth of the full size, for the tests.
@@ -38,13 +38,13 @@ impl Size {
 /// The number of events in one request.
 const BATCH: usize = 500;
 
-/// The allowed increase of a latency. Twice the latency is allowed too: the larger of the two limits applies.
+/// The allowed increase in latency. Twice the latency is allowed too: the larger of the two limits applies.
 const OR_LONGER_BY: Duration = Duration::from_millis(20);
 
-/// Measures the small tenant alone, then beside the large one.
+/// Measures the small tenant alone, then with the large one.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let site = Site::plain(program, &["large", "small"])?;
     let healthy = site.add_healthy("small", 1, &[])?;

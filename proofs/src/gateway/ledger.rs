@@ -1,5 +1,5 @@
-//! The ledger: the state of every event that was answered with 202. An event is delivered if the receiver has seen it;
-//! every other event must be known to the gateway as waiting, failed or cancelled.
+//! The ledger: the state of every event that was accepted (202). An event is delivered if the receiver has seen
+//! it; every other event must be known to the gateway as waiting, failed or cancelled.
 
 use std::collections::{HashMap, HashSet};
 use std::thread;
@@ -17,22 +17,22 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The number of events in each state.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ledger {
-    /// Events that were answered with 202.
+    /// The number of events that were accepted (202).
     pub accepted: usize,
-    /// Deliveries that the receiver has answered with success.
+    /// The number of deliveries to which the receiver responded with success.
     pub delivered: usize,
-    /// Deliveries that wait: pending, in flight, retrying, parked.
+    /// The number of waiting deliveries: pending, in flight, retrying or parked.
     pub waiting: usize,
-    /// Dead letters.
+    /// The number of dead letters.
     pub failed: usize,
-    /// Cancelled deliveries.
+    /// The number of cancelled deliveries.
     pub cancelled: usize,
-    /// Lost events, as messages.
+    /// A message for each lost event.
     pub lost: Vec<String>,
 }
 
-/// Waits until the receiver has all of these events, at each of the paths, or the time is over. Returns the missing
-/// ones.
+/// Waits until the receiver has all of these events, at each of the paths, or the timeout expires. Returns the
+/// missing ones.
 pub fn wait_for_all<'a>(
     receiver: &Receiver,
     accepted: &'a [Accepted],
@@ -62,11 +62,11 @@ fn missing<'a>(receiver: &Receiver, accepted: &'a [Accepted], paths: &[String]) 
     accepted.iter().filter(is_missing).collect()
 }
 
-/// Accounts for all events, each of which goes to all of these paths. Asks the gateway for those that the receiver has
-/// not seen.
+/// Determines the state of all events, each of which goes to all of these paths. Asks the gateway about those
+/// that the receiver has not seen.
 ///
 /// # Errors
-/// Fails if the gateway does not answer.
+/// Returns an error if the gateway does not respond.
 pub fn account(receiver: &Receiver, api: &Api, accepted: &[Accepted], paths: &[String]) -> Result<Ledger> {
     let missing = missing(receiver, accepted, paths);
     let mut ledger = Ledger { accepted: accepted.len(), ..Ledger::default() };
@@ -83,7 +83,7 @@ pub fn account(receiver: &Receiver, api: &Api, accepted: &[Accepted], paths: &[S
                 "pending" | "in_flight" | "retrying" => ledger.waiting += 1,
                 "failed" => ledger.failed += 1,
                 "cancelled" => ledger.cancelled += 1,
-                // The receiver must have seen it, or else the gateway is wrong.
+                // The receiver must have seen it; otherwise the gateway is wrong.
                 "delivered" if seen_somewhere(receiver, event, paths) => ledger.delivered += 1,
                 other => ledger.lost.push(format!("{} is said to be {other}", event.id)),
             }
@@ -110,26 +110,27 @@ fn seen_somewhere(receiver: &Receiver, event: &Accepted, paths: &[String]) -> bo
 /// Deliveries that were sent more than once.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Duplicates {
-    /// The number of repeated requests.
+    /// The number of duplicate requests.
     pub count: usize,
-    /// The largest number of them that one interruption explains.
+    /// The maximum number of duplicates that one interruption explains.
     pub most_at_once: usize,
-    /// The longest time from the first request of a repeated delivery to the interruption.
+    /// The maximum time from a duplicate delivery's first request to the interruption.
     pub oldest: Duration,
-    /// The number of repeated requests that no interruption explains.
+    /// The number of duplicates that no interruption explains.
     pub unexplained: usize,
 }
 
-/// A period without a gateway, as times since the receiver's start.
+/// A period without a gateway, relative to the receiver's start.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Interruption {
-    /// When the gateway ended.
+    /// When the gateway was killed or stopped.
     pub began: Duration,
-    /// When the next gateway was started. Requests that the receiver reads until then were sent by the previous one.
+    /// When the next gateway was started. Requests that the receiver reads before then were sent by the
+    /// previous one.
     pub over: Duration,
 }
 
-/// Finds requests that came more than once, and the interruption between them.
+/// Finds requests that arrived more than once, and the interruption between them.
 #[must_use]
 pub fn duplicates(receiver: &Receiver, interruptions: &[Interruption]) -> Duplicates {
     let mut times: HashMap<(IdHash, u32), Vec<Duration>> = HashMap::new();

@@ -1,6 +1,8 @@
-//! A gateway that stores no events: it answers 202, and sends from memory. A proof that it passes proves nothing.
+//! A gateway that does not store events: it responds with 202, and sends from memory. A test that it passes is
+//! worthless.
 //!
-//! It has only the part of the API that the proofs need. It stores endpoints in a file, and events nowhere.
+//! It implements only the part of the API that the tests need. It stores endpoints in a file, but does not
+//! store events.
 
 use std::convert::Infallible;
 use std::fs::{self, OpenOptions};
@@ -22,7 +24,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-/// How it is started: as the gateway is.
+/// The command-line options, the same as the gateway's.
 #[derive(Clone, Debug, Args)]
 pub struct Settings {
     #[arg(long)]
@@ -33,7 +35,7 @@ pub struct Settings {
     allow: Option<String>,
 }
 
-/// How long an event waits in memory before it is sent: long enough to be lost.
+/// The time that an event waits in memory before it is sent: long enough to be lost.
 const WAITS: Duration = Duration::from_millis(30);
 
 struct LossyGateway {
@@ -41,10 +43,10 @@ struct LossyGateway {
     client: reqwest::Client,
 }
 
-/// Serves until the process is killed.
+/// Serves requests until the process is killed.
 ///
 /// # Errors
-/// Fails if it cannot listen.
+/// Returns an error if the address is not available.
 #[tokio::main]
 pub async fn run(settings: &Settings) -> Result<()> {
     fs::create_dir_all(&settings.data)?;
@@ -60,7 +62,7 @@ pub async fn run(settings: &Settings) -> Result<()> {
                 async move { Ok::<_, Infallible>(answer(request, lossy_gateway).await) }
             });
             let _ = stream.set_nodelay(true);
-            // The caller sees how the connection ends; the server needs no result.
+            // The caller sees how the connection ends; the server does not need the result.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }

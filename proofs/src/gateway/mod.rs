@@ -1,27 +1,27 @@
-//! Proofs against the gateway as it runs in production: a separate process, under load, with injected faults.
+//! Tests of the gateway as it runs in production: a separate process, under load, with injected faults.
 //!
-//! | part | guarantee or content |
+//! | module | guarantee or content |
 //! | --- | --- |
 //! | [`kills`] | `kill -9` under load: no event is lost |
-//! | [`powercut`] | a power cut under load: no event is lost, the database is intact |
+//! | [`powercut`] | a power failure under load: no event is lost, the database is intact |
 //! | [`sigterm`] | `SIGTERM` under load: the gateway shuts down cleanly, no event is lost or sent twice |
 //! | [`isolation`], [`crowd`], [`large_tenant`] | one dead endpoint, thousands of them, or a tenant with a million events: other tenants are not affected |
 //! | [`neighbours`] | a hostile tenant, with every known attack: other tenants are not affected |
 //! | [`decisions`] | the decision API under load: rate, latency and CPU; one probe at a time |
-//! | [`first_failures`] | endpoints that fail from the first request on: the circuit opens in time, the throttle delays no delivery for long |
+//! | [`first_failures`] | endpoints that fail from the first request: the circuit opens in time, the throttle does not delay deliveries for long |
 //! | [`backlog`] | a million parked deliveries cost nothing |
 //! | [`drain`] | a recovering endpoint is not overloaded |
-//! | [`hostile`], [`clients`] | with any receiver, attempts end in time and memory stays small; with any request, the client gets an error that states what is wrong |
+//! | [`hostile`], [`clients`] | with any receiver, attempts end in time and memory usage stays small; with any request, the client gets an error that states what is wrong |
 //! | [`disk`], [`quota`] | a full disk or a full backlog: the gateway refuses with a reason, and keeps working |
-//! | [`own_faults`] | local faults: no receiver is blamed, and the gateway recovers by itself |
-//! | [`reminders`] | reminders: on time, cheap, never lost, limited by tenant, all counted |
+//! | [`own_faults`] | local faults: no receiver is blamed, and the gateway recovers automatically |
+//! | [`reminders`] | reminders: on time, cheap, never lost, limited per tenant, all counted |
 //! | [`notifications`] | a flapping endpoint: few messages, which report every trip once |
-//! | `site`, `tls` | a gateway and a receiver for a proof; receivers with faulty TLS |
-//! | [`clock_file`] | a wall clock that a proof sets while a gateway runs |
-//! | [`lossy_gateway`] | a gateway that stores nothing, to check that the proofs detect it |
-//! | [`findings`], [`ledger`], [`seed`] | the result of a proof; the state of every accepted event; choices by seed |
+//! | `site`, `tls` | a gateway and a receiver for a test; receivers with faulty TLS |
+//! | [`clock_file`] | a wall clock that a test sets while a gateway runs |
+//! | [`lossy_gateway`] | a gateway that stores nothing, to check that the tests detect it |
+//! | [`findings`], [`ledger`], [`seed`] | the result of a test; the state of every accepted event; random choices by seed |
 //!
-//! The program under proof is this package's own binary: called with `serve` it is the gateway, so it is never
+//! The program under test is this package's own binary: called with `serve`, it is the gateway, so it is never
 //! outdated.
 
 pub mod backlog;

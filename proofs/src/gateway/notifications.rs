@@ -1,5 +1,5 @@
-//! An endpoint flaps: fifty trips within a minute, and the gateway is killed and restarted among them. The endpoint's
-//! owner gets a few messages, which report every trip once.
+//! An endpoint flaps: it trips fifty times within a minute, and the gateway is killed and restarted meanwhile.
+//! The endpoint's owner gets a few messages, which report every trip once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,18 +14,18 @@ use serde_json::{Value, json};
 use super::findings::{Findings, Millis};
 use super::site::{Site, WAIT_LIMIT};
 
-/// The size of the proof.
+/// The size of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// The number of trips of one endpoint.
+    /// The number of trips.
     pub trips: usize,
     /// The number of trips after which the gateway is killed and restarted. `None`: it is not.
     pub kill_after: Option<usize>,
-    /// The number of messages that may be sent at once.
+    /// The maximum number of messages that may be sent at once.
     pub burst: u32,
-    /// The interval after which one more message may be sent.
+    /// The interval after which another message may be sent.
     pub interval: Duration,
-    /// The longest allowed time for all trips. `None`: not checked.
+    /// The maximum allowed time for all trips. `None`: not checked.
     pub within: Option<Duration>,
 }
 
@@ -56,13 +56,13 @@ const TENANT: &str = "shop";
 const FLAPS: &str = "/flaps";
 const TARGET: &str = "/notifications";
 
-/// Messages to the target, by their id.
+/// Messages to the target, by ID.
 type Messages = Arc<Mutex<BTreeMap<String, Value>>>;
 
-/// Lets an endpoint flap, and counts the messages to its owner.
+/// Makes an endpoint flap, and counts the messages to its owner.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let restarts = u64::from(size.kill_after.is_some());
     let mut findings = Findings::new(format!(
@@ -95,7 +95,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let began = Instant::now();
     for trip in 0..size.trips {
         if size.kill_after == Some(trip) {
-            // A transition that is not committed yet is lost at a kill, and does not count as a trip afterwards.
+            // A transition that is not committed yet is lost at a kill, and then does not count as a trip.
             site.until("all so far is written down", WAIT_LIMIT, |site| Ok(trips(site)?.len() >= trip))?;
             site.gateway.kill()?;
             site.gateway.start_again()?;
@@ -124,7 +124,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     findings.exactly("trips that were told", notification_count(&messages, "trip"), wanted);
     findings.note("recoveries that were told", notification_count(&messages, "recovery"));
     let count = messages.lock().unwrap_or_else(PoisonError::into_inner).len();
-    // Each start allows a burst, and then one message in each interval.
+    // Each start allows a burst, and then one message per interval.
     let intervals = lasted.as_secs() / size.interval.as_secs().max(1);
     let most = (1 + restarts) * u64::from(size.burst) + intervals + 1;
     findings.at_most("messages", count as u64, most);
@@ -139,7 +139,7 @@ fn state(site: &Site) -> Result<String> {
     Ok(state.unwrap_or("closed").to_owned())
 }
 
-/// Returns the epochs of the circuit's trips. A failed probe is no trip.
+/// Returns the epochs of the circuit's trips. A failed probe is not a trip.
 fn trips(site: &Site) -> Result<BTreeSet<u64>> {
     let listed = site.api().get(&format!("/v1/circuits?tenant={TENANT}"))?;
     let id = listed.pointer("/items/0/id").and_then(Value::as_str).context("it has a circuit")?.to_owned();
@@ -158,7 +158,7 @@ fn trips(site: &Site) -> Result<BTreeSet<u64>> {
     }
 }
 
-/// Counts the notifications of a kind in all messages, including those in digests.
+/// Counts the notifications of one type in all messages, including those in digests.
 fn notification_count(messages: &Messages, kind: &str) -> usize {
     let messages = messages.lock().unwrap_or_else(PoisonError::into_inner);
     let of = |message: &Value| match message.get("groups").and_then(Value::as_array) {

@@ -1,4 +1,4 @@
-//! The power is cut under load: no accepted event is lost, and the database is intact.
+//! The power fails under load: no accepted event is lost, and the database is intact.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,19 +16,19 @@ use super::ledger::{account, wait_for_all};
 use super::seed::Seed;
 use crate::powercut::{CUT_STATUS, Cut, Left, Shim};
 
-/// The size of the proof.
+/// The size of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// The number of power cuts under load.
+    /// The number of power failures under load.
     pub cuts: u32,
-    /// The number of power cuts at the first start.
+    /// The number of power failures during the first start.
     pub first_starts: u32,
-    /// The largest number of operations before a cut.
+    /// The maximum number of file operations before a power failure.
     pub operations: u64,
 }
 
 impl Size {
-    /// The full size, at which the promise is made.
+    /// The full size, for which the guarantee is stated.
     pub const FULL: Self = Self { cuts: 100, first_starts: 20, operations: 3_000 };
     /// About a twentieth of the full size, for the tests.
     pub const SMALL: Self = Self { cuts: 5, first_starts: 2, operations: 400 };
@@ -36,13 +36,13 @@ impl Size {
 
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// The longest duration of a sync. Short syncs allow more commits, and so more moments for a cut.
+/// The maximum duration of a sync. Short syncs allow more commits, and so more points for a power failure.
 const SYNC: Duration = Duration::from_micros(500);
 
-/// Cuts the power again and again, and checks the database and the deliveries.
+/// Simulates power failures repeatedly, and checks the database and the deliveries.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn prove(gateway: &Settings, size: Size, seed: u64) -> Result<Findings> {
     let (mut choices, receiver, shim) = (Seed::new(seed), Receiver::start()?, Shim::build()?);
     let mut seen = Seen::default();
@@ -96,7 +96,8 @@ fn choose(choices: &mut Seed, after: std::ops::Range<u64>) -> Cut {
     Cut { seed: choices.any(), after: choices.number(after), left, sync: SYNC }
 }
 
-/// Starts the gateway with a power cut ahead, and sends events until then. Returns the accepted events.
+/// Starts the gateway with a planned power failure, and sends events until it occurs. Returns the accepted
+/// events.
 fn cut_once(gateway: &mut Gateway, shim: &Shim, cut: Cut) -> Result<Vec<Accepted>> {
     let environment = shim.environment(gateway.data(), cut);
     gateway.launch(&environment)?;
@@ -109,15 +110,16 @@ fn cut_once(gateway: &mut Gateway, shim: &Shim, cut: Cut) -> Result<Vec<Accepted
     Ok(report.accepted)
 }
 
-/// Cuts the power while the data folder is created. Afterwards the gateway must start as if for the first time.
+/// Cuts the power while the data directory is created. Afterwards the gateway must start as if for the first
+/// time.
 fn cut_first_start(gateway: &Settings, shim: &Shim, cut: Cut, seen: &mut Seen) -> Result<()> {
     let mut gateway = gateway.clone().prepare()?;
-    // The shim can only watch a folder that exists.
+    // The shim can only watch a directory that exists.
     fs::create_dir_all(gateway.data())?;
     let environment = shim.environment(gateway.data(), cut);
     gateway.launch(&environment)?;
-    // The gateway may be ready before the cut is due: then there was no cut, and the round is neither counted nor a
-    // fault.
+    // The gateway may be ready before the power failure: then there was none, and the round is neither counted
+    // nor a fault.
     if gateway.wait_until_ready().is_ok() {
         gateway.kill()?;
     } else {
@@ -140,7 +142,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Reads the shim's last line: `...; lost 7 writes, 0 names`.
+    /// Parses the shim's last line: `...; lost 7 writes, 0 names`.
     fn note_said(&mut self, log: &str) {
         let last = log.lines().rev().find(|line| line.starts_with("powercut: "));
         let lost = last.and_then(|line| line.split_once("; lost ")?.1.split(' ').next()?.parse::<u64>().ok());
@@ -148,7 +150,8 @@ impl Seen {
         self.cuts_with_loss += usize::from(lost.unwrap_or(0) > 0);
     }
 
-    /// Checks a copy of the database: opening a database repairs it, and that is the gateway's task.
+    /// Checks a copy of the database, because opening a database repairs it, and the gateway must do that
+    /// itself.
     fn note_database(&mut self, gateway: &Gateway) -> Result<()> {
         let copy = tempfile::tempdir()?;
         let mut databases: Vec<PathBuf> = Vec::new();

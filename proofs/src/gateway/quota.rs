@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use super::findings::Findings;
 use super::site::Site;
 
-/// The backlog limit of the tenant, in deliveries.
+/// The tenant's backlog limit, in deliveries.
 const MAY_WAIT: u64 = 200;
 
-/// Lets one tenant exceed its limit.
+/// Makes one tenant exceed its limit.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn prove(program: &Path) -> Result<Findings> {
     let site = Site::plain(program, &["other"])?;
     let healthy = site.add_healthy("other", 1, &[])?;
@@ -46,7 +46,7 @@ pub fn prove(program: &Path) -> Result<Findings> {
     findings.exactly("answered 429", report.answers.get(&429).copied().unwrap_or(0), 100);
     let code = problem.get("code").and_then(Value::as_str).unwrap_or_default();
     findings.exactly("one more", format!("{status} {code}"), "429 backlog_full".to_owned());
-    // Refusals of these events would have failed the proof when they were sent.
+    // If these events had been refused, the test would have failed when they were sent.
     findings.at_least("another tenant's events", others.events, 1);
     findings.exactly("another tenant's deliveries that did not come", others.missing, 0);
     findings.exactly("after it has drained", again, 202);

@@ -1,20 +1,21 @@
-//! Choices by seed. The same seed makes the same choices; their effect on threads and processes may differ.
+//! Random choices from a seed. The same seed gives the same choices; their effect on threads and processes may
+//! differ.
 
 use std::ops::Range;
 use std::time::Duration;
 
-/// A source of a proof's choices.
+/// A random number generator for a test's choices.
 #[derive(Clone, Debug)]
 pub struct Seed(u64);
 
 impl Seed {
-    /// Returns the choices of this seed.
+    /// Returns a generator with this seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Returns a number of the whole range (SplitMix64).
+    /// Returns a random number (SplitMix64).
     pub const fn any(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -23,12 +24,12 @@ impl Seed {
         z ^ (z >> 31)
     }
 
-    /// Returns a number in a range.
+    /// Returns a random number in a range.
     pub fn number(&mut self, range: Range<u64>) -> u64 {
         range.start + self.any() % (range.end - range.start).max(1)
     }
 
-    /// Returns a duration in a range, to the microsecond.
+    /// Returns a random duration in a range, in whole microseconds.
     pub fn time(&mut self, range: Range<Duration>) -> Duration {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         Duration::from_micros(self.number(micros(range.start)..micros(range.end)))

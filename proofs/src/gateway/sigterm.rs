@@ -1,5 +1,5 @@
-//! `SIGTERM` under load: the gateway exits cleanly and in time, no event is lost, and no answered delivery is sent
-//! again.
+//! `SIGTERM` under load: the gateway exits cleanly and in time, no event is lost, and no delivery that got a
+//! response is sent again.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,23 +14,23 @@ use super::findings::Findings;
 use super::ledger::{account, duplicates, wait_for_all};
 use super::seed::Seed;
 
-/// The size of the proof.
+/// The size of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of stops.
     pub stops: u32,
-    /// The number of events a second.
+    /// The number of events per second.
     pub per_second: f64,
 }
 
 impl Size {
-    /// The full size, at which the promise is made.
+    /// The full size, for which the guarantee is stated.
     pub const FULL: Self = Self { stops: 40, per_second: 500.0 };
     /// About a twentieth of the full size, for the tests.
     pub const SMALL: Self = Self { stops: 3, per_second: 100.0 };
 }
 
-/// The default grace period.
+/// The gateway's default grace period.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// The duration of a request to the slower endpoint: less than the grace period.
@@ -38,10 +38,10 @@ const TAKES: Duration = Duration::from_millis(300);
 
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// Stops the gateway again and again, and checks its deliveries.
+/// Stops the gateway repeatedly, and checks its deliveries.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn prove(gateway: &Settings, size: Size, seed: u64) -> Result<Findings> {
     let (mut choices, receiver) = (Seed::new(seed), Receiver::start()?);
     let mut gateway = gateway.clone().start()?;

@@ -1,4 +1,4 @@
-//! A gateway and a receiver, with endpoints whose latencies are measured and others.
+//! A gateway and a receiver for a test, with endpoints whose latencies are measured, and others.
 
 use std::path::Path;
 use std::thread;
@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 
 use super::findings::{Findings, Millis};
 
-/// The timeout of steps without a promised duration, so that a proof cannot hang.
+/// The timeout for steps without a guaranteed duration, so that a test can't hang.
 pub(super) const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// The number of endpoints that are created at the same time.
 const AT_ONCE: usize = 8;
 
-/// The group of endpoints whose latencies are measured.
+/// The receiver's group of endpoints whose latencies are measured.
 const HEALTHY: usize = 1;
 
-/// The number of slices in which latencies are measured.
+/// The number of time slices in which latencies are measured.
 const SLICES: u32 = 10;
 
 /// A gateway and a receiver.
@@ -31,7 +31,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// Starts a gateway with tenants of these names.
+    /// Starts a gateway with tenants that have these names.
     pub(super) fn start(settings: Settings, tenants: &[&str]) -> Result<Self> {
         let receiver = Receiver::builder().recording(Recording::Off).start()?;
         let site = Self { gateway: settings.start()?, receiver };
@@ -51,12 +51,12 @@ impl Site {
         self.gateway.api()
     }
 
-    /// Measures the latencies of this path.
+    /// Includes this path in the measured latencies.
     pub(super) fn count_latencies(&self, path: &str) {
         self.receiver.put_into_group(path, HEALTHY);
     }
 
-    /// Adds endpoints that answer at once, with paths such as `/healthy/7`. Their latencies are measured.
+    /// Adds endpoints that respond immediately, with paths such as `/healthy/7`. Their latencies are measured.
     pub(super) fn add_healthy(&self, tenant: &str, count: usize, types: &[&str]) -> Result<Vec<String>> {
         let paths: Vec<String> = (0..count).map(|n| format!("/{tenant}/healthy/{n}")).collect();
         for path in &paths {
@@ -68,8 +68,9 @@ impl Site {
         Ok(paths)
     }
 
-    /// Sends events at a steady rate, waits until the healthy endpoints have all of them, and returns their latencies.
-    /// It measures in slices, so that a moment in which the machine is busy affects only one of them.
+    /// Sends events at a steady rate, waits until the healthy endpoints have received all of them, and returns
+    /// their latencies. It measures in slices, so that a moment in which the machine is busy affects only one
+    /// of them.
     pub(super) fn measure(
         &self,
         event: &Event,
@@ -82,7 +83,7 @@ impl Site {
         Ok(measured)
     }
 
-    /// Does the same with another API key, also if events are refused.
+    /// Like [`measure`](Self::measure), but with another API key, and even if events are refused.
     pub(super) fn measure_by(
         &self,
         api: &Api,
@@ -120,7 +121,7 @@ impl Site {
         Ok(Measured { deliveries, accepts, events, missing, refused, slow_commits })
     }
 
-    /// Returns the number of commits that took longer than 50 ms: the disk was busy.
+    /// Returns the number of commits that took longer than 50 ms because the disk was busy.
     fn slow_commits(&self) -> Result<f64> {
         let metrics = self.api().metrics()?;
         let all = metrics.sum("breakerbox_commit_seconds_count").unwrap_or(0.0);
@@ -136,12 +137,12 @@ impl Site {
         paths.iter().map(|path| self.receiver.seen(path).requests).sum()
     }
 
-    /// Returns the value of a metric. Fails if there is no metric of that name.
+    /// Returns the value of a metric. Returns an error if there is no metric with this name.
     pub(super) fn metric(&self, name: &str) -> Result<f64> {
         self.api().metrics()?.sum(name).with_context(|| format!("there is no metric {name}"))
     }
 
-    /// Waits for a condition.
+    /// Waits until a condition is met.
     pub(super) fn until(
         &self,
         what: &str,
@@ -157,16 +158,16 @@ impl Site {
     }
 }
 
-/// The measurements of healthy endpoints.
+/// The measurements for healthy endpoints.
 pub(super) struct Measured {
-    /// From an event's scheduled time to its delivery.
+    /// The latencies from an event's scheduled time to its delivery.
     pub(super) deliveries: Latency,
-    /// From an event's scheduled time to the answer that it was accepted.
+    /// The latencies from an event's scheduled time to the response that accepts it.
     pub(super) accepts: Latency,
     pub(super) events: u64,
     /// The number of deliveries that did not arrive.
     pub(super) missing: u64,
-    /// The first refusal of each slice.
+    /// The first refusal in each slice.
     pub(super) refused: Vec<String>,
     slow_commits: f64,
 }
@@ -187,7 +188,8 @@ impl Latency {
         Self { p50, p99, usual_p99: slices[slices.len() / 2] }
     }
 
-    /// Compares the latency with that during a fault: at most twice as long, or longer by this much.
+    /// Compares the latency with that during a fault, which may be at most twice as long, or longer by this
+    /// much.
     fn compare(
         self,
         beside: Self,
@@ -209,7 +211,8 @@ impl Latency {
 }
 
 impl Measured {
-    /// Compares the latency with that during a fault: at most twice as long, or longer by this much.
+    /// Compares the latency with that during a fault, which may be at most twice as long, or longer by this
+    /// much.
     pub(super) fn compare(
         &self,
         beside: &Self,

@@ -13,16 +13,16 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
-/// The fault of the receiver.
+/// The receiver's TLS fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wrong {
-    /// It answers the handshake with one byte a second.
+    /// The receiver sends the handshake at one byte per second.
     Slow,
-    /// Its certificate is self-signed.
+    /// The receiver's certificate is self-signed.
     Untrusted,
 }
 
-/// A receiver on its own thread. It stops when this is dropped.
+/// A receiver on its own thread. It stops when the value is dropped.
 pub(super) struct WrongTls {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
@@ -55,7 +55,7 @@ impl WrongTls {
         Ok(Self { address, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Returns the URL of a path at the receiver.
+    /// Returns the URL for a path at the receiver.
     #[must_use]
     pub(super) fn url(&self, path: &str) -> String {
         format!("https://{}{path}", self.address)
@@ -64,7 +64,7 @@ impl WrongTls {
 
 impl Drop for WrongTls {
     fn drop(&mut self) {
-        // The receiver may have ended by itself.
+        // The receiver may have already ended.
         let _ = self.stop.take().map(|stop| stop.send(()));
         let _ = self.thread.take().map(JoinHandle::join);
     }
@@ -82,7 +82,7 @@ fn acceptor() -> Result<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Reads the client's hello, and begins a record of 16 KB that never ends.
+/// Reads the client's hello, and starts a record of 16 KB that never ends.
 async fn drip(mut stream: TcpStream) {
     let mut greeting = [0; 4_096];
     let _ = stream.read(&mut greeting).await;
@@ -95,7 +95,8 @@ async fn drip(mut stream: TcpStream) {
 }
 
 async fn greet(stream: TcpStream, acceptor: TlsAcceptor) {
-    // A client that checks the certificate disconnects. If it does not, it gets an answer, and the proof detects that.
+    // A client that checks the certificate disconnects. If it does not, it gets a response, and the test
+    // detects that.
     if let Ok(mut stream) = acceptor.accept(stream).await {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
     }

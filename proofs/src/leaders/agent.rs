@@ -1,5 +1,5 @@
-//! An agent: a process that samples, and may lead. It reads commands from standard input, a line each, and answers
-//! every line on standard output with its report. It exits when its input ends.
+//! An agent: a process that samples, and may lead. It reads commands from standard input, one per line, and
+//! responds to each with its report on standard output. It exits when its input ends.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,13 +20,14 @@ use tokio::sync::watch;
 /// The interval at which the leader polls totals.
 pub(super) const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 
-/// The timeout of a poll: longer than any pause of this proof.
+/// The timeout for a poll: longer than any pause in this test.
 const POLL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The timeout of the store. The machine may be busy, and no proof here is about a slow store.
+/// The timeout for store requests. It is long, because no test here is about a slow store, and the machine may
+/// be busy.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What an agent is started with.
+/// The command-line options of an agent.
 #[derive(Args, Clone, Debug)]
 pub struct Settings {
     /// URL of the store
@@ -35,20 +36,20 @@ pub struct Settings {
     /// Namespace or schema of the fleet
     #[arg(long)]
     pub namespace: String,
-    /// Number of keys that the sampler knows
+    /// Number of keys in the sampler's totals
     #[arg(long)]
     pub keys: u32,
 }
 
-/// A command to an agent.
+/// A command to an agent. The response is a [`Report`].
 #[derive(Clone, Copy, Serialize, Deserialize, Debug)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum WorkerCommand {
-    /// Only report.
+    /// Only return the report.
     Report,
-    /// From now on all keys fail, or none does.
+    /// Make all keys fail from now on, or none.
     Failing(bool),
-    /// From now on polls hang, or continue.
+    /// Make polls hang from now on, or continue.
     Hanging(bool),
 }
 
@@ -59,11 +60,11 @@ pub(super) struct Report {
     pub(super) ticks: u64,
     /// Whether a poll is in flight.
     pub(super) polls: bool,
-    /// The number of writes that the store refused, because they came after the term.
+    /// The number of writes that the store refused because they came after the term.
     pub(super) refused_writes: u64,
 }
 
-/// A source of totals that the proof controls.
+/// A sampler whose totals the test controls.
 struct Totals {
     keys: u32,
     failing: AtomicBool,
@@ -76,7 +77,7 @@ impl Sampler for Totals {
     async fn sample(&self, _: &Poll) -> Result<HashMap<String, Sample>, SampleError> {
         self.polls.store(true, Ordering::SeqCst);
         let mut hanging = self.hanging.subscribe();
-        // The sender is part of this sampler, so it is never dropped before.
+        // The sender is part of this sampler, so it can't be dropped before.
         let _ = hanging.wait_for(|hangs| !hangs).await;
         self.polls.store(false, Ordering::SeqCst);
         let is_failing = self.failing.load(Ordering::SeqCst);
@@ -90,8 +91,8 @@ pub(super) fn key(n: u32) -> String {
     format!("tenant https://hooks.example.com/{n}")
 }
 
-/// Returns a policy that opens circuits by their failure rate alone; an open circuit stays open for the rest of the
-/// proof.
+/// Returns a policy that opens circuits only by their failure rate. An open circuit stays open for the rest of
+/// the test.
 fn policy() -> breakerbox::PolicyBuilder {
     Policy::builder().failure_rate(50).min_calls(10).cool_off(Duration::from_secs(600))
 }
@@ -99,7 +100,7 @@ fn policy() -> breakerbox::PolicyBuilder {
 /// Connects to a store, in the fleet's own namespace.
 ///
 /// # Errors
-/// Fails if the store cannot be reached.
+/// Returns an error if the store can't be reached.
 pub(super) async fn connect(url: &str, namespace: &str) -> Result<Arc<dyn Store>> {
     Ok(if url.starts_with("postgres") {
         let builder = PostgresStore::builder(url).schema(namespace).time_limit(STORE_TIMEOUT);
@@ -112,10 +113,10 @@ pub(super) async fn connect(url: &str, namespace: &str) -> Result<Arc<dyn Store>
 /// Samples until the input ends.
 ///
 /// # Errors
-/// Fails if the settings are invalid, or the store cannot be reached.
+/// Returns an error if the settings are invalid, or the store can't be reached.
 #[tokio::main(flavor = "current_thread")]
 pub async fn run(settings: &Settings) -> Result<()> {
-    // A stopped agent does not see its input end.
+    // A paused agent does not see its input end.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let totals = Arc::new(Totals {

@@ -1,13 +1,13 @@
-//! A leader that is paused for longer than its term: the other agent leads within the term plus a second, and the store
-//! refuses the old leader's writes.
+//! A leader that is paused for longer than its term: the other agent leads within the term plus a second, and
+//! the store refuses the old leader's writes.
 //!
 //! One round, with two processes:
 //!
-//! 1. One of them leads. Its next poll hangs, and during the poll the process is stopped (`SIGSTOP`).
+//! 1. One of them leads. Its next poll hangs, and during the poll the process is paused (`SIGSTOP`).
 //! 2. The other one leads within the term plus a second, and ticks.
-//! 3. The first one resumes, and its poll returns that every key fails. It decides to open all circuits, and writes
-//!    nothing.
-//! 4. The second one finds the same, in its own term: all circuits open.
+//! 3. The first one resumes, and its poll returns that every key fails. It decides to open all circuits, but
+//!    writes nothing.
+//! 4. The second one gets the same totals in its own term, and opens all circuits.
 
 pub mod agent;
 
@@ -31,20 +31,20 @@ use crate::fleet::{Backing, Kind, WAIT_LIMIT};
 /// The number of sampled keys.
 const KEYS: u32 = 20;
 
-/// The minimum duration of a term.
+/// The minimum length of a term.
 const SHORTEST_TERM: Duration = Duration::from_secs(5);
 
-/// The longest allowed time from the end of the term until the next leader.
+/// The maximum allowed time from the end of the term until the next leader.
 const MARGIN: Duration = Duration::from_secs(1);
 
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The result of all rounds over one store.
+/// The result of all rounds with one kind of store.
 #[derive(Debug)]
 pub struct Paused {
     kind: Kind,
     rounds: usize,
-    /// The time from the pause until the other agent led, by round.
+    /// The time from the pause until the other agent led, for each round.
     successors: Vec<Duration>,
     /// The number of circuits that a leader changed after its term.
     late_changes: usize,
@@ -54,10 +54,10 @@ pub struct Paused {
     not_opened: usize,
 }
 
-/// Pauses leaders, in `rounds` parallel pairs of processes.
+/// Pauses leaders in `rounds` parallel pairs of processes.
 ///
 /// # Errors
-/// Fails if a server or an agent fails. Broken promises are in the result.
+/// Returns an error if a server or an agent fails. Violated guarantees are reported in the result.
 pub async fn pause_leaders(program: &Path, kind: Kind, rounds: u32) -> Result<Paused> {
     let backing = Backing::start(kind).await?;
     let pairs = (0..rounds).map(|n| {
@@ -95,7 +95,7 @@ async fn round(program: &Path, url: &str, namespace: &str) -> Result<Round> {
 
     leader.signal(Signal::STOP)?;
     let paused = Instant::now();
-    // Read when the process resumes: the poll ends, and returns that all keys fail.
+    // The process reads this when it resumes: the poll ends, and returns that all keys fail.
     leader.write(WorkerCommand::Failing(true)).await?;
     leader.write(WorkerCommand::Hanging(false)).await?;
     other.until("the other one leads", |report| report.leads).await?;
@@ -120,7 +120,7 @@ async fn round(program: &Path, url: &str, namespace: &str) -> Result<Round> {
     Ok(Round { successor_after, late_changes, refused_writes: late.refused_writes, not_opened })
 }
 
-/// Counts the circuits whose state in the store fulfils the condition. A circuit without a record is closed.
+/// Counts the circuits whose state in the store meets the condition. A circuit without a record is closed.
 async fn count(store: &dyn Store, is_meant: impl Fn(Status) -> bool) -> Result<usize> {
     let keys: Vec<_> = (0..KEYS).map(|n| key(n).into()).collect();
     let records = store.read(&keys).await?.all()?.value;
@@ -128,7 +128,7 @@ async fn count(store: &dyn Store, is_meant: impl Fn(Status) -> bool) -> Result<u
     Ok(records.into_iter().filter(|record| is_meant(status(record.clone()))).count())
 }
 
-/// An agent process. It is killed when this is dropped.
+/// An agent process. It is killed when the value is dropped.
 struct Agent {
     child: Child,
     input: ChildStdin,
@@ -180,7 +180,8 @@ impl Agent {
 }
 
 impl Paused {
-    /// Returns the broken promises. Durations are checked only on a machine that is not busy.
+    /// Returns the violated guarantees. Durations are checked only if `judges_times` is set, which requires a
+    /// machine that is not busy.
     #[must_use]
     pub fn faults(&self, judges_times: bool) -> Vec<String> {
         let limit = SHORTEST_TERM.max(SAMPLE_EVERY * 3) + MARGIN;

@@ -1,4 +1,4 @@
-//! The outages of a store, and their meaning for a fleet.
+//! The store outages that are tested, and what each means for a fleet.
 
 use crate::fleet::Kind;
 
@@ -7,35 +7,35 @@ use crate::fleet::Kind;
 pub enum Case {
     /// The server process is killed, and restarted with its data on disk.
     Killed,
-    /// The server process is stopped (`SIGSTOP`), and resumed.
+    /// The server process is paused (`SIGSTOP`), and resumed.
     Paused,
-    /// The server is shut down cleanly and restarted at once.
+    /// The server is shut down gracefully and restarted immediately.
     Restarted,
     /// The server is killed, and restarted without data.
     Emptied,
-    /// All its data is deleted.
+    /// All of the server's data are deleted.
     Flushed,
     /// Redis forgets its loaded scripts.
     ScriptsForgotten,
     /// The server is killed, and replaced by a replica that has not received the last writes.
     FailedOver,
-    /// Packets vanish in both directions. Connections of that time stay dead.
+    /// Packets are lost in both directions. Connections from that time stay dead.
     BlackHole,
-    /// Requests arrive, and their answers vanish.
+    /// Requests arrive, but their responses are lost.
     HalfOpen,
     /// Existing and new connections are reset.
     Reset,
-    /// Redis: memory is full, and no key may be evicted. Reads are answered, writes are refused.
+    /// Redis: memory is full, and no key may be evicted. Reads are answered, and writes are refused.
     MemoryFull,
     /// Postgres: transactions are read-only.
     ReadOnly,
-    /// Postgres: the worker's right to write is revoked.
+    /// Postgres: the worker's permission to write is revoked.
     RightsRevoked,
     /// The master is killed, and sentinels promote its replica.
     SentinelFailover,
-    /// Every node of a cluster is stopped, and resumed.
+    /// Every node in a cluster is paused, and resumed.
     ClusterPaused,
-    /// A master of a cluster is killed, and its replica takes over.
+    /// A master in a cluster is killed, and its replica takes over.
     ClusterFailover,
 }
 
@@ -72,7 +72,7 @@ impl Case {
         }
     }
 
-    /// Returns the name that tables use.
+    /// Returns the name for tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -95,8 +95,8 @@ impl Case {
         }
     }
 
-    /// Returns whether the outage lasts as long as the proof wants, so that every process must detect it. The others
-    /// are momentary.
+    /// Returns whether the outage lasts as long as the test requires, so that every process must detect it. The
+    /// others are momentary.
     #[must_use]
     pub const fn lasts(self) -> bool {
         !matches!(
@@ -109,14 +109,14 @@ impl Case {
         )
     }
 
-    /// Returns whether the store answers reads and refuses writes. That must be reported soon, and each process must
-    /// let its circuits recover alone.
+    /// Returns whether the store answers reads and refuses writes. That must be reported soon, and each process
+    /// must let its circuits recover on its own.
     #[must_use]
     pub const fn refuses_writes(self) -> bool {
         matches!(self, Self::MemoryFull | Self::ReadOnly | Self::RightsRevoked)
     }
 
-    /// Returns whether no process may report a loss.
+    /// Returns whether no process may report the store as lost.
     #[must_use]
     pub const fn is_harmless(self) -> bool {
         matches!(self, Self::Flushed | Self::ScriptsForgotten)

@@ -1,18 +1,20 @@
-//! Outages of the store: killed, paused, emptied, failed over, cut off, with real servers and separate processes.
+//! Store outages: the store is killed, paused, emptied, failed over or disconnected, with real servers and
+//! separate processes.
 //!
-//! | part | content |
+//! | item | description |
 //! | --- | --- |
 //! | [`Case`] | the kinds of outages |
 //! | `site` | the server behind a proxy, and the outages of both |
 //! | `scene` | one fleet: its workers, circuits in every state, continuous calls |
 //! | [`Setting`] | a fleet's `on_store_loss` and consistency mode |
-//! | [`Report`] | the observations, and which of them break the promise |
+//! | [`Report`] | the observations, and which of them violate the guarantee |
 //!
-//! The promise: calls are decided by `on_store_loss`; no acquire waits longer than the store's timeout; the loss is
-//! reported; within five seconds after the store's return, all processes agree with it and with each other; circuits
-//! that are open, forced or disabled stay so all the time. A store that answers reads and refuses writes is reported
-//! within a second, and circuits recover in each process alone meanwhile. Four fleets, one for each [`Setting`], go
-//! through the same outage at the same time, each with its own circuits.
+//! The guarantee: calls are decided according to `on_store_loss`; no acquire waits longer than the store
+//! timeout; the loss is reported; within five seconds after the store's return, all processes agree with it and
+//! with each other; circuits that are open, forced or disabled stay so all the time. A store that answers reads
+//! and refuses writes is reported within a second, and meanwhile each process's circuits recover on their own.
+//! Four fleets, one for each [`Setting`], go through the same outage at the same time, each with its own
+//! circuits.
 
 mod case;
 mod report;
@@ -37,7 +39,7 @@ use crate::fleet::protocol::{Seen, Tally};
 use crate::fleet::worker::OnLoss;
 use crate::fleet::{Kind, Receiver};
 
-/// The timeout of steps without a promised duration, so that a proof cannot hang.
+/// The timeout for steps without a guaranteed duration, so that a test can't hang.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// The interval at which a condition is checked.
@@ -49,7 +51,7 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(200);
 /// The minimum duration of an outage after every process has detected it.
 const NOTICED_FOR: Duration = Duration::from_secs(1);
 
-/// The size of the proof.
+/// The size of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of workers for each [`Setting`].
@@ -60,25 +62,25 @@ pub struct Size {
     pub open: usize,
     /// The number of circuits that opened just before the outage.
     pub late: usize,
-    /// The number of circuits that are probed again and again.
+    /// The number of circuits that are probed repeatedly.
     pub recovering: usize,
     /// The number of circuits that are first acquired during the outage.
     pub fresh: usize,
-    /// The timeout of the store.
+    /// The timeout for store requests.
     pub store_timeout: Duration,
     /// The duration of the outage.
     pub away: Duration,
-    /// The longest allowed time until a store that refuses writes is reported.
+    /// The maximum allowed time until a store that refuses writes is reported.
     pub notice_within: Duration,
-    /// The longest allowed time from the store's return until all processes agree.
+    /// The maximum allowed time from the store's return until all processes agree.
     pub agree_within: Duration,
-    /// How much longer than the store's timeout an acquire may take. All processes share the machine's cores, and the
-    /// measuring task may itself have to wait for one.
+    /// How much longer than the store timeout an acquire may take. All processes share the machine's cores, and
+    /// the measuring task itself may have to wait for one.
     pub margin: Duration,
 }
 
 impl Size {
-    /// The full size, at which the promise is made.
+    /// The full size, for which the guarantee is stated.
     pub const FULL: Self = Self {
         workers: 4,
         closed: 30,
@@ -93,8 +95,8 @@ impl Size {
         margin: Duration::from_millis(250),
     };
 
-    /// A size that shows whether the promise holds, on a machine of any speed: durations are not checked, and the
-    /// timeout is long enough that a busy store is not seen as lost.
+    /// A small size, which works on a machine of any speed: durations are not checked, and the timeout is so
+    /// long that a busy store is not seen as lost.
     pub const SMALL: Self = Self {
         workers: 2,
         closed: 4,
@@ -112,30 +114,30 @@ impl Size {
 
 /// The state of a fleet before the outage.
 struct Rest {
-    /// The states that must not change.
+    /// The circuits' states that must not change.
     shut: Vec<Seen>,
-    /// The losses reported before the outage. On a machine that is too busy there may be some; they are not held
-    /// against the store.
+    /// The number of losses reported before the outage. On a machine that is too busy there may be some, which
+    /// do not count.
     losses: u64,
     overlaps: usize,
     forbidden_calls: usize,
 }
 
-/// The calls of a fleet during the outage.
+/// A fleet's calls during the outage.
 struct Away {
     noticed_after: Duration,
     /// Calls before every process had detected the outage, and to circuits that no process knew.
     before: Vec<Tally>,
     fresh: Tally,
-    /// Calls after that, by group.
+    /// Calls after that, by group of circuits.
     calls: Vec<Tally>,
     recovered_alone_after: Option<Duration>,
 }
 
-/// Causes one outage of one store, for fleets with each of these settings.
+/// Causes one outage of one store, for a fleet with each of these settings.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the reports.
+/// Returns an error if the test can't run. Violated guarantees are in the reports.
 pub async fn prove(
     program: &Path,
     kind: Kind,
@@ -227,20 +229,21 @@ async fn at_rest(scene: &Scene, store: &dyn Store, receiver: &Receiver) -> Resul
     Ok(Rest { shut: scene.shut_now().await?, losses, overlaps, forbidden_calls })
 }
 
-/// Waits until every process has detected the outage, while circuits are acquired that no process knows.
+/// Waits until every process has detected the outage, while acquiring from circuits that no process knows.
 async fn notice(scene: &mut Scene, began: Instant) -> Result<Away> {
     let noticing = async {
         within("the loss is reported", async || Ok(scene.is_degraded(0).await?.then_some(()))).await?;
         Ok(began.elapsed())
     };
     let (fresh, noticed_after) = tokio::try_join!(scene.call_fresh(), noticing)?;
-    // From here on, every process that is called has detected the outage.
+    // From now on, every process that is called has detected the outage.
     let before = scene.end_calls().await?.into();
     scene.begin_calls().await?;
     Ok(Away { noticed_after, before, fresh, calls: Vec::new(), recovered_alone_after: None })
 }
 
-/// Lets the destinations recover while the store refuses writes. Returns the time until all circuits are closed.
+/// Makes the destinations recover while the store refuses writes. Returns the time until all circuits are
+/// closed.
 async fn recover_alone(scene: &Scene, receiver: &Receiver) -> Result<Duration> {
     let healed = Instant::now();
     scene.heal(receiver);
@@ -248,7 +251,7 @@ async fn recover_alone(scene: &Scene, receiver: &Receiver) -> Result<Duration> {
         .await
 }
 
-/// Watches the states that must not change, until the given time. Returns the first change.
+/// Watches the states that must not change, until the given time. Returns the first change, if any.
 async fn keep_looking(scene: &Scene, shut: &[Seen], until: Instant) -> Result<Option<String>> {
     while Instant::now() < until {
         if let Some(strayed) = strayed(scene, shut).await? {
@@ -269,7 +272,7 @@ async fn strayed(scene: &Scene, shut: &[Seen]) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Waits until the fleet has recovered after the store's return, and fills the report.
+/// Waits until the fleet has recovered after the store's return, and fills in the report.
 async fn settle(
     scene: &mut Scene,
     rest: &Rest,
@@ -315,7 +318,7 @@ async fn settle(
     Ok(())
 }
 
-/// Polls until there is a value.
+/// Polls until there is a value, or a timeout expires.
 async fn within<T>(what: &str, mut look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
     let limit = Instant::now() + WAIT_LIMIT;
     loop {

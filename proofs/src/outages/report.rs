@@ -1,4 +1,4 @@
-//! The observations of one outage with one [`Setting`], and the broken promises among them.
+//! The observations in one outage with one [`Setting`], and the violated guarantees.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::fleet::Kind;
 use crate::fleet::protocol::Tally;
 use crate::fleet::worker::OnLoss;
 
-/// The observations.
+/// The observations in one outage.
 #[derive(Debug)]
 pub struct Report {
     kind: Kind,
@@ -21,10 +21,11 @@ pub struct Report {
     /// The time until every process had detected the outage. `None`: there was nothing to detect.
     noticed_after: Option<Duration>,
     fresh: Tally,
-    /// The calls after every process had detected the outage, by group.
+    /// The calls after every process had detected the outage, by group of circuits.
     calls: Vec<Tally>,
     longest_ask: Duration,
     /// The time from the destinations' recovery until the last circuit closed, while the store refused writes.
+    /// `None`: not measured.
     pub(super) recovered_alone_after: Option<Duration>,
     pub(super) connected_after: Duration,
     pub(super) agreed_after: Duration,
@@ -74,7 +75,7 @@ impl Report {
         format!("{}, {}, {}", self.kind.name(), self.case.name(), self.setting.name())
     }
 
-    /// Returns the broken promises.
+    /// Returns the violated guarantees.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
@@ -133,7 +134,7 @@ impl Report {
         wrong
     }
 
-    /// Returns the head of the table.
+    /// Returns the table header.
     #[must_use]
     pub fn head() -> String {
         format!(

@@ -1,10 +1,10 @@
-//! One fleet over the store: its workers, the circuits they share, and their continuous calls.
+//! One fleet on the store: its workers, the circuits that they share, and their continuous calls.
 //!
 //! | circuits | description |
 //! | --- | --- |
 //! | `closed` | healthy, and called continuously |
 //! | `open` | opened for ten minutes, long before the outage |
-//! | `late` | the same, just before the outage: a replica has not received it |
+//! | `late` | like `open`, but just before the outage, so that a replica has not received the record |
 //! | `forced`, `disabled` | overridden by an operator |
 //! | `recovering` | the destination fails: the circuit is probed every two seconds, and opens again |
 //! | `fresh` | not acquired by any process before the outage |
@@ -24,20 +24,21 @@ use crate::fleet::protocol::{Outcome, OverrideRequest, Run, Seen, Tally, Target,
 use crate::fleet::worker::Settings;
 use crate::fleet::{Acquired, Behaviour, Process, Receiver, Visit};
 
-/// Only consecutive failures open a circuit, for two seconds unless the destination sends a longer retry-after.
+/// A policy in which only consecutive failures open a circuit, for two seconds unless the destination sends a
+/// longer `Retry-After`.
 const POLICY: &str = r#"{"failure_rate":"off","consecutive_failures":3,"cool_off":"2s","cool_off_factor":1,
     "cool_off_max":"10m","jitter":0,"probes":1,"probe_timeout":"2s","ramp_cap":"off"}"#;
 
-/// The retry-after of circuits that are to stay open, in milliseconds.
+/// The `Retry-After` for circuits that are to stay open, in milliseconds.
 const STAYS_OPEN_MS: u64 = 600_000;
 
-/// The number of calls a second of a worker to each group of circuits.
+/// The number of calls per second by a worker to each group of circuits.
 const PER_SECOND: u32 = 40;
 
-/// The duration of a failing call to a recovering destination, long enough for two probes to overlap.
+/// The duration of a failing call to a recovering destination, long enough that two probes could overlap.
 const FAILS_AFTER: Duration = Duration::from_millis(40);
 
-/// The groups that are called, in the order of [`Scene::end_calls`].
+/// The groups of circuits that are called, in the order of [`Scene::end_calls`].
 pub(super) const CLOSED: usize = 0;
 pub(super) const SHUT: usize = 1;
 pub(super) const RECOVERING: usize = 2;
@@ -47,12 +48,12 @@ pub(super) struct Scene {
     pub(super) setting: Setting,
     pub(super) workers: Vec<Process>,
     size: Size,
-    /// The runs of the groups, by worker.
+    /// For each worker, the number of the run that calls each group.
     runs: Vec<[u64; GROUPS]>,
 }
 
 impl Scene {
-    /// Starts the workers, brings the circuits into their states, and starts to call them.
+    /// Starts the workers, and brings the circuits into their states.
     pub(super) async fn set(
         program: &Path,
         store: &str,
@@ -80,15 +81,15 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Opens the `late` circuits, and from now on calls all that stay open.
+    /// Opens the `late` circuits, and starts to call every group.
     pub(super) async fn open_the_last(&mut self) -> Result<()> {
         self.open("late", self.size.late).await?;
         try_join_all(self.workers.iter().map(|worker| self.introduce(worker))).await?;
         self.begin_calls().await
     }
 
-    /// Makes sure that a worker knows the circuits that may not be called. A first read that a busy store does not
-    /// answer in time counts as no record, and would admit calls.
+    /// Makes sure that a worker knows the circuits that must not be called. If a busy store does not answer the
+    /// first read in time, the worker assumes that there is no record, and would admit calls.
     async fn introduce(&self, worker: &Process) -> Result<()> {
         for key in self.shut() {
             within("what is open is known", async || match worker.try_acquire(&key).await? {
@@ -115,8 +116,8 @@ impl Scene {
         (0..count).map(|n| self.key(group, n)).collect()
     }
 
-    /// Opens circuits by failures with a retry-after. Repeats them as often as needed: on a busy machine a request may
-    /// time out, and its counts are lost.
+    /// Opens circuits with failures that carry a `Retry-After`. Retries as often as needed: on a busy machine a
+    /// request may time out, and its counts are lost.
     async fn open(&self, group: &str, count: usize) -> Result<()> {
         let worker = self.first();
         let opens = |key: String| async move {
@@ -133,7 +134,8 @@ impl Scene {
         Ok(())
     }
 
-    /// Returns the circuits that no process may call, in any outage, unless `on_store_loss` allows it.
+    /// Returns the keys of the circuits that no process may call in any outage, unless `on_store_loss` allows
+    /// it.
     pub(super) fn shut(&self) -> Vec<String> {
         let mut keys = self.keys("open", self.size.open);
         keys.extend(self.keys("late", self.size.late));
@@ -167,7 +169,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Ends the calls, waits for those in flight, and returns the counts of each group.
+    /// Ends the calls, waits for those in flight, and returns the counts for each group.
     pub(super) async fn end_calls(&mut self) -> Result<[Tally; GROUPS]> {
         let mut tallies = <[Tally; GROUPS]>::default();
         for (worker, runs) in self.workers.iter().zip(std::mem::take(&mut self.runs)) {
@@ -198,14 +200,14 @@ impl Scene {
         Ok(tally)
     }
 
-    /// Returns each worker's state of each circuit.
+    /// Returns, for each worker, the state of each circuit.
     pub(super) async fn seen(&self) -> Result<Vec<HashMap<String, Seen>>> {
         let all = try_join_all(self.workers.iter().map(Process::circuits)).await?;
         let by_key = |seen: Vec<Seen>| seen.into_iter().map(|seen| (seen.key.clone(), seen)).collect();
         Ok(all.into_iter().map(by_key).collect())
     }
 
-    /// Returns the first circuit that a worker has in another state than the store. `None`: all agree.
+    /// Returns the first circuit whose state in a worker differs from that in the store. `None`: all agree.
     pub(super) async fn differs(&self, store: &dyn Store) -> Result<Option<String>> {
         let keys: Vec<Arc<str>> = self.called().concat().iter().map(|key| key.as_str().into()).collect();
         let records = store.read(&keys).await?.all()?.value;
@@ -248,12 +250,12 @@ impl Scene {
             .sum())
     }
 
-    /// Returns the number of calls that reached a destination that may not be called.
+    /// Returns the number of calls that reached a destination that must not be called.
     pub(super) fn forbidden_calls(&self, receiver: &Receiver) -> usize {
         self.shut().iter().map(|key| receiver.count(&path(key))).sum()
     }
 
-    /// Returns how many probes began while another probe of the same circuit was in flight.
+    /// Returns the number of probes that started while another probe for the same circuit was in flight.
     pub(super) fn overlaps(&self, receiver: &Receiver) -> usize {
         let of = |key: &String| {
             let probes: Vec<Visit> =

@@ -22,10 +22,10 @@ impl Setting {
     /// Strict; process-local circuits while the store is unreachable.
     pub const STRICT: Self = Self { on_loss: OnLoss::Local, mode: Mode::Strict };
 
-    /// Every setting under proof.
+    /// All settings that are tested.
     pub const ALL: [Self; 4] = [Self::LOCAL, Self::ADMIT, Self::REFUSE, Self::STRICT];
 
-    /// Returns the name that tables and keys use.
+    /// Returns the name for tables and keys.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match (self.mode, self.on_loss) {

@@ -1,4 +1,4 @@
-//! The store's server and the proxy before it, and the outages of both.
+//! The store's server and the proxy in front of it, and the outages of both.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -18,19 +18,20 @@ use tokio::task::block_in_place;
 use super::case::Case;
 use crate::fleet::Kind;
 
-/// The timeout of the proof's own reads from the store. A busy machine is no fault of the store.
+/// The timeout for the test's own reads from the store. It is long, because a busy machine is not a fault of
+/// the store.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The name by which sentinels know the master.
+/// The name under which sentinels know the master.
 const MASTER: &str = "proof";
 
-/// The user whose rights are revoked. It is not the owner of the tables, who always keeps them.
+/// The user whose permissions are revoked. It is not the owner of the tables, who always keeps them.
 const WORKER: &str = "worker";
 
-/// The schema of the tables.
+/// The schema that contains the tables.
 const SCHEMA: &str = "breakerbox";
 
-/// A server, behind a proxy if it is a single one. It stops when this is dropped.
+/// A server, behind a proxy if it is a single one. It stops when the value is dropped.
 pub(super) struct Site {
     server: Server,
     proxy: Option<Proxy>,
@@ -40,7 +41,7 @@ enum Server {
     Redis(Box<RedisServer>),
     Pair(Box<RedisPair>),
     Sentinel(Box<Watched>),
-    /// A cluster, with the number of the node that is a replica of the first.
+    /// A cluster, with the index of the node that is a replica of the first.
     Cluster(Box<RedisCluster>, usize),
     Postgres(Box<PostgresServer>),
 }
@@ -77,7 +78,7 @@ impl Site {
         };
         let site = Self { server, proxy };
         if let (Server::Postgres(server), Case::RightsRevoked) = (&site.server, case) {
-            // The owner creates the tables, and the workers get the rights that the manual names.
+            // The owner creates the tables, and the workers get the permissions that the manual lists.
             site.look().await?;
             block_in_place(|| {
                 server.add_user(WORKER)?;
@@ -95,7 +96,7 @@ impl Site {
         if case == Case::RightsRevoked { url.replacen("postgres@", &format!("{WORKER}@"), 1) } else { url }
     }
 
-    /// Returns the same URL, for the user with all rights.
+    /// Returns the same URL, for the user with all permissions.
     fn own_url(&self) -> String {
         let url = match &self.server {
             Server::Redis(server) => server.url(),
@@ -112,7 +113,7 @@ impl Site {
         }
     }
 
-    /// Connects the proof itself, on connections that the outage does not affect.
+    /// Connects the test itself, on connections that the outage does not affect.
     pub(super) async fn look(&self) -> Result<Arc<dyn Store>> {
         Ok(match &self.server {
             Server::Postgres(_) => {
@@ -122,7 +123,7 @@ impl Site {
         })
     }
 
-    /// Prepares a failover: from here on the replica receives no writes.
+    /// Prepares a failover: from now on the replica receives no writes.
     pub(super) fn part(&self) -> Result<()> {
         if let Server::Pair(pair) = &self.server {
             block_in_place(|| pair.part())?;
@@ -130,7 +131,7 @@ impl Site {
         Ok(())
     }
 
-    /// Begins the outage. A momentary one takes place in [`end`](Self::end) alone.
+    /// Starts the outage. A momentary one happens entirely in [`end`](Self::end).
     pub(super) fn begin(&mut self, case: Case) -> Result<()> {
         let fault = match case {
             Case::BlackHole => NetworkFault::BlackHole,
@@ -157,7 +158,7 @@ impl Site {
         })
     }
 
-    /// Ends the outage. The store is back when this returns.
+    /// Ends the outage. The store is up again when this returns.
     pub(super) fn end(&mut self, case: Case) -> Result<()> {
         block_in_place(|| {
             match (&mut self.server, case) {
@@ -198,7 +199,7 @@ impl Site {
 }
 
 impl Server {
-    /// Returns the port, if this is a single server that a proxy can stand before.
+    /// Returns the port, if this is a single server, which a proxy can be put in front of.
     fn port(&self) -> Option<u16> {
         match self {
             Self::Redis(server) => Some(server.port()),
@@ -221,7 +222,7 @@ impl Watched {
         Ok(Self { master, replica, sentinel })
     }
 
-    /// Kills the master, and waits until its replica is promoted and the sentinel names it.
+    /// Kills the master, and waits until its replica has been promoted and the sentinel names it.
     fn fail_over(&mut self) -> Result<()> {
         self.master.kill()?;
         until(|| match self.replica.info("replication", "role") {

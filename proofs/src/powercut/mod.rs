@@ -1,16 +1,16 @@
-//! A simulated power cut: a program runs until a seeded moment, and then its folder has only the synced data, and some
-//! of the rest.
+//! A simulated power failure: a program runs until a seeded moment, and then its directory contains only the
+//! synced data, and some of the unsynced data.
 //!
-//! | part | content |
+//! | item | description |
 //! | --- | --- |
-//! | `powercut.c` | loaded into the program with `LD_PRELOAD`: records unsynced writes, and undoes them at the cut |
+//! | `powercut.c` | loaded into the program with `LD_PRELOAD`: records unsynced writes, and undoes them at the power failure |
 //! | [`Shim`] | that file, compiled for this machine |
-//! | [`Cut`] | the moment of the cut, and which unsynced writes remain |
-//! | [`witness`] | small programs that write with and without syncing, to check that the cut works |
+//! | [`Cut`] | the moment of the power failure, and which unsynced writes remain |
+//! | [`witness`] | small programs that write with and without syncing, to check that the simulation works |
 //!
-//! It is C because the project's own code has no `unsafe`, and `LD_PRELOAD` because a file system that loses writes
-//! would need more rights than a test has. It sees the calls through the C library, which is all that SQLite and the
-//! standard library make.
+//! The shim is in C because the project's own code has no `unsafe`, and uses `LD_PRELOAD` because a file system
+//! that loses writes would need more permissions than a test has. It intercepts calls to the C library, which
+//! SQLite and the standard library make exclusively.
 
 pub mod witness;
 
@@ -25,27 +25,27 @@ use anyhow::{Context, Result, bail};
 
 const SOURCE: &str = include_str!("../../powercut/powercut.c");
 
-/// The exit status of a program whose power was cut.
+/// The exit status of a program whose power failed.
 pub const CUT_STATUS: i32 = 86;
 
-/// Which of the unsynced writes remain.
+/// Which of the unsynced writes remain after a power failure.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Left {
-    /// None.
+    /// None of them.
     Nothing,
     /// Some of them, in any order.
     Some,
     /// Some sectors of some of them.
     Torn,
-    /// All up to one of them.
+    /// All up to a certain one.
     First,
 }
 
 impl Left {
-    /// Every value.
+    /// All values.
     pub const ALL: [Self; 4] = [Self::Nothing, Self::Some, Self::Torn, Self::First];
 
-    /// Returns the name.
+    /// Returns the name of the value.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -66,28 +66,28 @@ impl Left {
     }
 }
 
-/// A power cut.
+/// A planned power failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cut {
-    /// The seed that chooses which writes remain.
+    /// The seed that determines which writes remain.
     pub seed: u64,
-    /// The cut comes after this many writes, syncs and renames.
+    /// The number of writes, syncs and renames before the power failure.
     pub after: u64,
     /// Which of the unsynced writes remain.
     pub left: Left,
-    /// The longest duration of a sync.
+    /// The maximum duration of a sync.
     pub sync: Duration,
 }
 
-/// The compiled library that cuts the power.
+/// The compiled shim library that simulates the power failure.
 #[derive(Clone, Debug)]
 pub struct Shim(PathBuf);
 
 impl Shim {
-    /// Compiles the library, once for each calling program, beside that program.
+    /// Compiles the shim, once for each calling program, in that program's directory.
     ///
     /// # Errors
-    /// Fails if there is no C compiler.
+    /// Returns an error if there is no C compiler.
     pub fn build() -> Result<Self> {
         static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
         let built = BUILT.get_or_init(|| compile().map_err(|error| format!("{error:#}")));
@@ -97,7 +97,7 @@ impl Shim {
         }
     }
 
-    /// Returns the environment variables of a program whose power is to be cut.
+    /// Returns the environment variables for a program whose power is to fail.
     #[must_use]
     pub fn environment(&self, folder: &Path, cut: Cut) -> Vec<(&'static str, OsString)> {
         vec![
@@ -115,8 +115,8 @@ fn compile() -> Result<PathBuf> {
     let program = std::env::current_exe()?;
     let folder = program.parent().context("a program is in a folder")?.join("powercut");
     fs::create_dir_all(&folder)?;
-    // Several processes may compile it at the same time: each uses its own file names, and the last one replaces the
-    // others' equal result.
+    // Several processes may compile it at the same time: each uses its own file names, and the last one
+    // replaces the others' identical result.
     let (source, made) = (folder.join(format!("{}.c", id())), folder.join(format!("{}.so", id())));
     fs::write(&source, SOURCE)?;
     let mut compiler = Command::new("cc");

@@ -1,7 +1,8 @@
-//! Small programs that write, and report what they have synced. After a power cut their folder shows whether the report
-//! was true.
+//! Small programs that write, and report what they have synced. After a power failure, their directory shows
+//! whether the report was true.
 //!
-//! One of them does not sync, on purpose: a cut that this program survives proves nothing.
+//! One of them deliberately does not sync: if that program survives a power failure, the simulation is
+//! worthless.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -14,40 +15,40 @@ use rusqlite::Connection;
 
 use super::{CUT_STATUS, Cut, Shim};
 
-/// The size of a record in a file. Not a multiple of a sector.
+/// The size of a record in a file, deliberately not a multiple of the sector size.
 const RECORD: usize = 1_300;
 
-/// How many records are written between two syncs.
+/// The number of records written between two syncs.
 const BETWEEN: u64 = 4;
 
-/// What a witness does.
+/// What a witness program does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, ValueEnum)]
 pub enum Kind {
     /// Appends records to a file, and syncs after every fourth.
     Files,
-    /// Writes a new file beside the old one and renames it, with every sync that this needs.
+    /// Writes a new file next to the old one and renames it, with all syncs that this requires.
     Renames,
-    /// Inserts rows into SQLite, as the gateway's settings are.
+    /// Inserts rows into SQLite, with the gateway's settings.
     Sqlite,
-    /// The same without syncing.
+    /// Like `Sqlite`, but without syncing.
     CarelessSqlite,
 }
 
-/// How a witness is started.
+/// The command-line options of a witness program.
 #[derive(Clone, Debug, Args)]
 pub struct Settings {
-    /// What it does
+    /// What the program does
     #[arg(long, value_enum)]
     kind: Kind,
-    /// Where
+    /// Directory to write to
     #[arg(long)]
     folder: PathBuf,
 }
 
-/// Writes until the power is cut, and prints the last durable number after each sync.
+/// Writes until the power fails, and prints the last durable number after each sync.
 ///
 /// # Errors
-/// Fails if it cannot write.
+/// Returns an error if a write fails.
 pub fn run(settings: &Settings) -> Result<()> {
     let folder = &settings.folder;
     match settings.kind {
@@ -97,7 +98,7 @@ fn insert(folder: &Path, synchronous: &str) -> Result<()> {
     let database = Connection::open(folder.join("rows.db"))?;
     database.pragma_update(None, "journal_mode", "WAL")?;
     database.pragma_update(None, "synchronous", synchronous)?;
-    // Checkpoints often, so that cuts hit checkpoints and restarted logs.
+    // Checkpoint often, so that power failures hit checkpoints and restarted logs.
     database.pragma_update(None, "wal_autocheckpoint", 20)?;
     database.execute_batch("CREATE TABLE rows (number INTEGER PRIMARY KEY, bytes BLOB)")?;
     for number in 1_u32.. {
@@ -107,31 +108,31 @@ fn insert(folder: &Path, synchronous: &str) -> Result<()> {
     Ok(())
 }
 
-/// The reports of a witness, and the content of its folder after the cut.
+/// A witness program's reports, and the contents of its directory after the power failure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// The last number that the witness reported as durable.
+    /// The last number that the program reported as durable.
     pub said: u64,
-    /// How many numbers are present, from the first one on.
+    /// The number of consecutive numbers that are present, starting with the first.
     pub kept: u64,
-    /// Any other fault.
+    /// Any other fault. `None`: there is none.
     pub wrong: Option<String>,
-    /// Whether more data is present: parts of unsynced writes.
+    /// Whether there are more data: parts of unsynced writes.
     pub pieces: bool,
 }
 
 impl Found {
-    /// Returns whether all data that was reported as durable is present.
+    /// Returns whether all data that were reported as durable are present.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.kept >= self.said && self.wrong.is_none()
     }
 }
 
-/// Runs a witness in an empty folder until its power is cut, and examines the folder.
+/// Runs a witness program in an empty directory until its power fails, and examines the directory.
 ///
 /// # Errors
-/// Fails if the witness cannot run.
+/// Returns an error if the program can't run.
 pub fn observe(program: &Path, kind: Kind, folder: &Path, cut: Cut) -> Result<Found> {
     let mut command = Command::new(program);
     let name = kind.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();

@@ -1,7 +1,8 @@
 //! Fleets of separate processes: one probe for each recovery, whatever fault a prober has.
 //!
-//! A few rounds only; `cargo xtask prove fleet` takes a thousand recoveries for each of these tests and fifty rounds for each
-//! fault, and also asks whether the processes met often enough, which here depends on what else the machine is doing.
+//! Only a few rounds; `cargo xtask prove fleet` runs a thousand recoveries for each of these tests and fifty
+//! rounds for each fault, and also checks whether the processes competed often enough, which here depends on
+//! the machine's other load.
 
 use breakerbox_proofs::fleet::{Fault, Kind, Latency, Plan, inject_fault, recover};
 

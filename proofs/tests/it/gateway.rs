@@ -1,6 +1,7 @@
-//! The gateway, tried as its owner has it, at about a twentieth. `cargo xtask prove` runs the same in full.
+//! The gateway as it runs in production, at about a twentieth of the full size. `cargo xtask prove` runs the
+//! same tests in full.
 //!
-//! Times are not judged here: the machine may be busy. What must hold at any speed is.
+//! Durations are not checked here, because the machine may be busy. What must be true at any speed is.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! What is promised, at about a twentieth. `cargo xtask prove` runs the same in full.
+//! The product's guarantees, at about a twentieth of the full size. `cargo xtask prove` runs the same tests in
+//! full.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +14,7 @@ mod sampling;
 
 use std::path::Path;
 
-/// The binary that is a proof or a worker.
+/// Returns the path of the binary that runs proofs and workers.
 fn program() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_breakerbox-proofs"))
 }

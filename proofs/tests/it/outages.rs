@@ -1,4 +1,4 @@
-//! What happens when the store is away, at a small scale. `cargo xtask prove outages` runs all of it in full.
+//! Store outages, at a small scale. `cargo xtask prove outages` runs all of them in full.
 
 use breakerbox_proofs::fleet::Kind;
 use breakerbox_proofs::outages::{self, Case, Setting, Size};

@@ -1,5 +1,5 @@
-//! The power cut itself: who syncs keeps what it synced, and who does not loses it. Without the second half, the first proves
-//! nothing.
+//! The simulated power failure: a program that syncs keeps what it synced, and one that does not loses it.
+//! Without the second half, the first is worthless.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use breakerbox_proofs::powercut::{Cut, Left};
 
 use crate::program;
 
-/// One cut for each number of operations, in a folder of its own.
+/// Simulates a power failure after each of these numbers of operations, each in its own directory.
 fn observed(kind: Kind, left: Left, cuts: impl IntoIterator<Item = u64>) -> Vec<Found> {
     let observe_one = |after| {
         let folder = tempfile::tempdir().unwrap();

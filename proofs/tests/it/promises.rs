@@ -1,4 +1,5 @@
-//! Promises of a fleet at a small scale: counts are judged, times are not. `cargo xtask prove fleet` runs them in full.
+//! A fleet's guarantees at a small scale: counts are checked, durations are not. `cargo xtask prove fleet` runs
+//! them in full.
 
 use breakerbox_proofs::fleet::{
     Jobs, Kind, Mode, Row, Scale, keep_states, ramp_together, recover_beside_broken, run_jobs,
@@ -7,10 +8,10 @@ use breakerbox_proofs::leaders::pause_leaders;
 
 use crate::program;
 
-/// The rounds of each test.
+/// The number of rounds in each test.
 const ROUNDS: u32 = 2;
 
-/// How many processes ramp together.
+/// The number of processes that ramp together.
 const RAMPING: u32 = 8;
 
 fn holds(row: &Row) {

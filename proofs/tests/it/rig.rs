@@ -1,4 +1,4 @@
-//! The rig itself: workers do what they are told, and end with their proof; the receiver sees what they do.
+//! The test rig itself: workers execute commands, and end with their test; the receiver sees their calls.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ fn settings(backing: &Backing, receiver: &Receiver, number: u32) -> Settings {
     Settings { policy: POLICY.into(), store_timeout_ms: 20_000, flush_every_ms: 5, ..own }
 }
 
-/// Waits for what has to come.
+/// Waits until a condition is met.
 async fn until(what: &str, mut is_there: impl FnMut() -> bool) {
     let limit = Instant::now() + WAIT_LIMIT;
     while !is_there() {
@@ -44,7 +44,7 @@ async fn workers_do_what_they_are_told_and_the_receiver_sees_it() {
         let seen: Vec<_> = receiver.visits("/e1").iter().map(|visit| (visit.worker, visit.status)).collect();
         assert_eq!(seen, [(1, Some(503)), (2, Some(503))]);
 
-        // One that is stopped does not answer, and goes on where it was.
+        // A paused worker does not respond, and continues where it was.
         receiver.set("/e2", Behaviour::Hanging);
         two.pause().await.unwrap();
         let call = two.begin(WorkerCommand::Call { key: "e2".into(), path: "/e2".into() }).await.unwrap();
@@ -55,7 +55,7 @@ async fn workers_do_what_they_are_told_and_the_receiver_sees_it() {
         receiver.set("/e2", Behaviour::Healthy(Duration::ZERO));
         assert!(matches!(call.answer().await.unwrap(), Answer::Sent { status: Some(200) }));
 
-        // One that is killed leaves its call.
+        // The call of a killed worker ends.
         receiver.set("/e2", Behaviour::Hanging);
         let call = two.begin(WorkerCommand::Call { key: "e2".into(), path: "/e2".into() }).await.unwrap();
         until("it calls", || receiver.count("/e2") == 2).await;

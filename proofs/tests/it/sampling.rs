@@ -1,4 +1,5 @@
-//! A leader's tick over a twentieth of the circuits, and no word about how long it takes: the machine may be busy.
+//! A leader's tick with a twentieth of the circuits. Its duration is not checked, because the machine may be
+//! busy.
 
 use std::time::Duration;
 

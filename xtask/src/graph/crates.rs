@@ -1,4 +1,4 @@
-//! The crates of the workspace, and which of them depends on which, as cargo lists them.
+//! The crates in the workspace, and the dependencies between them, as listed by cargo.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,9 +11,9 @@ use crate::steps::{cargo, output};
 
 pub(crate) struct Crates {
     pub(crate) members: BTreeMap<String, Crate>,
-    /// Dependencies of what is built.
+    /// The dependencies without those of tests and build scripts.
     pub(crate) graph: Graph,
-    /// The same, with those of tests and build scripts.
+    /// The dependencies including those of tests and build scripts.
     pub(crate) with_tests: Graph,
 }
 
@@ -35,7 +35,7 @@ fn graph(edges: &str, members: &mut BTreeMap<String, Crate>) -> Result<Graph> {
     let mut graph = Graph::default();
     let mut user = String::new();
     for line in tree.lines() {
-        // A member: `1breakerbox-core v0.1.0 (/folder)`. Other crates have no folder.
+        // A member has a path: `1breakerbox-core v0.1.0 (/folder)`. Other crates have none.
         let Some((depth, rest)) = line.split_at_checked(1) else { continue };
         let Some((package, folder)) = rest.split_once(" (/") else { continue };
         let name = package.split_whitespace().next().unwrap_or_default();

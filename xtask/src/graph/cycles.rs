@@ -1,8 +1,8 @@
-//! A graph of names: an order in which each comes after all that it uses, and the cycles that prevent one.
+//! A dependency graph of names: a topological order, and the cycles that prevent one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which name uses which.
+/// The dependencies between names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Graph {
     uses: BTreeMap<String, BTreeSet<String>>,
@@ -18,19 +18,19 @@ impl Graph {
         self.uses.entry(from.to_owned()).or_default().insert(to.to_owned());
     }
 
-    /// Returns what a name uses, in the order of the alphabet.
+    /// Returns what a name depends on, in alphabetical order.
     pub(crate) fn uses(&self, name: &str) -> impl Iterator<Item = &str> {
         self.uses.get(name).into_iter().flatten().map(String::as_str)
     }
 
-    /// Returns everything that a name uses directly, and not also through something else that it uses.
+    /// Returns the direct dependencies of a name that are not also indirect ones.
     pub(crate) fn closest(&self, name: &str) -> impl Iterator<Item = &str> {
         let is_indirect =
             move |to: &str| self.uses(name).any(|other| other != to && self.reachable(other).contains(to));
         self.uses(name).filter(move |to| !is_indirect(to))
     }
 
-    /// Returns everything that a name uses, directly or not.
+    /// Returns all direct and indirect dependencies of a name.
     fn reachable(&self, name: &str) -> BTreeSet<&str> {
         let mut found = BTreeSet::new();
         let mut waiting: Vec<&str> = self.uses(name).collect();
@@ -42,7 +42,7 @@ impl Graph {
         found
     }
 
-    /// Returns the groups of names that use each other, directly or not.
+    /// Returns the groups of names that depend on each other, directly or indirectly.
     pub(crate) fn cycles(&self) -> Vec<Vec<&str>> {
         let reachable: BTreeMap<&str, _> =
             self.uses.keys().map(|name| (name.as_str(), self.reachable(name))).collect();
@@ -56,13 +56,14 @@ impl Graph {
         cycles
     }
 
-    /// Returns all names, each after those that it uses, as far as there is no cycle; otherwise in the order of the
-    /// alphabet.
+    /// Returns all names in topological order, each after its dependencies; names that are independent or in a
+    /// cycle are in alphabetical order.
     pub(crate) fn order(&self) -> Vec<&str> {
         let depths: BTreeMap<&str, usize> =
             self.uses.keys().map(|name| (name.as_str(), self.reachable(name).len())).collect();
         let mut names: Vec<&str> = self.uses.keys().map(String::as_str).collect();
-        // What uses another reaches more than it: all that the other reaches, and the other itself.
+        // A name reaches more than any of its dependencies does: all that the dependency reaches, and the
+        // dependency itself.
         names.sort_by_key(|name| depths[name]);
         names
     }

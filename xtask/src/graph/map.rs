@@ -1,13 +1,13 @@
-//! The module map of ARCHITECTURE.md: every file and folder that it names must exist.
+//! Checks the module map in ARCHITECTURE.md: every file and directory that it names must exist.
 //!
-//! The first cell of a row names paths in backticks: the first from the root of the repository, further ones from there
-//! or beside the first.
+//! The first cell of a row names paths in backticks: the first is relative to the root of the repository, the
+//! others to the root or to the directory of the first.
 
 use std::path::Path;
 
 const TITLE: &str = "\n## Module map\n";
 
-/// Returns the paths in the module map of this text that do not exist.
+/// Returns the paths in a document's module map that do not exist.
 pub(crate) fn missing(text: &str, exists: impl Fn(&Path) -> bool) -> Vec<String> {
     let map = text.split_once(TITLE).map_or("", |(_, after)| after);
     let map = map.split_once("\n## ").map_or(map, |(map, _)| map);

@@ -1,7 +1,7 @@
-//! `cargo xtask graph`: writes the graph of crates and modules into ARCHITECTURE.md, and refuses cycles.
+//! `cargo xtask graph`: writes the graph of crates and modules to ARCHITECTURE.md, and fails on cycles.
 //!
-//! Cargo itself refuses cycles between crates, except through the dependencies of tests; here those count too. The
-//! compiler allows cycles between the modules of a crate, so nothing but this command finds them.
+//! Cargo itself refuses cycles between crates, except through test dependencies, which are included here. The
+//! compiler allows cycles between the modules of a crate, so only this command detects them.
 
 mod crates;
 mod cycles;
@@ -23,7 +23,7 @@ const END: &str = "<!-- graph: end -->\n";
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Write nothing, and fail if ARCHITECTURE.md is not up to date
+    /// Only check: write nothing, and fail if ARCHITECTURE.md is not up to date
     #[arg(long)]
     check: bool,
 }
@@ -32,7 +32,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.check { check() } else { update() }
 }
 
-/// Fails if there is a cycle, if ARCHITECTURE.md shows another graph, or if its module map names what is not there.
+/// Fails if there is a cycle, if ARCHITECTURE.md shows a different graph, or if its module map names a path
+/// that does not exist.
 pub(crate) fn check() -> Result<()> {
     let text = fs::read_to_string(FILE)?;
     if with_graph(&text)? != text {
@@ -51,7 +52,7 @@ fn update() -> Result<()> {
     Ok(())
 }
 
-/// Returns the text with the present graph between the two marks.
+/// Returns the document with the current graph between the two markers.
 fn with_graph(text: &str) -> Result<String> {
     let begin = text.find(BEGIN).with_context(|| format!("{FILE} has no line {BEGIN}"))? + BEGIN.len();
     let end =
@@ -59,7 +60,7 @@ fn with_graph(text: &str) -> Result<String> {
     Ok(format!("{}{}{}", &text[..begin], graph()?, &text[end..]))
 }
 
-/// Returns the graph as text. Fails if it has a cycle.
+/// Returns the graph as Markdown. Fails if it has a cycle.
 fn graph() -> Result<String> {
     let crates = crates::read()?;
     let mut cycles = String::new();

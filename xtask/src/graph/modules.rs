@@ -1,7 +1,7 @@
-//! The modules directly below the root of a crate, and which of them uses which.
+//! The modules directly below the root of a crate, and the dependencies between them.
 //!
-//! A folder counts as one module. The root of the crate is a module too, `lib` or `main`, for the items that it defines
-//! itself. A name that the root re-exports counts as a use of the module that has it.
+//! A directory counts as one module. The root of the crate is a module too, `lib` or `main`, for the items that
+//! it defines itself. A name that the root re-exports counts as a use of the module that defines it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,12 +15,12 @@ use super::source::{self, Source};
 /// The modules of one crate.
 pub(crate) struct Modules {
     pub(crate) graph: Graph,
-    /// One place in the code for each edge.
+    /// For each edge, one location in the code.
     places: BTreeMap<(String, String), String>,
 }
 
 impl Modules {
-    /// Returns the edges between the modules of a group, one for each line.
+    /// Returns the edges between the modules in a group, one per line.
     pub(crate) fn edges_between(&self, group: &[&str]) -> String {
         let is_inside = |(from, to): &(String, String)| group.contains(&&**from) && group.contains(&&**to);
         let edges = self.places.iter().filter(|(edge, _)| is_inside(edge));
@@ -28,7 +28,7 @@ impl Modules {
     }
 }
 
-/// Reads the modules of the crate whose sources are in this folder. Returns none if it has no sources there.
+/// Reads the modules of the crate whose sources are in this directory. Returns `None` if there are no sources.
 pub(crate) fn read(folder: &Path) -> Result<Option<Modules>> {
     let Some(root) =
         ["lib", "main"].into_iter().find(|name| folder.join(name).with_extension("rs").is_file())
@@ -63,10 +63,10 @@ fn connect(root: &str, files: &[(PathBuf, Source)]) -> Modules {
         .map(|path| path[0].as_str())
         .collect();
     let paths = || files.iter().flat_map(|(file, source)| source.paths.iter().map(move |path| (file, path)));
-    // In the root, `name::item` is of the crate if `name` is one of its modules.
+    // In the root, `name::item` belongs to the crate if `name` is one of its modules.
     let is_of_crate =
         |path: &source::Path| path.is_of_crate || path.from.is_empty() && names.contains(&*path.to[0]);
-    // What the root imports can be named there by all modules.
+    // All modules can name what the root imports.
     let imported: BTreeMap<&str, Option<&str>> = paths()
         .filter(|(_, path)| path.from.is_empty())
         .filter_map(|(_, path)| {

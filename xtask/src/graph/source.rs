@@ -1,11 +1,12 @@
-//! Reads Rust source as far as the module graph needs it: which modules a file declares, and which paths its code names.
+//! Parses Rust source as far as the module graph requires: which modules a file declares, and which paths its
+//! code names.
 //!
-//! What is behind `#[cfg(test)]` or `#[cfg(doctest)]` is left out. Paths are found by their tokens, without types: a
-//! dependency that only a method call shows is not seen.
+//! Code behind `#[cfg(test)]` or `#[cfg(doctest)]` is left out. Paths are found by their tokens, without types:
+//! a dependency that occurs only in a method call is not found.
 
 use super::tokens::{Token, tokens};
 
-/// The declarations and paths of one file.
+/// The declarations and paths in one file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Source {
     /// The modules declared with `mod name;`, by their paths from the root of the crate.
@@ -16,20 +17,20 @@ pub(crate) struct Source {
 /// A path in the code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Path {
-    /// The module whose code names it, as a path from the root of the crate.
+    /// The module whose code names the path, as a path from the root of the crate.
     pub(crate) from: Vec<String>,
     /// The named item, as a path from the root of the crate if `is_of_crate`.
     pub(crate) to: Vec<String>,
-    /// Whether it begins with `crate`, `self` or `super`. Otherwise it may name another crate.
+    /// Whether the path starts with `crate`, `self` or `super`. Otherwise it may be in another crate.
     pub(crate) is_of_crate: bool,
-    /// The name that `use` gives it in this module.
+    /// The name under which `use` imports the path. `None` if it is not in a `use`.
     pub(crate) import: Option<String>,
-    /// Whether it is a `pub use`, which offers an item to others and does not use it.
+    /// Whether the path is in a `pub use`, which only re-exports an item.
     pub(crate) is_reexport: bool,
     pub(crate) line: usize,
 }
 
-/// Reads the file of the module with this path.
+/// Parses the file of the module with this path.
 pub(crate) fn read(text: &str, module: &[String]) -> Source {
     let mut reader = Reader {
         tokens: tokens(text),
@@ -45,9 +46,9 @@ pub(crate) fn read(text: &str, module: &[String]) -> Source {
 struct Reader<'t> {
     tokens: Vec<Token<'t>>,
     at: usize,
-    /// The module that the next token is in.
+    /// The module that contains the next token.
     module: Vec<String>,
-    /// The open braces, and for each whether it is that of a module.
+    /// For each open brace, whether it belongs to a module.
     open: Vec<bool>,
     found: Source,
 }
@@ -84,7 +85,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns a token further on, or nothing after the last.
+    /// Returns the token this many positions ahead, or an empty string after the last.
     fn text(&self, ahead: usize) -> &str {
         self.tokens.get(self.at + ahead).map_or("", |token| token.text)
     }
@@ -93,12 +94,12 @@ impl Reader<'_> {
         self.at.checked_sub(back).map_or("", |at| self.tokens[at].text)
     }
 
-    /// Whether the next word continues a path, or names a scope as in `pub(in crate::name)`.
+    /// Returns whether the next word continues a path, or names a scope as in `pub(in crate::name)`.
     fn is_inside_path(&self) -> bool {
         matches!(self.before(1), "::" | ".") || self.before(1) == "in" && self.before(2) == "("
     }
 
-    /// Reads an attribute, and skips the item behind it if that is only there in tests.
+    /// Parses an attribute, and skips the following item if it exists only in tests.
     fn attribute(&mut self) {
         let start = self.at;
         self.at += 1;
@@ -119,7 +120,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Skips an opening bracket with everything up to the one that closes it.
+    /// Skips an opening bracket and everything up to the matching closing one.
     fn skip_brackets(&mut self) {
         let mut depth = 0;
         while self.at < self.tokens.len() {
@@ -158,7 +159,7 @@ impl Reader<'_> {
         self.tree(&[], is_reexport);
     }
 
-    /// Reads one branch of a `use`, after the given prefix.
+    /// Parses one branch of a `use`, after the given prefix.
     fn tree(&mut self, prefix: &[String], is_reexport: bool) {
         let mut path = prefix.to_vec();
         loop {
@@ -202,7 +203,7 @@ impl Reader<'_> {
         self.add(&path, name, is_reexport);
     }
 
-    /// Reads a path in an expression, a type or an attribute.
+    /// Parses a path in an expression, a type or an attribute.
     fn path(&mut self) {
         let mut path = vec![self.text(0).to_owned()];
         self.at += 1;
@@ -213,7 +214,7 @@ impl Reader<'_> {
         self.add(&path, None, false);
     }
 
-    /// Adds a path, resolved as far as its first segments say.
+    /// Adds a path, resolved as far as its first segments allow.
     fn add(&mut self, path: &[String], import: Option<String>, is_reexport: bool) {
         if path.is_empty() {
             return;
@@ -245,7 +246,7 @@ fn is_name(token: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns the paths that a file of the module `one::two` names, joined, with `?` before those that may be of
+    /// Returns the paths in a file of the module `one::two`, joined, with `?` before those that may be in
     /// another crate, and `+` before re-exports.
     fn paths(text: &str) -> Vec<String> {
         let shown = |path: &Path| {

@@ -1,6 +1,6 @@
-//! Splits Rust source into words and signs, without comments, strings and characters.
+//! Splits Rust source into words and symbols, without comments, strings and characters.
 
-/// A word, `::`, or one other sign.
+/// A word, `::`, or one other symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Token<'t> {
     pub(crate) text: &'t str,
@@ -31,7 +31,7 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Returns the length of the space, comment, string, character or lifetime that the text begins with.
+/// Returns the length of the space, comment, string, character or lifetime at the start of the text.
 fn skipped(rest: &str, first: char) -> Option<usize> {
     if first.is_whitespace() {
         return Some(first.len_utf8());
@@ -48,7 +48,7 @@ fn skipped(rest: &str, first: char) -> Option<usize> {
     string(rest)
 }
 
-/// Returns the length of a comment in which others may be nested.
+/// Returns the length of a comment, which may contain nested comments.
 fn block_comment(rest: &str) -> usize {
     let mut depth = 0;
     let mut signs = rest.char_indices().peekable();
@@ -70,7 +70,7 @@ fn block_comment(rest: &str) -> usize {
 fn character_or_lifetime(rest: &str) -> usize {
     let mut signs = rest.char_indices().skip(1);
     match (signs.next(), signs.next()) {
-        // An escaped sign may itself be the quote.
+        // An escaped character may itself be the quote.
         (Some((_, '\\')), Some((at, escaped))) => {
             let after = at + escaped.len_utf8();
             rest[after..].find('\'').map_or(rest.len(), |quote| after + quote + 1)
@@ -80,9 +80,9 @@ fn character_or_lifetime(rest: &str) -> usize {
     }
 }
 
-/// Returns the length of a string of any kind, if the text begins with one.
+/// Returns the length of the string literal of any kind at the start of the text. `None` if there is none.
 fn string(rest: &str) -> Option<usize> {
-    // Its quote or `#` comes after two letters at most.
+    // The quote or `#` comes after at most two letters.
     let prefix = rest.bytes().take(3).position(|byte| matches!(byte, b'"' | b'#'))?;
     match &rest[..prefix] {
         "" | "b" | "c" if rest[prefix..].starts_with('"') => {

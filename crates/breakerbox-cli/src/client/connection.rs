@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use url::{Host, Url};
 
-/// The reason why there is no response.
+/// The reason why there was no response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectionError {
     #[error("{0}")]
@@ -31,7 +31,7 @@ pub(super) enum ConnectionError {
     Http(hyper::Error),
 }
 
-/// Sends a request to the host of the URL.
+/// Sends a request to the URL's host.
 pub(super) async fn send(
     url: &Url,
     request: Request<Full<Bytes>>,
@@ -52,7 +52,7 @@ pub(super) async fn send(
     exchange(stream, request).await
 }
 
-/// Trusts the system's certificate authorities, or those in `SSL_CERT_FILE`.
+/// Trusts the system's certificate authorities, or those in the file that `SSL_CERT_FILE` names.
 fn trust() -> Result<Arc<ClientConfig>, ConnectionError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

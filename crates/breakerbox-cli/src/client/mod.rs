@@ -1,7 +1,7 @@
-//! The API client of the commands: one request, one connection, one response.
+//! The API client used by commands: one request, one connection, one response.
 //!
-//! It is small on purpose. It follows no redirect, keeps no connection and never retries: the user of a command sees
-//! the result, and decides.
+//! It is small on purpose. It does not follow redirects, reuse connections or retry: the user of a command sees the
+//! result, and decides.
 
 mod connection;
 
@@ -19,7 +19,7 @@ use super::failure::Failure;
 use super::limit::Limit;
 use super::refusal::Refusal;
 
-/// The largest response that is read, in bytes.
+/// The maximum size of a response, in bytes.
 const LONGEST_ANSWER: usize = 64 << 20;
 
 /// The gateway to call, and the key to call it with.
@@ -40,7 +40,7 @@ pub(super) struct Gateway {
     #[arg(long, value_name = "KEY", env = "BREAKERBOX_API_KEY", hide_env_values = true, global = true)]
     key: Option<String>,
 
-    /// Timeout of a request
+    /// Timeout for each request
     #[arg(long, value_name = "DURATION", default_value = "30s", global = true, value_parser = breakerbox_core::parse_duration)]
     timeout: Duration,
 }
@@ -57,7 +57,7 @@ pub(super) struct Ask {
 
 impl Ask {
     fn new(method: Method, path: &[&str]) -> Self {
-        // User input becomes one segment of the path, whatever it contains.
+        // Each input is one path segment, whatever characters it contains.
         let mut url = Url::parse("http://x/v1").expect("a constant");
         if let Ok(mut pieces) = url.path_segments_mut() {
             pieces.extend(path);
@@ -82,13 +82,13 @@ impl Ask {
         Self::new(Method::DELETE, path)
     }
 
-    /// Adds a query parameter, if there is a value.
+    /// Adds a query parameter, if it has a value.
     pub(super) fn query(mut self, name: &'static str, value: Option<impl ToString>) -> Self {
         self.query.extend(value.map(|value| (name, value.to_string())));
         self
     }
 
-    /// Adds a header, if there is a value.
+    /// Adds a header, if it has a value.
     pub(super) fn header(mut self, name: &'static str, value: Option<String>) -> Self {
         self.headers.extend(value.map(|value| (name, value)));
         self
@@ -122,7 +122,7 @@ impl Gateway {
         })
     }
 
-    /// Requests page after page, until the limit is reached or there are no more items. The second value states whether
+    /// Requests pages until the limit is reached or there are no more items. The second return value states whether
     /// there are more.
     pub(super) fn pages(&self, ask: &Ask, limit: Limit) -> Result<(Vec<Value>, bool), Failure> {
         let limit = limit.most;
@@ -139,7 +139,7 @@ impl Gateway {
             };
             items.extend(found);
             cursor = page.remove("next").and_then(|next| next.as_str().map(String::from));
-            // A page that is short or empty is not necessarily the last.
+            // A short or empty page is not necessarily the last.
             if cursor.is_none() || items.len() >= limit {
                 return Ok((items, cursor.is_some()));
             }
@@ -219,7 +219,7 @@ impl Gateway {
         ))
     }
 
-    /// Returns the failure of a response that is not from a gateway, or not from one of this version.
+    /// Returns the failure for a response that is not from a gateway, or from another version.
     fn odd(&self, why: &str) -> Failure {
         Failure::Environment(format!("the server at {} is not a Breakerbox gateway: {why}", self.url))
     }

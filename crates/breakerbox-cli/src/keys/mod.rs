@@ -1,4 +1,4 @@
-//! `breakerbox keys`: manages API keys, through the API or in the data folder of a stopped gateway.
+//! `breakerbox keys`: manages API keys, through the API or in a stopped gateway's data directory.
 
 mod offline;
 
@@ -33,8 +33,8 @@ pub(super) struct Arguments {
     #[command(subcommand)]
     action: Action,
 
-    /// Use this data folder instead of the API; needs no key, and the gateway must be stopped
-    #[arg(long, value_name = "FOLDER", global = true)]
+    /// Use this data directory instead of the API; needs no key, and the gateway must be stopped
+    #[arg(long, value_name = "DIRECTORY", global = true)]
     data: Option<PathBuf>,
 
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub(super) struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Create a key. It is shown only once: the gateway stores its hash only
+    /// Create a key. It is shown only once: the gateway stores only its hash
     Create(New),
     /// List keys, newest first
     List {
@@ -53,9 +53,9 @@ enum Action {
         #[command(flatten)]
         limit: Limit,
     },
-    /// Revoke a key: requests with it are refused at once
+    /// Revoke a key: requests with it are refused immediately
     Revoke {
-        /// Id of the key (key_...), not the key itself
+        /// ID of the key (key_...), not the key itself
         id: String,
     },
 }

@@ -1,7 +1,7 @@
-//! API keys in the data folder of a stopped gateway: for operators who have lost the last admin key. A user who can
-//! write to the folder may do everything anyway.
+//! API keys in a stopped gateway's data directory, for operators who have lost the last admin key. A user who can write
+//! to the directory may do everything anyway.
 //!
-//! A running gateway holds its keys in memory and locks its database, so its keys are changed through the API only.
+//! A running gateway keeps its keys in memory and locks its database, so its keys can be changed only through the API.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ pub(super) fn run(data: &Path, action: &Action, output: Output) -> Result<(), Fa
             format!("--data {}: contains no database; `breakerbox serve` creates one", data.display());
         return Err(Failure::Input(message));
     }
-    // The settings may name another place for the master key.
+    // The settings may specify another location for the master key.
     let config = Config { data: data.into(), ..serve::settings()? };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,8 +1,8 @@
-//! The responses of the local receiver: pure, one request after the other.
+//! Decides the local receiver's responses, one request at a time. Pure.
 
 use std::time::Duration;
 
-/// The responses that the flags configure.
+/// The responses configured by the flags.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) status: u16,
@@ -19,13 +19,13 @@ pub(super) struct Answer {
     pub(super) retry_after: Option<Duration>,
 }
 
-/// The state of the receiver: how it responds from now on.
+/// The state of the receiver, which decides the next responses.
 #[derive(Clone, Debug)]
 pub(super) struct Answering {
     plan: Plan,
-    /// The number of requests that are still to fail.
+    /// The number of further requests to fail.
     fail_next: u64,
-    /// Whether all requests fail, until this is reset.
+    /// Whether all requests fail until this is reset.
     failing: bool,
 }
 
@@ -34,7 +34,7 @@ impl Answering {
         Self { plan, fail_next, failing }
     }
 
-    /// Returns the response to the next request. A request with an invalid signature is refused, and does not count.
+    /// Returns the response to the next request. A request with an invalid signature is refused, and not counted.
     pub(super) fn next(&mut self, refused: bool) -> Answer {
         let Plan { status, delay, fail_status, retry_after } = self.plan;
         if refused {

@@ -1,4 +1,4 @@
-//! Received requests, and how they are shown. Their content is untrusted: on a terminal it is printed without
+//! Received requests, and how they are printed. Their content is untrusted: on a terminal, it is printed without
 //! characters that could move the cursor.
 
 use std::collections::HashSet;
@@ -14,24 +14,24 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::printable;
 
-/// How much of a body is shown without `--full`.
+/// The maximum length of a body that is printed without `--full`, in characters.
 const SHOWN: usize = 2_000;
-/// Maximum ids that are remembered to detect repetitions.
+/// The maximum number of ids to remember, to detect repeated requests.
 const REMEMBERED: usize = 100_000;
 
 /// One received request.
 pub(super) struct Arrival {
     parts: Parts,
     body: Bytes,
-    /// The result of verifying the signature. `None`: there is no secret to verify with.
+    /// The result of verifying the signature. `None`: no secret was given.
     verdict: Option<Result<(), SignatureError>>,
     answered: u16,
     at: Duration,
-    /// Whether a request with this id came before: a retry, or a resend.
+    /// Whether a request with this id was received before: a retry or a resend.
     again: bool,
 }
 
-/// The requests received so far.
+/// Counts the requests received so far.
 #[derive(Default)]
 pub(super) struct Count {
     total: u64,
@@ -51,13 +51,13 @@ impl Arrival {
         Self { parts, body, verdict, answered, at, again: false }
     }
 
-    /// Returns the `webhook-id`.
+    /// Returns the request's `webhook-id`.
     pub(super) fn name(&self) -> String {
         let id = self.parts.headers.get(&WEBHOOK_ID).and_then(|id| id.to_str().ok());
         printable(id.unwrap_or("-").chars())
     }
 
-    /// Returns the result of the verification in one word.
+    /// Returns the result of the verification as one word.
     fn signature(&self) -> &'static str {
         match self.verdict {
             None => "unchecked",
@@ -87,7 +87,7 @@ impl Arrival {
         if let Some(Err(error)) = self.verdict {
             line["error"] = error.to_string().into();
         }
-        // The bytes as received, where JSON can hold them.
+        // The body as received, if it can be a JSON string.
         match std::str::from_utf8(&self.body) {
             Ok(text) => line["body"] = text.into(),
             Err(_) => line["body_base64"] = STANDARD.encode(&self.body).into(),
@@ -128,14 +128,14 @@ impl Arrival {
     }
 }
 
-/// Formats a body for people: indented JSON, or text, or only the size.
+/// Formats a body for display: indented JSON, text, or `(binary)`.
 fn shown(body: &[u8], full: bool) -> Vec<String> {
     if body.is_empty() {
         return vec![];
     }
     let Ok(text) = std::str::from_utf8(body) else { return vec!["(binary)".into()] };
     let limit = if full { usize::MAX } else { SHOWN };
-    // A long body is not made longer by indentation.
+    // Indentation would make a long body even longer.
     let pretty = (full || text.len() <= SHOWN)
         .then(|| {
             serde_json::from_str::<Value>(text).and_then(|value| serde_json::to_string_pretty(&value)).ok()

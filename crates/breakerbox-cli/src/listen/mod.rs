@@ -1,7 +1,7 @@
-//! `breakerbox listen`: a local receiver that verifies signatures and prints the requests that arrive.
+//! `breakerbox listen`: a local receiver that verifies signatures and prints the requests that it receives.
 //!
-//! It can respond late, or with failures, also until a command makes it recover, so that circuits can be watched
-//! opening and closing. It is a tool for trials: it listens on loopback, stores nothing, and trusts no input.
+//! It can respond late or with failures, even until it is told to recover, so that circuits can be watched opening and
+//! closing. It is a tool for trials: it listens on loopback, stores nothing, and trusts no input.
 
 mod answer;
 mod arrival;
@@ -33,9 +33,9 @@ use self::arrival::{Arrival, Count};
 use super::failure::{Failure, say};
 use super::output::{Output, colourful, print};
 
-/// The largest body that is read, in bytes.
+/// The maximum size of a request body, in bytes.
 const LARGEST: usize = 64 << 20;
-/// The paths that control the receiver: make it fail, or recover.
+/// The path that makes the receiver fail, and the one that makes it recover.
 const FAIL: &str = "/-/fail";
 const RECOVER: &str = "/-/recover";
 
@@ -59,7 +59,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     listen: SocketAddr,
 
-    /// Secret to verify signatures with; during a rotation, give both
+    /// Secret to verify signatures with; during a rotation, give both secrets
     #[arg(
         long = "secret",
         value_name = "SECRET",
@@ -69,7 +69,7 @@ pub(super) struct Arguments {
     )]
     secrets: Vec<String>,
 
-    /// Status of responses
+    /// Status code of responses
     #[arg(long, value_name = "STATUS", default_value_t = 200, value_parser = clap::value_parser!(u16).range(200..=599))]
     status: u16,
 
@@ -85,15 +85,15 @@ pub(super) struct Arguments {
     #[arg(long)]
     failing: bool,
 
-    /// Status of failures
+    /// Status code of failures
     #[arg(long, value_name = "STATUS", default_value_t = 500, value_parser = clap::value_parser!(u16).range(200..=599))]
     fail_status: u16,
 
-    /// Retry-After of failures
+    /// Retry-After header of failures
     #[arg(long, value_name = "DURATION", value_parser = breakerbox_core::parse_duration)]
     retry_after: Option<Duration>,
 
-    /// Print complete bodies
+    /// Print bodies in full
     #[arg(long)]
     full: bool,
 
@@ -118,7 +118,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
         .build()
         .map_err(|error| Failure::Environment(format!("can't start: {error}")))?;
     let ended = runtime.block_on(receive(arguments, output));
-    // Does not wait for delayed responses, nor for the thread that reads the keyboard.
+    // Does not wait for delayed responses, or for the thread that reads the keyboard.
     runtime.shutdown_background();
     ended
 }
@@ -157,7 +157,7 @@ async fn receive(arguments: &Arguments, output: Output) -> Result<(), Failure> {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => { tokio::spawn(converse(stream, Arc::clone(&receiver), connections.watcher())); }
-                // Too many files are open, or the peer disconnected: other connections may still come.
+                // Too many files are open, or the peer disconnected. Other connections may still arrive.
                 Err(error) => {
                     say(&format!("breakerbox: a connection failed: {error}"));
                     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -172,7 +172,7 @@ async fn receive(arguments: &Arguments, output: Output) -> Result<(), Failure> {
             _ = tokio::signal::ctrl_c() => break Ok(()),
         }
     };
-    // Received requests still get their responses, unless these are delayed on purpose.
+    // Received requests still get their responses, unless `--delay` holds them back.
     let _ = tokio::time::timeout(Duration::from_secs(1), connections.shutdown()).await;
     while let Ok(arrival) = arrivals.try_recv() {
         show(&arrival, arguments.full, colour, output)?;
@@ -181,7 +181,7 @@ async fn receive(arguments: &Arguments, output: Output) -> Result<(), Failure> {
     result
 }
 
-/// Parses the secrets. Not done by clap, whose errors repeat the given value.
+/// Parses the secrets. Clap does not do this, because its errors quote the value.
 fn signer(secrets: &[String]) -> Result<Option<Signer>, Failure> {
     let secret = |text: &String| text.parse().map_err(|error| Failure::Input(format!("--secret: {error}")));
     let secrets = secrets.iter().map(secret).collect::<Result<Vec<Secret>, _>>()?;
@@ -210,7 +210,7 @@ fn show(arrival: &Arrival, full: bool, colour: bool, output: Output) -> Result<(
     }
 }
 
-/// Toggles failing whenever Enter is pressed. Blocks the thread.
+/// Toggles whether requests fail whenever Enter is pressed. Blocks the thread.
 fn heed_the_keyboard(receiver: &Receiver) {
     for line in io::stdin().lines() {
         if line.is_err() {
@@ -273,7 +273,7 @@ fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
     response
 }
 
-/// Locks a mutex, also after a panic: no update leaves the value half-changed.
+/// Locks a mutex, even after a panic: no update leaves the value half-changed.
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

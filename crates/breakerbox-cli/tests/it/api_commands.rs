@@ -1,4 +1,4 @@
-//! Commands that ask the API: what they ask, what they print, and how they fail.
+//! Commands that call the API: their requests, their output and their errors.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::program::{Program, ProgramOutput};
 
 const KEY: &str = "bbx_test";
 
-/// Runs a command against an API that answers so.
+/// Runs a command against this API.
 pub(crate) fn against(api: &FakeApi, arguments: &[&str]) -> ProgramOutput {
     Program::new(arguments).env("BREAKERBOX_URL", &api.url()).env("BREAKERBOX_API_KEY", KEY).run()
 }
@@ -345,7 +345,7 @@ fn a_problem_says_what_which_field_and_what_to_do() {
         (
             Answer::problem(401, json!({"code": "unauthenticated", "detail": "the API key is not known"})),
             4,
-            "breakerbox: the API key is not known (401 unauthenticated)\nbreakerbox: pass a key with --key or BREAKERBOX_API_KEY; `breakerbox keys create --data FOLDER` creates one\n",
+            "breakerbox: the API key is not known (401 unauthenticated)\nbreakerbox: pass a key with --key or BREAKERBOX_API_KEY; `breakerbox keys create --data DIRECTORY` creates one\n",
         ),
         (
             Answer {

@@ -1,11 +1,11 @@
-//! Commands that list what the API has: pages, limits and filters.
+//! Commands that list resources: pages, limits and filters.
 
 use serde_json::{Value, json};
 
 use crate::api_commands::{against, answering};
 use crate::fake_api::{Answer, Asked, FakeApi};
 
-/// A listing of 1,100 items, in pages of whatever size is asked for; the second page is empty, as pages may be.
+/// Returns a page of 1,100 items, as large as requested. The second page is empty, as pages may be.
 fn pages(asked: &Asked) -> Answer {
     let url = url::Url::parse(&format!("http://x{}", asked.path)).unwrap();
     let query =
@@ -75,7 +75,7 @@ fn a_limit_is_one_or_more_for_every_listing() {
         assert!(ended.stderr.contains("must be a whole number, 1 or more"), "{listing:?}: {}", ended.stderr);
     }
     assert_eq!(api.asked().len(), 0);
-    // More than a page of the API has.
+    // More than one page of the API.
     let ended = against(&api, &["tenants", "list", "--limit", "700", "--quiet"]);
     assert_eq!((ended.code, ended.stdout.lines().count()), (0, 700), "{}", ended.stderr);
 }

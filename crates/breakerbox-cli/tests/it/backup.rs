@@ -1,4 +1,4 @@
-//! Backups of a gateway that runs, under load, and restores after a kill. By the commands, on real processes.
+//! Backups of a running gateway under load, and restores after a kill, with the commands and real processes.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::program::{Program, ProgramOutput};
 
-/// Guards against hanging, and against nothing else.
+/// A timeout that only guards against hanging.
 const LONG: Duration = Duration::from_secs(60);
 
 fn run(arguments: &[&str], data: &Path) -> ProgramOutput {
@@ -33,7 +33,7 @@ fn refused(ended: &ProgramOutput, code: i32, why: &str) {
     assert!(ended.stderr.contains(why), "{}", ended.stderr);
 }
 
-/// Submits events one after the other until it is dropped.
+/// Submits events one after another until it is dropped.
 struct Load {
     accepted: Arc<Mutex<Vec<String>>>,
     stop: Arc<AtomicBool>,
@@ -51,7 +51,7 @@ impl Load {
         Self { accepted, stop, threads }
     }
 
-    /// Waits until so many more are accepted. Answers all that were accepted by then.
+    /// Waits until `count` more events are accepted. Returns all that were accepted by then.
     fn until_more(&self, count: usize) -> Vec<String> {
         let (give_up_at, before) = (Instant::now() + LONG, self.accepted.lock().unwrap().len());
         loop {
@@ -73,7 +73,7 @@ impl Load {
 fn submit(api: &Api, accepted: &Mutex<Vec<String>>, stop: &AtomicBool) {
     let event = json!({ "type": "a.b", "payload": { "text": "x".repeat(4_000) } });
     while !stop.load(Ordering::Relaxed) {
-        // Once the gateway is killed nothing is answered any more.
+        // A killed gateway does not respond any more.
         let Ok((202, body)) = api.request(&Method::POST, "/v1/events", Some(&event)) else { return };
         accepted.lock().unwrap().push(body["id"].as_str().unwrap().to_owned());
     }
@@ -123,7 +123,7 @@ fn a_backup_under_load_has_all_that_was_accepted_and_is_restored_after_a_kill() 
     gateway.api().post("/v1/events", &json!({ "type": "a.b", "payload": 1 })).expect("it goes on");
     gateway.kill().unwrap();
 
-    // Into an empty folder, and from the files that a killed gateway left.
+    // Into an empty directory, and over the files that a killed gateway left.
     let copy = folder.path().join("copy.db");
     done(&run(&["backup", copy.to_str().unwrap(), "--json"], &data));
     let fresh = folder.path().join("fresh");
@@ -135,7 +135,7 @@ fn a_backup_under_load_has_all_that_was_accepted_and_is_restored_after_a_kill() 
     assert_eq!(whole, "ok");
 }
 
-/// A data folder with a database, and a backup of it.
+/// Creates a data directory with a database, and a backup of it.
 fn backed_up(folder: &Path) -> (std::path::PathBuf, std::path::PathBuf) {
     let (data, file) = (folder.join("data"), folder.join("backup.db"));
     std::fs::create_dir(&data).unwrap();

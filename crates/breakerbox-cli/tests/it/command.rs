@@ -1,4 +1,4 @@
-//! Runs the real binary and keeps what it said.
+//! Runs the real binary and captures its output.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ pub(crate) struct Replay {
     folder: tempfile::TempDir,
 }
 
-/// What came of it.
+/// The result of a run.
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -37,7 +37,7 @@ impl Replay {
         arguments.iter().fold(self, Self::arg)
     }
 
-    /// Writes a file into the run's folder.
+    /// Writes a file into the run's directory.
     pub(crate) fn file(self, name: &str, contents: impl AsRef<[u8]>) -> Self {
         std::fs::write(self.folder.path().join(name), contents).unwrap();
         self
@@ -51,13 +51,13 @@ impl Replay {
         self.folder.path()
     }
 
-    /// Runs with this on standard input.
+    /// Runs with this standard input.
     pub(crate) fn run(mut self, input: impl AsRef<[u8]>) -> Ran {
         let mut child =
             self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         let input = input.as_ref().to_vec();
-        // A run that refuses its input stops reading it: that is its right.
+        // A run that refuses its input may stop reading it.
         let feeder = std::thread::spawn(move || drop(stdin.write_all(&input)));
         let output = child.wait_with_output().unwrap();
         feeder.join().unwrap();
@@ -69,7 +69,7 @@ impl Replay {
         }
     }
 
-    /// Runs, and must succeed.
+    /// Runs, expecting success, and returns the output as JSON lines.
     #[track_caller]
     pub(crate) fn lines(self, input: impl AsRef<[u8]>) -> Vec<Value> {
         let ran = self.run(input);
@@ -79,7 +79,7 @@ impl Replay {
 }
 
 impl Ran {
-    /// Standard output as JSON lines; every line must be whole.
+    /// Returns standard output as JSON lines. Every line must be complete.
     #[track_caller]
     pub(crate) fn lines(&self) -> Vec<Value> {
         assert!(self.stdout.is_empty() || self.stdout.ends_with('\n'), "a line is half-written");
@@ -95,7 +95,7 @@ impl Ran {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// The files in the run's folder.
+    /// Returns the names of the files in the run's directory.
     pub(crate) fn files(&self) -> Vec<String> {
         let mut names: Vec<_> = std::fs::read_dir(self.folder.path())
             .unwrap()
@@ -106,12 +106,12 @@ impl Ran {
     }
 }
 
-/// A call as a line of traffic.
+/// Formats a call as a line of traffic.
 pub(crate) fn call(at_ms: u64, key: &str, outcome: &str, latency_ms: u64) -> String {
     format!("{{\"at_ms\":{at_ms},\"key\":\"{key}\",\"outcome\":\"{outcome}\",\"latency_ms\":{latency_ms}}}\n")
 }
 
-/// The repository's root.
+/// Returns the repository's root.
 pub(crate) fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }

@@ -1,9 +1,9 @@
-//! The command line as a whole: what the documentation says about it, completions, and bad arguments.
+//! The whole command line: its documentation, completions and invalid arguments.
 
 use crate::command::root;
 use crate::program::Program;
 
-/// Every command that there is, by its own help.
+/// Returns every command, according to the help.
 fn commands() -> Vec<String> {
     let help = Program::new(&["--help"]).run().stdout;
     let listed = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
@@ -82,7 +82,7 @@ fn bad_arguments_are_json_for_programs() {
         let detail = problem["detail"].as_str().unwrap();
         assert!(detail.contains(expected) && !detail.contains('\n'), "{arguments:?}: {detail}");
     }
-    // Help is no error.
+    // Help is not an error.
     let ended = Program::new(&["tenants", "--json", "--help"]).run();
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
     assert!(ended.stdout.contains("Usage:"));

@@ -1,4 +1,4 @@
-//! Settings: each place where they can be said, which wins, what is refused and in which words.
+//! Settings: their sources, which one takes precedence, and the errors for invalid ones.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,21 +9,21 @@ use breakerbox_gateway::config::{Config, Loaded, LogFormat, Origin, SETTINGS, So
 use crate::command::root;
 use crate::program::Program;
 
-/// Settings from a file with this text.
+/// Loads settings from a file with this content.
 fn from_file(text: &str) -> Result<Loaded, String> {
     from_file_and(Sources::default(), text)
 }
 
-/// The same, and what else was said.
+/// Loads settings from a file with this content and from other sources.
 fn from_file_and(said: Sources, text: &str) -> Result<Loaded, String> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("breakerbox.toml"), text).unwrap();
     let loaded = said.file_if_in(folder.path()).load();
-    // The folder's name is another each time.
+    // The directory has another name in each run.
     loaded.map_err(|errors| errors.to_string().replace(&format!("{}/", folder.path().display()), ""))
 }
 
-/// A value that is not the default, for each setting: as TOML, and as a variable or flag has it.
+/// A value other than the default for each setting: as TOML, and as in a variable or flag.
 const OTHERS: &[(&str, &str, &str)] = &[
     ("listen", "\"[::1]:9090\"", "[::1]:9090"),
     ("data", "\"/var/lib/breakerbox\"", "/var/lib/breakerbox"),
@@ -82,7 +82,7 @@ const OTHERS: &[(&str, &str, &str)] = &[
     ("metrics.public", "true", "true"),
 ];
 
-/// What must be said besides, or the setting makes no sense.
+/// Returns the other settings without which this one is invalid.
 fn needed_by(key: &str) -> &'static [(&'static str, &'static str)] {
     const SECRET: (&str, &str) =
         ("BREAKERBOX_NOTIFY_WEBHOOK_SECRET", "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
@@ -346,11 +346,11 @@ fn a_file_that_was_named_must_be_there_and_be_text() {
     }
 }
 
-/// Loads what was printed as a file of its own.
+/// Loads the printed settings as a file.
 #[track_caller]
 fn printed_again(loaded: &Loaded) -> Loaded {
     let printed = loaded.to_toml();
-    // What is secret is not printed, and said again.
+    // Secrets are not printed, so they are set again.
     let secrets = Sources::default().variables(needed_by("notify.webhook_url").iter().copied());
     from_file_and(secrets, &printed).unwrap_or_else(|error| panic!("{error}\n{printed}"))
 }

@@ -1,4 +1,4 @@
-//! Commands that work on a data folder: keys without the API, and the schema.
+//! Commands that work on a data directory: keys without the API, and the schema.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What the documentation claims, a command shows.
+//! Checks claims in the documentation by running commands.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ fn markdown_files() -> Vec<PathBuf> {
     files
 }
 
-/// The fenced blocks of one language.
+/// Returns the fenced code blocks in one language.
 fn blocks(text: &str, language: &str) -> Vec<String> {
     let fence = format!("```{language}\n");
     text.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap().to_string()).collect()
@@ -42,7 +42,7 @@ fn every_policy_in_the_documentation_is_a_policy() {
     assert!(policies >= 4, "the guide shows at least the four presets, not {policies}");
 }
 
-/// Commands in the documentation that begin with `cargo run --release -- replay` are run, from the repository's root.
+/// Runs all commands in the documentation that begin with `cargo run --release -- replay`, from the repository's root.
 #[test]
 fn every_replay_command_in_the_documentation_runs() {
     let mut commands = 0;
@@ -53,7 +53,7 @@ fn every_replay_command_in_the_documentation_runs() {
                 let mut replay = Replay::new();
                 let words = arguments.split_whitespace().take_while(|word| !word.starts_with(['>', '|']));
                 for word in words {
-                    // What a command reads is in the repository; what it writes goes to the test's folder.
+                    // A command reads files in the repository, and writes to the test's directory.
                     replay = if word.starts_with("examples/") {
                         replay.arg(root().join(word))
                     } else {

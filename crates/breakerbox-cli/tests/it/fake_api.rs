@@ -1,4 +1,4 @@
-//! An API that answers what it is told, and remembers what it was asked.
+//! An API with scripted responses, which records the requests.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use axum::response::Response;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-/// What it was asked.
+/// A request that was received.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) method: String,
@@ -33,7 +33,7 @@ impl Asked {
     }
 }
 
-/// What it answers.
+/// The response to a request.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(&'static str, &'static str)>,
@@ -51,7 +51,7 @@ impl Answer {
     }
 }
 
-/// The server, stopped when this is dropped.
+/// The server. It stops when dropped.
 pub(crate) struct FakeApi {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,

@@ -1,4 +1,4 @@
-//! Commands over https: trusted authorities, and others.
+//! Commands over HTTPS, with trusted and untrusted certificate authorities.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -10,7 +10,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::program::Program;
 
-/// Answers each connection once, over TLS; ends with the test's process, or when its peers have come.
+/// Responds once to each of this many connections, over TLS. Ends after them, or with the test's process.
 fn answers(connections: usize) -> (SocketAddr, String) {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["127.0.0.1".into()]).unwrap();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
@@ -29,7 +29,7 @@ fn answers(connections: usize) -> (SocketAddr, String) {
             let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream);
             let mut asked = vec![];
             let mut piece = [0; 1024];
-            // Who does not trust us says so in place of a request.
+            // A client that does not trust the server sends a TLS alert instead of a request.
             while !asked.ends_with(b"\r\n\r\n") {
                 match stream.read(&mut piece) {
                     Ok(length) if length > 0 => asked.extend_from_slice(&piece[..length]),

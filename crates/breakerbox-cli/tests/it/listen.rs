@@ -1,4 +1,4 @@
-//! `breakerbox listen`, with real requests: signatures that are good, bad and old, and answers as they were asked for.
+//! `breakerbox listen` with real requests: valid, invalid and old signatures, and configured responses.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -12,14 +12,14 @@ use serde_json::Value;
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const BODY: &str = "{\"amount\": 12}";
 
-/// A receiver that is killed when this is dropped.
+/// A receiver process. It is killed when dropped.
 struct Listening {
     child: Child,
     output: BufReader<ChildStdout>,
     address: String,
 }
 
-/// What it answered.
+/// The receiver's response.
 #[derive(Debug)]
 struct Answered {
     status: u16,
@@ -44,7 +44,7 @@ impl Listening {
         listening
     }
 
-    /// The next line that it prints.
+    /// Returns the next line of output.
     fn next(&mut self) -> Value {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
@@ -65,7 +65,7 @@ impl Listening {
         Answered { status, head }
     }
 
-    /// Waits until it has ended by itself.
+    /// Returns whether the receiver exits by itself, successfully.
     fn ends(&mut self) -> bool {
         let mut rest = String::new();
         self.output.read_to_string(&mut rest).unwrap();
@@ -85,7 +85,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// Headers as the gateway sends them.
+/// Formats headers as the gateway sends them.
 fn signed(secret: &str, id: &str, at: u64, body: &str) -> String {
     let mut headers = http::HeaderMap::new();
     Signer::new(&[secret.parse::<Secret>().unwrap()]).add_to(&mut headers, id, at, body.as_bytes());

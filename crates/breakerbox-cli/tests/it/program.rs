@@ -1,4 +1,4 @@
-//! Runs any command of the real binary, in a folder and an environment of its own.
+//! Runs any command of the real binary, in its own directory and environment.
 
 use std::process::{Command, Stdio};
 
@@ -8,7 +8,7 @@ pub(crate) struct Program {
     folder: tempfile::TempDir,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct ProgramOutput {
     pub(crate) code: i32,
@@ -38,7 +38,7 @@ impl Program {
         self
     }
 
-    /// Writes a file into the run's folder.
+    /// Writes a file into the run's directory.
     pub(crate) fn file(self, name: &str, contents: &str) -> Self {
         std::fs::write(self.folder.path().join(name), contents).unwrap();
         self

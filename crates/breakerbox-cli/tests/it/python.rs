@@ -1,4 +1,4 @@
-//! The example in Python: four worker processes, a destination that dies, and one that is well. The receiver is the witness.
+//! The Python example: four worker processes, a failing destination and a healthy one. The receiver counts the calls.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use crate::command::root;
 
 const WORKERS: u64 = 4;
-/// Jobs of each worker for each destination.
+/// The number of jobs per worker and destination.
 const DYING: u64 = 3;
 const HEALTHY: u64 = 20;
-/// Guards against hanging, and nothing else.
+/// A timeout that only guards against hanging.
 const LONG: Duration = Duration::from_secs(120);
 
-/// A worker, which is killed when this is dropped.
+/// A worker process. It is killed when dropped.
 struct Worker {
     child: Child,
     jobs: Option<ChildStdin>,
@@ -49,7 +49,7 @@ impl Worker {
         jobs.flush().unwrap();
     }
 
-    /// Says that there are no more jobs, and waits until it has ended by itself.
+    /// Tells the worker that there are no more jobs, and waits until it exits.
     fn finish(&mut self) -> Value {
         drop(self.jobs.take());
         wait_until("a worker ends", || self.child.try_wait().unwrap().is_some());
@@ -75,7 +75,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Whether the circuit has opened, and no call that was permitted before is under way.
+/// Returns whether the circuit is open and all permits given before are settled.
 fn is_open_and_quiet(api: &Api) -> bool {
     let circuits = api.get("/v1/circuits?tenant=default").unwrap();
     let metrics = api.metrics().unwrap();
@@ -87,7 +87,7 @@ fn is_open_and_quiet(api: &Api) -> bool {
 #[test]
 fn four_workers_probe_one_at_a_time_and_serve_the_others_meanwhile() {
     let receiver = Receiver::start().unwrap();
-    // Long enough that two at once are seen.
+    // Long enough to detect two concurrent calls.
     receiver.set("/dying", Behaviour::after(503, Duration::from_millis(100)));
     let gateway = Gateway::start(Path::new(env!("CARGO_BIN_EXE_breakerbox"))).unwrap();
     let api = gateway.api().clone();
@@ -102,7 +102,7 @@ fn four_workers_probe_one_at_a_time_and_serve_the_others_meanwhile() {
 
     workers.iter_mut().for_each(|worker| worker.give(&receiver.url("/dying"), DYING));
     wait_until("the circuit opens", || is_open_and_quiet(&api));
-    // From here on each request to it is a probe.
+    // From here on, each request to the failing destination is a probe.
     receiver.forget();
     let before = receiver.seen("/dying").requests;
     workers.iter_mut().for_each(|worker| worker.give(&receiver.url("/healthy"), HEALTHY));

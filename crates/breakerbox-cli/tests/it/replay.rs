@@ -1,10 +1,10 @@
-//! What a replay says would have happened.
+//! The transitions that a replay prints.
 
 use serde_json::{Value, json};
 
 use crate::command::{Replay, call, root};
 
-/// Three failures in a row trip; one probe closes; no ramp unless a test is about it.
+/// Three consecutive failures trip, one probe closes. No ramp, unless a test needs one.
 const SIMPLE: &str = r#"
     failure_rate = "off"
     consecutive_failures = 3

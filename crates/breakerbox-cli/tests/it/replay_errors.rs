@@ -1,8 +1,8 @@
-//! Bad input: the line, the field and the reason, exit code 2, and nothing half-written.
+//! Invalid input: the line, the field and the reason, exit code 2, and no partial output.
 
 use crate::command::{Replay, call};
 
-/// Two good lines that cause a transition, then the bad one as line 3.
+/// Returns two valid lines that cause a transition, and the invalid one as line 3.
 fn after_good_lines(bad: &str) -> String {
     call(4, "e1", "failure", 0) + &call(4, "e1", "failure", 0) + bad + "\n" + &call(9, "e1", "success", 0)
 }

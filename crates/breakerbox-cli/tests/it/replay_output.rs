@@ -1,4 +1,4 @@
-//! The summary, and the page.
+//! The summary and the HTML page.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ fn story() -> String {
 
 const SIMPLE: &str = "failure_rate = \"off\"\nconsecutive_failures = 3\nprobes = 1\nramp_cap = \"off\"\n";
 
-/// Opens at 20 ms, refuses two bad and one good call, probes at 30,020 ms for 80 ms, and is well from then on.
+/// Opens at 20 ms, refuses two failing calls and one successful one, probes at 30,020 ms for 80 ms, and stays closed.
 fn one_outage() -> String {
     let failure = |at_ms| call(at_ms, "e1", "failure", 0);
     failure(0)

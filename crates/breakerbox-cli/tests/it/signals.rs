@@ -1,4 +1,4 @@
-//! Signals to a gateway that is still starting.
+//! Signals to a gateway that is starting.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Guards against hanging, and against nothing else.
+/// A timeout that only guards against hanging.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A process that is killed when this is dropped.
+/// A process that is killed when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -33,7 +33,7 @@ fn get(address: &str, path: &str) -> String {
 fn a_signal_during_the_start_ends_it_with_code_0() {
     for signal in [Signal::TERM, Signal::INT] {
         let folder = tempfile::tempdir().unwrap();
-        // A start that lasts: the master key comes from a pipe into which nobody writes.
+        // The start takes forever: the master key comes from a pipe to which nothing is written.
         let key = folder.path().join("master.key");
         assert!(Command::new("mkfifo").arg(&key).status().unwrap().success());
         let child = Command::new(env!("CARGO_BIN_EXE_breakerbox"))

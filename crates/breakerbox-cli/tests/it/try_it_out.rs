@@ -1,5 +1,5 @@
-//! The guide's tour with real processes: a gateway, a receiver, and every command between them. What the commands ask and
-//! what the API answers must be the same words.
+//! The guide's tour with real processes: a gateway, a receiver, and every command. The commands and the API must use
+//! the same field names.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::program::{Program, ProgramOutput};
 
-/// A process that is killed when this is dropped.
+/// A process that is killed when dropped.
 struct Running {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -31,7 +31,7 @@ impl Running {
         Self { child, output }
     }
 
-    /// Its output up to the line that contains this.
+    /// Returns the output up to the line that contains this string.
     fn lines_until(&mut self, part: &str) -> String {
         let mut text = String::new();
         while !text.contains(part) {
@@ -44,7 +44,7 @@ impl Running {
         text
     }
 
-    /// The first word of its output that begins so.
+    /// Returns the first word of the output with this beginning.
     fn word(&mut self, beginning: &str) -> String {
         loop {
             let mut line = String::new();
@@ -86,7 +86,7 @@ impl Tour {
         }
     }
 
-    /// Asks until it is as it should be.
+    /// Repeats a command until its result meets the condition.
     #[track_caller]
     fn until(&self, arguments: &[&str], is_so: impl Fn(&Value) -> bool) -> Value {
         let began = Instant::now();
@@ -104,7 +104,7 @@ fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_else(|| panic!("{pointer}: {value}"))
 }
 
-/// What is not a terminal is a log: a key that is printed there has leaked.
+/// Output that is not a terminal may be a log, where a printed key would leak.
 #[test]
 fn a_first_start_whose_output_goes_to_a_log_makes_no_key_and_says_how_to_get_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -174,7 +174,7 @@ fn the_tour_of_the_guide() {
     let (endpoint_id, secret) = (text(&endpoint, "/id").to_owned(), text(&endpoint, "/secret").to_owned());
     assert_eq!(text(&tour.json(&["endpoints", "secrets", &endpoint_id]), "/secrets/0/secret"), secret);
 
-    // An event arrives.
+    // An event is delivered.
     let event = tour.json(&["send", "invoice.paid", "{\"amount\": 1200}", "--priority", "high"]);
     assert_eq!(event["deliveries"], 1);
     let of_event = ["deliveries", "list", "--event", text(&event, "/id")];
@@ -186,7 +186,7 @@ fn the_tour_of_the_guide() {
     tour.json(&["deliveries", "resend-all", "--endpoint", &endpoint_id]);
     assert_eq!(tour.json(&["endpoints", "test", &endpoint_id])["ok"], true);
 
-    // Circuits, by their endpoint.
+    // Circuits, addressed by their endpoint.
     let forced = tour.json(&["circuits", "force-open", &endpoint_id, "--reason", "a tour"]);
     assert_eq!((text(&forced, "/state"), text(&forced, "/mode/reason")), ("open", "a tour"));
     let circuit = text(&forced, "/id");
@@ -194,7 +194,7 @@ fn the_tour_of_the_guide() {
         found.pointer("/0/id") == Some(&circuit.into())
     });
     let waiting = tour.json(&["send", "invoice.paid"]);
-    // It may have been leased when it was accepted, and is handed back then.
+    // The delivery may have been leased when it was accepted, and is then given back.
     let of_waiting = ["deliveries", "list", "--event", text(&waiting, "/id")];
     let parked = tour.until(&of_waiting, |found| found.pointer("/0/parked") == Some(&true.into()));
     tour.json(&["deliveries", "cancel", text(&parked, "/0/id")]);
@@ -276,7 +276,7 @@ fn the_tour_of_the_guide() {
     ]);
     assert_eq!(text(&times[1], "/local"), "2030-01-02T00:00:00+00:00");
 
-    // Keys: one that may only send, and then not even that.
+    // Keys: one that may only send, and is then revoked.
     let arguments =
         ["keys", "create", "--name", "ci", "--scope", "send", "--tenant", "acme", "--expires-after", "1h"];
     let created = tour.json(&arguments);

@@ -1,4 +1,4 @@
-//! The counts of one process since its last report to the store, and the store's response.
+//! One process's counts since its last report to the store, and the store's response.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -12,27 +12,27 @@ use crate::token::Epoch;
 pub use crate::window::BucketDelta;
 use crate::window::Totals;
 
-/// The counts of one process for one circuit. It contains ages, not times, because clocks differ.
+/// One process's counts for one circuit. They have ages, not times, because clocks differ.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Delta {
     /// The key of the circuit.
     pub key: Arc<str>,
-    /// The epoch of the permits; zero for a circuit without a record.
+    /// The epoch of the counted permits; zero for a circuit without a record.
     pub epoch: Epoch,
-    /// The length of the window. A bucket is a tenth of it.
+    /// The length of the window. Each bucket is a tenth of it.
     pub window: Duration,
     /// The counts, oldest first.
     pub buckets: Vec<BucketDelta>,
     /// The age of the latest success; `None` if there was none.
     pub last_success: Option<Duration>,
-    /// The age of the first failure after the latest success; `None` if there was none.
+    /// The age of the first failure after the latest success; `None` if there is none.
     pub run_began: Option<Duration>,
-    /// The time that the store must keep the counts.
+    /// The time for which the store must keep the counts.
     pub keep_for: Duration,
 }
 
 impl Delta {
-    /// Creates the delta of one outcome of now.
+    /// Creates the delta for a single outcome with age zero.
     #[must_use]
     pub fn of_one(key: Arc<str>, epoch: Epoch, outcome: &Outcome, policy: &Policy) -> Self {
         let is = |kind| outcome.kind == kind;
@@ -58,7 +58,7 @@ impl Delta {
 }
 
 impl Delta {
-    /// Returns the number of calls that it counts.
+    /// Returns the number of calls in all buckets.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.buckets
@@ -67,21 +67,21 @@ impl Delta {
     }
 }
 
-/// The shared window and the record of a key after a merge.
+/// The store's response to a delta: the key's shared window and record.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Merged {
     /// Whether the counts belonged to another epoch and were not added.
     pub late: bool,
     /// The totals of the shared window.
     pub totals: Totals,
-    /// The latest success that any process counted, and since when the circuit fails.
+    /// The latest success that any process counted, and the first failure after it.
     pub latest: LatestOutcomes,
     /// The record; `None` for a circuit that never made a transition.
     pub record: Option<Record>,
 }
 
 impl Merged {
-    /// Creates the response of a store with this window, with these latest outcomes in it, and this record.
+    /// Creates a store's response. `in_window` are the latest outcomes in the shared window.
     #[must_use]
     pub fn new(late: bool, totals: Totals, in_window: LatestOutcomes, record: Option<Record>) -> Self {
         let recorded = record.as_ref().map(Record::latest_outcomes).unwrap_or_default();

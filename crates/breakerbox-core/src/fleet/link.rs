@@ -1,4 +1,4 @@
-//! The state that one process keeps of a shared circuit besides its record, and its unreported counts.
+//! The state that one process keeps about a shared circuit besides its record, including the unreported counts.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -21,47 +21,48 @@ use crate::window::{Totals, Window};
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Link {
     pub(super) consistency: Consistency,
-    /// Whether no other process uses the store.
+    /// Whether this process is the store's only user.
     pub(super) is_exclusive: bool,
-    /// The record that the store had when it was last read; `None` if it never was.
+    /// The record that the store had when it was last read; `None` if it has not been read yet.
     pub(super) seen: Option<Seen>,
     /// The time at which the store was last known to have that record.
     pub(super) seen_at: Timestamp,
-    /// The time at which this process first saw the epoch of that record.
+    /// The time at which this process first saw that record's epoch.
     epoch_seen_at: Timestamp,
     /// The epoch in which this process dropped an expired record. Another process may still publish that record.
     pub(super) forgotten: Option<Epoch>,
-    /// Outcomes that were not reported to the store.
+    /// Outcomes that have not been reported to the store.
     unreported: Window,
     last_success: Option<Timestamp>,
-    /// The first failure after the latest success.
+    /// The time of the first failure after the latest success, among the unreported outcomes.
     run_began: Option<Timestamp>,
-    /// Outcomes of a report in flight.
+    /// The outcomes in a report that awaits the store's response.
     telling: Option<Totals>,
-    /// The counts of the whole fleet in the latest response of the store.
+    /// The whole fleet's counts in the store's latest response.
     fleet: Totals,
     fleet_at: Timestamp,
-    /// Whether the key is under suspicion, and when reports were called for.
+    /// Whether the key is under suspicion, and when a process last called for reports.
     pub(super) suspicion: Suspicion,
-    /// Set while a rule holds over the counts known here. Calls are refused until the other processes had time to
-    /// report.
+    /// Set while the counts that this process knows meet a rule. Calls are refused until the other processes have had
+    /// time to report.
     pub(super) pending_trip: Option<PendingTrip>,
-    /// The longest retry-after of the unreported outcomes.
+    /// The longest retry-after among the unreported outcomes.
     pub(super) retry_after: Option<Duration>,
-    /// The longest retry-after of the outcomes that were reported since the latest decision.
+    /// The longest retry-after among the outcomes reported since the latest decision.
     pub(super) reported_retry_after: Option<Duration>,
-    /// Whether the store is unavailable, so that this process decides by itself. Whether the store has its decisions
-    /// is a separate question: see [`is_published`](super::Member::is_published).
+    /// Whether the store is unavailable, so that this process decides by itself. Whether the store has those
+    /// decisions is a separate question: see [`is_published`](super::Member::is_published).
     pub(super) alone: bool,
-    /// The probe of this process with a lease from the store, until it is settled.
+    /// The nonce of this process's probe with a lease from the store, until it is settled.
     pub(super) probe: Option<Nonce>,
-    /// The latest probe of this process, if it failed. It outlives the epoch, since it concerns the next half-open.
+    /// This process's latest probe, if it failed. It is kept beyond the epoch, because it affects the next half-open
+    /// state.
     pub(super) stand_back: Option<StandBack>,
-    /// The process-local circuit, once it has tripped.
+    /// The process-local circuit, if it has tripped.
     pub(super) local: Option<Box<LocalCircuit>>,
 }
 
-/// The identity of a record in the store.
+/// Identifies a record in the store by its epoch and version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Seen {
     pub(super) version: Option<Version>,
@@ -103,7 +104,7 @@ impl Link {
         }
     }
 
-    /// Notes the record that the store has, at this time of the store's clock.
+    /// Records that the store had this record at `now`, by the store's clock.
     pub(super) fn note_seen(&mut self, there: Seen, now: Timestamp) {
         if self.seen.is_none_or(|seen| seen.epoch != there.epoch) {
             self.epoch_seen_at = now;
@@ -112,10 +113,9 @@ impl Link {
         self.seen_at = now;
     }
 
-    /// Whether the store gave this response before this process saw a newer record, for example a pushed change that
-    /// overtook the response to a read. Such a response does not show that the store lost a write. No response is
-    /// older than `answered_within`, the store's timeout: one that seems to be comes from a store whose clock was set
-    /// back.
+    /// Whether the store gave this response before this process saw a newer record, for example because a pushed
+    /// change overtook the response to a read. Such a response does not show that the store lost a write. No response
+    /// is older than `answered_within`, the store's timeout: if one seems to be, the store's clock was set back.
     pub(super) fn is_overtaken(
         &self,
         there: Seen,
@@ -138,8 +138,8 @@ impl Link {
         self.unreported.record(outcome, policy.slow_call(), now);
     }
 
-    /// Adds successes that a caller counted by itself. Their time is not known: they are before now, and before any
-    /// outcome that is counted now.
+    /// Adds successes that a caller counted by itself. Their exact time is not known, but they are earlier than any
+    /// outcome that is counted from now on.
     pub(super) fn add_successes(
         &mut self,
         successes: u32,
@@ -171,41 +171,41 @@ impl Link {
             .for_each(|time| *time = time.moved(before, after));
     }
 
-    /// Returns all counts known here: those of the fleet, and the unreported ones.
+    /// Returns all counts that this process knows: the fleet's, plus the unreported ones.
     pub(super) fn totals(&self, policy: &Policy, now: Timestamp) -> Totals {
-        // Counts older than a window would not be in the store's totals any more.
+        // The store's totals would no longer contain counts older than a window.
         let is_fresh = now.since(self.fleet_at) < policy.window();
         let fleet = if is_fresh { self.fleet } else { Totals::default() };
         fleet.then(&self.telling.unwrap_or_default()).then(&self.unreported.totals(now))
     }
 
-    /// Whether dropping this state would lose anything.
+    /// Whether there are counts that would be lost if this state were dropped.
     pub(super) fn has_unreported(&self, now: Timestamp) -> bool {
         self.pending_trip.is_some() || self.unreported.totals(now).calls() > 0
     }
 
-    /// Whether a report is in flight.
+    /// Whether a report awaits the store's response.
     pub(super) const fn awaits_answer(&self) -> bool {
         self.telling.is_some()
     }
 
-    /// Makes all unreported counts due at once.
+    /// Requests a report of all unreported counts at once.
     pub(super) fn request_report(&mut self, now: Timestamp) {
         self.suspicion.is_report_wanted |= self.unreported.totals(now).calls() > 0;
     }
 
-    /// Returns when this process must report; `own` are all of its outcomes. While a response is awaited, no report
-    /// is due.
+    /// Returns when this process must report; `own` contains all of its outcomes. No report is due while a response
+    /// is awaited.
     pub(super) fn due(&self, policy: &Policy, own: &Totals, now: Timestamp) -> Due {
         let unreported = self.unreported.totals(now);
         if self.telling.is_some() {
             Due::Never
         } else if self.pending_trip.is_some() {
-            // A process that waits to trip sets its own next report. This is for one that was interrupted.
+            // A process that waits to trip schedules its next report itself. This handles one that was interrupted.
             Due::Later
         } else {
             let by_counts = self.due_by_counts(&unreported, policy, own, now);
-            // A process without failures or slow calls does not decide, and need not look.
+            // A process without failures or slow calls does not decide, so it need not read the store's totals.
             let look_in = self.suspicion.look_due_in(now).filter(|_| own.bad() > 0);
             look_in.map_or(by_counts, |wait| by_counts.at_the_latest_in(wait))
         }
@@ -225,8 +225,7 @@ impl Link {
         }
     }
 
-    /// Returns the counts to report. `None` if no report is due, or the response to the previous one is still
-    /// awaited.
+    /// Returns the counts to report; `None` if no report is due, or if the previous one still awaits its response.
     pub(super) fn take_delta(
         &mut self,
         key: &Arc<str>,
@@ -256,8 +255,8 @@ impl Link {
         })
     }
 
-    /// Handles the response to a report. `None`: there was no response, and the store may have counted the report or
-    /// not.
+    /// Handles the response to a report. `None` means that there was no response, and the store may or may not have
+    /// counted the report.
     pub(super) fn answered(&mut self, fleet: Option<Totals>, now: Timestamp) {
         self.telling = None;
         if let Some(fleet) = fleet {
@@ -266,14 +265,14 @@ impl Link {
         }
     }
 
-    /// Returns the refusal of an acquire that would get the probe by this record, while this process stands back for
-    /// others.
+    /// Returns the refusal for a caller that would otherwise get the probe, if this process must let others probe
+    /// first.
     pub(super) fn stands_back(&self, record: &Record, now: Timestamp) -> Option<Refusal> {
         self.stand_back.and_then(|memory| memory.refusal(record, now))
     }
 
-    /// Whether a record of the same epoch is from before this process took its lease. Versions have no order, and
-    /// records arrive by more than one path. But while a lease is live only its holder changes the record, so any
+    /// Whether a record with the same epoch is from before this process took its lease. Versions have no order, and
+    /// records arrive by more than one path. But while a lease is live, only its holder changes the record, so any
     /// other record is older.
     pub(super) fn is_older_than_own_lease(
         &self,
@@ -286,17 +285,17 @@ impl Link {
         own.is_some_and(|own| theirs.is_none_or(|theirs| theirs.nonce != own.nonce))
     }
 
-    /// Returns the lease of this process's own probe, while it is in flight and in time.
+    /// Returns the lease of this process's own probe, while the probe is in flight and the lease is live.
     pub(super) fn own_lease(&self, circuit: &Circuit, now: Timestamp) -> Option<Lease> {
         circuit.record().lease.filter(|own| self.probe == Some(own.nonce) && own.is_live(now))
     }
 
-    /// Begins another epoch: all counts belong to the previous one.
+    /// Begins another epoch and drops all counts, which belong to the previous one.
     pub(super) fn begin_epoch(&mut self) {
         self.unreported.clear();
         self.last_success = None;
         self.run_began = None;
-        // A response is still awaited, and will report that all of these counts are late.
+        // The response that is still awaited will state that these counts are late.
         self.telling = self.telling.map(|_| Totals::default());
         self.fleet = Totals::default();
         self.suspicion = Suspicion::default();

@@ -1,18 +1,18 @@
-//! The process-local circuit: a small circuit over this process's own outcomes, beside the shared one.
+//! The process-local circuit: a small circuit over this process's own outcomes, in addition to the shared one.
 //!
-//! If the rules of the policy hold over the outcomes of this process and not over the fleet's, only this process
-//! refuses, with a cool-off and probes of its own. Without it, a process with a broken network would send every call
-//! into failure, since the others' successes keep the shared circuit closed.
+//! If the policy's trip rules are met over this process's outcomes but not over the fleet's, only this process
+//! refuses calls, with its own cool-off and probes. Without it, a process with a broken network would let every call
+//! fail, because the others' successes keep the shared circuit closed.
 //!
-//! An acquire goes to the shared circuit first. If that admits an ordinary call, the local circuit may refuse it or
-//! make it its probe. A local probe is an ordinary call for the fleet and is counted like any other. There is no
-//! local circuit until the first local trip; until then the rules are evaluated over the shared circuit's window in
-//! this process, which holds its own outcomes.
+//! A permit is acquired from the shared circuit first. If that admits an ordinary call, the local circuit may refuse
+//! it or use it as its probe. A local probe is an ordinary call for the fleet and is counted like any other. The
+//! local circuit is created at the first local trip; until then the rules are evaluated over the shared circuit's
+//! window in this process, which contains the process's own outcomes.
 //!
-//! It is never stored, causes no notification, does not count towards disabling, and ends with the epoch of the
-//! shared circuit. It has no ramp: the destination serves the other processes all the time, so it needs no paced
-//! return. There is none with an exclusive store, nor while the store is lost, when the shared circuit itself depends
-//! on this process's outcomes alone.
+//! The local circuit is never stored, causes no notification, does not count towards disabling, and ends with the
+//! shared circuit's epoch. It has no ramp: the destination serves the other processes all the time, so it needs no
+//! paced return. It does not exist with an exclusive store, nor while the store is unavailable, because then the
+//! shared circuit itself depends on this process's outcomes alone.
 
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -33,7 +33,7 @@ use crate::token::RandomBits;
 use crate::transitions::Answer;
 use crate::window::Totals;
 
-/// The circuit that only this process has. Policies passed to it are [for one process](Policy::for_one_process).
+/// The circuit that exists only in this process. Its policies must be [for one process](Policy::for_one_process).
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct LocalCircuit(Circuit);
 
@@ -46,12 +46,12 @@ impl LocalCircuit {
         self.0.status() != Status::Closed
     }
 
-    /// Whether it can be dropped without loss: it is closed, and its trips are forgiven.
+    /// Whether the local circuit can be dropped without loss: it is closed, and its trips are forgiven.
     pub(super) fn is_forgettable(&self, policy: &Policy, now: Timestamp) -> bool {
         self.0.is_forgettable(policy, now)
     }
 
-    /// Opens the circuit, if a rule holds over these totals. Returns whether it did.
+    /// Opens the local circuit if these totals meet a rule. Returns whether it did.
     fn trip(
         &mut self,
         totals: &Totals,
@@ -64,7 +64,7 @@ impl LocalCircuit {
         step.and_then(|step| self.0.apply(step, policy, now)).is_some()
     }
 
-    /// Returns the refusal of an acquire, if there is one. It takes no probe.
+    /// Returns the refusal if a call would be refused now. It does not take the probe.
     fn refusal(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Option<Refusal> {
         let mut record = self.0.record();
         if let Some(rebased) = record.rebased(draw, now) {
@@ -77,7 +77,7 @@ impl LocalCircuit {
         }
     }
 
-    /// Returns the probe, if the next call is to be one.
+    /// Returns the local probe if the next call is to be one.
     fn take_probe(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Option<LocalProbe> {
         match self.0.try_acquire(policy, draw, now).decision {
             Decision::Admitted(Permit { epoch, kind: PermitKind::Probe { nonce, .. }, .. }) => {
@@ -100,7 +100,7 @@ impl LocalCircuit {
             // Local changes are not published to observers.
             let _ = self.0.settle(permit, outcome, policy, draw, now);
         } else if outcome.kind != OutcomeKind::Ignored && !self.is_open() {
-            // A call that started before the circuit closed says nothing about the time after.
+            // A call that started before the circuit closed says nothing about the time after that.
             if now.back_by(outcome.latency) >= self.0.record().changed_at {
                 self.0.put_in_window(outcome, policy, now);
             }
@@ -115,7 +115,7 @@ impl Link {
 }
 
 impl Member {
-    /// Whether only this process refuses: its own outcomes make a rule hold, and the fleet's do not.
+    /// Whether only this process refuses calls: its own outcomes meet a rule, and the fleet's do not.
     #[must_use]
     pub fn is_open_locally(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.is_open_locally())
@@ -127,7 +127,7 @@ impl Member {
             return self.admit(policy, now);
         };
         let own_policy = policy.for_one_process();
-        // Before a slot on the ramp is taken: a refusal then has nothing to give back.
+        // Checked before a slot in the ramp is taken, so that a refusal need not release one.
         if let Some(refusal) = local.refusal(&own_policy, draw, now) {
             return refused(refusal);
         }
@@ -140,7 +140,7 @@ impl Member {
         acquired
     }
 
-    /// Settles a call in the local circuit, if there is one.
+    /// Settles a call in the local circuit, if that exists.
     pub(super) fn settle_here(
         &mut self,
         probe: Option<LocalProbe>,
@@ -156,7 +156,7 @@ impl Member {
         link.local.take_if(|local| local.is_forgettable(policy, now));
     }
 
-    /// Adds successes that a caller counted by itself to the local circuit, if there is one.
+    /// Adds successes that a caller counted by itself to the local circuit, if that exists.
     pub(super) fn add_successes_here(
         &mut self,
         successes: u32,
@@ -169,13 +169,14 @@ impl Member {
         }
     }
 
-    /// Whether a rule holds over this process's own outcomes, and its local circuit is not open yet.
+    /// Whether this process's own outcomes meet a rule, and its local circuit is not open yet.
     pub(super) fn is_broken_here(&self, policy: &Policy, now: Timestamp) -> bool {
         !policy.has_fault(Fault::NoOwnCircuit)
             && self.own_totals(now).is_some_and(|totals| TripRule::first_broken(policy, &totals).is_some())
     }
 
-    /// Opens the local circuit, if a rule holds over this process's own outcomes. The fleet's rules do not hold.
+    /// Opens the local circuit if this process's own outcomes meet a rule, while the fleet's do not. Returns whether
+    /// it did.
     pub(super) fn trip_here(&mut self, retry_after: Option<Duration>, at: StepContext<'_>) -> bool {
         let StepContext { policy, draw, now, .. } = at;
         if !self.is_broken_here(policy, now) {
@@ -183,7 +184,7 @@ impl Member {
         }
         let Some((totals, link)) = self.own_totals(now).zip(self.link.as_mut()) else { return false };
         if TripRule::first_broken(policy, &link.totals(policy, now)).is_some() {
-            // The store does not have all counts yet, and a rule may come to hold there too.
+            // The store does not have all counts yet; with them, its totals may meet a rule too.
             return false;
         }
         let own_policy = policy.for_one_process();
@@ -191,8 +192,8 @@ impl Member {
         local.trip(&totals, retry_after, &own_policy, draw, now)
     }
 
-    /// Returns the counts of this process since the local circuit last changed. `None` if there is nothing to
-    /// evaluate: the local circuit is open, or there can be none.
+    /// Returns this process's counts since the local circuit last changed. `None` if they must not be evaluated,
+    /// because the local circuit is open or cannot exist.
     fn own_totals(&self, now: Timestamp) -> Option<Totals> {
         let link = self.link.as_ref().filter(|link| !link.is_exclusive && !link.alone)?;
         if !self.circuit.counts_calls() {

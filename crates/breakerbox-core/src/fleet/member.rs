@@ -1,7 +1,7 @@
-//! The circuit of one process: not shared, or one of many that share a record in a store.
+//! One process's circuit: not shared, or one of many that share a record in a store.
 //!
-//! A circuit that is not shared is just a [`Circuit`]. In a fleet it counts for itself and for the store, and decides
-//! what to report to the store; `sync` processes the responses.
+//! A circuit that is not shared is just a [`Circuit`]. In a fleet, a member counts outcomes for itself and for the
+//! store, and decides what to report to the store; `sync` handles the responses.
 
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -23,11 +23,11 @@ use crate::time::Timestamp;
 use crate::token::{Epoch, RandomBits};
 use crate::transitions::Answer;
 
-/// The circuit of one process.
+/// One process's circuit, which may share its record with other processes through a store.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Member {
     pub(super) circuit: Circuit,
-    /// The state of sharing; `None` if the circuit is not shared.
+    /// The state that sharing requires; `None` if the circuit is not shared.
     pub(super) link: Option<Box<Link>>,
 }
 
@@ -38,13 +38,13 @@ impl Member {
         Self { circuit: Circuit::new(policy, now), link: None }
     }
 
-    /// Creates a circuit of a fleet, whose record this process has not read yet.
+    /// Creates a circuit that a fleet shares. This process has not read its record yet.
     #[must_use]
     pub fn of_fleet(policy: &Policy, consistency: Consistency, now: Timestamp) -> Self {
         Self { circuit: Circuit::new(policy, now), link: Some(Box::new(Link::new(policy, consistency))) }
     }
 
-    /// Returns the same circuit for a store that no other process uses: there is no other process to stand back for.
+    /// Returns the same circuit for a store that no other process uses, so that no probe waits for other processes.
     #[must_use]
     pub fn exclusive(mut self) -> Self {
         if let Some(link) = &mut self.link {
@@ -53,19 +53,19 @@ impl Member {
         self
     }
 
-    /// Returns the circuit as this process knows it.
+    /// Returns the circuit's state as this process knows it.
     #[must_use]
     pub const fn circuit(&self) -> &Circuit {
         &self.circuit
     }
 
-    /// Whether the store's record is known, or is known not to exist.
+    /// Whether this process knows the store's record, or knows that there is none.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.link.as_ref().is_none_or(|link| link.seen.is_some())
     }
 
-    /// Whether every acquire needs the store, as long as it is available.
+    /// Whether every permit requires the store, as long as the store is available.
     #[must_use]
     pub fn is_strict(&self) -> bool {
         let is_strict = |link: &Link| link.consistency == Consistency::Strict && !link.alone;
@@ -83,14 +83,14 @@ impl Member {
             })
     }
 
-    /// Returns what to report to the store now, and how soon. Call it again after every step: a report may no longer
-    /// be due.
+    /// Returns what to report to the store, and how soon. Call this again after every step: a report may no longer be
+    /// due.
     #[must_use]
     pub fn report_due(&self, policy: &Policy, now: Timestamp) -> ReportDue {
         let Some(link) = self.link.as_ref().filter(|link| !link.alone) else {
             return ReportDue::Nothing;
         };
-        // Counts since a decision without the store belong to an epoch that the store does not know yet.
+        // Counts since a decision without the store belong to an epoch that is not in the store yet.
         if !self.is_published() {
             return ReportDue::Nothing;
         }
@@ -103,7 +103,7 @@ impl Member {
         }
     }
 
-    /// Handles a call for reports by another process: all unreported counts of this process are due at once.
+    /// Handles another process's call for reports: all unreported counts of this process are due at once.
     pub fn handle_report_call(&mut self, policy: &Policy, now: Timestamp) {
         let Some(link) = self.link.as_mut().filter(|link| !link.alone) else { return };
         if link.consistency == Consistency::LocalFirst && link.seen.is_some() {
@@ -112,15 +112,15 @@ impl Member {
         }
     }
 
-    /// Makes all unreported counts of this process due at once, even if no rule requires a report. Used to flush.
+    /// Requests a report of all unreported counts at once, even if no rule requires it. Used to flush.
     pub fn request_report(&mut self, now: Timestamp) {
         if let Some(link) = &mut self.link {
             link.request_report(now);
         }
     }
 
-    /// Whether calls are refused because a rule holds over the counts known here, and the other processes' reports
-    /// are awaited.
+    /// Whether calls are refused because the counts that this process knows meet a rule, while the other processes'
+    /// reports are awaited.
     #[must_use]
     pub fn is_trip_pending(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.pending_trip.is_some())
@@ -128,7 +128,7 @@ impl Member {
 
     /// Adjusts times to a clock that was set from `before` to `after`: counts keep their age, and so do decisions
     /// that are not in the store. A process that does not know the store's time yet decides by its own clock, which
-    /// may be hours off: this converts its record before it is published. Records from the store are not changed.
+    /// may be hours off: this converts its record before it is published. Records from the store do not change.
     pub fn clock_moved(&mut self, policy: &Policy, before: Timestamp, after: Timestamp) {
         let is_own =
             (!self.is_published() || self.circuit.is_pristine()) && !policy.has_fault(Fault::KeepsOwnTimes);
@@ -158,7 +158,7 @@ impl Member {
         self.circuit.apply_override(command, by, policy, draw, now)
     }
 
-    /// Whether a caller may count quick successes by itself; as [`Circuit::allows_fast_path`].
+    /// Whether a caller may count fast successes by itself, as for [`Circuit::allows_fast_path`].
     #[must_use]
     pub fn allows_fast_path(&self, policy: &Policy, now: Timestamp) -> bool {
         match &self.link {
@@ -167,8 +167,8 @@ impl Member {
                     && link.seen.is_some()
                     && link.pending_trip.is_none()
                     && !link.is_open_locally()
-                    // Under suspicion every outcome is reported, and successes that a caller counts by itself would
-                    // not be.
+                    // Under suspicion every outcome is reported; successes that a caller counts by itself would be
+                    // missing.
                     && !link.suspicion.holds(now)
                     && self.circuit.allows_fast_path(policy, now)
                     && !TripRule::successes_could_break(policy, &link.totals(policy, now))
@@ -177,7 +177,7 @@ impl Member {
         }
     }
 
-    /// Adds successes that the caller counted by itself, in this epoch.
+    /// Adds successes in the current epoch that the caller counted by itself.
     pub fn add_successes(&mut self, successes: u32, latency_sum: Duration, policy: &Policy, now: Timestamp) {
         self.circuit.add_successes(successes, latency_sum, policy, now);
         if let Some(link) = self.link.as_mut().filter(|_| successes > 0) {
@@ -186,7 +186,7 @@ impl Member {
         }
     }
 
-    /// Acquires a permit, or returns what the store is needed for.
+    /// Acquires a permit, or returns which access to the store is required first.
     pub fn try_acquire(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> MemberAnswer {
         let Some(link) = self.link.as_ref().filter(|link| !link.alone) else {
             return MemberAnswer::Decided(self.by_itself(|circuit| circuit.try_acquire(policy, draw, now)));
@@ -202,7 +202,7 @@ impl Member {
         }
         let record = self.circuit.record();
         if record.state != State::Closed && record.rebased_in_fleet(draw, now).is_some() {
-            // The store's clock seems to have stepped back; only a response of the store can confirm it.
+            // The store's clock seems to have stepped back; only a response from the store can confirm it.
             return MemberAnswer::LeaseDue;
         }
         match record.acquire_in_fleet(policy, draw, now) {
@@ -224,8 +224,8 @@ impl Member {
         }
     }
 
-    /// Decides an acquire that needed the store, which did not respond, by what is known here. There is no probe
-    /// without the store.
+    /// Acquires a permit by what this process knows, because the store was required and did not respond. There is no
+    /// probe without the store.
     pub fn acquire_unanswered(&mut self, retry_at: Timestamp, at: StepContext<'_>) -> AcquireResult {
         let StepContext { policy, draw, now, .. } = at;
         match self.circuit.record().try_acquire(policy, draw, now) {
@@ -235,7 +235,7 @@ impl Member {
         }
     }
 
-    /// Settles a permit with the outcome of its call.
+    /// Settles a permit with its call's outcome.
     pub fn settle(
         &mut self,
         permit: Permit,
@@ -250,15 +250,15 @@ impl Member {
         let is_of_store = match permit.kind {
             PermitKind::Probe { nonce, .. } => {
                 let is_own = link.probe.take_if(|probe| *probe == nonce).is_some();
-                // This includes a permit that was passed on as a ticket, or given by another process: the record is
-                // as the store had it.
+                // This includes a permit that was passed on as a ticket, or given by another process, if the record
+                // is as the store had it.
                 is_own || link.seen == Some(Seen::of(Some(&self.circuit.record())))
             }
             _ => false,
         };
         if link.alone {
             if is_of_store {
-                // The store gave the lease, and only the store can accept its result.
+                // The store gave the lease, so only the store can accept its result.
                 return MemberSettled::quietly(Settled::LATE);
             }
             if permit.epoch == self.circuit.epoch() && !permit.is_probe() && self.circuit.is_automatic() {
@@ -294,7 +294,7 @@ impl Member {
                     OutcomeKind::Ignored => Settlement::Uncounted,
                     OutcomeKind::Success | OutcomeKind::Failure => Settlement::Counted,
                 };
-                // From its expiry on, another process may take the lease.
+                // Another process may take the lease once it has expired.
                 let not_after = Timestamp::from_micros(lease.expires_at.as_micros().saturating_sub(1));
                 let proposal = Proposal {
                     result_of: Some((epoch, nonce)),
@@ -317,8 +317,8 @@ impl Member {
         }
     }
 
-    /// Makes a step that does not need the store. If it begins an epoch, the unreported counts belong to the previous
-    /// one.
+    /// Makes a step that does not require the store. If it begins an epoch, drops the unreported counts, which belong
+    /// to the previous one.
     fn by_itself<R>(&mut self, step: impl FnOnce(&mut Circuit) -> R) -> R {
         let epoch = self.circuit.epoch();
         let result = step(&mut self.circuit);
@@ -328,7 +328,7 @@ impl Member {
         result
     }
 
-    /// Counts an ordinary outcome here and for the store.
+    /// Counts an ordinary call's outcome, in this process and for the store.
     fn count(&mut self, outcome: &Outcome, policy: &Policy, now: Timestamp) -> MemberSettled {
         let is_published = self.is_published();
         if outcome.kind == OutcomeKind::Ignored {
@@ -338,7 +338,7 @@ impl Member {
         let is_broken_here = self.is_broken_here(policy, now);
         let Some(link) = &mut self.link else { return MemberSettled::quietly(Settled::UNCOUNTED) };
         if link.consistency == Consistency::Strict {
-            // The store must not count an outcome of an unpublished epoch for the epoch that it has.
+            // The store must not count an outcome from an unpublished epoch in the epoch that it has.
             let seen = link.seen.map_or(Epoch::default(), |seen| seen.epoch);
             let epoch = if is_published { seen } else { self.circuit.epoch() };
             return MemberSettled {

@@ -1,21 +1,20 @@
-//! A circuit that a fleet shares, from the view of one of its processes.
+//! Circuits that a fleet shares, as one of its processes handles them.
 //!
 //! | part | what it is |
 //! | --- | --- |
-//! | [`Member`] | the circuit of one process: not shared, or one of many with the same record in a store |
-//! | [`Delta`], [`Merged`] | the report of a process to the store, and the response |
+//! | [`Member`] | one process's circuit: not shared, or one of many with the same record in a store |
+//! | [`Delta`], [`Merged`] | a process's report to the store, and the response |
 //! | [`SharedWindow`] | the counts of all processes |
-//! | `LocalCircuit` | a circuit over this process's own outcomes, for when only this process has failures |
+//! | `LocalCircuit` | a circuit over this process's own outcomes, for failures that only this process has |
 //! | `reporting` | when a process reports, when all are called to report, and how long a trip waits for the reports |
-//! | [`Proposal`] | a record that should be swapped in: a trip, a lease, a probe's result |
-//! | [`RampRequest`], [`SharedRamp`] | the ramp of a circuit that has just closed, over all processes |
+//! | [`Proposal`] | a record to swap in: a trip, a lease, a probe's result |
+//! | [`RampRequest`], [`SharedRamp`] | the ramp of a recently closed circuit, over all processes |
 //!
 //! This module decides which records are proposed, adopted, published again or dropped; its caller exchanges them
-//! with the store. Guarantees: a transition that is not in the store has not happened, except while the store is
-//! unavailable and the process decides by itself; a result of an epoch or lease that is over changes nothing; one
-//! process's failures do not open the circuit against the others' successes; epochs only grow, in the store, in a
-//! process and for its observers, even if a decision of one process loses against the store's record
-//! ([`Member::rejoin`]).
+//! with the store. Guarantees: a transition takes effect only once it is in the store, except while the store is
+//! unavailable and the process decides by itself; a result from an epoch or lease that is over changes nothing; one
+//! process's failures do not open the circuit despite the others' successes; epochs only increase, in the store, in a
+//! process and for its observers, even if the store's record replaces a process's own decision ([`Member::rejoin`]).
 
 mod delta;
 mod link;

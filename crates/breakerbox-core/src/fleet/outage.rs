@@ -1,18 +1,18 @@
-//! The decisions of a member while the store is unavailable, and their effect when it is available again.
+//! A member's decisions while the store is unavailable, and their effect when it is available again.
 //!
-//! Two questions are separate: whether the store is available, and whether the store has the state that this process
-//! is in. A state that the store does not have is a proposal, and stays one through any number of outages, until it
-//! is swapped in or loses:
+//! Two questions are separate: whether the store is available, and whether the store has this process's current
+//! state. A state that the store does not have is a proposal, and remains one through any number of outages, until it
+//! is swapped in or replaced:
 //!
 //! | the store has | then |
 //! | --- | --- |
-//! | the record that was last seen in it, or an older one | the proposal is swapped in over that |
-//! | another record, of a newer epoch than the proposal | that record counts, in its epoch |
-//! | another record, of an older epoch than the proposal | that record counts, in a new epoch, which is swapped in, but not over the live lease of a probe |
+//! | the record that was last seen in it, or an older one | the proposal is swapped in and replaces it |
+//! | another record, with a newer epoch than the proposal | that record applies, in its epoch |
+//! | another record, with an older epoch than the proposal | that record applies, in a new epoch, which is swapped in, unless a probe has a live lease |
 //! | none, and the proposal is so old that a closed record would have expired since | the proposal is dropped |
 //!
-//! So epochs only grow: in the store, in this process, and for its observers, which receive every state that replaces
-//! another.
+//! So epochs only increase: in the store, in this process, and for its observers, which receive every state that
+//! replaces another.
 
 use alloc::boxed::Box;
 use core::mem::discriminant;
@@ -29,8 +29,7 @@ use crate::time::Timestamp;
 use crate::token::{Epoch, Version};
 
 impl Member {
-    /// Whether the store has, as far as is known, the state that this process is in. If not, that state is a
-    /// proposal.
+    /// Whether the store has this process's current state, as far as is known. If not, that state is a proposal.
     #[must_use]
     pub fn is_published(&self) -> bool {
         let Some(link) = &self.link else { return true };
@@ -40,7 +39,7 @@ impl Member {
         }
     }
 
-    /// Whether the outcome of every call is counted for the store, so that the responses to its reports carry the
+    /// Whether every call's outcome is counted for the store, so that the responses to the reports contain the
     /// record. All other circuits must be read periodically.
     #[must_use]
     pub fn tells_by_itself(&self) -> bool {
@@ -49,7 +48,7 @@ impl Member {
             && self.link.as_ref().is_none_or(|link| !link.alone)
     }
 
-    /// Notes that the store is unavailable: from now on this process decides by itself, starting from what it knows.
+    /// Marks the store as unavailable: from now on this process decides by itself, starting from what it knows.
     pub fn leave(&mut self) {
         if let Some(link) = &mut self.link {
             link.alone = true;
@@ -58,9 +57,9 @@ impl Member {
         }
     }
 
-    /// Handles the first record after the store is available again. Decisions without the store are proposed if the
-    /// store's record has not changed; otherwise the store's record counts, in a new epoch if its own is older than
-    /// those decisions.
+    /// Handles the first record after the store is available again. Decisions made without the store are proposed if
+    /// the store's record has not changed. Otherwise the store's record applies, in a new epoch if its own is older
+    /// than those decisions.
     pub fn rejoin(&mut self, record: Option<Record>, at: StepContext<'_>) -> Learnt {
         let Some(link) = &mut self.link else { return Learnt::default() };
         let was_alone = core::mem::take(&mut link.alone);
@@ -68,7 +67,7 @@ impl Member {
         if let Some(record) = record.clone().filter(|_| was_alone && is_as_seen)
             && (self.is_published() || at.policy.has_fault(Fault::DropsProposals))
         {
-            // A lease that was taken without the store, within the epoch, is not in the store, and ends here.
+            // A lease that was taken without the store, within the epoch, is not in the store, so it ends here.
             self.circuit.apply(Step { record, change: None }, at.policy, at.now);
         } else if was_alone && !self.is_published() {
             self.end_own_lease(at);
@@ -76,7 +75,7 @@ impl Member {
         self.learn(record, at)
     }
 
-    /// Ends a lease that was taken without the store. It is not published: the store has to give the next one.
+    /// Ends a lease that was taken without the store. It is not published: the next lease must come from the store.
     fn end_own_lease(&mut self, at: StepContext<'_>) {
         let record = self.circuit.record();
         let released = self.link.as_ref().and_then(|link| link.probe);
@@ -87,7 +86,7 @@ impl Member {
     }
 
     /// Handles a change that the store pushed. Such a message may be old, for example in a process that was paused:
-    /// it shows that the store had this record, and not that it still has it.
+    /// it shows that the store had this record, but not that it still has it.
     pub fn handle_change(&mut self, record: Record, at: StepContext<'_>) -> Learnt {
         let (announced, changed_at) = (Seen::of(Some(&record)), record.changed_at);
         let seen_at = self.link.as_ref().map_or(changed_at, |link| link.seen_at.max(changed_at));
@@ -98,7 +97,7 @@ impl Member {
         learnt
     }
 
-    /// Handles a record of the store while this process is in a state that the store did not have when it was last
+    /// Handles a record from the store while this process is in a state that was not in the store when it was last
     /// read.
     pub(super) fn reconcile(&mut self, record: Option<Record>, at: StepContext<'_>) -> Learnt {
         let StepContext { policy, now, .. } = at;
@@ -116,26 +115,25 @@ impl Member {
             return self.forget(at);
         }
         if record.is_some_and(|record| record.lease.is_some_and(|lease| lease.is_live(now))) {
-            // Another process is probing. Its result counts, or the lease ends.
+            // Another process is probing. Either its result applies, or its lease expires.
             return Learnt::default();
         }
         self.publish(there.version, at)
     }
 
-    /// Whether this record is of the epoch that this process is in. Two processes that decide without the store may
-    /// give different states the same epoch.
+    /// Whether this record has the same epoch and state as this process. Two processes that decide without the store
+    /// may give different states the same epoch.
     pub(super) fn is_in_epoch_of_record(&self, record: &Record) -> bool {
         record.epoch == self.circuit.epoch() && !self.differs_from(record)
     }
 
-    /// Whether the state or the mode differs. The attribution of a disabled circuit, and its number of trips, do not
-    /// matter.
+    /// Whether the state or the mode differs. A disabled circuit's attribution and number of trips are not compared.
     fn differs_from(&self, record: &Record) -> bool {
         let own = self.circuit.record();
         own.status() != record.status() || discriminant(&own.mode) != discriminant(&record.mode)
     }
 
-    /// Takes over a write within the epoch.
+    /// Adopts a record that was written within the current epoch.
     pub(super) fn follow(&mut self, record: Record, at: StepContext<'_>) -> Learnt {
         if let Some(link) = &mut self.link {
             link.note_seen(Seen::of(Some(&record)), at.now);
@@ -144,8 +142,8 @@ impl Member {
         Learnt::default()
     }
 
-    /// Makes the store's record the record of this process. If this process made newer decisions without the store,
-    /// the record counts in an epoch that is newer still, which is to be swapped in.
+    /// Replaces this process's record by the store's. If this process made newer decisions without the store, the
+    /// record applies in an even newer epoch, which is to be swapped in.
     pub(super) fn adopt(&mut self, record: Record, at: StepContext<'_>) -> Learnt {
         let StepContext { policy, now, .. } = at;
         let there = Seen::of(Some(&record));
@@ -165,27 +163,27 @@ impl Member {
         let known = self.circuit.latest_outcomes().until(now).last_success;
         self.circuit =
             Circuit::from_record(record, policy, now).joining_ramp(policy, now).with_success_at(known);
-        // A probe depends on the epoch of its lease: only its holder may write while the lease is live.
+        // A probe depends on its lease's epoch: while the lease is live, only its holder may write.
         let publish = (is_older && !is_leased).then(|| self.proposal(there.version, at));
         Learnt { change, publish, overlapped, ..Learnt::default() }
     }
 
-    /// Returns a record of the store that is older than the decisions of this process, in a newer epoch; in the
-    /// current epoch, if this process has done so with that change before.
+    /// Returns a store's record that is older than this process's decisions, moved to a newer epoch; to the current
+    /// epoch, if this process has already moved the same change there.
     fn in_new_epoch(&self, record: Record, now: Timestamp) -> Record {
         let own = self.circuit.epoch();
         let is_there = !self.differs_from(&record) && self.is_at_change_of(&record);
         Record { epoch: if is_there { own } else { record.epoch.max(own).next(now) }, ..record }
     }
 
-    /// Whether this record and the one of this process come from the same change.
+    /// Whether this record and this process's record result from the same change.
     fn is_at_change_of(&self, record: &Record) -> bool {
         let own = self.circuit.record();
         (&own.cause, own.changed_at) == (&record.cause, record.changed_at)
     }
 
-    /// Handles a successful swap of an earlier proposal, when this process has made a decision without the store
-    /// since. That decision stays, and is proposed next. But an operator's override takes precedence.
+    /// Handles a successful swap of an earlier proposal when this process has since made a decision without the
+    /// store. That decision stays in effect and is proposed next. But an operator's override takes precedence.
     pub(super) fn won_an_older(
         &mut self,
         record: &Record,
@@ -204,9 +202,9 @@ impl Member {
         change
     }
 
-    /// Returns the change to publish when this record replaces the state of this process. There is none, unless the
-    /// state or the mode differs, an operator overrode the circuit, or the circuit opened again. If the state is the
-    /// same, this process missed the states in between, and the change starts from the state that its cause leaves.
+    /// Returns the change to publish when this record replaces this process's state. There is none, unless the state
+    /// or the mode differs, an operator overrode the circuit, or the circuit opened again. If the state is the same,
+    /// this process missed the states in between, and the change starts from the state that its cause leaves.
     fn change_to(&self, record: &Record) -> Option<Change> {
         let (own, from) = (self.circuit.record(), self.circuit.status());
         let change = Change::to(record, from)?;
@@ -223,9 +221,9 @@ impl Member {
         Some(Change { from: left.unwrap_or(from), ..change })
     }
 
-    /// Whether a store without a record may have expired it regularly since this state was last known to count: other
-    /// processes closed the circuit, and the closed record was kept as long as it had to be. Only operators end an
-    /// override.
+    /// Whether a store without a record may have expired it since this state was last known to apply: other processes
+    /// closed the circuit, and the closed record's retention time is over. An overridden record cannot expire,
+    /// because only operators end an override.
     pub(super) fn may_have_expired(&self, policy: &Policy, now: Timestamp) -> bool {
         if self.circuit.may_have_expired(policy, now) {
             return true;
@@ -243,7 +241,7 @@ impl Member {
         let StepContext { policy, now, .. } = at;
         let from = self.circuit.status();
         let known = self.circuit.latest_outcomes().until(now).last_success;
-        // Epochs only grow, even after a record has expired.
+        // Epochs only increase, even after a record has expired.
         let Epoch(last) = self.circuit.epoch();
         let born_at = now.max(Timestamp::from_micros(last.saturating_add(1)));
         if let Some(link) = &mut self.link {
@@ -256,8 +254,8 @@ impl Member {
             from,
             to: Status::Closed,
             at: now,
-            // Not the epoch of the new circuit, which begins now: another process may still publish an earlier
-            // decision that it made without the store.
+            // Not the new circuit's epoch, which begins now: another process may still publish an earlier decision
+            // that it made without the store.
             epoch: Epoch(last.saturating_add(1)),
             cause: Cause::Expired,
             retry_at: None,
@@ -270,7 +268,7 @@ impl Member {
         Learnt { change, ..Learnt::default() }
     }
 
-    /// Proposes the state of this process to a store that does not have it.
+    /// Proposes this process's state to a store that does not have it.
     pub(super) fn publish(&self, there: Option<Version>, at: StepContext<'_>) -> Learnt {
         Learnt { publish: Some(self.proposal(there, at)), ..Learnt::default() }
     }

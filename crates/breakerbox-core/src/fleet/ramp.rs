@@ -1,7 +1,7 @@
-//! The ramp of one circuit over all processes, as a store holds it: the limit of calls in flight, and their slots.
+//! One circuit's ramp over all processes, as a store holds it: the limit on calls in flight, and their slots.
 //!
 //! A store counts slots and successes, compares steps and replaces limits. [`Member`](super::Member) decides the next
-//! limit, never the store. A ramp belongs to one epoch: a request of another epoch changes nothing, and a new epoch
+//! limit, never the store. A ramp belongs to one epoch: a request with another epoch has no effect, and a new epoch
 //! begins without a ramp. Slots expire, so that a process that dies does not keep any.
 
 use alloc::sync::Arc;
@@ -11,96 +11,96 @@ use core::time::Duration;
 use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce};
 
-/// A request of one process to a circuit's ramp. The store executes it in one atomic step, in the order of the
-/// fields: slots are released, the limit is replaced, slots are taken.
+/// One process's request to a circuit's ramp. The store executes it in one atomic step, in the order of the fields:
+/// it releases slots, replaces the limit, and takes slots.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RampRequest {
     /// The circuit's key.
     pub key: Arc<str>,
     /// The epoch that the ramp belongs to. If the record has another one, the request is late.
     pub epoch: Epoch,
-    /// The limit of a new ramp, if the store has none for this epoch.
+    /// The initial limit, if the store has no ramp for this epoch and must create one.
     pub first_limit: u32,
-    /// The time at which such a ramp began, by the store's clock.
+    /// The time at which a ramp that the store must create began, by the store's clock.
     pub begun_at: Timestamp,
-    /// Slots to release. A slot that has expired, or was released before, is not counted.
+    /// The slots to release. A slot that has expired, or was already released, is not counted.
     pub give: Vec<ReleasedSlot>,
-    /// The next limit; `None`: it stays.
+    /// The next limit; `None` leaves it unchanged.
     pub replace: Option<RampStep>,
-    /// Tokens of slots to take, each new. They are taken in this order until the limit is reached.
+    /// New tokens of slots to take. They are taken in this order until the limit is reached.
     pub take: Vec<Nonce>,
     /// The time after which a taken slot expires if it is not released.
     pub slot_for: Duration,
-    /// The time that the store keeps the ramp after its latest request.
+    /// The time for which the store keeps the ramp after its latest request.
     pub keep_for: Duration,
 }
 
-/// A slot that is released.
+/// A slot to release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReleasedSlot {
     /// The token of the slot.
     pub slot: Nonce,
-    /// Whether its call succeeded.
+    /// Whether the call in the slot succeeded.
     pub succeeded: bool,
 }
 
-/// The replacement of a ramp's limit.
+/// A replacement of a ramp's limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RampStep {
-    /// The step that it replaces. If the ramp is at another step, the limit stays.
+    /// The step number that the ramp must have for the limit to be replaced.
     pub expected: u64,
-    /// The new limit; `None`: the ramp is over.
+    /// The new limit; `None` ends the ramp.
     pub limit: Option<u32>,
 }
 
-/// The state of a ramp, without its slots.
+/// A ramp's state, without its slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RampState {
     /// The number of times that the limit was replaced.
     pub step: u64,
-    /// The number of calls that may be in flight over all processes; `None`: the ramp is over.
+    /// The maximum number of calls in flight over all processes; `None` if the ramp is over.
     pub limit: Option<u32>,
     /// The number of calls that succeeded since the limit was last replaced.
     pub successes: u32,
-    /// The time at which a slot was last refused or, before the first refusal, the start of the ramp.
+    /// The time at which a slot was last refused; before the first refusal, the time at which the ramp began.
     pub refused_at: Timestamp,
 }
 
-/// The reply to a [request](RampRequest).
+/// The store's reply to a [request](RampRequest).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RampReply {
-    /// The record has another epoch. The request had no effect.
+    /// The circuit's record has another epoch. The request had no effect.
     Late,
-    /// The request was carried out.
+    /// The store executed the request.
     Done(RampView),
 }
 
-/// A ramp after a request.
+/// A ramp's state after a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RampView {
-    /// The state of the ramp. Its `refused_at` is from before this request, so that a refusal of now does not hide
-    /// how long there was none.
+    /// The state of the ramp. Its `refused_at` is from before this request, so that a refusal by this request does
+    /// not hide how long there was none.
     pub state: RampState,
     /// The number of taken slots, over all processes.
     pub in_flight: u32,
-    /// The number of requested slots that were taken: the first ones.
+    /// The number of requested slots that were taken. They are the first ones in the request.
     pub taken: u32,
     /// Whether the limit was replaced.
     pub replaced: bool,
 }
 
-/// The ramp of one circuit. A store that keeps ramps in memory uses this type; others implement the same rules.
+/// One circuit's ramp. Stores that keep ramps in memory use this type; others implement the same rules.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SharedRamp {
     epoch: Epoch,
     state: RampState,
-    /// Tokens, and their times of expiry.
+    /// The tokens of the taken slots, and the times at which the slots expire.
     slots: Vec<(Nonce, Timestamp)>,
     expires_at: Timestamp,
 }
 
 impl SharedRamp {
-    /// Executes a request of the circuit's current epoch.
+    /// Executes a request for the circuit's current epoch.
     pub fn apply(known: &mut Option<Self>, request: &RampRequest, now: Timestamp) -> RampView {
         let is_current = |ramp: &Self| ramp.epoch == request.epoch && now < ramp.expires_at;
         let mut ramp = known.take().filter(is_current).unwrap_or_else(|| Self::new(request));

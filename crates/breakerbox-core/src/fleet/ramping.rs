@@ -1,7 +1,7 @@
-//! The part of a member in its fleet's ramp: when a call needs a slot, the request to the store, and the next limit.
+//! A member's part in its fleet's ramp: whether a call needs a slot, the request to the store, and the next limit.
 //!
-//! While the process decides without the store, or the store does not have its epoch yet, the ramp is the process's
-//! own ([`Ramp`](crate::Ramp)), by the same rules. Nothing here blocks, and no slot is given here: the store has
+//! While the process decides without the store, or the store does not have its epoch yet, the process uses its own
+//! ramp ([`Ramp`](crate::Ramp)), with the same rules. No function here blocks or grants a slot: only the store grants
 //! them.
 
 use alloc::sync::Arc;
@@ -17,31 +17,31 @@ use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce};
 use crate::transitions::LEASE_MARGIN;
 
-/// The parts of a request to a ramp that the process chooses.
+/// The parts of a ramp request that the process chooses.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RampDemand {
-    /// The epoch of the ramp.
+    /// The epoch that the ramp belongs to.
     pub epoch: Epoch,
-    /// Slots to release.
+    /// The slots to release.
     pub give: Vec<ReleasedSlot>,
-    /// The next limit; `None`: it stays.
+    /// The next limit; `None` leaves it unchanged.
     pub replace: Option<RampStep>,
-    /// Tokens of slots to take.
+    /// The tokens of slots to take.
     pub take: Vec<Nonce>,
 }
 
-/// The effect of a reply on the process that made the request.
+/// The effect of the store's reply on the process that made the request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RampUpdate {
-    /// The ramp is over, or another epoch has begun: no call needs a slot any more.
+    /// The ramp is over, or another epoch has begun: calls no longer need slots.
     Over,
-    /// The ramp goes on. If there is a step, send it to the store in a request.
+    /// The ramp continues. If there is a step, send it to the store in a request.
     GoesOn(Option<RampStep>),
 }
 
 impl RampState {
-    /// Returns the next step of the ramp, by its state and this many failures that the state does not include.
-    /// `None`: the limit stays.
+    /// Returns the ramp's next step, based on its state and on failures that the state does not include. `None`
+    /// leaves the limit unchanged.
     #[must_use]
     pub fn next_step(&self, failures: u32, policy: &Policy, now: Timestamp) -> Option<RampStep> {
         let limit = self.limit?;
@@ -60,7 +60,7 @@ impl RampState {
         Some(RampStep { expected: self.step, limit: Some(doubled).filter(|doubled| *doubled < cap) })
     }
 
-    /// Returns the step after this many failures. `None`: the limit is at its minimum, and its round has not begun.
+    /// Returns the step after this many failures; `None` if the limit is at its minimum and its round has not begun.
     #[must_use]
     pub fn halved(&self, failures: u32) -> Option<RampStep> {
         let limit = self.limit?;
@@ -71,13 +71,13 @@ impl RampState {
 }
 
 impl Member {
-    /// Whether an ordinary call needs a slot in the fleet's ramp. A circuit that is open in this process alone
-    /// refuses by itself, and its one probe at a time needs no slot.
+    /// Whether an ordinary call needs a slot in the fleet's ramp. A circuit that is open in this process only refuses
+    /// by itself, and its single probe needs no slot.
     pub(super) fn needs_slot(&self, policy: &Policy) -> bool {
         self.ramps_in_fleet(policy) && !self.is_open_locally()
     }
 
-    /// Whether the circuit ramps, and the ramp is the fleet's.
+    /// Whether the circuit is ramping up, with the fleet's ramp.
     fn ramps_in_fleet(&self, policy: &Policy) -> bool {
         let in_fleet =
             self.link.as_ref().is_some_and(|link| !link.is_exclusive && !link.alone && link.seen.is_some());
@@ -87,12 +87,12 @@ impl Member {
             && self.is_published()
     }
 
-    /// Admits an ordinary call by the ramp of this process, for a store that no other process uses.
+    /// Admits an ordinary call by this process's own ramp, for a store that no other process uses.
     pub fn admit_on_own_ramp(&mut self, policy: &Policy, now: Timestamp) -> AcquireResult {
         self.admit(policy, now)
     }
 
-    /// Returns the request to the store. `None`: no call needs a slot any more, or another epoch has begun.
+    /// Returns the request to the store; `None` if calls no longer need slots, or another epoch has begun.
     #[must_use]
     pub fn ramp_request(&self, key: &Arc<str>, wish: RampDemand, policy: &Policy) -> Option<RampRequest> {
         if self.circuit.epoch() != wish.epoch || !self.ramps_in_fleet(policy) {
@@ -104,7 +104,7 @@ impl Member {
             key: Arc::clone(key),
             epoch,
             first_limit: FIRST_LIMIT,
-            // If the store has dropped the ramp, this time decides: a ramp is over after a window without a refusal.
+            // Decisive if the store has dropped the ramp: a ramp is over after a window without a refusal.
             begun_at: self.circuit.record().changed_at,
             give,
             replace,
@@ -114,8 +114,8 @@ impl Member {
         })
     }
 
-    /// Handles the store's reply about the ramp of an epoch. `refused`: whether some requested slots were not given;
-    /// `failures`: the number of failures that the limit does not include yet.
+    /// Handles the store's reply about the ramp of `epoch`. `refused` states whether some requested slots were not
+    /// granted, and `failures` is the number of failures that the limit does not include yet.
     pub fn ramp_replied(
         &mut self,
         epoch: Epoch,
@@ -133,7 +133,7 @@ impl Member {
         }
         let next = view.state.next_step(failures, at.policy, at.now);
         if refused {
-            // If the store is lost, the ramp of this process goes on from here.
+            // If the store becomes unavailable, this process's own ramp continues from here.
             self.circuit.note_ramp_refusal(at.now);
         }
         RampUpdate::GoesOn(next)

@@ -1,28 +1,28 @@
 //! When a process reports its counts to the store, and when all processes are called to report.
 //!
-//! The load of the store follows failures, not traffic. A healthy key is never reported: its counts stay in the
+//! The store's load depends on failures, not on traffic. A healthy key is never reported: its counts stay in the
 //! process, in a window of their own, and expire with it.
 //!
 //! | a process reports a key when | because |
 //! | --- | --- |
-//! | its unreported outcomes are at the limit of a rate or a mean, regardless of `min_calls` | a rate over the sum of parts reaches a limit only if it does in one part (the mediant inequality); the parts are the reported outcomes, and the unreported ones of each process |
-//! | it has a failure and the policy has the rule `failures` | that is a plain sum |
-//! | it has two failures in a row, or one that no success followed within a second, and the policy has the rule `consecutive_failures` | a run of the fleet consists of each process's latest outcomes |
-//! | a rule holds over its own outcomes, reported or not | its own part is evaluated like an unshared circuit |
+//! | its unreported outcomes are at the limit of a rate or a mean, regardless of `min_calls` | a rate over the sum of parts reaches a limit only if it does in one part (the mediant inequality); the parts are the reported outcomes, and each process's unreported ones |
+//! | it has a failure, and the policy has the rule `failures` | the rule needs a plain sum over all processes |
+//! | it has two failures in a row, or one that no success followed within a second, and the policy has the rule `consecutive_failures` | the fleet's run of consecutive failures consists of each process's latest outcomes |
+//! | its own outcomes, reported or not, meet a rule | its own part is evaluated like an unshared circuit |
 //! | the key is under suspicion, or another process called for reports | |
 //!
-//! **Under suspicion** is a key whose reported outcomes are at the limit of a rate or a mean, or have at least half
-//! of the run that `consecutive_failures` needs (two or more). A process that learns this from the store calls for
-//! reports. Every process that receives the call reports all its counts, and goes on reporting every outcome until
-//! the store's totals no longer require it, or a window has passed. A simpler rule would suspect a key as soon as
-//! any failure was reported within the window. With one call in a hundred failing at random, that would be a third of
+//! A key is **under suspicion** if its reported outcomes are at the limit of a rate or a mean, or contain at least
+//! half of the run that `consecutive_failures` needs (two or more). A process that learns this from the store calls
+//! for reports. Every process that receives the call reports all its counts, and continues to report every outcome
+//! until the store's totals no longer require it, or a window has passed. A simpler rule would suspect a key as soon
+//! as any failure was reported within the window. If one call in a hundred fails at random, that would be a third of
 //! all keys at any time; the present condition is enough for every rule (see the property test), and costs nothing in
 //! that case.
 //!
-//! **Not covered**: the reported totals also reach a limit when successes in them grow older than the window. This is
-//! noticed with the next report of the key, by any process.
+//! **Not covered**: the reported totals also reach a limit when their successes become older than the window. This is
+//! detected at the next report for the key, by any process.
 //!
-//! This module only decides. Its caller collects reports that are due at about the same time into one request.
+//! This module only decides. Its caller combines reports that are due at about the same time into one request.
 
 use core::time::Duration;
 
@@ -31,39 +31,39 @@ use crate::rule::TripRule;
 use crate::time::Timestamp;
 use crate::window::Totals;
 
-/// The time that a single failure may wait for a success before it is reported.
+/// The time for which a single failure may wait for a success before it is reported.
 const RUN_OPEN_FOR: Duration = Duration::from_secs(1);
 
-/// The time by which a report may be early: times are estimates of the store's time.
+/// The maximum time by which a report may be early, because times are estimates of the store's time.
 const TOLERANCE: Duration = Duration::from_millis(10);
 
-/// The minimum time between two calls of a process for reports of one key, while it does not wait to trip.
+/// The minimum time between two of a process's calls for reports on one key, while it is not waiting to trip.
 const CALL_EVERY: Duration = Duration::from_secs(1);
 
-/// The time after which a process first looks at the others' reports of a key under suspicion; each further time is
-/// four times as long.
+/// The delay before a process first reads the others' reports on a key under suspicion. Each further delay is four
+/// times as long.
 const LOOK_AFTER: Duration = Duration::from_millis(250);
 
-/// The shortest run of failures that puts a key under suspicion.
+/// The minimum number of consecutive failures that puts a key under suspicion.
 const SUSPECTED_RUN: u64 = 2;
 
 /// The time at which a process must report a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Due {
-    /// No report is due as things are.
+    /// No report is due at present.
     Never,
-    /// After this time, unless a success comes first.
+    /// A report is due after this time, unless a success comes first.
     After(Duration),
-    /// With other reports within a second: successes of a key under suspicion.
+    /// A report is due within a second, with others: it contains successes for a key under suspicion.
     Later,
-    /// With the next batch.
+    /// A report is due with the next batch.
     Soon,
-    /// At once.
+    /// A report is due at once.
     Now,
 }
 
 impl Due {
-    /// Returns this, or `wait` if that is sooner.
+    /// Returns this due time, or `wait` if that is sooner.
     pub(super) fn at_the_latest_in(self, wait: Duration) -> Self {
         match self {
             Self::Never | Self::After(_) if wait.is_zero() => Self::Soon,
@@ -76,11 +76,11 @@ impl Due {
 
 /// The counts by which a process decides whether to report.
 pub(super) struct Known<'k> {
-    /// Outcomes that were not reported to the store.
+    /// Outcomes that have not been reported to the store.
     pub(super) unreported: &'k Totals,
-    /// The totals in the store's latest response, and the unreported outcomes after them.
+    /// The totals in the store's latest response, plus the unreported outcomes.
     pub(super) all: &'k Totals,
-    /// All outcomes of this process, reported or not.
+    /// All of this process's outcomes, reported or not.
     pub(super) own: &'k Totals,
     /// The time of the first failure after the latest unreported success.
     pub(super) run_began: Option<Timestamp>,
@@ -117,17 +117,17 @@ pub(super) fn is_suspicious(policy: &Policy, reported: &Totals) -> bool {
     TripRule::is_at_limit(policy, reported) || policy.consecutive_failures().is_some_and(is_half)
 }
 
-/// Whether a key is under suspicion, as far as this process knows, and when reports were called for.
+/// Whether a key is under suspicion, as far as this process knows, and when a process last called for reports.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Suspicion {
     /// Whether all unreported counts are due at once.
     pub(super) is_report_wanted: bool,
-    /// The time until which the key is under suspicion, unless a response of the store ends it before.
+    /// The time until which the key is under suspicion, unless a response from the store ends it earlier.
     until: Option<Timestamp>,
-    /// The time of the latest call for reports, by this process or another.
+    /// The time of the latest call for reports, by this or another process.
     called_at: Option<Timestamp>,
-    /// The time at which this process last looked at the store's totals, and how often it did so without a report of
-    /// its own; `None` if it has no reason to look again.
+    /// The time at which this process last read the store's totals, and how often it did so without a report of its
+    /// own; `None` if it has no reason to read them again.
     looked: Option<(Timestamp, u32)>,
 }
 
@@ -137,7 +137,7 @@ impl Suspicion {
         self.until.is_some_and(|until| now < until)
     }
 
-    /// Handles the totals in a response of the store. Returns whether to call for reports.
+    /// Handles the totals in a response from the store. Returns whether to call for reports.
     pub(super) fn learn(&mut self, reported: &Totals, policy: &Policy, now: Timestamp) -> bool {
         if !is_suspicious(policy, reported) {
             self.until = None;
@@ -149,22 +149,22 @@ impl Suspicion {
         self.call_again(CALL_EVERY, now)
     }
 
-    /// Notes a report of this process: its effect on the totals is new.
+    /// Records that this process reported, so that it reads the resulting totals soon.
     pub(super) const fn report(&mut self) {
         self.looked = None;
     }
 
-    /// Returns the time after which this process must look at the store's totals again, though it has nothing to
-    /// report: the other processes may have responded to the call, or the call was lost, or came too early for their
-    /// later counts.
+    /// Returns the time after which this process must read the store's totals again, even without counts to report:
+    /// the other processes may have responded to the call for reports, or the call was lost, or came too early for
+    /// their later counts.
     pub(super) fn look_due_in(&self, now: Timestamp) -> Option<Duration> {
         let (looked_at, times) = self.looked.filter(|_| self.holds(now))?;
         let every = LOOK_AFTER.saturating_mul(4_u32.saturating_pow(times));
         Some(every.saturating_sub(now.since(looked_at)))
     }
 
-    /// Whether to call for reports, because the latest call of any process was at least `every` ago. Notes the call
-    /// if so.
+    /// Whether to call for reports, because the latest call by any process was at least `every` ago. If so, records
+    /// the call.
     fn call_again(&mut self, every: Duration, now: Timestamp) -> bool {
         let is_time = self.called_at.is_none_or(|at| now.since(at) >= every);
         if is_time {
@@ -173,7 +173,7 @@ impl Suspicion {
         is_time
     }
 
-    /// Handles a call for reports by another process.
+    /// Handles another process's call for reports.
     pub(super) fn handle_report_call(&mut self, policy: &Policy, now: Timestamp) {
         self.until = Some(now + policy.window());
         self.called_at = Some(now);
@@ -188,27 +188,27 @@ impl Suspicion {
     }
 }
 
-/// A pending trip: a rule holds over the counts that this process knows. It refuses calls, and gives the others time
-/// to report before it decides.
+/// A pending trip: the counts that this process knows meet a rule. The process refuses calls, and gives the others
+/// time to report before it decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PendingTrip {
-    /// The time at which the rule held. The cool-off counts from here, because calls have been refused since then.
+    /// The time at which the rule was met. The cool-off starts here, because calls have been refused since then.
     pub(super) since: Timestamp,
-    /// The time of the first call for reports after the rule held, by this process or another.
+    /// The time of the first call for reports after the rule was met, by this or another process.
     called_at: Option<Timestamp>,
 }
 
 /// The next step of a pending trip.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PendingTripStep {
-    /// Look again after `wait`.
+    /// Read the totals again after `wait`.
     Wait {
-        /// The time to wait.
+        /// The time to wait before reading the totals again.
         wait: Duration,
         /// Whether to call for reports.
         call: bool,
     },
-    /// The other processes had their time to report.
+    /// The other processes have had their time to report, so decide now.
     Decide,
 }
 
@@ -217,9 +217,9 @@ impl PendingTrip {
         Self { since: now, called_at: None }
     }
 
-    /// Returns the next step while the rule holds over the reports so far. The other processes get `confirm` from the
-    /// first call on, so that their reports are as recent as the counts of this process; without other processes,
-    /// `confirm` is zero.
+    /// Returns the next step while the reports so far meet the rule. The other processes have the time `confirm` to
+    /// report, starting at the first call, so that their reports are as recent as this process's counts. Without
+    /// other processes, `confirm` is zero.
     pub(super) fn go_on(
         &mut self,
         confirm: Duration,
@@ -229,9 +229,10 @@ impl PendingTrip {
         if confirm.is_zero() {
             return PendingTripStep::Decide;
         }
-        // A call of another process is as good, if it came after the rule held.
+        // Another process's call serves as well, if it came after the rule was met.
         let called_at = suspicion.called_at.filter(|at| *at >= self.since);
-        // It looks several times meanwhile: a call may be lost, and the others' successes may be reported at once.
+        // The process reads the totals several times meanwhile: a call may be lost, and the others' successes may
+        // arrive at once.
         let every = confirm / LOOKS;
         let call = suspicion.call_again(if called_at.is_some() { every } else { Duration::ZERO }, now);
         let called_at = *self.called_at.get_or_insert(called_at.unwrap_or(now));
@@ -250,7 +251,7 @@ impl PendingTrip {
     }
 }
 
-/// The number of times that a process looks, and calls, while it waits for the others.
+/// The number of times that a process reads the totals, and calls for reports, while it waits for the others.
 const LOOKS: u32 = 3;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The arguments and results of a member of a fleet.
+//! The arguments and results of a fleet member's functions.
 
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -11,49 +11,49 @@ use crate::record::Record;
 use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce, RandomBits, Version};
 
-/// The times that the processes of a fleet wait for each other and for the store.
+/// The maximum times that a fleet's processes wait for each other and for the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Waits {
-    /// The time after a decision in which its record may still be swapped in.
+    /// The time after a decision within which its record may be swapped in.
     pub swap: Duration,
-    /// The time that the other processes have to report once a rule holds over the counts that a process knows,
-    /// before it opens the circuit. Zero if there are no others, or every outcome is in the store already.
+    /// The time that the other processes have to report once a rule is met over the counts that a process knows,
+    /// before the process opens the circuit. Zero if there are no others, or every outcome is in the store already.
     pub confirm: Duration,
 }
 
-/// The consistency of the circuits of a fleet.
+/// The consistency of a fleet's circuits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Consistency {
-    /// A process decides by what it knows, and reports its counts to the store in the background. A trip by another
-    /// process is known after the time that a message takes.
+    /// A process decides by what it knows, and reports its counts to the store in the background. It learns of
+    /// another process's trip after the time that a message takes.
     #[default]
     LocalFirst,
-    /// Every acquire reads the store, and every outcome is counted there before the caller goes on.
+    /// Acquiring a permit always reads the store, and every outcome is counted there before the caller continues.
     Strict,
 }
 
 /// The arguments of every decision about a shared circuit.
 #[derive(Clone, Copy, Debug)]
 pub struct StepContext<'p> {
-    /// The policy of the circuit.
+    /// The circuit's policy.
     pub policy: &'p Policy,
-    /// Random bits, fresh for every step.
+    /// Random bits, new for every step.
     pub draw: RandomBits,
-    /// The store's time.
+    /// The current time by the store's clock.
     pub now: Timestamp,
-    /// The times to wait.
+    /// The maximum times to wait.
     pub waits: Waits,
 }
 
 impl StepContext<'_> {
-    /// Returns the time until which a decision of now may be swapped in.
+    /// Returns the time until which a decision made now may be swapped in.
     pub(super) fn swap_by(&self) -> Timestamp {
         self.now + self.waits.swap
     }
 }
 
-/// The result of an acquire.
+/// The result of acquiring a permit from a [`Member`](super::Member).
 #[derive(PartialEq, Debug)]
 #[must_use = "a permit must be settled"]
 #[expect(
@@ -63,37 +63,37 @@ impl StepContext<'_> {
 pub enum MemberAnswer {
     /// The process has decided.
     Decided(AcquireResult),
-    /// The process does not know the circuit. Read its record, then acquire again.
+    /// The process does not know the circuit: read its record from the store, then acquire again.
     Unknown,
-    /// A probe is due, or every acquire needs the store. Read the record, then take the
+    /// A probe is due, or every permit requires the store: read the record, then take the
     /// [lease](super::Member::lease).
     LeaseDue,
-    /// The circuit ramps up in this epoch: take a [slot](super::Member::ramp_request) from the store.
+    /// The circuit is ramping up in this epoch: take a [slot](super::Member::ramp_request) from the store.
     SlotDue(Epoch),
 }
 
 /// A record to write to the store by compare-and-swap.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Proposal {
-    /// The version that it replaces; `None` if there must be no record yet.
+    /// The version that the record replaces; `None` if there must be no record yet.
     pub expected: Option<Version>,
     /// The record, and the change to publish if the swap succeeds.
     pub step: Step,
-    /// The store's time after which the record must not be swapped in.
+    /// The time, by the store's clock, after which the record must not be swapped in.
     pub not_after: Timestamp,
-    /// The time without a merge or a swap after which the store may drop the record; `None`: never.
+    /// The time without a merge or a swap after which the store may drop the record; `None` means never.
     pub keep_for: Option<Duration>,
-    /// The epoch and the lease of the probe whose result this is; `None` for other records. If the swap fails, the
-    /// result is late.
+    /// The epoch and the lease's nonce, if the record contains a probe's result; `None` for other records. If the
+    /// swap fails, the result is late.
     pub result_of: Option<(Epoch, Nonce)>,
 }
 
-/// The result of settling a permit.
+/// The result of settling a permit in a [`Member`](super::Member).
 #[derive(Clone, PartialEq, Debug)]
 pub struct MemberSettled {
-    /// Whether the outcome counted, and what changed.
+    /// Whether the outcome counted, and the change that it caused, if any.
     pub settled: Settled,
-    /// The report to the store.
+    /// The report to send to the store.
     pub report: ReportDue,
 }
 
@@ -102,7 +102,7 @@ pub struct MemberSettled {
 pub enum ReportDue {
     /// No report is due.
     Nothing,
-    /// Report the counts within a second: successes of a circuit under suspicion.
+    /// Report the counts within a second: they are successes for a circuit under suspicion.
     Later,
     /// Report the counts with the next batch.
     Soon,
@@ -110,11 +110,11 @@ pub enum ReportDue {
     /// reports.
     Now,
     /// Report the counts after this time, with other reports that are due at about that time, unless no report is
-    /// needed any more by then.
+    /// needed by then.
     After(Duration),
-    /// Report after this time, even if there are no counts: a trip waits for confirmation.
+    /// Report after this time, even without counts, because a trip awaits confirmation.
     In(Duration),
-    /// Report [this one outcome](super::Delta::of_one) before the caller goes on, and pass each response to
+    /// Report [this single outcome](super::Delta::of_one) before the caller continues, and pass each response to
     /// [`one_reported`](super::Member::one_reported).
     One {
         /// The epoch of the permit.
@@ -126,22 +126,22 @@ pub enum ReportDue {
     Swap(Box<Proposal>),
 }
 
-/// The work that a flush has left to do for a circuit.
+/// The work that remains for a circuit before a flush is complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pending {
-    /// Nothing: the store has all counts.
+    /// No work remains: the store has all counts.
     Nothing,
     /// Report the counts that the store does not have.
     Report {
-        /// Whether a trip waits for confirmation: report again, even if there are no more outcomes.
+        /// Whether a trip awaits confirmation; if so, report again, even without further outcomes.
         pending_trip: bool,
     },
-    /// Wait for the response to a report in flight.
+    /// Wait for the response to a report that was sent.
     Answer {
         /// As for [`Report`](Self::Report).
         pending_trip: bool,
     },
-    /// Read the record first: the process decided without the store, or its epoch is not in the store yet.
+    /// Read the record first: the process decided without the store, or the store does not have its epoch yet.
     Rejoin,
 }
 
@@ -150,24 +150,24 @@ pub enum Pending {
 pub struct Learnt {
     /// The change to publish to observers; `None` if there is none.
     pub change: Option<Change>,
-    /// The record to swap in again, because the store has lost what this process knows.
+    /// The record to swap in again, because the store has lost what this process knows; `None` if it has not.
     pub publish: Option<Box<Proposal>>,
-    /// Whether another process probed, though this process is still probing, and its lease is live.
+    /// Whether another process probed while this process's probe was in flight with a live lease.
     pub overlapped: bool,
     /// Whether this process opened its process-local circuit.
     pub opened_locally: bool,
-    /// Whether the store gave this response before this process saw a newer record. The response then has no effect.
+    /// Whether the store gave this response before this process saw a newer record. Such a response has no effect.
     pub overtaken: bool,
 }
 
 /// The result of a report to the store.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReportResult {
-    /// The result of the record in the response.
+    /// The effect of the record in the response.
     pub learnt: Learnt,
     /// The next report to the store.
     pub report: ReportDue,
-    /// Whether to call all processes to report their counts for this circuit.
+    /// Whether to ask all processes to report their counts for this circuit.
     pub call_for_reports: bool,
 }
 
@@ -178,15 +178,15 @@ impl ReportResult {
     }
 }
 
-/// The decision about a probe, by the store's current record and time.
+/// The decision about a probe, based on the store's current record and time.
 #[derive(PartialEq, Debug)]
 #[expect(clippy::large_enum_variant, reason = "it is looked at once, and never kept")]
 pub enum LeaseAnswer {
-    /// Swap this record in; [then](super::Member::leased) the caller has the probe.
+    /// Swap this record in; if that [succeeds](super::Member::leased), the caller has the probe.
     Swap(Box<Proposal>),
-    /// There is no probe to take: this is the decision by the current record.
+    /// There is no probe to take; this is the decision by the current record.
     Decided(AcquireResult),
-    /// The circuit has closed, and ramps up in this epoch: take a [slot](super::Member::ramp_request).
+    /// The circuit has closed and is ramping up in this epoch: take a [slot](super::Member::ramp_request).
     SlotDue(Epoch),
 }
 
@@ -196,8 +196,8 @@ impl Proposal {
         Self { expected, step, not_after, keep_for, result_of: None }
     }
 
-    /// Whether another process was given a probe while the lease of this one was live. `there` is the record because
-    /// of which the store refused the probe's result. This happens only if a store loses writes, or its clock steps.
+    /// Whether another process was given a probe while this one's lease was live. `there` is the record because of
+    /// which the store refused the probe's result. This happens only if a store loses writes, or its clock steps.
     #[must_use]
     pub fn was_overlapped(&self, there: Option<&Record>, now: Timestamp) -> bool {
         let (Some(own), Some(there)) = (self.result_of, there) else { return false };

@@ -1,14 +1,14 @@
-//! Standing back: a process whose probe failed lets the others probe first in the next half-open.
+//! Standing back: a process whose probe failed lets the others probe first when the circuit is next half-open.
 //!
-//! A process whose own network is broken may acquire more often than all others. Without standing back it would win a
-//! lease in every half-open, and keep a healthy destination shut for the whole fleet. For a process that is the only
-//! one to acquire, the probe is only delayed.
+//! A process whose own network is broken may acquire more often than all others. Without standing back it would get a
+//! lease whenever the circuit is half-open, and keep a healthy destination blocked for the whole fleet. If a process
+//! is the only one to acquire, its probe is only delayed.
 //!
-//! The time for which it stands back is a tenth of the last cool-off, because a long outage can afford it; at least a
-//! quarter of a second, because others may call only a few times per second; and as soon as a probe of another
-//! process has succeeded, the longest time, because then the fault is in this process.
+//! The time to stand back is a tenth of the last cool-off, because that is a short delay in a long outage; at least a
+//! quarter of a second, because others may call only a few times per second; and the maximum as soon as another
+//! process's probe has succeeded, because then the fault is in this process.
 //!
-//! It never applies with an exclusive store, nor while the store is lost: then there are no others.
+//! Standing back never applies with an exclusive store, nor while the store is unavailable: then there are no others.
 
 use core::time::Duration;
 
@@ -16,35 +16,35 @@ use crate::permit::Refusal;
 use crate::record::{Record, State};
 use crate::time::Timestamp;
 
-/// The divisor of the last cool-off that gives the time to stand back.
+/// The last cool-off divided by this is the time to stand back.
 const PART: u32 = 10;
 
-/// The shortest time that a process stands back, unless that is more than half of the cool-off.
+/// The minimum time to stand back, unless that is more than half of the cool-off.
 const SHORTEST: Duration = Duration::from_millis(250);
 
-/// The longest time that a process stands back.
+/// The maximum time to stand back.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// The memory of this process's latest failed probe.
+/// This process's latest failed probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct StandBack {
-    /// The time at which the failed probe opened the circuit. It identifies the cool-off and the half-open after it:
-    /// both keep this time.
+    /// The time at which the failed probe opened the circuit. It identifies the cool-off and the half-open state
+    /// after it, which both keep this time.
     opened_at: Timestamp,
-    /// The time to stand back while no probe has succeeded.
+    /// The time to stand back while no other probe has succeeded.
     delay: Duration,
 }
 
 impl StandBack {
-    /// Creates the memory of a probe that failed and led to this record. `None` if the record has no cool-off.
+    /// Creates the memory of a failed probe that led to this record; `None` if the record has no cool-off.
     pub(super) fn after(failed: &Record) -> Option<Self> {
         let (opened_at, retry_at) = failed.opened_at.zip(failed.retry_at)?;
         let cool_off = retry_at.since(opened_at);
         Some(Self { opened_at, delay: (cool_off / PART).max(SHORTEST.min(cool_off / 2)).min(LONGEST) })
     }
 
-    /// Returns the refusal of an acquire that would get the probe by this record. `None` if this process need not
-    /// stand back (any more).
+    /// Returns the refusal for a caller that would otherwise get the probe; `None` if this process need not stand
+    /// back, or no longer needs to.
     pub(super) fn refusal(&self, record: &Record, now: Timestamp) -> Option<Refusal> {
         if record.opened_at != Some(self.opened_at) {
             return None;

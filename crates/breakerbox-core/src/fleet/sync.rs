@@ -1,8 +1,8 @@
-//! The exchange of a member with the store: its reports, and the effect of the responses. Decisions that it makes
-//! while the store is unavailable are in `outage`.
+//! A member's exchange with the store: its reports, and the effect of the responses. `outage` has the decisions that
+//! it makes while the store is unavailable.
 //!
-//! The newest epoch counts. If the store's record is older than the one that was read from it before, the store has
-//! lost writes, and the record is published again.
+//! The newest epoch applies. If the store's record is older than the one that was read before, the store has lost
+//! writes, and the record is published again.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -25,8 +25,8 @@ use crate::token::RandomBits;
 use crate::transitions::Answer;
 
 impl Member {
-    /// Decides about a probe by the record and the time that the store has just returned: the record to swap in for
-    /// the lease, or the reason for the refusal.
+    /// Decides about a probe, based on the record and the time that the store has just returned. Returns the record
+    /// to swap in for the lease, or the reason for the refusal.
     pub fn lease(&mut self, record: Option<Record>, at: StepContext<'_>) -> (Learnt, LeaseAnswer) {
         let StepContext { policy, draw, now, .. } = at;
         let learnt = self.learn(record.clone(), at);
@@ -48,7 +48,7 @@ impl Member {
             (Answer::Probe(step), None) => {
                 LeaseAnswer::Swap(Box::new(Proposal::new(expected, *step, at.swap_by(), policy)))
             }
-            // There is no lease in it, but it corrects the times.
+            // The record contains no lease, but corrected times.
             (Answer::Refuse(_), _) if rebased => {
                 let step = Step { record: base, change: None };
                 LeaseAnswer::Swap(Box::new(Proposal::new(expected, step, at.swap_by(), policy)))
@@ -60,7 +60,7 @@ impl Member {
         (learnt, answer)
     }
 
-    /// Handles a successful swap of a [lease](Self::lease)'s proposal. Returns the permit of the probe, unless the
+    /// Handles a successful swap of a [lease](Self::lease)'s proposal. Returns the probe's permit, unless the
     /// proposal had no lease.
     pub fn leased(
         &mut self,
@@ -78,17 +78,17 @@ impl Member {
         (change, Some(Permit::new(proposal.step.record.epoch, kind, now)))
     }
 
-    /// Returns the counts to [report](Self::report_due) to the store. `None` if no report is due, or the response to
-    /// the previous one is still awaited.
+    /// Returns the counts to [report](Self::report_due) to the store; `None` if no report is due, or if the previous
+    /// one still awaits its response.
     pub fn take_delta(&mut self, key: &Arc<str>, policy: &Policy, now: Timestamp) -> Option<Delta> {
-        // Counts since a decision without the store belong to an epoch that the store does not know yet.
+        // Counts since a decision without the store belong to an epoch that is not in the store yet.
         let is_published = self.is_published();
         let own = self.circuit.totals(now);
         let link = self.link.as_mut().filter(|link| !link.alone && is_published)?;
         link.take_delta(key, policy, &own, now)
     }
 
-    /// Returns what is left to do until the store has all counts so far.
+    /// Returns the work that remains until the store has all counts so far.
     #[must_use]
     pub fn pending(&self, now: Timestamp) -> Pending {
         let Some(link) = &self.link else { return Pending::Nothing };
@@ -112,8 +112,8 @@ impl Member {
         self.one_reported(merged, None, at)
     }
 
-    /// Handles the store's response to a single outcome, whose destination requested `retry_after`. Reports of other
-    /// outcomes may be in flight meanwhile.
+    /// Handles the store's response to a single outcome, with the `retry_after` that its destination requested.
+    /// Reports of other outcomes may await their responses meanwhile.
     pub fn one_reported(
         &mut self,
         merged: &Merged,
@@ -132,7 +132,7 @@ impl Member {
             link.pending_trip = None;
             return ReportResult::nothing(learnt);
         }
-        // With strict consistency the store has the outcomes of all processes.
+        // With strict consistency, the store already has the outcomes of all processes.
         let confirm =
             if link.consistency == Consistency::LocalFirst { waits.confirm } else { Duration::ZERO };
         let has_others = !confirm.is_zero();
@@ -140,12 +140,12 @@ impl Member {
         let known = merged.record.clone().unwrap_or_else(|| Record::new(None, draw, now));
         let record = known.with_latest_outcomes(merged.latest);
         // A process without failures or slow calls leaves the decision to processes that have some: those wait for
-        // the others' reports, and this report may be the one that they lack.
+        // the others' reports, and may be waiting for this one.
         let is_bystander = own.bad() == 0 && TripRule::first_broken(policy, &own).is_none();
         let retry_after = retry_after.max(link.reported_retry_after).max(link.retry_after);
         let evaluated = record.evaluate(&merged.totals, retry_after, policy, draw, now);
         let Some(step) = evaluated.filter(|_| !is_bystander) else {
-            // No rule holds over the fleet's reports. If one held here, this process stops waiting.
+            // The fleet's reports meet no rule. If this process waited to trip, it stops waiting.
             link.pending_trip = None;
             link.reported_retry_after = None;
             let opened_locally = self.trip_here(retry_after, at);
@@ -164,8 +164,8 @@ impl Member {
         ReportResult { report: ReportDue::Swap(Box::new(proposal)), ..ReportResult::nothing(learnt) }
     }
 
-    /// Handles a delta without a response: the store may have counted it or not. It is not reported again: counts may
-    /// be lost, but never doubled.
+    /// Handles a missing response to a delta, which the store may or may not have counted. The delta is not sent
+    /// again: counts may be lost, but are never counted twice.
     pub fn report_unanswered(&mut self, now: Timestamp) {
         if let Some(link) = &mut self.link {
             link.answered(None, now);
@@ -178,7 +178,7 @@ impl Member {
         let Some(link) = &mut self.link else { return None };
         let Step { record, change } = &proposal.step;
         if link.seen == Some(Seen::of(Some(record))) {
-            // The store's own message was faster than its response, and the change has been published already.
+            // The store's pushed message arrived before its response, and the change has already been published.
             return None;
         }
         let is_news = |seen: Seen| {
@@ -186,12 +186,12 @@ impl Member {
                 || seen.epoch == record.epoch
                     && !link.is_older_than_own_lease(&self.circuit, Some(record), now)
         };
-        // A step that begins an epoch is the first record of it: any other known record was written later.
+        // A step that begins an epoch is the epoch's first record: any other known record in it was written later.
         let is_superseded = self.circuit.epoch() == record.epoch
             && !self.circuit.is_pristine()
             && (change.is_some() || record.is_followed_by(&self.circuit.record()));
         if is_superseded || !link.seen.is_none_or(is_news) {
-            // A newer record is known, perhaps of this process, and its change has been published already.
+            // A newer record is known, perhaps this process's own, and its change has already been published.
             return None;
         }
         link.note_seen(Seen::of(Some(record)), now);
@@ -241,14 +241,14 @@ impl Member {
         }
     }
 
-    /// Returns the record that a response of the store stands for: its own, unless this process has seen a newer one
-    /// since.
+    /// Returns the record that a response from the store stands for: the one in it, unless this process has seen a
+    /// newer one since.
     fn newest(&self, answered: Option<Record>, learnt: &Learnt) -> Option<Record> {
         if learnt.overtaken { Some(self.circuit.record()) } else { answered }
     }
 
-    /// Returns the record to swap in for an operator's override, by the record and the time that the store has just
-    /// returned. `None` if there is nothing to do.
+    /// Returns the record to swap in for an operator's override, based on the record and the time that the store has
+    /// just returned; `None` if the override changes nothing.
     pub fn apply_override(
         &mut self,
         record: Option<Record>,
@@ -262,15 +262,15 @@ impl Member {
         let expected = record.as_ref().map(|record| record.version);
         let mut known = record.unwrap_or_else(|| Record::new(None, draw, now));
         if !self.circuit.is_pristine() {
-            // The override also replaces decisions without the store, which would otherwise replace it when the
+            // The override also replaces decisions made without the store, which would otherwise replace it when the
             // process rejoins.
             known.epoch = known.epoch.max(self.circuit.epoch());
         }
-        // The store's record is as old as the latest transition. Outcomes counted since must not be lost with the
-        // window.
+        // The store's record is as old as the latest transition. Outcomes counted since then must not be lost with
+        // the window.
         let latest = known.latest_outcomes().merged_with(self.circuit.latest_outcomes().until(now));
         let known = known.with_latest_outcomes(latest);
-        // A record that is published at the same time is another write, with the version of the original bits.
+        // A record that is published at the same time is another write, with the version from the original bits.
         let draw = RandomBits(draw.0.rotate_left(64) ^ 1);
         let step = known.apply_override(command, by, draw, now);
         (learnt, step.map(|step| Proposal::new(expected, step, at.swap_by(), policy)))

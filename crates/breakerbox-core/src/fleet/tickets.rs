@@ -1,8 +1,8 @@
-//! Permits that leave the process that gave them: their tickets, and the settlement of a ticket by another process.
+//! Permits that leave the process that gave them, as tickets that another process can settle.
 //!
-//! For a circuit without a record in the store, each process numbers the epochs by itself, so the epoch of a ticket
-//! is then zero, as in the store. A ticket that is late here is late only if the store has been read: this process
-//! may have missed a transition.
+//! For a circuit without a record in the store, each process numbers epochs by itself, so a ticket's epoch is then
+//! zero, as in the store. A ticket that seems late in this process is late only if the store has been read: this
+//! process may have missed a transition.
 
 use alloc::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::time::Timestamp;
 use crate::token::{Epoch, RandomBits};
 
 impl Member {
-    /// Returns the permit as data, by the clock of the records, by which it was acquired at `started_at`. From now on
-    /// any process may settle it: a record without its lease is taken for a newer one.
+    /// Returns the permit as data, by the same clock as the records, by which it was acquired at `started_at`. From
+    /// now on any process may settle it, so this process takes a record without the permit's lease for a newer one.
     pub fn to_ticket(&mut self, key: Arc<str>, permit: &Permit, started_at: Timestamp) -> Ticket {
         let kind = match permit.kind {
             PermitKind::Call | PermitKind::Ramped { .. } | PermitKind::OnRamp { .. } => TicketKind::Call,
@@ -35,14 +35,14 @@ impl Member {
         Ticket { key, epoch, started_at, kind }
     }
 
-    /// Whether a ticket is of the epoch that this process is in. If not, the store may have a newer record.
+    /// Whether a ticket belongs to this process's current epoch. If not, the store may have a newer record.
     #[must_use]
     pub fn is_in_epoch_of(&self, ticket: &Ticket) -> bool {
         let is_judge = self.link.as_ref().is_none_or(|link| link.seen.is_some() || link.alone);
         is_judge && self.shared_epoch() == ticket.epoch
     }
 
-    /// Settles a ticket with the outcome of its call.
+    /// Settles a ticket with its call's outcome.
     pub fn settle_ticket(
         &mut self,
         ticket: &Ticket,
@@ -66,9 +66,9 @@ impl Member {
         self.settle(Permit::new(self.circuit.epoch(), kind, ticket.started_at), outcome, policy, draw, now)
     }
 
-    /// Releases what a permit holds in this process, because its ticket was settled: its slot in the ramp of the
-    /// process and the probe of the process-local circuit, which both depend on the outcome. A [slot](Permit::slot)
-    /// in the fleet's ramp is released in the store.
+    /// Releases what a permit holds in this process after its ticket was settled: its slot in the process's ramp and
+    /// the process-local circuit's probe, which both depend on the outcome. A [slot](Permit::slot) in the fleet's
+    /// ramp is released in the store.
     pub fn release(
         &mut self,
         permit: Permit,
@@ -88,7 +88,7 @@ impl Member {
         }
     }
 
-    /// Returns the epoch that this process is in, as the store knows it.
+    /// Returns this process's current epoch, as the store numbers it.
     fn shared_epoch(&self) -> Epoch {
         match &self.link {
             Some(_) if self.circuit.is_pristine() => Epoch::default(),

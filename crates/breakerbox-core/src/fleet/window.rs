@@ -1,9 +1,9 @@
-//! The shared window of one circuit: the counts of all processes, in buckets by the store's time.
+//! One circuit's shared window: the counts of all processes, in buckets by the store's time.
 //!
-//! Buckets are identified by the time at which they begin. So windows of different lengths can be added to the same
-//! counts, and a policy that changes loses none. The window only adds, with one exception, the run of failures,
-//! because sums do not show the order of outcomes. The window keeps the time of the latest success, and failures
-//! extend the run only if the first of them is later.
+//! Buckets are identified by the time at which they begin. So windows with different lengths can be added to the same
+//! counts, and a change of policy loses none. The window only adds, with one exception: the run of consecutive
+//! failures, because sums do not show the order of outcomes. The window keeps the time of the latest success, and
+//! failures extend the run only if the first of them is later.
 
 use alloc::collections::BTreeMap;
 use core::time::Duration;
@@ -13,17 +13,17 @@ use crate::record::LatestOutcomes;
 use crate::time::{Timestamp, micros};
 use crate::window::Totals;
 
-/// The number of buckets in a window: the current one and those before.
+/// The number of buckets in a window: the current one and the previous ones.
 const BUCKETS: u64 = 10;
 
-/// The counts of all processes for one circuit. A store that keeps its counts in memory uses this type; others
-/// implement the same rules.
+/// The counts of all processes for one circuit. Stores that keep counts in memory use this type; others implement the
+/// same rules.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct SharedWindow {
     /// The buckets, by the time at which they begin, in microseconds.
     buckets: BTreeMap<u64, Counts>,
     last_success: Option<Timestamp>,
-    /// The time of the first failure of the run.
+    /// The time of the first failure in the run of consecutive failures.
     run_began: Option<Timestamp>,
 }
 
@@ -37,7 +37,7 @@ struct Counts {
 }
 
 impl SharedWindow {
-    /// Adds the counts of one process.
+    /// Adds one process's counts.
     pub fn add(&mut self, delta: &Delta, now: Timestamp) {
         let width = width(delta.window);
         self.note_success(delta.last_success.map(|age| now.back_by(age)));
@@ -56,7 +56,7 @@ impl SharedWindow {
         self.buckets = self.buckets.split_off(&oldest(width, now));
     }
 
-    /// Notes a success, which ends the run, unless all of the run is later.
+    /// Records a success, which ends the run of consecutive failures, unless all of them are later.
     fn note_success(&mut self, at: Option<Timestamp>) {
         if at <= self.last_success {
             return;
@@ -68,7 +68,7 @@ impl SharedWindow {
         }
     }
 
-    /// Returns the totals of a window of this length.
+    /// Returns the totals over a window of this length.
     #[must_use]
     pub fn totals(&self, window: Duration, now: Timestamp) -> Totals {
         let mut totals = Totals::default();
@@ -82,7 +82,7 @@ impl SharedWindow {
         totals
     }
 
-    /// Returns the latest success in this window, and the first failure of the run after it.
+    /// Returns the latest success in this window, and the first of the consecutive failures after it.
     #[must_use]
     pub const fn latest_outcomes(&self) -> LatestOutcomes {
         LatestOutcomes { last_success: self.last_success, failing_since: self.run_began }

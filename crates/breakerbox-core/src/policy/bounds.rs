@@ -1,9 +1,9 @@
-//! The bounds of a policy's numbers. This table is the only place that states them: the builder checks by it, and
+//! The valid ranges of a policy's numbers. They are defined only in this table: the builder checks against it, and
 //! tests compare the gateway's API document and `docs/defaults.md` with it.
 
 use core::ops::RangeInclusive;
 
-/// The valid numbers of each field of a policy, by its key. Durations, the preset and the factor are not in this
+/// The valid range of each numeric policy field, by its key. Durations, the preset and the factor are not in this
 /// table.
 pub const POLICY_BOUNDS: &[(&str, RangeInclusive<u64>)] = &[
     ("min_calls", 1..=MAX_CALLS),
@@ -19,15 +19,15 @@ pub const POLICY_BOUNDS: &[(&str, RangeInclusive<u64>)] = &[
     ("sample_recent", 1..=MAX_TICKS),
 ];
 
-/// More calls than any window holds.
+/// The maximum number of calls in a policy: more than any window holds.
 const MAX_CALLS: u64 = 1_000_000_000;
-/// More probes, calls in flight or trips than any circuit sees.
+/// The maximum number of probes, calls in flight or trips in a policy: more than any circuit sees.
 const MAX_SMALL: u64 = 1_000_000;
 
-/// More ticks than any useful window has.
+/// The maximum number of ticks in a policy: more than any useful window has.
 const MAX_TICKS: u64 = 1_000;
 
-/// Returns the bounds of one field; all numbers if it has none.
+/// Returns a field's valid range, or all numbers if the table does not list it.
 pub(super) fn bounds_of(key: &str) -> RangeInclusive<u64> {
     let found = POLICY_BOUNDS.iter().find(|(name, _)| *name == key);
     found.map_or(0..=u64::MAX, |(_, bounds)| bounds.clone())

@@ -1,4 +1,4 @@
-//! The builder of a policy, and the checks of its fields.
+//! The policy builder, and the checks of its fields.
 
 use core::time::Duration;
 
@@ -9,12 +9,12 @@ use super::{Policy, Preset};
 #[cfg(feature = "sabotage")]
 use crate::fault::Fault;
 
-/// The numbers of a policy as given in code or in a policy file. A field that is not set has the preset's value or,
+/// A policy's settings, as given in code or in a policy file. A field that is not set has the preset's value or,
 /// without a preset, its default.
 ///
-/// Setters that take an `Option` accept the plain value too; `None` is the policy file's `"off"`.
+/// Setters that take an `Option` also accept the plain value; `None` is the policy file's `"off"`.
 ///
-/// A policy file in TOML or JSON deserializes into this:
+/// A policy file in TOML or JSON deserializes into this type:
 ///
 /// ```
 /// use breakerbox_core::PolicyBuilder;
@@ -31,7 +31,7 @@ use crate::fault::Fault;
 #[derive(Clone, PartialEq, Debug, Default)]
 #[must_use]
 pub struct PolicyBuilder {
-    // A field that can be off has two layers: whether it was set, and whether it is on.
+    // A field that can be off has two layers of `Option`: whether it was set, and whether it is on.
     pub(super) preset: Option<Preset>,
     pub(super) window: Option<Duration>,
     pub(super) min_calls: Option<u64>,
@@ -93,53 +93,58 @@ macro_rules! setters {
 
 impl PolicyBuilder {
     setters! {
-        /// Starts from the numbers of a breaker that people know.
+        /// Starts from the settings of a known breaker.
         preset: Preset;
-        /// The rolling time over which outcomes count. At least a millisecond.
+        /// Sets the rolling time over which outcomes count. At least a millisecond.
         window: Duration;
-        /// How many calls the rates and the mean need before they say anything, 1 to 1,000,000,000.
+        /// Sets the number of calls in the window below which rates and the mean latency are not evaluated, 1 to
+        /// 1,000,000,000.
         min_calls: u64;
-        /// Trip at this percentage of failures, 1 to 100.
+        /// Trips the circuit at this percentage of failures, 1 to 100.
         failure_rate: impl Percentage;
-        /// Trip at this many failures, 1 to 1,000,000,000.
+        /// Trips the circuit at this many failures in the window, 1 to 1,000,000,000.
         failures: impl Into<Option<u64>>;
-        /// Trip at this many failures in a row, 1 to 1,000,000,000.
+        /// Trips the circuit at this many failures in a row, 1 to 1,000,000,000.
         consecutive_failures: impl Into<Option<u64>>;
-        /// Trip at this mean latency.
+        /// Trips the circuit at this mean latency.
         mean_latency: impl Into<Option<Duration>>;
-        /// From which latency on a call is slow.
+        /// Sets the latency at or above which a call is slow.
         slow_call: impl Into<Option<Duration>>;
-        /// Trip at this percentage of slow calls, 1 to 100. Needs `slow_call`.
+        /// Trips the circuit at this percentage of slow calls, 1 to 100. Requires `slow_call`.
         slow_rate: impl Percentage;
-        /// How long the first trip keeps the circuit open.
+        /// Sets the time for which the first trip keeps the circuit open.
         cool_off: Duration;
-        /// By how much the cool-off grows with each further trip. At least 1.
+        /// Sets the factor by which the cool-off grows with each further trip. At least 1.
         cool_off_factor: f64;
-        /// The longest cool-off.
+        /// Sets the maximum cool-off.
         cool_off_max: Duration;
-        /// By how many percent the cool-off is spread either way, 0 to 100.
+        /// Sets the percentage by which the cool-off varies at random, in both directions, 0 to 100.
         jitter: u64;
-        /// How many successful probes close the circuit, 1 to 1,000,000.
+        /// Sets the number of successful probes that close the circuit, 1 to 1,000,000.
         probes: u64;
-        /// How long one probe may take.
+        /// Sets the maximum duration of a probe.
         probe_timeout: Duration;
-        /// How many calls in flight end the ramp, 1 (no ramp) to 1,000,000.
+        /// Sets the number of calls in flight at which the ramp ends, 1 (no ramp) to 1,000,000.
         ramp_cap: impl Into<Option<u64>>;
-        /// How long a circuit must have been closed for its earlier trips to be forgotten.
+        /// Sets how long a circuit must have been closed for its earlier trips to be forgiven.
         forgive_after: Duration;
-        /// At which trip the circuit is disabled, 1 to 1,000,000.
+        /// Sets the number of trips at which the circuit is disabled, 1 to 1,000,000.
         disable_after: impl Into<Option<u64>>;
-        /// How long the circuit must have failed to be disabled, from the first failure after the latest success. May be zero.
+        /// Sets how long the circuit must have failed before it can be disabled, from the first failure after the
+        /// latest success. May be zero.
         disable_min: Duration;
-        /// Until when after its start a dropped permit is a cancellation. May be zero: every drop is a failure.
+        /// Sets how long after its start dropping a permit counts as a cancellation. With zero, every drop is a
+        /// failure.
         cancel_grace: Duration;
-        /// In sampling mode: the percentage of successes that closes a half-open circuit, 1 to 100.
+        /// In sampling mode: sets the percentage of successes that closes a half-open circuit, 1 to 100.
         recovery_rate: u64;
-        /// In sampling mode: how many of the latest ticks are judged by themselves, beside the whole window, 1 to 1,000.
+        /// In sampling mode: sets how many of the latest ticks are also evaluated separately from the whole window, 1
+        /// to 1,000.
         sample_recent: impl Into<Option<u64>>;
     }
 
-    /// Returns the same numbers with a fixed fault put back. Only for tests that check whether tests find the fault.
+    /// Returns the same builder with a fixed fault put back. Only for tests that verify that other tests find the
+    /// fault.
     #[cfg(feature = "sabotage")]
     #[doc(hidden)]
     pub const fn with_fault(mut self, fault: Fault) -> Self {
@@ -153,10 +158,10 @@ impl PolicyBuilder {
         self.preset
     }
 
-    /// Builds the policy of circuits that count every outcome.
+    /// Builds the policy for circuits that count every outcome.
     ///
     /// # Errors
-    /// Names the first field that is out of range or does not fit the others.
+    /// Names the first field that is out of range or inconsistent with the others.
     pub fn build(&self) -> Result<Policy, PolicyError> {
         let policy = self.checked(self.preset.map_or_else(Policy::default, Preset::policy))?;
         let rules = [
@@ -172,20 +177,20 @@ impl PolicyBuilder {
         Ok(policy)
     }
 
-    /// Builds the policy of sampled circuits whose sampler returns totals only. Totals contain neither the order of
+    /// Builds the policy for sampled circuits whose sampler returns totals only. Totals contain neither the order of
     /// outcomes nor the number of slow calls, so `consecutive_failures` and `slow_rate` are off, and setting one is
     /// an error. There is no ramp, and `ramp_cap` has no effect: a ramp counts calls that settle, and sampled calls
     /// need not settle.
     ///
     /// # Errors
-    /// As [`build`](Self::build), and if a rule is set for which samples have no input.
+    /// As [`build`](Self::build), and if a rule is set that samples contain no data for.
     pub fn build_for_sampling(&self) -> Result<Policy, PolicyError> {
         self.sampled(false)
     }
 
-    /// Builds the policy of sampled circuits whose sampler also returns [runs of
-    /// failures](crate::Sample::failure_run): as [`build_for_sampling`](Self::build_for_sampling), with
-    /// `consecutive_failures`.
+    /// Builds the policy for sampled circuits whose sampler also returns the [number of consecutive
+    /// failures](crate::Sample::failure_run): as [`build_for_sampling`](Self::build_for_sampling), but
+    /// `consecutive_failures` can be set.
     ///
     /// # Errors
     /// As [`build_for_sampling`](Self::build_for_sampling).
@@ -216,7 +221,7 @@ impl PolicyBuilder {
         Ok(policy)
     }
 
-    /// Applies the fields that were set to `base`, and checks each.
+    /// Applies the fields that were set to `base`, and checks each of them.
     fn checked(&self, base: Policy) -> Result<Policy, PolicyError> {
         let mut policy = base;
         if let Some(window) = self.window {
@@ -299,8 +304,7 @@ impl PolicyBuilder {
         Ok(policy)
     }
 
-    /// Creates the error for a first cool-off above the maximum. It names the field that the author of the policy
-    /// set.
+    /// Creates the error for a first cool-off above the maximum. The error names the field that was set.
     fn cool_off_above_max(&self, policy: &Policy) -> PolicyError {
         let (first, max) = (format_duration(policy.cool_off.first), format_duration(policy.cool_off.max));
         if self.cool_off.is_none() {
@@ -311,7 +315,7 @@ impl PolicyBuilder {
     }
 }
 
-/// Returns the number, if it is within the bounds of its field.
+/// Returns the number if it is in its field's valid range.
 fn within<T: TryFrom<u64>>(field: &str, found: u64) -> Result<T, PolicyError> {
     let bounds = bounds_of(field);
     let (min, max) = (*bounds.start(), *bounds.end());
@@ -323,7 +327,7 @@ fn non_zero(field: &str, example: &'static str, found: Duration) -> Result<Durat
     if found.is_zero() {
         return Err(PolicyError::new(field, Reason::ZeroDuration { example }));
     }
-    // Time is counted in microseconds: a duration close to that would round to zero.
+    // Time is counted in microseconds, so a much shorter duration would round to zero.
     if found < Duration::from_millis(1) {
         return Err(PolicyError::new(field, Reason::DurationTooShort));
     }

@@ -4,18 +4,18 @@ use alloc::string::String;
 use core::fmt::Write;
 use core::time::Duration;
 
-/// The longest duration that a policy accepts: a hundred years. Longer ones are mistakes, and sums of this one do not
+/// The maximum duration in a policy: a hundred years. Longer ones are mistakes, and sums of such durations do not
 /// overflow.
 pub const MAX_DURATION: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// Units, longest first, in milliseconds.
+/// Units with their lengths in milliseconds, longest first.
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// The reason why a text is not a duration.
+/// The reason why a string is not a duration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DurationError {
-    /// The text is empty.
+    /// The string is empty.
     #[error("is empty; write a number and a unit, such as \"30s\"")]
     Empty,
     /// A unit has no number before it.
@@ -27,7 +27,7 @@ pub enum DurationError {
     /// The unit is not `ms`, `s`, `m`, `h` or `d`.
     #[error("has an unknown unit; the units are ms, s, m, h and d, such as \"30s\"")]
     UnknownUnit,
-    /// The units are not ordered from long to short, each at most once.
+    /// The units are not in descending order, or a unit occurs twice.
     #[error("has its units out of order; write the longest first, such as \"1h30m\"")]
     OutOfOrder,
     /// The duration is longer than [`MAX_DURATION`].
@@ -35,7 +35,8 @@ pub enum DurationError {
     TooLong,
 }
 
-/// Parses a duration: one or more of `<whole number><unit>`, longest unit first; units are `ms`, `s`, `m`, `h`, `d`.
+/// Parses a duration: one or more of `<whole number><unit>`, longest unit first, with the units `d`, `h`, `m`, `s`
+/// and `ms`.
 ///
 /// ```
 /// use breakerbox_core::{DurationError, parse_duration};
@@ -46,7 +47,7 @@ pub enum DurationError {
 /// ```
 ///
 /// # Errors
-/// The error states the mistake in the text, and how to correct it.
+/// The error states what is wrong with the string and how to correct it.
 pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     let mut rest = text;
     let mut total_ms: u64 = 0;
@@ -68,7 +69,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
         }
         let slot =
             shorter_units.iter().position(|(name, _)| *name == unit).ok_or(DurationError::OutOfOrder)?;
-        // The text has only digits, so it fails to parse only if the number is too large.
+        // The string has only digits, so parsing fails only if the number is too large.
         let number: u64 = number.parse().map_err(|_| DurationError::TooLong)?;
         total_ms = number
             .checked_mul(shorter_units[slot].1)
@@ -93,7 +94,7 @@ pub fn format_duration(duration: Duration) -> String {
     let mut left = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let mut text = String::new();
     for (unit, ms) in UNITS {
-        // Hours of up to three days read better than days: "72h".
+        // Fewer than four days read better in hours: "72h".
         if unit == "d" && left < 4 * ms {
             continue;
         }

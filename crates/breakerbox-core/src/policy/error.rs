@@ -1,4 +1,4 @@
-//! The errors of policies: the field that was refused, and how to correct it.
+//! Policy errors: the invalid field, and how to correct it.
 
 use alloc::string::String;
 use core::fmt;
@@ -8,7 +8,7 @@ use super::file::POLICY_KEYS;
 use super::preset::UnknownPreset;
 use crate::file_value::FileValue;
 
-/// A policy was refused. The error names one field and the reason.
+/// The error for an invalid policy. It names one field and the reason.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[error("{field}: {reason}")]
 pub struct PolicyError {
@@ -21,66 +21,66 @@ impl PolicyError {
         Self { field: String::from(field), reason }
     }
 
-    /// Returns the field, as the policy file spells it (`policy` if no single field is at fault).
+    /// Returns the name of the field as the policy file spells it, or `policy` if no single field is at fault.
     #[must_use]
     pub fn field(&self) -> &str {
         &self.field
     }
 
-    /// Returns the reason for the refusal.
+    /// Returns the reason why the field is invalid.
     #[must_use]
     pub fn reason(&self) -> &PolicyErrorReason {
         &self.reason
     }
 }
 
-/// The reason why a field of a policy was refused.
+/// The reason why a policy field is invalid.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyErrorReason {
-    /// A number is outside its range.
+    /// The number is outside its range.
     #[error("must be {min} to {max}, but is {found}")]
     OutOfRange {
-        /// The smallest valid number.
+        /// The minimum.
         min: u64,
-        /// The largest valid number.
+        /// The maximum.
         max: u64,
         /// The number that was given.
         found: u64,
     },
-    /// The growth of the cool-off is not a finite number of at least 1.
+    /// The cool-off factor is not a finite number of at least 1.
     #[error("must be a number of at least 1, but is {found}")]
     NotAFactor {
         /// The number that was given.
         found: f64,
     },
-    /// The duration must not be zero.
+    /// The duration is zero, which this field does not allow.
     #[error("must be longer than zero, such as \"{example}\"")]
     ZeroDuration {
-        /// A valid duration, in the notation of policy files.
+        /// A valid duration for this field, as policy files spell it.
         example: &'static str,
     },
-    /// A duration is shorter than a millisecond.
+    /// The duration is shorter than a millisecond.
     #[error("must be at least 1ms")]
     DurationTooShort,
-    /// A duration is longer than a hundred years.
+    /// The duration is longer than a hundred years.
     #[error("is too long; the longest is 36500d")]
     DurationTooLong,
-    /// A text is not a duration.
+    /// The string is not a duration.
     #[error("{found:?} {error}")]
     BadDuration {
-        /// The text that was given, shortened if it is long.
+        /// The string that was given, shortened if it is long.
         found: String,
-        /// The reason why the text is not a duration.
+        /// The reason why the string is not a duration.
         error: DurationError,
     },
-    /// A number is below zero.
+    /// The number is negative.
     #[error("must not be negative, but is {found}")]
     Negative {
         /// The number that was given.
         found: i128,
     },
-    /// A value has the wrong type.
+    /// The value has the wrong type.
     #[error("must be {expected}, but is {found}")]
     WrongType {
         /// A description of the valid values.
@@ -115,15 +115,15 @@ pub enum PolicyErrorReason {
         "no trip rule is set; set at least one of failure_rate, failures, consecutive_failures, mean_latency, slow_rate"
     )]
     NoRule,
-    /// No trip rule is set that works on samples.
+    /// No trip rule is set that can be evaluated on samples.
     #[error(
         "no trip rule is set that works on samples; set at least one of failure_rate, failures, mean_latency (or consecutive_failures, with a sampler that returns runs)"
     )]
     NoSampledRule,
-    /// Samples contain no input for this rule.
+    /// Samples contain no data for this rule.
     #[error("has no input in sampling mode; omit it, or set it to \"off\"")]
     NotSampled,
-    /// The totals of the sampler contain no runs of failures.
+    /// The sampler's totals do not contain the number of consecutive failures.
     #[error(
         "has no input in sampling mode, unless the sampler returns runs of failures (SqlTable::count_runs); omit it, or set it to \"off\""
     )]
@@ -131,7 +131,7 @@ pub enum PolicyErrorReason {
     /// No field has this name.
     #[error("is not a policy key{}", DidYouMeanOrList(*nearest))]
     UnknownKey {
-        /// The key with the most similar name, if there is one.
+        /// The most similar key, if one is similar enough.
         nearest: Option<&'static str>,
     },
     /// The field is set twice.
@@ -142,7 +142,7 @@ pub enum PolicyErrorReason {
     UnknownPreset {
         /// The name that was given, shortened if it is long.
         found: String,
-        /// The error that lists the presets.
+        /// The error that lists the valid presets.
         unknown: UnknownPreset,
     },
 }
@@ -155,7 +155,7 @@ impl fmt::Display for DidYouMean {
     }
 }
 
-/// Writes the most similar key or, if there is none, all keys.
+/// Displays the most similar key or, if there is none, all keys.
 struct DidYouMeanOrList(Option<&'static str>);
 
 impl fmt::Display for DidYouMeanOrList {

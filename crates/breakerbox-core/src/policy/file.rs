@@ -1,6 +1,6 @@
 //! The policy file: the same keys in TOML and in JSON.
 //!
-//! This module checks the types of a file's values. [`PolicyBuilder::build`] checks their ranges, as for every
+//! This module checks the types of the values in a file. [`PolicyBuilder::build`] checks their ranges, as for every
 //! policy.
 
 use alloc::string::String;
@@ -17,11 +17,11 @@ use crate::nearest::nearest;
 
 macro_rules! fields {
     ($($name:ident: $read:path,)*) => {
-        /// Every key that a policy file may have.
+        /// All keys that a policy file may contain.
         pub const POLICY_KEYS: &[&str] = &[$(stringify!($name)),*];
 
         impl PolicyBuilder {
-            /// Takes one key of a file.
+            /// Sets the field with this key to a value from a file.
             fn take(&mut self, key: &str, value: FileValue) -> Result<(), PolicyError> {
                 let reason = match key {
                     $(stringify!($name) if self.$name.is_some() => Reason::Duplicate,
@@ -152,8 +152,8 @@ impl<'de> Deserialize<'de> for PolicyBuilder {
     }
 }
 
-/// One value that is read into the builder. It is refused during deserialization, so that the error of the format
-/// states the line.
+/// A file value to store in the builder. An invalid one is refused during deserialization, so that the error contains
+/// the line number.
 struct Entry<'a> {
     builder: &'a mut PolicyBuilder,
     key: &'a str,

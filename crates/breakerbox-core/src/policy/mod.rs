@@ -1,11 +1,11 @@
-//! The policy: the numbers that govern a circuit.
+//! The policy: the settings that govern a circuit.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Policy`] | the checked numbers; no other part of the core accepts unchecked ones |
-//! | [`PolicyBuilder`] | the numbers as given in code or in a file; [`build`](PolicyBuilder::build) checks them |
-//! | [`Preset`] | the numbers of known breakers |
-//! | [`PolicyError`] | one field, and the reason why it was refused |
+//! | [`Policy`] | the checked settings; no other part of the core accepts unchecked ones |
+//! | [`PolicyBuilder`] | the settings as given in code or in a file; [`build`](PolicyBuilder::build) checks them |
+//! | [`Preset`] | the settings of known breakers |
+//! | [`PolicyError`] | one field, and the reason why it is invalid |
 //!
 //! `docs/defaults.md` gives the reason for each default.
 
@@ -29,7 +29,7 @@ use crate::backoff::Backoff;
 use crate::fault::Fault;
 use crate::token::RandomBits;
 
-/// The checked numbers that govern a circuit.
+/// The checked settings that govern a circuit.
 ///
 /// ```
 /// use breakerbox_core::Policy;
@@ -63,14 +63,14 @@ pub struct Policy {
     cancel_grace: Duration,
     recovery_rate: u8,
     sample_recent: Option<u32>,
-    /// Whether the policy was built for sampling: a leader evaluates totals, and calls are not counted one by one.
+    /// Whether the policy was built for sampling: a leader evaluates totals, and calls are not counted individually.
     is_sampled: bool,
     #[cfg(feature = "sabotage")]
     fault: Option<Fault>,
 }
 
 impl Default for Policy {
-    /// The defaults of `docs/defaults.md`.
+    /// Returns the defaults that `docs/defaults.md` lists.
     fn default() -> Self {
         Self {
             window: Duration::from_secs(60),
@@ -116,7 +116,8 @@ impl Policy {
         self
     }
 
-    /// Returns the same policy with a fixed fault put back. Only for tests that check whether tests find the fault.
+    /// Returns the same policy with a fixed fault put back. Only for tests that verify that other tests find the
+    /// fault.
     #[cfg(feature = "sabotage")]
     #[doc(hidden)]
     #[must_use]
@@ -131,7 +132,7 @@ impl Policy {
         self.fault == Some(fault)
     }
 
-    /// Whether this fault was put back: without the feature, never.
+    /// Always false: faults can be put back only with the feature `sabotage`.
     #[cfg(not(feature = "sabotage"))]
     #[expect(clippy::unused_self, reason = "with the feature `sabotage` the policy says so")]
     pub(crate) const fn has_fault(&self, _fault: Fault) -> bool {
@@ -149,49 +150,49 @@ impl Policy {
         self.window
     }
 
-    /// The number of calls in the window from which on the rates and the mean are evaluated. The default is 10.
+    /// The number of calls in the window below which rates and the mean latency are not evaluated. The default is 10.
     #[must_use]
     pub const fn min_calls(&self) -> u64 {
         self.min_calls
     }
 
-    /// Trip at this percentage of failures, 1 to 100. `None` is off; the default is 50.
+    /// The percentage of failures at which the circuit trips, 1 to 100. `None` is off; the default is 50.
     #[must_use]
     pub const fn failure_rate(&self) -> Option<u8> {
         self.failure_rate
     }
 
-    /// Trip at this many failures in the window. `None`, the default, is off.
+    /// The number of failures in the window at which the circuit trips. `None`, the default, is off.
     #[must_use]
     pub const fn failures(&self) -> Option<u64> {
         self.failures
     }
 
-    /// Trip at this many failures in a row. `None` is off; the default is 5.
+    /// The number of failures in a row at which the circuit trips. `None` is off; the default is 5.
     #[must_use]
     pub const fn consecutive_failures(&self) -> Option<u64> {
         self.consecutive_failures
     }
 
-    /// Trip at this mean latency. `None`, the default, is off.
+    /// The mean latency at which the circuit trips. `None`, the default, is off.
     #[must_use]
     pub const fn mean_latency(&self) -> Option<Duration> {
         self.mean_latency
     }
 
-    /// The latency from which on a call is slow. `None`, the default: no call is.
+    /// The latency at or above which a call is slow. With `None`, the default, no call is slow.
     #[must_use]
     pub const fn slow_call(&self) -> Option<Duration> {
         self.slow_call
     }
 
-    /// Trip at this percentage of slow calls, 1 to 100. `None`, the default, is off.
+    /// The percentage of slow calls at which the circuit trips, 1 to 100. `None`, the default, is off.
     #[must_use]
     pub const fn slow_rate(&self) -> Option<u8> {
         self.slow_rate
     }
 
-    /// The cool-off of the first trip. The default is 30 s.
+    /// The time for which the first trip keeps the circuit open. The default is 30 s.
     #[must_use]
     pub const fn cool_off(&self) -> Duration {
         self.cool_off.first
@@ -203,7 +204,7 @@ impl Policy {
         self.cool_off.factor
     }
 
-    /// The longest cool-off. The default is 10 minutes.
+    /// The maximum cool-off. The default is 10 minutes.
     #[must_use]
     pub const fn cool_off_max(&self) -> Duration {
         self.cool_off.max
@@ -215,45 +216,45 @@ impl Policy {
         self.cool_off.jitter_percent
     }
 
-    /// The number of successful probes that close the circuit; in sampling mode, the number of samples that decide.
-    /// The default is 3.
+    /// The number of successful probes that close the circuit; in sampling mode, the minimum number of outcomes for a
+    /// decision. The default is 3.
     #[must_use]
     pub const fn probes(&self) -> u32 {
         self.probes
     }
 
-    /// The timeout of one probe. The default is 10 s.
+    /// The maximum duration of a probe. The default is 10 s.
     #[must_use]
     pub const fn probe_timeout(&self) -> Duration {
         self.probe_timeout
     }
 
-    /// The number of calls in flight that ends the ramp. `None`: there is no ramp; the default is 64.
+    /// The number of calls in flight at which the ramp ends. `None` means no ramp; the default is 64.
     #[must_use]
     pub const fn ramp_cap(&self) -> Option<u32> {
         self.ramp_cap
     }
 
-    /// The time that a circuit must have been closed for its earlier trips to be forgiven. The default is 10 minutes.
+    /// The time that a circuit must stay closed for its earlier trips to be forgiven. The default is 10 minutes.
     #[must_use]
     pub const fn forgive_after(&self) -> Duration {
         self.forgive_after
     }
 
-    /// The number of trips at which the circuit is disabled. `None`, the default: never.
+    /// The number of trips at which the circuit is disabled. `None`, the default, means never.
     #[must_use]
     pub const fn disable_after(&self) -> Option<u32> {
         self.disable_after
     }
 
-    /// The minimum time that the circuit must have failed to be disabled, from the first failure after the latest
-    /// success. The default is zero.
+    /// The minimum time that the circuit must have failed before it can be disabled, from the first failure after the
+    /// latest success. The default is zero.
     #[must_use]
     pub const fn disable_min(&self) -> Duration {
         self.disable_min
     }
 
-    /// The time after its start in which a dropped permit is a cancellation, not a failure. The default is 1 s.
+    /// The time after its start during which dropping a permit is a cancellation, not a failure. The default is 1 s.
     #[must_use]
     pub const fn cancel_grace(&self) -> Duration {
         self.cancel_grace
@@ -265,8 +266,8 @@ impl Policy {
         self.recovery_rate
     }
 
-    /// In sampling mode: the number of latest ticks that are also evaluated by themselves, beside the whole window.
-    /// `None` is off; the default is 3.
+    /// In sampling mode: the number of latest ticks that are also evaluated separately from the whole window. `None`
+    /// is off; the default is 3.
     #[must_use]
     pub const fn sample_recent(&self) -> Option<u32> {
         self.sample_recent
@@ -278,14 +279,14 @@ impl Policy {
         self.is_sampled
     }
 
-    /// Whether any rule or count needs the latency of calls.
+    /// Whether any trip rule needs the latency of calls.
     #[must_use]
     pub const fn looks_at_latency(&self) -> bool {
         self.mean_latency.is_some() || self.slow_call.is_some()
     }
 
-    /// Returns the latency below which a success is harmless: it is not slow, and raises no mean to its limit.
-    /// `None`: every success is.
+    /// Returns the latency below which a success is harmless: it is not slow, and cannot raise the mean to its limit.
+    /// With `None`, every success is harmless.
     #[must_use]
     pub fn harmless_latency(&self) -> Option<Duration> {
         match (self.mean_latency, self.slow_call) {
@@ -294,7 +295,7 @@ impl Policy {
         }
     }
 
-    /// Returns the cool-off of the `trips`-th trip.
+    /// Returns the cool-off after the `trips`-th trip.
     pub(crate) fn cool_off_after(&self, trips: u32, draw: RandomBits) -> Duration {
         self.cool_off.delay(trips, draw)
     }

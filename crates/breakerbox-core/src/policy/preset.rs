@@ -13,18 +13,18 @@ use crate::nearest::nearest;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Preset {
-    /// Convoy's asynchronous breaker: the failure rate over five minutes; made for sampling.
+    /// Convoy's asynchronous breaker, made for sampling: trips on the failure rate over five minutes.
     Convoy,
-    /// Razorpay's Reminders: the mean latency and the number of failures of a tenant.
+    /// Razorpay's Reminders: trips on a tenant's mean latency and number of failures.
     Reminders,
-    /// The per-endpoint breakers in Redis: the number of failures.
+    /// Per-endpoint breakers in Redis: trips on the number of failures.
     RedisLua,
-    /// Stoplight: consecutive failures.
+    /// Stoplight: trips on consecutive failures.
     Stoplight,
 }
 
 impl Preset {
-    /// All presets.
+    /// All presets, in declaration order.
     pub const ALL: [Self; 4] = [Self::Convoy, Self::Reminders, Self::RedisLua, Self::Stoplight];
 
     /// Returns the name that policy files use.
@@ -38,7 +38,7 @@ impl Preset {
         }
     }
 
-    /// Returns the scope of a circuit in the system that the preset reproduces.
+    /// Returns the circuit scope in the system that the preset reproduces.
     #[must_use]
     pub const fn circuit_by(self) -> CircuitBy {
         match self {
@@ -88,11 +88,11 @@ impl fmt::Display for Preset {
     }
 }
 
-/// The error for a name that no preset has.
+/// The error for an unknown preset name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("is not a preset{} (presets: convoy, reminders, redis_lua, stoplight)", DidYouMean(*nearest))]
 pub struct UnknownPreset {
-    /// The preset with the most similar name, if there is one.
+    /// The preset with the most similar name, if one is similar enough.
     pub nearest: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! Why a circuit changed its state.
+//! The reasons for which a circuit changes its state.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use crate::rule::TripRule;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Cause {
-    /// A trip rule held.
+    /// A trip rule was met.
     Rule(TripRule),
     /// A probe failed.
     ProbeFailed,
@@ -18,17 +18,17 @@ pub enum Cause {
     CoolOffOver,
     /// Enough probes succeeded.
     ProbesSucceeded,
-    /// In sampling mode: the success rate since half-open reached `recovery_rate`.
+    /// In sampling mode: the success rate while half-open reached `recovery_rate`.
     RecoveryRateMet,
-    /// In sampling mode: the success rate since half-open did not reach `recovery_rate`.
+    /// In sampling mode: the success rate while half-open did not reach `recovery_rate`.
     RecoveryRateMissed,
-    /// The store no longer has a record, because records of closed circuits expire, but this process still held an
-    /// older state. Only observers of this process receive this cause; it is in no record.
+    /// The store no longer has a record, because records of closed circuits expire, but this process still had an
+    /// older state. Only observers in this process receive this cause; no record contains it.
     Expired,
     /// An operator overrode the circuit.
     #[serde(rename = "command")]
     Override {
-        /// The override.
+        /// The operator's command.
         command: OverrideCommand,
         /// The operator, and the reason given.
         by: Attribution,
@@ -62,10 +62,10 @@ pub enum OverrideCommand {
     ForceClosed,
     /// Refuse every call until an operator enables the circuit.
     Disable,
-    /// End an override and probe. The number of trips stays.
+    /// End an override and probe. The number of trips is kept.
     Release,
     /// End an override and probe. The number of trips is set to zero.
     Enable,
-    /// Start anew: closed, with zero trips.
+    /// Start anew: closed, with zero trips and no override.
     Reset,
 }

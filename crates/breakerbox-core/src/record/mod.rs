@@ -1,8 +1,8 @@
 //! The record: the stored state of a circuit, without its window of counts.
 //!
-//! A record is plain data. Stores keep it and swap it as a whole, in the form that its `Serialize` gives it; its
-//! methods in `transitions/` decide the next record. A field that is added later must be optional: during an upgrade,
-//! processes of the previous version read and write the same records.
+//! A record is plain data. Stores keep it and swap it as a whole, in its serialized form; its methods in
+//! `transitions/` decide the next record. Fields that are added later must be optional: during an upgrade, processes
+//! with the previous version read and write the same records.
 
 mod cause;
 
@@ -18,7 +18,7 @@ use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce, RandomBits, Version};
 use crate::window::Totals;
 
-/// The state of a circuit that no operator overrides.
+/// The state of a circuit without an override.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -30,7 +30,7 @@ pub enum State {
     HalfOpen,
 }
 
-/// The state as it is reported. Disabled is a mode, and is reported as a state.
+/// The state that is reported for a circuit. Disabled is a mode, but is reported as a state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Status {
@@ -63,7 +63,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// The authority that decides about a circuit: its outcomes, or an operator's override.
+/// What decides about a circuit: the outcomes of calls, or an operator's override.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -84,24 +84,24 @@ pub struct Attribution {
     reason: Arc<str>,
 }
 
-/// The maximum length of an actor, and of a reason, in bytes.
+/// The maximum length of an actor or a reason, in bytes.
 pub const MAX_ATTRIBUTION_LENGTH: usize = 1_024;
 
 /// The error for an actor or a reason that is too long to be stored with a circuit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{field}: must be at most {MAX_ATTRIBUTION_LENGTH} bytes, but is {length}")]
 pub struct AttributionTooLong {
-    /// `actor` or `reason`.
+    /// The field that is too long: `actor` or `reason`.
     pub field: &'static str,
-    /// The length of the field, in bytes.
+    /// The field's length, in bytes.
     pub length: usize,
 }
 
 impl Attribution {
-    /// Creates an attribution. Either text may be empty.
+    /// Creates an attribution. Both strings may be empty.
     ///
     /// # Errors
-    /// If either is longer than [`MAX_ATTRIBUTION_LENGTH`].
+    /// If either string is longer than [`MAX_ATTRIBUTION_LENGTH`].
     pub fn new(actor: &str, reason: &str) -> Result<Self, AttributionTooLong> {
         for (field, text) in [("actor", actor), ("reason", reason)] {
             if text.len() > MAX_ATTRIBUTION_LENGTH {
@@ -111,20 +111,21 @@ impl Attribution {
         Ok(Self { actor: actor.into(), reason: reason.into() })
     }
 
-    /// Returns the actor.
+    /// Returns the actor: an operator, or `breakerbox` for a circuit that was disabled after too many trips.
     #[must_use]
     pub fn actor(&self) -> &str {
         &self.actor
     }
 
-    /// Returns the reason.
+    /// Returns the reason that the actor gave. It may be empty.
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
     }
 }
 
-/// The time by which a probe's lease outlasts its timeout: a result at the last moment still has to reach the store.
+/// The time by which a probe's lease outlasts its timeout, because a result at the last moment must still reach the
+/// store.
 pub const LEASE_MARGIN: Duration = Duration::from_secs(2);
 
 /// The exclusive right to probe, for a limited time.
@@ -132,7 +133,7 @@ pub const LEASE_MARGIN: Duration = Duration::from_secs(2);
 pub struct Lease {
     /// Identifies the probe that holds the lease.
     pub nonce: Nonce,
-    /// The time from which the lease is expired.
+    /// The time at which the lease expires.
     pub expires_at: Timestamp,
 }
 
@@ -144,62 +145,61 @@ impl Lease {
     }
 }
 
-/// The stored state of a circuit, without its window of counts. Its methods are the transition table:
+/// A circuit's stored state, without its window of counts. Its methods are the transition table:
 ///
 /// | row | from | when | to | in |
 /// | --- | --- | --- | --- | --- |
-/// | 0 | overridden | an acquire | same | `acquire` |
-/// | 1 | closed | a counted outcome makes a trip rule hold | open | `trip` |
-/// | 2 | open | an acquire before `retry_at` | open | `acquire` |
-/// | 3 | open | an acquire from `retry_at` on | half-open, caller holds the lease | `acquire` |
-/// | 4 | half-open | an acquire while the lease is live | half-open | `acquire` |
-/// | 5 | half-open | an acquire while the lease is free or expired | half-open, caller holds the lease | `acquire` |
+/// | 0 | overridden | a caller acquires | same | `acquire` |
+/// | 1 | closed | after a counted outcome, a trip rule is met | open | `trip` |
+/// | 2 | open | a caller acquires before `retry_at` | open | `acquire` |
+/// | 3 | open | a caller acquires at or after `retry_at` | half-open, caller holds the lease | `acquire` |
+/// | 4 | half-open | a caller acquires while the lease is live | half-open | `acquire` |
+/// | 5 | half-open | a caller acquires while the lease is free or expired | half-open, caller holds the lease | `acquire` |
 /// | 6 | half-open | the probe succeeded in time | half-open or closed | `probe` |
 /// | 7 | half-open | the probe failed in time | open | `probe` |
-/// | 8 | half-open | the probe was ignored or cancelled | half-open, the lease is free | `probe` |
+/// | 8 | half-open | the probe's outcome was ignored, or it was cancelled | half-open, the lease is free | `probe` |
 /// | 9 | any | an outcome whose epoch, nonce or lease is not current | same | `probe`, `circuit` |
 /// | 10 | at a trip | closed for `forgive_after` | trips count from 0 | `trip` |
 /// | 11 | at a trip | `disable_after` trips, failing for `disable_min` | disabled | `trip` |
-/// | 12 | any | force open, force closed, disable | that mode | `command` |
-/// | 13 | any | release, enable, reset | open or closed, automatic | `command` |
+/// | 12 | any | force open, force closed, disable | that mode | `overrides` |
+/// | 13 | any | release, enable, reset | open or closed, automatic | `overrides` |
 ///
-/// The last column is the source file that decides.
+/// The last column is the source file with the decision.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Record {
-    /// The state. It applies while the mode is automatic.
+    /// The state, which applies while the mode is automatic.
     pub state: State,
-    /// The number of the period since the latest transition. It grows with every transition.
+    /// The number of the period since the latest transition. It increases with every transition.
     pub epoch: Epoch,
-    /// The token of the latest write.
+    /// The token that identifies the latest write.
     pub version: Version,
-    /// The time at which the circuit last tripped or was opened; `None` if it never was, or was reset since.
+    /// The time at which the circuit last tripped or was opened; `None` if it never was, or has been reset since.
     pub opened_at: Option<Timestamp>,
-    /// While open: the time from which an acquire may probe.
+    /// The earliest time at which a caller may probe; `None` unless the circuit is open.
     pub retry_at: Option<Timestamp>,
-    /// The number of trips since the circuit's trips were last forgiven.
+    /// The number of trips since they were last forgiven.
     pub trips: u32,
-    /// The latest success; `None` before the first.
+    /// The time of the latest success; `None` before the first.
     pub last_success: Option<Timestamp>,
-    /// The first counted failure after the latest success, even of an earlier epoch. A success, enable and reset
-    /// clear it.
+    /// The time of the first counted failure after the latest success, even in an earlier epoch. A success, enable
+    /// and reset clear it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing_since: Option<Timestamp>,
-    /// While half-open: the lease of the probe in flight.
+    /// The lease of the probe in flight, while the circuit is half-open.
     pub lease: Option<Lease>,
-    /// While half-open: the number of probes that succeeded; in sampling mode, of leases given since the latest tick.
+    /// The number of probes that succeeded while half-open; in sampling mode, the number of leases given since the
+    /// latest tick.
     pub probe_successes: u32,
-    /// The authority that decides about the circuit.
+    /// What decides about the circuit: the outcomes, or an override.
     pub mode: Mode,
-    /// The time at which the epoch began.
+    /// The time at which the current epoch began.
     pub changed_at: Timestamp,
-    /// The reason for which the epoch began, for every process that reads the record; `None` for the first of a
-    /// circuit.
+    /// The reason for the latest transition; `None` if there was none.
     pub cause: Option<Cause>,
-    /// The counts of the window when a rule last tripped the circuit, for reports; `None` once the circuit has
-    /// closed.
+    /// The window's counts when a rule last tripped the circuit, for reports; `None` once the circuit has closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Arc<Totals>>,
-    /// The tenant that the destination belongs to; `None` if the circuit has no tenant.
+    /// The tenant that owns the destination; `None` if the circuit has no tenant.
     pub tenant: Option<Arc<str>>,
 }
 
@@ -226,7 +226,7 @@ impl Record {
         }
     }
 
-    /// Returns the state as it is reported.
+    /// Returns the state to report, which is disabled if the mode is.
     #[must_use]
     pub fn status(&self) -> Status {
         match (&self.mode, self.state) {
@@ -239,13 +239,13 @@ impl Record {
         }
     }
 
-    /// Whether the outcomes decide, and no override is in place.
+    /// Whether the circuit has no override, so that outcomes decide.
     #[must_use]
     pub fn is_automatic(&self) -> bool {
         self.mode == Mode::Automatic
     }
 
-    /// Whether the circuit closed less than a window ago, after being open. Traffic then returns by the ramp.
+    /// Whether the circuit closed less than a window ago, after being open. Traffic then returns along the ramp.
     #[must_use]
     pub fn closed_recently(&self, policy: &Policy, now: Timestamp) -> bool {
         self.is_automatic()
@@ -254,8 +254,8 @@ impl Record {
             && now.since(self.changed_at) < policy.window()
     }
 
-    /// Whether the fleet's ramp that began when the circuit closed may still be running. This is the upper limit: a
-    /// ramp in which each round takes as long as a slot can be held is over by then.
+    /// Whether the fleet's ramp that began when the circuit closed may still be running. This is the upper limit:
+    /// even a ramp in which each round takes as long as a slot can be held is over by then.
     pub(crate) fn may_ramp(&self, policy: &Policy, now: Timestamp) -> bool {
         let rounds = policy.ramp_cap().map_or(0, |cap| u32::BITS - cap.leading_zeros());
         let all_rounds = (policy.probe_timeout() + LEASE_MARGIN).saturating_mul(rounds);
@@ -266,13 +266,13 @@ impl Record {
             && now.since(self.changed_at) < longest
     }
 
-    /// Returns the epoch of a circuit that was first seen at `now`.
+    /// Returns the epoch for a circuit that was first seen at `now`.
     pub(crate) fn first_epoch(now: Timestamp) -> Epoch {
         Epoch::default().next(now)
     }
 
-    /// Whether this record can be dropped without loss: it is closed, no operator overrides it, no ramp can be
-    /// running, and it has no trip that would still count. Such a record may be evicted when it is idle.
+    /// Whether this record can be dropped without loss: it is closed, has no override and no trip that would still
+    /// count, and its ramp is over. Such a record may be evicted when it is idle.
     #[must_use]
     pub fn is_forgettable(&self, policy: &Policy, now: Timestamp) -> bool {
         self.is_automatic()
@@ -281,8 +281,8 @@ impl Record {
             && (self.trips == 0 || self.is_forgiven(policy, now))
     }
 
-    /// Returns how long a store must keep this record after its latest write. `None` means forever, since the circuit
-    /// is open, half-open or overridden. Afterwards the record is [forgettable](Self::is_forgettable).
+    /// Returns how long a store must keep this record after its latest write. `None` means forever, because the
+    /// circuit is open, half-open or overridden. After that time the record is [forgettable](Self::is_forgettable).
     #[must_use]
     pub fn keep_for(&self, policy: &Policy) -> Option<Duration> {
         if !self.is_automatic() || self.state != State::Closed {
@@ -291,8 +291,8 @@ impl Record {
         Some(Self::closed_kept_for(policy))
     }
 
-    /// Returns the minimum time that a store keeps a closed record. It applies also to a record without trips, such
-    /// as a reset writes: a process that missed the reset for less than that must not restore the state before it.
+    /// Returns the minimum time that a store keeps a closed record. It also applies to a record without trips, such
+    /// as after a reset: a process that missed the reset for less than that time must not restore the previous state.
     pub(crate) fn closed_kept_for(policy: &Policy) -> Duration {
         policy.window().max(policy.forgive_after())
     }
@@ -303,27 +303,27 @@ impl Record {
     }
 }
 
-/// The time of the latest success, and since when calls fail: [`Record::last_success`] and [`Record::failing_since`].
+/// The latest success, and the first failure after it: [`Record::last_success`] and [`Record::failing_since`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LatestOutcomes {
-    /// The latest success; `None` before the first.
+    /// The time of the latest success; `None` before the first.
     pub last_success: Option<Timestamp>,
-    /// The first counted failure after the latest success; `None` if there is none.
+    /// The time of the first counted failure after the latest success; `None` if there is none.
     pub failing_since: Option<Timestamp>,
 }
 
 impl LatestOutcomes {
-    /// Notes a success.
+    /// Records a success.
     pub(crate) const fn succeeded(&mut self, now: Timestamp) {
         *self = Self { last_success: Some(now), failing_since: None };
     }
 
-    /// Notes a failure.
+    /// Records a failure.
     pub(crate) fn failed(&mut self, now: Timestamp) {
         self.failing_since.get_or_insert(now);
     }
 
-    /// Merges the knowledge of two processes: the latest success, and the first failure after it.
+    /// Merges the latest outcomes that two processes know: the latest success, and the first failure after it.
     #[must_use]
     pub fn merged_with(self, other: Self) -> Self {
         let last_success = self.last_success.max(other.last_success);
@@ -331,13 +331,13 @@ impl LatestOutcomes {
         Self { last_success, failing_since: since.filter(|since| Some(*since) > last_success).min() }
     }
 
-    /// Converts the times to a clock that shows `after` when this one shows `before`.
+    /// Converts the times from a clock that shows `before` to one that shows `after` at the same moment.
     pub(crate) fn moved(self, before: Timestamp, after: Timestamp) -> Self {
         let moved = |time: Timestamp| time.moved(before, after);
         Self { last_success: self.last_success.map(moved), failing_since: self.failing_since.map(moved) }
     }
 
-    /// Removes times later than `now`, which come from a clock that was ahead.
+    /// Removes times after `now`, which come from a clock that was ahead.
     pub(crate) fn until(self, now: Timestamp) -> Self {
         let is_past = |time: &Timestamp| *time <= now;
         Self {
@@ -348,7 +348,7 @@ impl LatestOutcomes {
 }
 
 impl Record {
-    /// Whether `other`, a record of the same epoch, was written after this one: more probes have succeeded, or a
+    /// Whether `other`, a record with the same epoch, was written after this one: more probes have succeeded, or a
     /// later lease was given.
     pub(crate) fn is_followed_by(&self, other: &Self) -> bool {
         let expiry = |record: &Self| record.lease.map(|lease| lease.expires_at);
@@ -357,7 +357,7 @@ impl Record {
                 && expiry(self).zip(expiry(other)).is_some_and(|(own, other)| own < other)
     }
 
-    /// Returns the time of the latest success, and since when calls fail.
+    /// Returns the times of the latest success and of the first failure after it.
     #[must_use]
     pub const fn latest_outcomes(&self) -> LatestOutcomes {
         LatestOutcomes { last_success: self.last_success, failing_since: self.failing_since }
@@ -370,8 +370,8 @@ impl Record {
         Self { last_success, failing_since, ..self }
     }
 
-    /// Returns the same record with `known` as its latest success, if that is later than the success in the record:
-    /// this process may know of a success that the writer of the record did not.
+    /// Returns the same record with `known` as its latest success, if that is later than the record's: this process
+    /// may know of a success that the record's writer did not.
     pub(crate) fn with_success_at(self, known: Option<Timestamp>) -> Self {
         let latest = self.latest_outcomes();
         let known = LatestOutcomes { last_success: known, failing_since: None };
@@ -444,7 +444,7 @@ mod tests {
             evidence: None,
             tenant: Some("acme".into()),
         };
-        // Running fleets have this in their stores: it may grow, and never change.
+        // Running fleets have this in their stores: fields may be added, but never changed.
         let text = concat!(
             r#"{"state":"half_open","epoch":7,"version":"000000000000000000000000000000ff","opened_at":1,"#,
             r#""retry_at":null,"trips":2,"last_success":3,"#,

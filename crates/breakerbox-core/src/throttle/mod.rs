@@ -1,22 +1,22 @@
 //! The throttle: a limit in front of a destination that is up but overloaded. It sends as many calls as the
-//! destination can take and sheds the rest at once, the least important first. It never queues.
+//! destination can take and sheds (refuses) the rest at once, the least important first. It never queues.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Throttle`] | one throttle: acquire, settle, retry |
+//! | [`Throttle`] | one destination's throttle: acquire, settle, retry |
 //! | [`Pass`], [`Shed`], [`LoadSignal`] | the right to call, the refusal, and the result with respect to capacity |
-//! | [`Strategy::Adaptive`] | sheds by a rate learnt from accepts, in strict order of priority |
-//! | [`Strategy::Sre`] | sheds by the published formula |
+//! | [`Strategy::Adaptive`] | sheds by a rate learnt from accepted calls, in strict order of priority |
+//! | [`Strategy::Sre`] | sheds by the published client-side throttling formula |
 //! | [`Levels`], [`Priority`] | the importance of a call |
 //!
-//! Time and random bits are arguments. All methods take `&self` and never block: threads share counters, and if there
-//! is more work to do, the first thread to arrive does it while the others go on.
+//! Time and random bits are arguments. All methods take `&self` and never block: threads share counters, and if more
+//! work is due, the first thread to arrive does it while the others continue.
 //!
 //! Guarantees: if no call was ever rejected and calls are answered in time, no call is shed. The adaptive strategy
-//! sheds no call for an overload before ten outcomes with an accept among them, and in every state it admits at least
-//! one call every 2 s, if a caller acquires one. Not guaranteed: exact counts among threads that meet in the same
-//! nanosecond; and that rejects which are unrelated to load are distinguished from an overload. A share of 2 % of
-//! such rejects does not affect the adaptive strategy, a share of 10 % makes it shed most calls.
+//! sheds no call for an overload before it has seen ten outcomes with at least one accept, and in every state it
+//! admits at least one call every 2 s, if a caller acquires one. Not guaranteed: exact counts if threads update them
+//! in the same nanosecond; and that rejects unrelated to load are distinguished from an overload. A share of 2 % of
+//! such rejects does not affect the adaptive strategy; a share of 10 % makes it shed most calls.
 
 mod adaptive;
 mod policy;
@@ -46,10 +46,10 @@ use crate::token::RandomBits;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Strategy {
-    /// By a rate learnt from accepts, given to calls in strict order of priority.
+    /// By a rate learnt from accepted calls, which is given to calls in strict order of priority.
     #[default]
     Adaptive,
-    /// By the published formula: with a probability learnt from requests and accepts.
+    /// By the published client-side throttling formula: with a probability computed from requests and accepts.
     Sre,
 }
 
@@ -73,7 +73,7 @@ pub struct Throttle {
     levels: Levels,
     brain: Brain,
     retries: RetryBudget,
-    /// The number of calls that were shed, by level.
+    /// The number of calls that were shed, by priority level.
     shed: Box<[AtomicU64]>,
 }
 
@@ -115,17 +115,17 @@ impl Throttle {
         self.levels
     }
 
-    /// Acquires a pass for a call of this priority. A priority beyond the throttle's levels counts as the lowest.
+    /// Acquires a pass for a call with this priority. A priority beyond the throttle's levels counts as the lowest.
     /// Only [`Strategy::Sre`] uses the random bits; [`Strategy::Adaptive`] ignores them.
     ///
     /// # Errors
-    /// The call is shed: do not make it, and do not retry it.
+    /// If the call is shed: do not make it, and do not retry it.
     #[inline]
     pub fn try_acquire(&self, priority: Priority, draw: RandomBits, now: Timestamp) -> Result<Pass, Shed> {
         self.try_acquire_with(priority, || draw, now)
     }
 
-    /// As [`try_acquire`](Self::try_acquire), for a caller to whom random bits are expensive: `draw` is called only
+    /// As [`try_acquire`](Self::try_acquire), for a caller for which random bits are expensive: `draw` is called only
     /// if the decision needs them.
     ///
     /// # Errors
@@ -159,7 +159,7 @@ impl Throttle {
         asked
     }
 
-    /// Settles a pass with the result of its call.
+    /// Settles a pass with its call's load signal.
     #[inline]
     #[expect(clippy::needless_pass_by_value, reason = "a pass is settled once, so it is taken")]
     pub fn settle(&self, pass: Pass, verdict: LoadSignal, now: Timestamp) {
@@ -171,7 +171,7 @@ impl Throttle {
     }
 
     /// Whether a failed call may be retried; if so, the retry is counted as made. The retry must acquire a pass like
-    /// any call. Never retry a call that was shed.
+    /// any other call. Never retry a call that was shed.
     #[must_use]
     pub fn retry(&self, now: Timestamp) -> bool {
         let accepts = match &self.brain {
@@ -181,7 +181,7 @@ impl Throttle {
         self.retries.take(accepts, now)
     }
 
-    /// Returns the current state. `None` with [`Strategy::Sre`], which decides for each call separately.
+    /// Returns the current state; `None` with [`Strategy::Sre`], which decides each call separately.
     #[must_use]
     pub fn state(&self) -> Option<ThrottleState> {
         match &self.brain {
@@ -190,8 +190,8 @@ impl Throttle {
         }
     }
 
-    /// Returns the state and the counts. It costs a few loads; calls that other threads acquire at the same time may
-    /// be missing.
+    /// Returns the state and the counts. This costs a few atomic loads. Calls that other threads acquire at the same
+    /// time may be missing.
     #[must_use]
     pub fn snapshot(&self) -> ThrottleSnapshot {
         let shed: Box<[u64]> = self.shed.iter().map(|shed| shed.load(Relaxed)).collect();
@@ -206,8 +206,8 @@ impl Throttle {
         ThrottleSnapshot { state: self.state(), rate, admitted, accepted, rejected, shed }
     }
 
-    /// Whether the throttle sheds no call now. Always false with [`Strategy::Sre`], which decides for each call
-    /// separately.
+    /// Whether the throttle admits every call at present. Always false with [`Strategy::Sre`], which decides each
+    /// call separately.
     #[must_use]
     pub fn is_calm(&self) -> bool {
         match &self.brain {
@@ -216,8 +216,8 @@ impl Throttle {
         }
     }
 
-    /// Whether this throttle can be dropped without loss: no call was acquired for so long that all it learnt has
-    /// expired.
+    /// Whether this throttle can be dropped without loss: no call was acquired for so long that everything it learnt
+    /// has expired.
     #[must_use]
     pub fn is_forgettable(&self, now: Timestamp) -> bool {
         match &self.brain {
@@ -232,7 +232,7 @@ impl Throttle {
 #[must_use = "a pass must be settled"]
 pub struct Pass {
     level: u16,
-    /// The era of the adaptive strategy in which the call was sent.
+    /// The adaptive strategy's era (see `adaptive`) in which the call was sent.
     era: u32,
     asked_at: Timestamp,
 }
@@ -248,16 +248,16 @@ impl Pass {
 /// The result of a call with respect to the destination's capacity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoadSignal {
-    /// The destination took the call, whether or not it then failed.
+    /// The destination accepted the call, whether or not the call then failed.
     Accept,
     /// The destination was out of capacity, or did not respond in time.
     Reject,
     /// The result says nothing about capacity: the call was cancelled or shed on the way, or failed with an error
-    /// that sending less would not change, such as a refused, reset or broken connection.
+    /// that fewer calls would not prevent, such as a refused, reset or broken connection.
     Neither,
 }
 
-/// The refusal of a call that was shed. It states the reason, and when to acquire again.
+/// The refusal for a call that was shed. It states the reason, and when to acquire again.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[error("shed: {reason}; it may be worth asking again in {} ms", .retry_in.as_millis())]
 pub struct Shed {
@@ -266,13 +266,13 @@ pub struct Shed {
 }
 
 impl Shed {
-    /// Returns the reason for which the call was shed.
+    /// Returns the reason why the call was shed.
     #[must_use]
     pub const fn reason(&self) -> Reason {
         self.reason
     }
 
-    /// Returns the time after which an acquire may succeed. This is a hint: other callers acquire meanwhile. With
+    /// Returns how long to wait before acquiring again. This is a hint: other callers acquire meanwhile. With
     /// [`Strategy::Adaptive`] it is at most 2 s.
     #[must_use]
     pub const fn retry_in(&self) -> Duration {
@@ -280,13 +280,13 @@ impl Shed {
     }
 }
 
-/// The reason for which a call was shed.
+/// The reason why a call was shed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Reason {
-    /// Calls of this level were shed with this probability, 0 to 1.
+    /// Calls with this priority were shed with this probability, 0 to 1.
     Probability(f64),
-    /// About this many calls per second are admitted, and more important calls use them.
+    /// About this many calls per second are admitted, and more important calls use them up.
     Rate(f64),
 }
 

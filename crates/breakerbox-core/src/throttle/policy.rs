@@ -1,12 +1,12 @@
-//! The policy of a throttle: its numbers, checked when it is built. No other part of the throttle accepts unchecked
-//! numbers.
+//! The settings of a throttle, checked when the policy is built. No other part of the throttle accepts unchecked
+//! settings.
 
 use core::time::Duration;
 
 use super::{Levels, Strategy};
 use crate::time::micros;
 
-/// The checked numbers of a throttle. A number that is not set has its default.
+/// The checked settings of a throttle. A setting that is not given has its default.
 ///
 /// ```
 /// use breakerbox_core::throttle::{Strategy, ThrottlePolicy};
@@ -47,25 +47,25 @@ impl ThrottlePolicy {
         self.levels
     }
 
-    /// For [`Strategy::Sre`]: the number of calls that may be made for each accepted one.
+    /// For [`Strategy::Sre`]: returns the number of calls that may be made for each accepted one.
     #[must_use]
     pub const fn k(&self) -> f64 {
         self.k
     }
 
-    /// For [`Strategy::Sre`]: the time over which calls count.
+    /// For [`Strategy::Sre`]: returns the rolling time over which calls count.
     #[must_use]
     pub const fn window(&self) -> Duration {
         self.window
     }
 
-    /// For [`Strategy::Sre`]: the approximate number of calls per second that are admitted even if all fail.
+    /// For [`Strategy::Sre`]: returns the approximate number of calls per second that are admitted even if all fail.
     #[must_use]
     pub const fn min_rate(&self) -> f64 {
         self.min_rate
     }
 
-    /// Returns the number of retries allowed for a hundred accepts.
+    /// Returns the number of retries allowed per hundred accepted calls.
     #[must_use]
     pub const fn retry_percent(&self) -> u64 {
         self.retry_percent
@@ -78,7 +78,7 @@ impl Default for ThrottlePolicy {
     }
 }
 
-/// The builder of a throttle's policy.
+/// Builds a [`ThrottlePolicy`] from the defaults and the settings given.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ThrottlePolicyBuilder {
@@ -123,7 +123,8 @@ impl ThrottlePolicyBuilder {
         self
     }
 
-    /// For [`Strategy::Sre`]: sets the time over which calls count, at least a millisecond. The default is a minute.
+    /// For [`Strategy::Sre`]: sets the rolling time over which calls count, at least a millisecond. The default is a
+    /// minute.
     pub const fn window(mut self, window: Duration) -> Self {
         self.window = window;
         self
@@ -136,13 +137,13 @@ impl ThrottlePolicyBuilder {
         self
     }
 
-    /// Sets the number of retries allowed for a hundred accepts, 0 (none) to 100. The default is 10.
+    /// Sets the number of retries allowed per hundred accepted calls, 0 (none) to 100. The default is 10.
     pub const fn retry_percent(mut self, percent: u64) -> Self {
         self.retry_percent = percent;
         self
     }
 
-    /// Builds the policy.
+    /// Checks the settings and builds the policy.
     ///
     /// # Errors
     /// Names the first field that is out of range.
@@ -165,7 +166,7 @@ impl ThrottlePolicyBuilder {
     }
 }
 
-/// A policy was refused. The error names one field and its valid range.
+/// The error for an invalid throttle policy. It names one field and its valid range.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ThrottlePolicyError {
@@ -184,8 +185,8 @@ pub enum ThrottlePolicyError {
         /// The duration that was given.
         found: Duration,
     },
-    /// The minimum rate is not a finite number above 0. Without a minimum rate the formula would never admit calls
-    /// again.
+    /// The minimum rate is not a finite number above 0. Without a minimum rate, the formula would never admit calls
+    /// again once all were rejected.
     #[error("min_rate: must be a number above 0, but is {found}")]
     MinRate {
         /// The number that was given.
@@ -200,7 +201,7 @@ pub enum ThrottlePolicyError {
 }
 
 impl ThrottlePolicyError {
-    /// Returns the field, as the builder spells it.
+    /// Returns the name of the field, as the builder spells it.
     #[must_use]
     pub const fn field(&self) -> &'static str {
         match self {

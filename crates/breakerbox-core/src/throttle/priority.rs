@@ -1,6 +1,6 @@
-//! Priorities: the importance of a call, as one of a number of levels that the owner of the throttle chooses.
+//! Priorities: the importance of calls, in as many levels as the throttle's owner chooses.
 //!
-//! A level out of range is refused when the priority is created, so code that holds a priority need not check it.
+//! A level out of range is refused when the priority is created, so code that receives a priority need not check it.
 
 use core::num::NonZeroU16;
 
@@ -20,16 +20,16 @@ use core::num::NonZeroU16;
 pub struct Priority(u16);
 
 impl Priority {
-    /// Critical to the whole experience.
+    /// Critical to the user's experience.
     pub const HIGH: Self = Self(0);
     /// Important, but not critical.
     pub const IMPORTANT: Self = Self(1);
-    /// A few failures are hardly noticed.
+    /// Of medium importance: users hardly see a few failures.
     pub const MEDIUM: Self = Self(2);
     /// Trivial, or easily done later.
     pub const LOW: Self = Self(3);
 
-    /// Returns the level; 0 is the most important.
+    /// Returns the level, where 0 is the most important.
     #[must_use]
     pub const fn level(self) -> u16 {
         self.0
@@ -61,7 +61,7 @@ impl Levels {
         self.0.get()
     }
 
-    /// Returns the priority of this level.
+    /// Returns the priority with this level.
     ///
     /// # Errors
     /// If the level is not below the number of levels.
@@ -73,7 +73,7 @@ impl Levels {
         }
     }
 
-    /// Returns the level of a priority. A priority that was created for more levels than these counts as the lowest.
+    /// Returns a priority's level. A priority that was created for more levels than these counts as the lowest.
     pub(super) fn level_of(self, priority: Priority) -> u16 {
         priority.level().min(self.count() - 1)
     }
@@ -85,12 +85,12 @@ impl Default for Levels {
     }
 }
 
-/// The error for a number of levels of zero.
+/// The error for zero priority levels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("levels: there must be at least one")]
 pub struct NoLevels;
 
-/// The error for a level that does not exist.
+/// The error for a priority level that does not exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("priority: there are {levels} levels, 0 to {last}, but this is {found}", last = .levels - 1)]
 pub struct PriorityError {

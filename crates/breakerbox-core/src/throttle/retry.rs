@@ -1,8 +1,8 @@
-//! The retry budget: retries are a share of the calls that were accepted lately, so that they cannot multiply an
-//! overload.
+//! The retry budget: it limits retries to a share of the calls that were accepted recently, so that they cannot
+//! multiply an overload.
 //!
-//! It keeps the current window and the allowance of the previous one, and slides between them: the older allowance
-//! fades while the current one grows. Calls cost nothing here; only a retry does.
+//! It keeps the current window and the allowance of the previous one, and slides between them: the previous allowance
+//! fades while the current one grows. Only retries cost time here; other calls do not.
 
 use core::time::Duration;
 
@@ -10,21 +10,21 @@ use super::shared::Ordering::Relaxed;
 use super::shared::{AtomicU64, Number};
 use crate::time::{Timestamp, micros};
 
-/// The time for which accepts allow retries. It is short enough that old accepts do not count, and long enough that
-/// the budget of a slow caller does not round to zero.
+/// The time for which accepted calls allow retries: short enough that old accepts do not count, and long enough that
+/// a slow caller's budget does not round to zero.
 const WINDOW: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct RetryBudget {
-    /// Retries for a hundred accepts. Allowances are in hundredths of a retry, so that whole percentages are exact.
+    /// Retries per hundred accepts. Allowances are in hundredths of a retry, so that whole percentages are exact.
     percent: f64,
     /// The start of the current window, in microseconds.
     since: AtomicU64,
-    /// The accepts counted before the current window.
+    /// The number of accepts before the current window.
     accepts_before: AtomicU64,
-    /// The allowance of the previous window, in hundredths of a retry.
+    /// The previous window's allowance, in hundredths of a retry.
     carried: Number,
-    /// Retries in the current window.
+    /// The number of retries in the current window.
     used: Number,
 }
 
@@ -39,12 +39,13 @@ impl RetryBudget {
         }
     }
 
-    /// Whether one more retry is allowed; if so, it is counted as made. `accepts` is the number of all accepts so
+    /// Whether one more retry is allowed; if so, it is counted as made. `accepts` is the total number of accepts so
     /// far.
     pub(super) fn take(&self, accepts: u64, now: Timestamp) -> bool {
         let (now, window) = (now.as_micros(), micros(WINDOW));
         let since = self.since.load(Relaxed);
-        // A clock that stepped back by more than a window would freeze the budget, so it starts anew too.
+        // A clock that stepped back by more than a window would freeze the budget, so the window starts anew then,
+        // too.
         if now.saturating_sub(since) >= window || since.saturating_sub(now) >= window {
             self.roll(since, accepts, now);
         }
@@ -55,7 +56,7 @@ impl RetryBudget {
         self.used.update(|used| ((used + 1.0) * 100.0 <= allowed).then_some(used + 1.0)).is_ok()
     }
 
-    /// Begins a new window. Of several threads that arrive at once, one does it.
+    /// Begins a new window. If several threads arrive at once, one of them does it.
     fn roll(&self, since: u64, accepts: u64, now: u64) {
         if self.since.compare_exchange(since, now, Relaxed, Relaxed).is_err() {
             return;

@@ -1,5 +1,5 @@
-//! The values that threads share without blocking: the standard atomics, or those of loom, which tries every
-//! interleaving, and a floating-point number in an atomic.
+//! Values that threads share without blocking: the atomics of the standard library, or those of loom, which tests
+//! every interleaving; and a floating-point number in an atomic.
 
 #[cfg(not(breakerbox_loom))]
 pub(super) use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ pub(super) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use self::Ordering::Relaxed;
 
-/// A floating-point number in an atomic. Nothing else is published through it, so relaxed order is enough.
+/// A floating-point number in an atomic. No other data is published through it, so relaxed ordering is enough.
 #[derive(Default, Debug)]
 pub(super) struct Number(AtomicU64);
 

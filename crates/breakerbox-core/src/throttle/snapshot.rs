@@ -1,4 +1,4 @@
-//! The state and the counts of a throttle, for reports.
+//! A throttle's state and counts, for reports.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -9,14 +9,14 @@ use core::fmt;
 pub enum ThrottleState {
     /// Every call is admitted.
     Calm,
-    /// The destination takes fewer calls than callers acquire; the rest is shed.
+    /// Callers acquire more calls than the destination can take; the excess is shed.
     Shedding,
-    /// The destination accepts no call any more. Only a few calls are admitted, to detect its recovery.
+    /// The destination no longer accepts calls. Only a few are admitted, to detect its recovery.
     Probing,
 }
 
 impl ThrottleState {
-    /// Returns the name: `calm`, `shedding` or `probing`.
+    /// Returns the state's name: `calm`, `shedding` or `probing`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -33,28 +33,28 @@ impl fmt::Display for ThrottleState {
     }
 }
 
-/// The state of a throttle, and its counts since it was created.
+/// A throttle's state, and its counts since it was created.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct ThrottleSnapshot {
     /// The current state. `None` with [`Strategy::Sre`](super::Strategy::Sre).
     pub state: Option<ThrottleState>,
-    /// The number of calls per second that are admitted now, by the learnt capacity of the destination. `None` if
-    /// every call is, and with [`Strategy::Sre`](super::Strategy::Sre).
+    /// The number of calls per second that are admitted now, according to the destination's learnt capacity. `None`
+    /// if every call is admitted, and with [`Strategy::Sre`](super::Strategy::Sre).
     pub rate: Option<f64>,
-    /// Calls that were admitted.
+    /// The number of calls that were admitted.
     pub admitted: u64,
-    /// Calls that the destination accepted.
+    /// The number of calls that the destination accepted.
     pub accepted: u64,
-    /// Calls that the destination rejected, except those that were sent before the latest change of state. `None`
+    /// The number of calls that the destination rejected, except those sent before the latest change of state. `None`
     /// with [`Strategy::Sre`](super::Strategy::Sre), which does not count them.
     pub rejected: Option<u64>,
-    /// Calls that were shed, by level of priority, the most important first.
+    /// The number of calls that were shed, by priority level, the most important first.
     pub shed: Box<[u64]>,
 }
 
 impl ThrottleSnapshot {
-    /// Returns the number of calls that were shed, over all levels.
+    /// Returns the number of calls that were shed, at all levels.
     #[must_use]
     pub fn shed_in_total(&self) -> u64 {
         self.shed.iter().sum()

@@ -1,13 +1,13 @@
-//! The strategy of the published formula, without additions.
+//! The SRE strategy: the published client-side throttling formula, without additions.
 //!
-//! A call of level p is shed with probability `max(0, (requests - K * accepts) / (requests + min_rate * window))`,
+//! A call with level p is shed with probability `max(0, (requests - K * accepts) / (requests + min_rate * window))`,
 //! where accepts are those of its level, and requests are those of its level plus the requests of higher levels that
 //! were not accepted. Calls that were shed count as requests. Slots have absolute indexes and expire when they are
 //! read.
 //!
 //! It reads and writes counters and never blocks. A call that is counted while its slot is being emptied may be lost,
-//! and one whose thread was held up may count a slot later. Only the newest slot changes, so the older ones are added
-//! up once, when the newest begins.
+//! and a call whose thread was delayed may be counted in the next slot. Only the newest slot changes, so the older
+//! ones are added up once, when the newest begins.
 
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -23,18 +23,18 @@ const SLOTS: u64 = 10;
 #[derive(Debug)]
 pub(super) struct Sre {
     k: f64,
-    /// `min_rate * window`: the denominator when there are no requests.
+    /// `min_rate * window`: the formula's denominator when there are no requests.
     min_requests: f64,
     /// The length of a slot in microseconds.
     width: u64,
     /// The absolute index of the newest slot.
     newest: AtomicU64,
     slots: Box<[Slot]>,
-    /// The sums of all slots of the window except the newest.
+    /// The sums over all slots in the window except the newest.
     before: Box<[Counts]>,
-    /// All accepts so far, for the retry budget.
+    /// The number of all accepts so far, for the retry budget.
     accepted: AtomicU64,
-    /// All calls so far, including those that were shed.
+    /// The number of all calls so far, including those that were shed.
     asked: AtomicU64,
 }
 
@@ -67,7 +67,7 @@ impl Sre {
         }
     }
 
-    /// Returns the probability with which to shed this call, and counts the call as a request.
+    /// Returns the probability with which to shed this call, and counts it as a request.
     pub(super) fn try_acquire(&self, level: u16, now: Timestamp) -> f64 {
         self.asked.fetch_add(1, Relaxed);
         let newest = self.slide_to(now);
@@ -107,26 +107,26 @@ impl Sre {
         (now.as_micros() / self.width).abs_diff(self.newest.load(Relaxed)) >= SLOTS
     }
 
-    /// Returns the length of a slot: the time after which the window has moved.
+    /// Returns the length of a slot, which is the time after which the window moves.
     pub(super) const fn slot(&self) -> Duration {
         Duration::from_micros(self.width)
     }
 
-    /// Returns the newest slot, and begins it if the time has moved on to it.
+    /// Returns the newest slot. If the current one has ended, begins a new one first.
     #[inline]
     fn slide_to(&self, now: Timestamp) -> &Slot {
         let newest = self.newest.load(Relaxed);
-        // A product, since a division would cost as much as the rest of the function.
+        // A multiplication, because a division would cost as much as the rest of the function.
         if now.as_micros().wrapping_sub(newest.wrapping_mul(self.width)) >= self.width {
             self.begin(now.as_micros() / self.width, newest);
         }
         self.slot_of(self.newest.load(Relaxed))
     }
 
-    /// Begins a slot, and adds up those before it. Of several threads that arrive at once, one does it.
+    /// Begins a slot and adds up the previous ones. If several threads arrive at once, one of them does it.
     #[cold]
     fn begin(&self, index: u64, newest: u64) {
-        // One slot back: a thread that was held up. More: a clock that stepped back.
+        // One slot back means that the thread was delayed; more, that the clock stepped back.
         let held_up = index.saturating_add(1) == newest;
         if held_up || self.newest.compare_exchange(newest, index, Relaxed, Relaxed).is_err() {
             return;
@@ -161,7 +161,7 @@ impl Slot {
         newest.checked_sub(self.index.load(Relaxed)).is_some_and(|age| age < SLOTS)
     }
 
-    /// Empties the slot if it holds another index.
+    /// Empties the slot if it has another index, and sets this index.
     fn turn_to(&self, index: u64) {
         if self.index.swap(index, Relaxed) != index {
             for counts in &self.levels {
@@ -196,7 +196,7 @@ mod tests {
         Timestamp::from_millis(seconds * 1_000)
     }
 
-    /// Makes `requests` calls of a level, of which the first `accepts` are accepted.
+    /// Makes `requests` calls with this level, of which the first `accepts` are accepted.
     fn traffic(sre: &Sre, level: u16, requests: u64, accepts: u64, now: Timestamp) {
         for n in 0..requests {
             sre.try_acquire(level, now);
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn follows_the_formula() {
-        // Requests and accepts of level 0 and of level 1, then the probability for each.
+        // Requests and accepts of level 0 and of level 1, then the probability for each level.
         let table = [
             ((0, 0), (0, 0), 0.0, 0.0),
             ((100, 50), (0, 0), 0.0, 50.0 / 110.0),

@@ -1,4 +1,4 @@
-//! Rows 0 and 2 to 5: the response to an acquire, and which caller gets the probe.
+//! Rows 0 and 2 to 5 of the table: the response to a caller that acquires a permit, and which caller gets the probe.
 
 use alloc::boxed::Box;
 
@@ -11,20 +11,20 @@ use crate::token::RandomBits;
 
 use super::LEASE_MARGIN;
 
-/// The record's response to an acquire.
+/// The record's response to a caller that acquires a permit.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Answer {
-    /// The call may be made.
+    /// Make the call.
     Admit,
-    /// The call must not be made.
+    /// Do not make the call.
     Refuse(Refusal),
-    /// The call may be made as a probe, if the step's record can be swapped in. The step's lease identifies the
+    /// Make the call as a probe, if the step's record can be swapped in. The lease in that record identifies the
     /// probe.
     Probe(Box<Step>),
 }
 
 impl Record {
-    /// Decides an acquire.
+    /// Decides whether a caller gets a permit.
     #[must_use]
     pub fn try_acquire(&self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Answer {
         match self.mode {
@@ -49,7 +49,7 @@ impl Record {
         }
     }
 
-    /// Returns the step to half-open. `lease` is that of the first probe, if there is one.
+    /// Returns the step to half-open, with the first probe's lease if there is one.
     pub(super) fn half_opened(&self, lease: Option<Lease>, draw: RandomBits, now: Timestamp) -> Step {
         let next = Self { state: State::HalfOpen, retry_at: None, lease, probe_successes: 0, ..self.clone() };
         Step::transition(self, next, Cause::CoolOffOver, draw, now)

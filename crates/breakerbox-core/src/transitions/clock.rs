@@ -6,14 +6,14 @@ use crate::record::{Lease, Record};
 use crate::time::Timestamp;
 use crate::token::{Epoch, RandomBits};
 
-/// The minimum difference that counts as a step of the store's clock. The processes of a fleet only estimate its
-/// time, from requests that took a while, and write these estimates into records.
+/// The minimum difference that counts as a step of the store's clock. Processes write estimates of the store's time
+/// into records, based on requests that took a while.
 const STEP: Duration = Duration::from_secs(1);
 
 impl Record {
-    /// Converts a record from a clock that showed `before` to the store's clock, which shows `after`: every time in
-    /// it keeps its distance from now. The epoch follows the clock, but never back. A record that was decided by the
-    /// store's clock just now stays unchanged.
+    /// Converts a record from a clock that showed `before` to the store's clock, which shows `after`. Every time in
+    /// the record keeps its distance from now. The epoch follows the clock, but never backwards. A record that was
+    /// just decided by the store's clock stays unchanged.
     #[must_use]
     pub(crate) fn moved(&self, before: Timestamp, after: Timestamp) -> Self {
         let off = self.changed_at.since(after).max(after.since(self.changed_at));
@@ -23,7 +23,7 @@ impl Record {
         let moved = |time: Timestamp| time.moved(before, after);
         let changed_at = moved(self.changed_at);
         let epoch = self.epoch.max(Epoch(changed_at.as_micros()));
-        // Permits belong to the epoch in which they were given: the result of an earlier probe will be late.
+        // Permits belong to the epoch in which they were given, so the result of an earlier probe will be late.
         let lease = self.lease.filter(|_| epoch == self.epoch);
         Self {
             epoch,
@@ -35,15 +35,15 @@ impl Record {
         }
     }
 
-    /// As [`rebased`](Self::rebased), for a record whose writer could only estimate the store's clock: a time less
-    /// than a second ahead is correct.
+    /// As [`rebased`](Self::rebased), for a record whose writer could only estimate the store's time: a record less
+    /// than a second ahead of the clock is correct.
     pub(crate) fn rebased_in_fleet(&self, draw: RandomBits, now: Timestamp) -> Option<Self> {
         if self.changed_at.since(now) < STEP { None } else { self.rebased(draw, now) }
     }
 
-    /// If the clock is before this record's latest change, returns the record with all its times moved back by the
-    /// difference, so that cool-offs and leases last as long as they would have. The first caller that acquires swaps
-    /// it in. Returns `None` if the clock is right.
+    /// If the clock shows a time before this record's latest change, returns the record with all its times moved back
+    /// by the difference, so that cool-offs and leases keep their length. The first caller that acquires a permit
+    /// swaps it in. Returns `None` if the clock is right.
     #[must_use]
     pub fn rebased(&self, draw: RandomBits, now: Timestamp) -> Option<Self> {
         let back = self.changed_at.since(now);

@@ -1,8 +1,8 @@
 //! The transition table: it decides the next record of a circuit.
 //!
 //! Every function here takes the current record and returns the step to swap in, or `None` if nothing changes. None
-//! of them writes: in memory the step is applied, in a store it is swapped in by version, so that of two processes
-//! that decide at once one wins.
+//! of them writes. In memory the step is applied directly; in a store it is swapped in by version, so that if two
+//! processes decide at the same time, one wins.
 
 mod acquire;
 mod clock;

@@ -1,4 +1,4 @@
-//! Rows 12 and 13: the overrides by operators, which apply in any state.
+//! Rows 12 and 13 of the table: operators' overrides, which apply in any state.
 
 use crate::change::{Cause, OverrideCommand, Step};
 use crate::record::{Attribution, Mode, Record, State};
@@ -6,8 +6,8 @@ use crate::time::Timestamp;
 use crate::token::RandomBits;
 
 impl Record {
-    /// Applies an operator's command. Release and enable end any override, including disabled. Returns `None` if
-    /// there is nothing to do: an automatic circuit has no override to end, and must not change.
+    /// Applies an operator's command. Release and enable end any override, including disabled. Returns `None` if the
+    /// circuit stays as it is, because there is no override to end.
     #[must_use]
     pub fn apply_override(
         &self,

@@ -1,4 +1,4 @@
-//! Rows 6 to 9: the effect of a probe's outcome. A late one has none.
+//! Rows 6 to 9 of the table: the effect of a probe's outcome. A late outcome has none.
 
 use crate::change::{Cause, Step};
 use crate::outcome::{Outcome, OutcomeKind};
@@ -9,7 +9,7 @@ use crate::token::{Epoch, Nonce, RandomBits};
 
 impl Record {
     /// Settles the probe with this nonce, which was admitted in this epoch. Returns `None` if the outcome is late
-    /// (row 9): nothing changes.
+    /// (row 9) and changes nothing.
     #[must_use]
     pub fn settle_probe(
         &self,
@@ -44,7 +44,7 @@ impl Record {
         }
     }
 
-    /// Returns the step to closed. The number of trips stays until the trips are forgiven.
+    /// Returns the step to closed. The number of trips is kept until the trips are forgiven.
     pub(super) fn closed(&self, cause: Cause, draw: RandomBits, now: Timestamp) -> Step {
         let next = Self {
             state: State::Closed,

@@ -1,8 +1,8 @@
-//! The rules of sampling: one evaluation for each key and tick, by the totals of a sampler.
+//! The rules for sampling: one evaluation per key and tick, based on the sampler's totals.
 //!
 //! | from | when | to |
 //! | --- | --- | --- |
-//! | closed | a trip rule holds over the totals of the window, or of its recent part | open |
+//! | closed | a trip rule is met over the totals of the window, or of its recent part | open |
 //! | open | `retry_at` is reached | half-open; this tick's totals are not used |
 //! | half-open | at least `probes` outcomes, successes reach `recovery_rate` | closed |
 //! | half-open | at least `probes` outcomes, successes do not | open, or disabled |
@@ -25,35 +25,35 @@ use crate::window::Totals;
 
 use super::{Answer, LEASE_MARGIN};
 
-/// The totals of one key at one tick, as a sampler returns them: over the window, or since the circuit's last
-/// transition if that is later; for a half-open circuit, of all attempts started since it turned half-open.
+/// The totals for one key at one tick, as a sampler returns them: over the window, or since the circuit's last
+/// transition if that is later; for a half-open circuit, over all attempts started since it turned half-open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sample {
-    /// Calls that succeeded.
+    /// The number of calls that succeeded.
     pub successes: u64,
-    /// Calls that failed.
+    /// The number of calls that failed.
     pub failures: u64,
-    /// The sum of their latencies; `None` if the sampler does not provide it.
+    /// The sum of the calls' latencies; `None` if the sampler does not provide it.
     pub latency_sum: Option<Duration>,
-    /// The [recent](Policy::sample_recent) part of them; `None` if the sampler does not provide it.
+    /// The totals over the [latest ticks](Policy::sample_recent) only; `None` if the sampler does not provide them.
     pub recent: Option<RecentSample>,
-    /// The number of failures since the latest success; `None` if the sampler does not provide it.
+    /// The number of consecutive failures since the latest success; `None` if the sampler does not provide it.
     pub failure_run: Option<u64>,
 }
 
-/// The totals of one key over the latest few ticks.
+/// The totals for one key over the latest few ticks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RecentSample {
-    /// Calls that succeeded.
+    /// The number of calls that succeeded.
     pub successes: u64,
-    /// Calls that failed.
+    /// The number of calls that failed.
     pub failures: u64,
-    /// The sum of their latencies; `None` if the sampler does not provide it.
+    /// The sum of the calls' latencies; `None` if the sampler does not provide it.
     pub latency_sum: Option<Duration>,
 }
 
 impl Sample {
-    /// Returns the totals to which the trip rules are applied, in this order: the whole window, then its recent part.
+    /// Returns the totals to check against the trip rules: first the whole window, then its recent part.
     fn evaluated(&self, policy: &Policy) -> Result<impl Iterator<Item = Totals>, MissingLatencySum> {
         let whole = RecentSample {
             successes: self.successes,
@@ -84,29 +84,30 @@ impl RecentSample {
     }
 }
 
-/// The attempts over which a circuit's totals are taken. Times are ages, so that clocks need not agree.
+/// The range of attempts that a circuit's totals must cover. Times are ages, so clocks need not agree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Span {
     /// The attempts that finished within the window.
     Window,
-    /// The attempts that finished within this time: the circuit's latest transition is more recent than the window.
+    /// The attempts that finished within this time, because the circuit's latest transition is more recent than the
+    /// window.
     FinishedWithin(Duration),
-    /// The attempts that started within this time and have finished: the circuit turned half-open then.
+    /// The attempts that started within this time and have finished: this long ago the circuit turned half-open.
     StartedWithin(Duration),
-    /// No attempts: the circuit is open or overridden, and its totals are not used.
+    /// No attempts, because the circuit is open or overridden and its totals are not used.
     Unused,
 }
 
-/// The error when the policy limits the mean latency, and the sample has no latencies.
+/// The error when the policy limits the mean latency but the sample contains no latencies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("is required, because the policy sets mean_latency")]
 pub struct MissingLatencySum;
 
 impl Record {
-    /// Evaluates one tick. An empty sample neither trips nor closes a circuit.
+    /// Evaluates one tick's sample. An empty sample neither trips nor closes a circuit.
     ///
     /// # Errors
-    /// If the policy needs latencies and the sample has none.
+    /// If the policy needs latencies and the sample contains none.
     pub fn sample(
         &self,
         sample: &Sample,
@@ -132,9 +133,9 @@ impl Record {
         })
     }
 
-    /// Decides an acquire in a fleet. As [`try_acquire`](Self::try_acquire), but with sampling a half-open circuit
-    /// gives at most `probes` leases between two ticks: no process settles them, so they would follow each other
-    /// until the tick.
+    /// As [`try_acquire`](Self::try_acquire), in a fleet: with sampling, a half-open circuit gives at most `probes`
+    /// leases between two ticks: no process settles the probes, so without the limit one would follow another until
+    /// the tick.
     pub(crate) fn acquire_in_fleet(&self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Answer {
         let answer = self.try_acquire(policy, draw, now);
         match answer {
@@ -149,8 +150,8 @@ impl Record {
         }
     }
 
-    /// Whether no lease is left until the next tick. With sampling, `probe_successes` counts the leases since the
-    /// latest tick.
+    /// Whether all leases until the next tick have been given. With sampling, `probe_successes` counts the leases
+    /// since the latest tick.
     fn probes_are_used_up(&self, policy: &Policy) -> bool {
         matches!(self.state, State::HalfOpen)
             && self.probe_successes >= policy.probes()
@@ -158,7 +159,7 @@ impl Record {
     }
 
     /// Returns the step after a tick that left the circuit half-open, which allows the next `probes` calls. `None` if
-    /// no lease was given since the previous tick.
+    /// no lease has been given since the previous tick.
     #[must_use]
     pub fn with_fresh_probes(&self, draw: RandomBits, now: Timestamp) -> Option<Step> {
         let running_tasks = u32::from(self.lease.is_some_and(|lease| lease.is_live(now)));
@@ -167,7 +168,7 @@ impl Record {
             .then(|| Step::within_epoch(Self { probe_successes: running_tasks, ..self.clone() }, draw))
     }
 
-    /// Returns the attempts that the next sample must cover, so that no attempt counts from before a transition.
+    /// Returns the attempts that the next sample must cover, so that no attempt from before a transition counts.
     #[must_use]
     pub fn sampled_over(&self, policy: &Policy, now: Timestamp) -> Span {
         let age = now.since(self.changed_at);
@@ -175,16 +176,16 @@ impl Record {
             _ if !self.is_automatic() => Span::Unused,
             State::Open => Span::Unused,
             State::HalfOpen => Span::StartedWithin(age),
-            // Without a cause the circuit is new, and there was no transition.
+            // A record without a cause belongs to a new circuit, which has made no transition.
             State::Closed if self.cause.is_some() && age < policy.window() => Span::FinishedWithin(age),
             State::Closed => Span::Window,
         }
     }
 
-    /// Returns the latest success, and since when the circuit fails, as far as this sample shows. The totals of a
-    /// half-open circuit go back to the transition, so an outcome in them may be that old; those of an open circuit
-    /// are not used. A sample with successes and failures does not show which came last: the circuit then fails since
-    /// the sample, and not since before.
+    /// Returns the time of the latest success, and the start of the current failures, as far as this sample shows
+    /// them. The totals of a half-open circuit start at its transition, so their outcomes may be that old; those of
+    /// an open circuit are not used. A sample with both successes and failures does not show which came last: the
+    /// failures then start with this sample, not before it.
     #[must_use]
     pub fn latest_outcomes_with(&self, sample: &Sample, now: Timestamp) -> LatestOutcomes {
         let mut latest = self.latest_outcomes();

@@ -1,4 +1,4 @@
-//! Rows 1, 10 and 11: how a circuit trips, when its trips are forgiven, and when it is disabled.
+//! Rows 1, 10 and 11 of the table: how a circuit trips, when its trips are forgiven, and when it is disabled.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -12,11 +12,12 @@ use crate::time::Timestamp;
 use crate::token::RandomBits;
 use crate::window::Totals;
 
-/// The actor in the attribution when a circuit is disabled after too many trips, not by an operator.
+/// The actor that a record names if the circuit was disabled after too many trips, not by an operator.
 const ACTOR: &str = "breakerbox";
 
 impl Record {
-    /// Evaluates the trip rules for a closed circuit after a counted outcome. `retry_after` is that of the outcome.
+    /// Evaluates the trip rules for a closed circuit after a counted outcome. `retry_after` is the outcome's
+    /// retry-after.
     #[must_use]
     pub fn evaluate(
         &self,

@@ -1,4 +1,4 @@
-//! Closed: rows 1, 9, 10 and 11, every trip rule, and what the window does.
+//! The closed state: rows 1, 9, 10 and 11, every trip rule, and the window.
 
 use breakerbox_core::{
     Decision, Mode, Outcome, OverrideCommand, Policy, Settlement, Status, Timestamp, TripRule,
@@ -118,7 +118,7 @@ fn row_09_outcomes_of_before_a_recovery_do_not_count_after_it() {
     assert_eq!((rig.status(), rig.circuit.totals(rig.now).calls()), (Status::Closed, 0));
 }
 
-/// Opens, recovers at once, and stays closed from then on. Returns when it closed.
+/// Trips the circuit, lets it recover at once, and returns the time at which it closed.
 fn tripped_once(rig: &mut Rig) -> Timestamp {
     rig.fail(3);
     rig.now = rig.record().retry_at.unwrap();
@@ -191,7 +191,7 @@ fn row_11_it_must_have_failed_for_disable_min() {
         let record = rig.record();
         assert_eq!((record.last_success, record.failing_since), (Some(at(0)), Some(at(100_000))));
     }
-    // Used once a week, and down for a minute: no reason to give it up.
+    // An endpoint that is used once a week and was down for a minute must not be disabled.
     let mut rig = Rig::new(simple().disable_after(1).disable_min(secs(3_600)));
     rig.succeed(1);
     rig.now = at(7 * 86_400_000);
@@ -331,7 +331,7 @@ fn a_policy_change_of_the_window_keeps_the_counts() {
 fn jitter_spreads_the_cool_off() {
     let mut rig = Rig::new(simple().jitter(10));
     rig.fail(3);
-    // The rig draws small numbers: the low end of the jitter.
+    // The rig uses small numbers as random bits, which give the lowest jitter.
     assert_eq!(rig.record().retry_at, Some(at(27_000)));
 }
 

@@ -1,4 +1,4 @@
-//! What one member of a fleet makes of what it counts, hears and is told.
+//! How a fleet member handles its own counts, the store's responses and messages from other members.
 
 use breakerbox_core::fleet::{
     Consistency, Learnt, LeaseAnswer, Member, MemberAnswer, MemberSettled, ReportDue, Waits,
@@ -71,7 +71,7 @@ fn who_hears_of_its_own_swap_before_the_answer_hears_of_it_once() {
 fn one_broken_process_refuses_for_itself_and_opens_nothing_against_the_others() {
     let rate = simple().consecutive_failures(None).failure_rate(50).min_calls(4);
     let mut fleet = Fleet::new(2, &rate);
-    // The others' successes are on their way.
+    // The other process has successes that it has not reported yet.
     let healthy: Vec<_> = (0..20).map(|_| fleet.try_acquire(1).unwrap()).collect();
     for permit in healthy {
         fleet.report(1, permit, &ok());
@@ -161,14 +161,14 @@ fn at_the_end_of_the_cool_off_one_of_all_probes() {
     assert!((0..3).all(|n| fleet.answer(n) == MemberAnswer::LeaseDue));
     let probe = fleet.try_acquire(1).unwrap();
     assert!(probe.is_probe());
-    // The others believed that they could, and find out that they can't.
+    // The other processes assume that they may probe, and learn from the store that they may not.
     for n in [0, 2] {
         assert!(matches!(fleet.take_lease(n), Err(Refusal::Probing { .. })));
     }
     assert_eq!(fleet.settle(1, probe, &ok()), Settlement::Counted);
     fleet.all_read();
     assert!((0..3).all(|n| fleet.status(n) == Status::Closed));
-    // They have one ramp.
+    // All processes share one ramp.
     let _in_flight = fleet.try_acquire(2).unwrap();
     for n in 0..3 {
         assert!(matches!(fleet.try_acquire(n), Err(Refusal::Ramping { in_flight: 1, limit: 1 })));
@@ -201,7 +201,7 @@ fn what_a_prober_hears_from_before_its_lease_does_not_cost_it_its_result() {
     fleet.read(1);
     let second = fleet.try_acquire(1).unwrap();
     let lease = fleet.store.record.clone();
-    // What was on its way for longer than it took to get the lease.
+    // Records that were on their way for longer than it took to get the lease.
     for stale in [released, with_the_first_lease] {
         let learnt = fleet.step(1, |member, at| member.learn(stale, at));
         assert_eq!(learnt, Learnt::default());
@@ -214,7 +214,7 @@ fn what_a_prober_hears_from_before_its_lease_does_not_cost_it_its_result() {
         (Status::Closed, Status::Closed)
     );
 
-    // The same for the answer to a swap of its own, which others heard of before.
+    // The same applies to the response to its own swap, if others received the change earlier.
     fleet.all_read();
     fleet.trip();
     fleet.pass(secs(60));
@@ -229,7 +229,7 @@ fn what_a_prober_hears_from_before_its_lease_does_not_cost_it_its_result() {
     assert_eq!(fleet.settle(1, second, &ok()), Settlement::Counted);
     assert_eq!(fleet.status(1), Status::Closed);
 
-    // A lease that has ended protects nothing: somebody else's is news.
+    // A lease that has ended protects nothing: another process's lease is newer.
     fleet.all_read();
     fleet.trip();
     fleet.pass(secs(120));
@@ -252,7 +252,7 @@ fn the_prober_that_vanished_holds_up_the_fleet_for_its_lease_and_its_result_is_l
     fleet.pass(ms(11_999));
     assert!(matches!(fleet.try_acquire(1), Err(Refusal::Probing { .. })));
     fleet.pass(ms(1));
-    // Paused beyond its lease: late, whether or not somebody else has asked meanwhile.
+    // After a pause beyond its lease, the result is late, whether or not another process has acquired meanwhile.
     let MemberSettled { settled, report } = fleet.report(0, lost, &ok());
     assert_eq!((settled.settlement, report), (Settlement::Late, ReportDue::Nothing));
     assert!(fleet.try_acquire(1).unwrap().is_probe());
@@ -289,7 +289,7 @@ fn a_failure_in_flight_at_the_trip_moves_no_deadline() {
 #[test]
 fn counts_of_another_epoch_come_back_as_late_and_are_gone() {
     let mut fleet = Fleet::new(3, &simple());
-    // Cut off, with failures that nobody has heard of.
+    // The process is cut off, with failures that no other process knows of.
     fleet.loses_calls = true;
     let cut_off: Vec<_> = (0..2).map(|_| fleet.try_acquire(2).unwrap()).collect();
     for permit in cut_off {
@@ -410,7 +410,7 @@ fn a_record_of_somebody_whose_clock_is_a_little_ahead_is_left_alone() {
     fleet.trip();
     fleet.pass(secs(30));
     let probe = fleet.try_acquire(0).unwrap();
-    // It only estimates the store's time, and writes what it estimates.
+    // The process only estimates the store's time, and writes its estimates.
     fleet.pass(ms(15));
     fleet.settle(0, probe, &failed());
     fleet.now = breakerbox_core::Timestamp::from_micros(fleet.now.as_micros() - 15_000);
@@ -439,7 +439,7 @@ fn an_order_forgets_neither_the_latest_success_nor_the_failures_since() {
     assert_eq!(order(&mut fleet, OverrideCommand::ForceOpen), (None, Some(failed_at)), "it never succeeded");
     fleet.pass(ms(5));
     assert_eq!(order(&mut fleet, OverrideCommand::Reset), (None, None));
-    // The store hears of successes by the window alone, which an order drops.
+    // The store learns of successes only through the window, which an override clears.
     for command in [OverrideCommand::ForceOpen, OverrideCommand::Disable, OverrideCommand::Reset] {
         order(&mut fleet, OverrideCommand::Reset);
         fleet.pass(ms(5));
@@ -449,7 +449,7 @@ fn an_order_forgets_neither_the_latest_success_nor_the_failures_since() {
         fleet.pass(ms(5));
         assert_eq!(order(&mut fleet, command), (Some(succeeded_at), None), "{command:?}");
     }
-    // A process that applies the order knows the written record, and its own outcomes.
+    // The process that applies the override knows the stored record, and its own outcomes.
     fleet.read(1);
     assert_eq!(
         fleet.members[1].circuit().record().last_success,
@@ -475,7 +475,7 @@ fn nothing_counts_for_the_fleet_while_an_operator_overrides() {
 #[test]
 fn who_has_seen_nothing_bad_leaves_the_judging_to_those_who_have() {
     let mut fleet = Fleet::new(3, &simple());
-    // What the third has to say is on its way.
+    // The second process has a success that it has not reported yet.
     let well = fleet.try_acquire(1).unwrap();
     fleet.report(1, well, &ok());
     fleet.pass(ms(1));

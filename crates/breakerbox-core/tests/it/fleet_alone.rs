@@ -1,4 +1,4 @@
-//! A member of a fleet whose store is away: what it decides alone, and what becomes of that.
+//! A fleet member whose store is unavailable: the decisions that it makes alone, and their effect later.
 
 use breakerbox_core::fleet::{Consistency, Proposal, ReportDue};
 use breakerbox_core::{OverrideCommand, Record, Refusal, Settlement, Status};
@@ -126,7 +126,7 @@ fn what_was_decided_alone_stays_when_an_older_swap_turns_out_to_have_won() {
     assert_eq!(fleet.store.record.as_ref().map(|record| record.epoch), Some(alone));
 }
 
-/// The first member closes the circuit alone, and is back: what it is to propose.
+/// The first member closes the circuit alone and reaches the store again; returns its proposal.
 pub(crate) fn closed_alone() -> (Fleet, Proposal) {
     let mut fleet = Fleet::new(2, &simple());
     fleet.trip();
@@ -157,7 +157,7 @@ fn what_is_counted_in_an_epoch_that_the_store_has_not_taken_waits_for_it() {
 fn what_was_decided_alone_and_came_too_late_is_proposed_again() {
     let (mut fleet, proposal) = closed_alone();
     fleet.pass(secs(1));
-    // It is too late, is read back, and goes out anew.
+    // The swap is too late; the member reads the record again and makes a new proposal.
     assert!(!fleet.swap(0, &proposal));
     assert_eq!(fleet.store.record.as_ref().map(Record::status), Some(Status::Closed));
     fleet.send_report(0);
@@ -233,7 +233,7 @@ fn an_order_is_a_write_of_its_own_and_newer_than_what_was_decided_alone() {
     let mut fleet = Fleet::new(2, &simple());
     fleet.trip();
     let by = operator();
-    // The store has lost everything: what is known is published, and the order is another write.
+    // The store has lost everything: the known state is published, and the override is a separate write.
     let (learnt, order) =
         fleet.step(0, |member, at| member.apply_override(None, OverrideCommand::Disable, &by, at));
     let versions = (learnt.publish.unwrap().step.record.version, order.unwrap().step.record.version);
@@ -243,7 +243,7 @@ fn an_order_is_a_write_of_its_own_and_newer_than_what_was_decided_alone() {
     fleet.members[0].leave();
     fleet.pass(ms(300));
     fleet.fail(0, 3);
-    // It had estimated the store's time to be later than it is.
+    // The member had estimated the store's time to be later than it is.
     fleet.now = breakerbox_core::Timestamp::from_micros(fleet.now.as_micros() - 200_000);
     let (_, order) =
         fleet.step(0, |member, at| member.apply_override(None, OverrideCommand::Disable, &by, at));

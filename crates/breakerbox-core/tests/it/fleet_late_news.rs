@@ -1,4 +1,5 @@
-//! News that comes late: answers and announcements that reach a process after newer ones, as after a pause of the process.
+//! Late messages: responses and pushed changes that reach a process after newer ones, for example because it was
+//! paused.
 
 use breakerbox_core::fleet::LeaseAnswer;
 use breakerbox_core::{Outcome, Record, Status};
@@ -6,10 +7,10 @@ use breakerbox_core::{Outcome, Record, Status};
 use crate::fleet_rig::Fleet;
 use crate::rig::{failed, ms, ok, secs, simple};
 
-/// How long a closed record is kept.
+/// The time for which a closed record is kept, in seconds.
 const KEPT: u64 = 600;
 
-/// The states that a member's observers have heard of.
+/// Returns the states that a member published to its observers.
 fn heard(fleet: &Fleet, n: usize) -> Vec<Status> {
     fleet.changes.iter().filter(|(by, _)| *by == n).map(|(_, change)| change.to).collect()
 }
@@ -24,7 +25,7 @@ fn a_lease_whose_answer_comes_after_the_next_lease_is_heard_of_once() {
     let mut fleet = Fleet::new(2, &simple());
     fleet.trip();
     fleet.pass(secs(30));
-    // The first takes a lease, and is paused before it has the answer.
+    // The first process takes a lease, and is paused before it receives the response.
     let record = fleet.store.record.clone();
     let (_, answer) = fleet.step(0, |member, at| member.lease(record, at));
     let LeaseAnswer::Swap(lease) = answer else { panic!("{answer:?}") };
@@ -52,7 +53,7 @@ fn an_old_announcement_does_not_revive_a_record_that_expired() {
     let probe = fleet.try_acquire(1).unwrap();
     let announced = fleet.store.record.clone().unwrap();
     fleet.settle(1, probe, &ok());
-    // The first is paused meanwhile: the closed record expires before it goes on.
+    // The first process is paused: the closed record expires before it continues.
     fleet.pass(secs(KEPT + 1));
     fleet.store.record = None;
     announce(&mut fleet, 0, announced);
@@ -71,7 +72,7 @@ fn a_record_that_this_process_let_go_of_counts_in_a_newer_epoch() {
     let learnt = fleet.step(0, |member, at| member.rejoin(None, at));
     let gone = learnt.change.clone().expect("it is closed, as far as can be known").epoch;
     fleet.apply_learnt(0, learnt);
-    // The second still knows the record, and publishes it again.
+    // The second process still knows the record, and publishes it again.
     fleet.store.record = Some(open.clone());
     fleet.read(0);
     assert_eq!(heard(&fleet, 0), [Status::Closed, Status::Open]);
@@ -105,7 +106,7 @@ fn what_a_destination_asks_for_outlives_the_answer_to_an_earlier_report() {
     fleet.report(0, second, &failed());
     let delta = fleet.delta(0).unwrap();
     let merged = fleet.store.merge(&delta, fleet.now);
-    // This fails while the report of the others is under way.
+    // This call fails while the report on the other two is on its way.
     fleet.pass(ms(1));
     fleet.report(0, third, &Outcome { retry_after: Some(secs(300)), ..failed() });
     fleet.hear(0, &merged);

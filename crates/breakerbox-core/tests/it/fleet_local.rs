@@ -1,4 +1,4 @@
-//! A process whose own calls fail, while those of the fleet do not, refuses for itself alone.
+//! A process whose own calls fail, while the fleet's do not, refuses calls by itself.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn policy() -> PolicyBuilder {
     simple().cool_off(secs(10)).cool_off_factor(2.0).probes(2)
 }
 
-/// The others' latest word: a success of the second process that everybody may know of.
+/// The second process has a success, which all processes may know of.
 fn others_succeed(fleet: &mut Fleet) {
     fleet.pass(ms(1));
     let permit = fleet.try_acquire(1).unwrap();
@@ -22,14 +22,14 @@ fn others_succeed(fleet: &mut Fleet) {
     fleet.pass(ms(1));
 }
 
-/// A fleet in which the first process has just opened the circuit for itself.
+/// Returns a fleet in which the first process has just opened its process-local circuit.
 fn opened_locally(consistency: Consistency, policy: &PolicyBuilder) -> Fleet {
     let mut fleet = Fleet::with(3, policy, consistency);
     fail_here(&mut fleet);
     fleet
 }
 
-/// Fails calls of the first process, each after a success of another, until it refuses for itself.
+/// Fails calls in the first process, each after another process's success, until it opens its local circuit.
 fn fail_here(fleet: &mut Fleet) {
     for failures in 0.. {
         assert!(failures < 20, "{failures} failures, and it goes on");
@@ -86,7 +86,7 @@ fn where_all_fail_the_shared_circuit_opens_and_no_local_one() {
         let mut fleet = Fleet::with(3, &policy(), consistency);
         fleet.trip();
         assert!(fleet.members.iter().all(|member| !member.is_open_locally()), "{consistency:?}");
-        // Also where one had refused for itself before: the shared circuit takes its place.
+        // This also applies if a process had a local circuit before: the shared circuit replaces it.
         let mut fleet = opened_locally(consistency, &policy());
         others_succeed(&mut fleet);
         for n in [1, 2, 1] {
@@ -124,7 +124,7 @@ fn it_probes_for_itself_one_at_a_time_and_its_cool_off_grows() {
             assert!(fleet.try_acquire(0).is_err(), "{consistency:?}: one at a time");
             fleet.settle(0, probe, &ok());
         }
-        // No ramp: the destination was well all the time.
+        // There is no ramp, because the destination was healthy all the time.
         let calls: Vec<_> = (0..100).map(|_| fleet.try_acquire(0).unwrap()).collect();
         assert!(!fleet.members[0].is_open_locally() && calls.len() == 100, "{consistency:?}");
         assert_eq!((fleet.store.record.clone(), fleet.changes.len()), (None, 0), "{consistency:?}");
@@ -174,7 +174,7 @@ fn a_call_from_before_the_trip_neither_closes_nor_opens_it() {
         let probe = fleet.try_acquire(0).unwrap();
         fleet.settle(0, probe, &ok());
         assert!(!fleet.members[0].is_open_locally(), "{consistency:?}");
-        // They took as long as the whole story, and end in failures: of before.
+        // These calls took longer than everything above, and fail: they started before the circuit closed.
         for permit in slow {
             others_succeed(&mut fleet);
             fleet.settle(0, permit, &breakerbox_core::Outcome::failure(secs(11)));
@@ -243,7 +243,7 @@ fn there_is_none_where_there_are_no_others() {
     }
     assert!(!fleet.members[0].is_open_locally());
 
-    // While the store is lost the circuit itself goes by this process's outcomes.
+    // While the store is unavailable, the circuit itself depends on this process's outcomes alone.
     let mut fleet = opened_locally(Consistency::LocalFirst, &policy());
     fleet.members[0].leave();
     assert!(!fleet.members[0].is_open_locally());
@@ -258,7 +258,7 @@ fn what_the_store_has_not_heard_is_told_before_it_opens_for_itself() {
     let mut calls = calls.into_iter();
     fleet.report(0, calls.next().unwrap(), &failed());
     let first = fleet.delta(0).unwrap();
-    // Two more fail while the store is told of the first.
+    // Two more calls fail while the first failure is being reported.
     for permit in calls {
         fleet.report(0, permit, &failed());
     }

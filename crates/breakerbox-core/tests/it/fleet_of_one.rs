@@ -1,4 +1,4 @@
-//! A fleet of one with a store that answers at once decides as a circuit does that shares nothing.
+//! A fleet of one process, with a store that responds at once, decides like a circuit that is not shared.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::fleet_rig::{Fleet, WAITS};
 enum Step {
     Pass(u64),
     Ask,
-    /// Settle the n-th of the calls in flight.
+    /// Settle the n-th call in flight.
     Settle(usize, Outcome),
 }
 
@@ -56,7 +56,7 @@ fn policy() -> impl Strategy<Value = PolicyBuilder> {
     })
 }
 
-/// What matters to a caller.
+/// Returns the parts of a decision that callers see.
 fn described(answer: &Result<Permit, Refusal>) -> (&'static str, Option<Duration>) {
     match answer {
         Ok(permit) if permit.is_probe() => ("probe", None),
@@ -72,7 +72,7 @@ proptest! {
         let mut fleet = Fleet::with(1, &policy, consistency);
         fleet.waits = Waits { confirm: Duration::ZERO, ..WAITS };
         fleet.members[0] = fleet.members[0].clone().exclusive();
-        // The second member shares nothing, and is what the first is compared with.
+        // The second member is not shared, and is compared with the first.
         fleet.members.push(Member::alone(&fleet.policy, fleet.now));
         let mut in_flight: Vec<[Permit; 2]> = Vec::new();
         for step in steps {

@@ -1,4 +1,4 @@
-//! The ramp of a fleet: one limit for all members, as they take places from the store and give them back.
+//! A fleet's ramp: one limit for all members, as they take slots from the store and release them.
 
 use breakerbox_core::fleet::{Consistency, RampState, RampStep};
 use breakerbox_core::{Outcome, OutcomeKind, Permit, PolicyBuilder, Refusal, Status, Timestamp};
@@ -10,7 +10,7 @@ fn policy() -> PolicyBuilder {
     simple().consecutive_failures(3).ramp_cap(8)
 }
 
-/// Members of a circuit that has just closed. Trips need more failures than these tests have, once it did.
+/// Returns members of a circuit that has just closed. Trips then need more failures than these tests have.
 fn closed(members: usize, consistency: Consistency) -> Fleet {
     let mut fleet = Fleet::with(members, &policy(), consistency);
     fleet.trip();
@@ -24,7 +24,7 @@ fn closed(members: usize, consistency: Consistency) -> Fleet {
     fleet
 }
 
-/// All permits that all members get now, and the refusal that ends it.
+/// Returns all permits that the members can acquire now, and the refusal that follows.
 fn fill(fleet: &mut Fleet) -> (Vec<(usize, Permit)>, Option<Refusal>) {
     let mut permits = Vec::new();
     for turn in 0..100 {
@@ -88,7 +88,7 @@ fn whoever_joins_later_joins_the_ramp_as_it_is() {
     let mut fleet = closed(2, Consistency::LocalFirst);
     let (permits, _) = fill(&mut fleet);
     settle(&mut fleet, permits, &ok());
-    // Longer than a window after closing: refusals keep the ramp going.
+    // More than a window after closing: refusals keep the ramp active.
     for _ in 0..3 {
         fleet.pass(secs(30));
         let (permits, refusal) = fill(&mut fleet);

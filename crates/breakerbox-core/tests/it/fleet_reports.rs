@@ -1,4 +1,4 @@
-//! What a fleet reports, and what comes of it when nothing is reported that need not be.
+//! The reports that a fleet makes, and that it decides correctly although it makes no others.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use proptest::prelude::{Just, Strategy, prop_assert, prop_oneof, proptest};
 use crate::fleet_rig::Fleet;
 use crate::rig::{failed, ms, ok, secs, simple};
 
-/// One call, whose outcome stays where it is. Returns what the store should hear of it.
+/// Makes one call, whose outcome is not reported yet. Returns the report that is due.
 fn call(fleet: &mut Fleet, n: usize, succeeds: bool) -> ReportDue {
     let permit = fleet.try_acquire(n).unwrap();
     let outcome = if succeeds { ok() } else { failed() };
@@ -115,7 +115,7 @@ fn a_lost_call_is_repeated_while_a_process_judges() {
     assert_eq!(fleet.store.record, None);
 }
 
-/// A call by one of the processes, or time that passes.
+/// One process's call, or time that passes.
 #[derive(Clone, Debug)]
 enum Step {
     Call(usize, bool),
@@ -141,10 +141,11 @@ fn policies() -> impl Strategy<Value = breakerbox_core::PolicyBuilder> {
 }
 
 proptest! {
-    /// Processes that report only what they have to trip where a circuit over all their outcomes trips: once no more calls
-    /// are made and everybody had the time to report, the circuit is open if a rule holds over all outcomes. Nothing is
-    /// opened over which none ever held. A store forgets all of a run when it hears of a success after its first failure, so a run
-    /// counts for certain only if no process was failing before the latest success and has not succeeded since.
+    /// Processes that report only what they must trip the circuit like a single circuit over all their outcomes: once
+    /// no more calls are made and every process has had time to report, the circuit is open if all outcomes meet a
+    /// rule. The circuit never opens if they never met one. A store drops a whole run of failures when it learns of a
+    /// success after the run's first failure, so a run counts for certain only if no process was failing before the
+    /// latest success and has not succeeded since.
     #[test]
     fn a_frugal_fleet_decides_by_all_outcomes(policy in policies(), steps in steps()) {
         let mut fleet = Fleet::new(4, &policy);
@@ -155,7 +156,7 @@ proptest! {
                 Step::Pass(time) => fleet.pass(ms(time)),
                 Step::Call(n, succeeds) => {
                     let MemberAnswer::Decided(acquired) = fleet.answer(n) else { panic!("all are known") };
-                    // Whoever judges refuses; what it does not call is no outcome.
+                    // A process with a pending trip refuses calls; a call that is not made has no outcome.
                     let Ok(permit) = crate::fleet_rig::decided(acquired.decision) else { continue };
                     let outcome = if succeeds { ok() } else { failed() };
                     fleet.report(n, permit, &outcome);
@@ -167,7 +168,7 @@ proptest! {
                 break;
             }
         }
-        // Everybody has the time to report, and to decide.
+        // All processes have time to report and to decide.
         for _ in 0..10 {
             fleet.pass(ms(300));
             (0..4).for_each(|n| _ = fleet.tell_due(n));
@@ -189,7 +190,7 @@ fn run_of(outcomes: &[(usize, bool)]) -> usize {
     outcomes.iter().rev().take_while(|(_, succeeds)| !succeeds).count()
 }
 
-/// Whether a rule holds over all of these, by the definition of the rules.
+/// Whether these outcomes meet a rule, by the rules' definition.
 fn holds(policy: &Policy, outcomes: &[(usize, bool)]) -> bool {
     let failures = outcomes.iter().filter(|(_, succeeds)| !succeeds).count() as u64;
     let (calls, run) = (outcomes.len() as u64, run_of(outcomes) as u64);

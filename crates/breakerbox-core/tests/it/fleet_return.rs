@@ -1,4 +1,5 @@
-//! A member of a fleet whose store is back: proposals that stay proposals, epochs that only grow, and what observers hear.
+//! A fleet member whose store is available again: its proposals remain, epochs only increase, and observers get every
+//! change.
 
 use breakerbox_core::fleet::{Consistency, Learnt, LeaseAnswer, Member, ReportDue, StepContext};
 use breakerbox_core::{Decision, Mode, OverrideCommand, Refusal, Settlement, Status};
@@ -7,7 +8,8 @@ use crate::fleet_alone::closed_alone;
 use crate::fleet_rig::Fleet;
 use crate::rig::{failed, ms, ok, operator, secs, simple};
 
-/// The states that a member's observers have heard of, each after the one before, in epochs that only grow.
+/// Returns the states that a member published to its observers, after checking that each follows from the previous
+/// one, with increasing epochs.
 fn heard_in_order(fleet: &Fleet, n: usize) -> Vec<Status> {
     let heard: Vec<_> = fleet.changes.iter().filter(|(by, _)| *by == n).map(|(_, change)| change).collect();
     for pair in heard.windows(2) {
@@ -60,7 +62,7 @@ fn what_is_swapped_in_while_the_process_is_alone_again_is_published() {
 
 #[test]
 fn observers_hear_in_a_newer_epoch_that_the_stores_record_replaces_what_was_decided_alone() {
-    // The first closes the circuit alone at 30 s. The second probed for the fleet before that, and failed.
+    // The first process closes the circuit alone at 30 s. The second probed for the fleet before that, and failed.
     let mut fleet = Fleet::new(2, &simple().cool_off_factor(1.0));
     fleet.trip();
     fleet.members[0].leave();
@@ -123,7 +125,7 @@ fn a_probe_that_vanished_holds_up_what_was_decided_alone_for_its_lease_and_no_lo
     assert_eq!(returns(&mut fleet, 0).publish, None);
     let renewed = fleet.members[0].circuit().epoch();
     fleet.pass(secs(11));
-    // It is told to ask again, and then gets the probe.
+    // The process is refused with a retry time, and then gets the probe.
     assert!(matches!(fleet.try_acquire(0), Err(Refusal::Probing { .. })));
     assert_eq!(fleet.store.record.as_ref().map(|record| record.epoch), Some(renewed));
     let probe = fleet.try_acquire(0).unwrap();
@@ -150,7 +152,7 @@ fn who_decides_before_it_has_heard_the_stores_time_publishes_in_the_stores_time(
     for ahead in [false, true] {
         let mut fleet = Fleet::new(1, &simple());
         let there = fleet.now;
-        // Its own clock is hours behind or ahead.
+        // The process's own clock is hours behind or ahead.
         let hours = secs(3 * 3_600);
         fleet.now = if ahead { there + hours } else { there.before(hours) };
         fleet.members.push(Member::of_fleet(&fleet.policy, Consistency::LocalFirst, fleet.now));
@@ -172,7 +174,7 @@ fn who_decides_before_it_has_heard_the_stores_time_publishes_in_the_stores_time(
             matches!(fleet.try_acquire(0), Err(Refusal::Open { retry_in, .. }) if retry_in == secs(20)),
             "{ahead}"
         );
-        // The clock is heard again and again.
+        // The clock is adjusted repeatedly.
         fleet.members[1].clock_moved(&fleet.policy, after, after + secs(5));
         assert_eq!(
             fleet.members[1].circuit().record().retry_at,
@@ -205,7 +207,7 @@ fn what_was_counted_before_the_stores_time_was_heard_is_not_told_in_another_epoc
     assert_eq!(fleet.delta(1), None);
 }
 
-/// How long a closed record is kept.
+/// The time for which a closed record is kept, in seconds.
 const KEPT: u64 = 600;
 
 #[test]
@@ -217,7 +219,7 @@ fn epochs_grow_for_observers_when_a_record_expired_and_another_process_publishes
         fleet.members[n].leave();
     }
     fleet.pass(secs(KEPT));
-    // One decides alone just before the store is back, and without a record.
+    // One process decides alone just before the store is available again, without a record.
     let _probe = fleet.step(1, |member, at| member.try_acquire(at.policy, at.draw, at.now));
     fleet.pass(secs(1));
     fleet.store.record = None;
@@ -231,7 +233,7 @@ fn epochs_grow_for_observers_when_a_record_expired_and_another_process_publishes
 
 #[test]
 fn an_old_state_is_not_published_when_the_record_may_have_expired() {
-    // How long the store was missed by a process that saw an open circuit, and whether that is published again.
+    // How long a process that saw an open circuit missed the store, and whether it publishes that state again.
     for (away, is_published) in [(KEPT - 1, true), (KEPT, false)] {
         let mut fleet = Fleet::new(2, &simple());
         fleet.trip();
@@ -239,7 +241,7 @@ fn an_old_state_is_not_published_when_the_record_may_have_expired() {
         fleet.read(0);
         fleet.members[0].leave();
         fleet.pass(secs(away));
-        // Flushed, or closed by the others and expired: nobody can tell.
+        // The record was flushed, or the others closed the circuit and it expired; the process cannot tell.
         fleet.store.record = None;
         let learnt = returns(&mut fleet, 0);
         assert_eq!(learnt.publish.is_some(), is_published, "{away}");
@@ -247,7 +249,7 @@ fn an_old_state_is_not_published_when_the_record_may_have_expired() {
             if is_published { (Status::Open, vec![]) } else { (Status::Closed, vec![Status::Closed]) };
         assert_eq!((fleet.status(0), heard_in_order(&fleet, 0)), (status, heard), "{away}");
     }
-    // The same for what it decided alone: it is news for as long.
+    // The same applies to decisions that the process made alone.
     for (ago, is_published) in [(KEPT - 1, true), (KEPT, false)] {
         let mut fleet = Fleet::new(1, &simple());
         fleet.members[0].leave();
@@ -362,7 +364,7 @@ fn an_answer_that_a_newer_change_has_overtaken_shows_no_lost_write() {
     let is_forced_open = |decision| matches!(decision, Decision::Refused(Refusal::ForcedOpen));
     assert!(is_forced_open(acquired.decision), "the newer record decides");
 
-    // The same record in an answer that is newer than what was seen: the store has lost a write.
+    // The same record in a newer response: the store has lost a write.
     let (learnt, _) = fleet.step(0, |member, at| member.lease(overtaken, at));
     assert_eq!(learnt.publish.map(|publish| publish.step.record.status()), Some(Status::Open));
 }

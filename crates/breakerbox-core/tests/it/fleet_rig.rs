@@ -1,4 +1,4 @@
-//! A fleet on a bench: some members, a store that is a plain value, one clock. Every message is a step of the test's own.
+//! A test fleet: several members, a store that is a plain value, and one clock. Tests control every message.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::rig::{at, failed, ms};
 pub(crate) const WAITS: Waits =
     Waits { swap: Duration::from_millis(500), confirm: Duration::from_millis(600) };
 
-/// What a store does, and no more.
+/// The operations of a store.
 #[derive(Default, Clone)]
 pub(crate) struct ModelStore {
     pub(crate) record: Option<Record>,
@@ -67,15 +67,15 @@ pub(crate) struct Fleet {
     pub(crate) policy: Policy,
     pub(crate) now: Timestamp,
     pub(crate) waits: Waits,
-    /// Nobody hears who calls for reports.
+    /// Whether calls for reports are lost.
     pub(crate) loses_calls: bool,
-    /// Who heard of what.
+    /// The published changes, each with the member whose observers received it.
     pub(crate) changes: Vec<(usize, Change)>,
     random: u128,
 }
 
 impl Fleet {
-    /// Members that have read that there is nothing to know.
+    /// Creates members that have read the store, which has no record.
     pub(crate) fn new(members: usize, policy: &PolicyBuilder) -> Self {
         Self::with(members, policy, Consistency::LocalFirst)
     }
@@ -102,7 +102,7 @@ impl Fleet {
         RandomBits(self.random)
     }
 
-    /// One step of one member.
+    /// Makes one step of one member.
     pub(crate) fn step<R>(&mut self, n: usize, step: impl FnOnce(&mut Member, StepContext<'_>) -> R) -> R {
         let draw = self.draw();
         step(
@@ -119,14 +119,14 @@ impl Fleet {
         self.members[n].circuit().status()
     }
 
-    /// Reads the store's record, and learns it.
+    /// Reads the store's record and handles it.
     pub(crate) fn read(&mut self, n: usize) {
         let record = self.store.record.clone();
         let learnt = self.step(n, |member, at| member.learn(record, at));
         self.apply_learnt(n, learnt);
     }
 
-    /// Tells the observers, and swaps in what is to be published again.
+    /// Records the published change, and swaps in the record to publish again.
     pub(crate) fn apply_learnt(&mut self, n: usize, learnt: Learnt) {
         self.changes.extend(learnt.change.map(|change| (n, change)));
         if let Some(proposal) = learnt.publish {
@@ -138,7 +138,7 @@ impl Fleet {
         self.step(n, |member, at| member.try_acquire(at.policy, at.draw, at.now))
     }
 
-    /// Asks, and does what is needed for an answer.
+    /// Acquires, including all access to the store that the decision requires.
     pub(crate) fn try_acquire(&mut self, n: usize) -> Result<Permit, Refusal> {
         match self.answer(n) {
             MemberAnswer::Decided(acquired) => {
@@ -176,7 +176,7 @@ impl Fleet {
         }
     }
 
-    /// One request about the ramp, and what its maker makes of the reply; none: it needs no slot any more.
+    /// Makes one ramp request and handles the reply; `None` if no slot is needed any more.
     pub(crate) fn ramp(
         &mut self,
         n: usize,
@@ -194,7 +194,7 @@ impl Fleet {
         Some((view, news))
     }
 
-    /// Takes a slot of the ramp, and every step that is due.
+    /// Takes a slot in the ramp, and every step that is due.
     pub(crate) fn take_slot(&mut self, n: usize, epoch: Epoch) -> Result<Permit, Refusal> {
         let mut replace = None;
         loop {
@@ -213,7 +213,7 @@ impl Fleet {
         }
     }
 
-    /// Gives a slot back, and takes every step that is due.
+    /// Releases a slot, and takes every step that is due.
     fn release_slot(&mut self, n: usize, (epoch, slot): (Epoch, Nonce), kind: OutcomeKind) {
         let give = vec![ReleasedSlot { slot, succeeded: kind == OutcomeKind::Success }];
         let mut failures = u32::from(kind == OutcomeKind::Failure);
@@ -225,7 +225,7 @@ impl Fleet {
         }
     }
 
-    /// Swaps a proposal in, and lets its maker know.
+    /// Swaps a proposal in, and passes the result to its member. Returns whether the swap succeeded.
     pub(crate) fn swap(&mut self, n: usize, proposal: &Proposal) -> bool {
         let wins = self.store.swap(proposal, self.now);
         if wins {
@@ -241,7 +241,7 @@ impl Fleet {
         self.step(n, |member, at| member.settle(permit, outcome, at.policy, at.draw, at.now))
     }
 
-    /// Settles, and tells the store whatever it should hear, at once.
+    /// Settles a permit, and makes all due reports to the store at once.
     pub(crate) fn settle(&mut self, n: usize, permit: Permit, outcome: &Outcome) -> Settlement {
         let slot = permit.slot();
         let MemberSettled { settled, report } = self.report(n, permit, outcome);
@@ -271,7 +271,7 @@ impl Fleet {
         }
     }
 
-    /// Tells the store what there is to tell, whether or not it is due.
+    /// Reports a member's counts to the store, whether or not a report is due.
     pub(crate) fn send_report(&mut self, n: usize) {
         if let Some(delta) = self.delta(n) {
             let merged = self.store.merge(&delta, self.now);
@@ -284,13 +284,13 @@ impl Fleet {
         self.delta_due(n)
     }
 
-    /// What a member has to report as things are.
+    /// Returns the counts that a member must report now.
     pub(crate) fn delta_due(&mut self, n: usize) -> Option<Delta> {
         let key: Arc<str> = "e1".into();
         self.step(n, |member, at| member.take_delta(&key, at.policy, at.now))
     }
 
-    /// Reports what a member has to report as things are. Returns whether there was anything.
+    /// Reports the counts that a member must report now. Returns whether there were any.
     pub(crate) fn tell_due(&mut self, n: usize) -> bool {
         let Some(delta) = self.delta_due(n) else { return false };
         let merged = self.store.merge(&delta, self.now);
@@ -298,7 +298,7 @@ impl Fleet {
         true
     }
 
-    /// The judge gives the others their time, and decides.
+    /// Lets the time for confirmation pass, so that a member with a pending trip decides.
     pub(crate) fn decide(&mut self, n: usize) {
         self.pass(self.waits.confirm);
         self.send_report(n);
@@ -323,7 +323,7 @@ impl Fleet {
         }
     }
 
-    /// Makes calls that are answered at once.
+    /// Makes calls that fail at once.
     pub(crate) fn fail(&mut self, n: usize, times: u32) {
         for _ in 0..times {
             let permit = self.try_acquire(n).unwrap();
@@ -331,12 +331,12 @@ impl Fleet {
         }
     }
 
-    /// Everybody reads what is there.
+    /// All members read the store's record.
     pub(crate) fn all_read(&mut self) {
         (0..self.members.len()).for_each(|n| self.read(n));
     }
 
-    /// Opens the circuit, by failures that two members saw.
+    /// Opens the circuit with failures in two members.
     pub(crate) fn trip(&mut self) {
         for n in [0, 1, 0] {
             self.pass(ms(1));

@@ -1,4 +1,4 @@
-//! A process whose probe failed lets the others probe first, and keeps nobody waiting for longer than it says.
+//! A process whose probe failed lets the others probe first, for no longer than the retry time in its refusals.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::rig::{failed, ms, ok, secs, simple};
 
 const BOTH: [Consistency; 2] = [Consistency::LocalFirst, Consistency::Strict];
 
-/// A fleet whose circuit is open because the probe of the first process failed. The circuit cools off for this long.
+/// Returns a fleet whose circuit is open for `cool_off` because the first process's probe failed.
 fn reopened(consistency: Consistency, cool_off: Duration) -> Fleet {
     let policy = simple().probes(3).cool_off(cool_off).cool_off_factor(1.0);
     let mut fleet = Fleet::with(3, &policy, consistency);
@@ -37,7 +37,7 @@ fn a_broken_process_that_asks_most_often_keeps_nobody_from_recovering() {
                     broken_probes += 1;
                     fleet.settle(0, permit, &failed());
                 }
-                // The others ask every 20 ms, one after the other.
+                // The others acquire every 20 ms, one after another.
                 let tick = fleet.now.as_micros() / 1_000;
                 if tick.is_multiple_of(10)
                     && let n = if tick.is_multiple_of(20) { 1 } else { 2 }
@@ -71,7 +71,7 @@ fn it_stands_back_for_a_tenth_of_the_cool_off_within_bounds() {
             fleet.pass(retry_in - ms(1));
             assert!(fleet.try_acquire(0).is_err(), "{consistency:?}, {cool_off:?}");
             fleet.pass(ms(1));
-            // Nobody else asked, so all probes are its own, one directly after the other.
+            // No other process acquired, so all probes are its own, one directly after another.
             for _ in 0..3 {
                 let probe = fleet.try_acquire(0).unwrap();
                 assert!(probe.is_probe());
@@ -87,7 +87,7 @@ fn it_stands_back_longest_once_a_probe_of_another_process_succeeded() {
     for consistency in BOTH {
         let mut fleet = reopened(consistency, secs(10));
         fleet.pass(secs(12));
-        // Somebody else turned it half-open long after the cool-off, and has probed once.
+        // Another process turned the circuit half-open long after the cool-off, and has probed once.
         let probe = fleet.try_acquire(1).unwrap();
         fleet.settle(1, probe, &ok());
         fleet.read(0);
@@ -114,7 +114,7 @@ fn only_the_process_whose_probe_failed_last_stands_back() {
 
 #[test]
 fn nobody_stands_back_where_there_are_no_others() {
-    // Nobody else uses the store.
+    // No other process uses the store.
     let policy = simple().cool_off(secs(10)).cool_off_factor(1.0);
     let mut fleet = Fleet::new(2, &policy);
     fleet.members[0] = fleet.members[0].clone().exclusive();
@@ -125,7 +125,7 @@ fn nobody_stands_back_where_there_are_no_others() {
     fleet.pass(secs(10));
     assert!(fleet.try_acquire(0).unwrap().is_probe());
 
-    // The store is lost before the next half-open, or was when the probe failed.
+    // The store becomes unavailable before the next half-open state, or was unavailable when the probe failed.
     let mut fleet = reopened(Consistency::LocalFirst, secs(10));
     fleet.members[0].leave();
     for _ in 0..2 {

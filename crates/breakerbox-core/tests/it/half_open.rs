@@ -1,4 +1,4 @@
-//! Half-open: rows 4 to 9. One probe at a time, and only its own result counts.
+//! The half-open state: rows 4 to 9. One probe at a time, and only its own result counts.
 
 use breakerbox_core::{Cause, Epoch, Outcome, RandomBits, Refusal, Settlement, Status};
 

@@ -1,11 +1,11 @@
-//! Hostile input: a typed error or a value that keeps its promises, and never a panic.
+//! Hostile input yields a typed error or a valid value, and never a panic.
 
 use breakerbox_core::{
     CircuitBy, Key, MAX_DURATION, MAX_KEY_LENGTH, PolicyBuilder, format_duration, parse_duration,
 };
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
-/// Text that looks like a policy file, with a wrong turn here and there.
+/// Generates text that resembles a policy file, with errors here and there.
 fn policy_text() -> impl Strategy<Value = String> {
     let key = prop_oneof![
         4 => proptest::sample::select(breakerbox_core::POLICY_KEYS).prop_map(String::from),

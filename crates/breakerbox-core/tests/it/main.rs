@@ -1,5 +1,6 @@
-//! The core, tested from outside: a file for each state with tests that carry the row of the transition table they
-//! show, the presets, the policy file, and properties over random lives of a circuit and of a throttle.
+//! Tests of the core's public API: one file per state, whose tests name the rows of the transition table that they
+//! verify, the presets, the policy file, and property tests with random sequences of steps for a circuit and a
+//! throttle.
 
 #![allow(clippy::unwrap_used, clippy::match_like_matches_macro)]
 

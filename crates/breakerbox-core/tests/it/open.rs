@@ -1,4 +1,4 @@
-//! Open: rows 2 and 3, and a clock that steps back.
+//! The open state: rows 2 and 3, and a clock that steps back.
 
 use breakerbox_core::{Cause, Decision, LEASE_MARGIN, OverrideCommand, Record, Refusal, Settlement, Status};
 

@@ -1,4 +1,4 @@
-//! Forced open, forced closed, disabled: rows 0, 12 and 13.
+//! Overrides (forced open, forced closed, disabled): rows 0, 12 and 13.
 
 use breakerbox_core::{Cause, Mode, OverrideCommand, Refusal, Settlement, State, Status};
 
@@ -10,7 +10,7 @@ const OVERRIDES: [(OverrideCommand, Status); 3] = [
     (OverrideCommand::Disable, Status::Disabled),
 ];
 
-/// A rig in each state that a circuit can be in.
+/// Returns a rig for each state that a circuit can be in.
 fn every_state() -> Vec<(&'static str, Rig)> {
     let mut states = vec![
         ("closed", Rig::new(simple())),

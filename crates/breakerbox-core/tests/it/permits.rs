@@ -1,4 +1,4 @@
-//! Permits: dropped ones, deadlines, and dry-run.
+//! Permits: drops, deadlines, and dry-run.
 
 use breakerbox_core::{Outcome, Refusal, Settlement, Status};
 

@@ -1,4 +1,4 @@
-//! The policy file, in TOML and JSON: every key, every default, every mistake.
+//! The policy file, in TOML and JSON: every key, every default, every error.
 
 use breakerbox_core::{POLICY_KEYS, Policy, PolicyBuilder, Preset, format_duration};
 
@@ -228,7 +228,7 @@ fn durations_in_code_have_bounds_too() {
     assert_eq!(too_short.to_string(), "mean_latency: must be at least 1ms", "or every call would trip");
 }
 
-/// Every default and every preset's number that `docs/defaults.md` states is the one in the code.
+/// The defaults and presets in `docs/defaults.md` are the same as in the code.
 #[test]
 fn the_documented_defaults_are_the_real_ones() {
     let document = include_str!("../../../../docs/defaults.md");

@@ -1,4 +1,4 @@
-//! The presets behave as the systems that they are named after, without the faults those had.
+//! The presets behave like the systems that they are named after, without those systems' faults.
 
 use breakerbox_core::{
     Cause, CircuitBy, Outcome, Policy, PolicyBuilder, Preset, Refusal, Sample, Settlement, Status, TripRule,

@@ -1,5 +1,5 @@
-//! Random lives of a circuit: whatever is asked, answered, dropped, ordered and changed, and however time passes,
-//! the rules of the transition table hold.
+//! Random sequences of steps of a circuit: however it is called, settled, overridden and reconfigured, and however
+//! time passes, the rules of the transition table are met.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use proptest::test_runner::TestCaseError;
 
 use crate::rig::{ms, secs};
 
-// ---- The window against a model that remembers every outcome ----
+// ---- The window, compared with a model that keeps every outcome ----
 
-/// Remembers everything and counts again at each question, with the same bucket edges.
+/// A model that keeps every outcome and counts them anew for each query, with the same bucket bounds.
 struct Naive {
     width: u64,
     outcomes: Vec<(u64, Outcome)>,
@@ -59,7 +59,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
     })
 }
 
-/// Steps of time: none, a little, about a bucket, about a window, much.
+/// Generates time steps: zero, short, about a bucket, about a window, long.
 fn time_step() -> impl Strategy<Value = Duration> {
     prop_oneof![
         4 => Just(Duration::ZERO),
@@ -78,7 +78,7 @@ proptest! {
         life in vec((time_step(), outcome(), time_step()), 1..120),
     ) {
         const SLOW: Duration = Duration::from_millis(1_500);
-        // No rule ever holds, so that the window is never cleared.
+        // No rule is ever met, so the window is never cleared.
         let policy = Policy::builder().window(ms(window_ms)).failure_rate(None)
             .consecutive_failures(1_000_000_000).slow_call(SLOW).build().unwrap();
         let mut now = Timestamp::from_micros(start.into());
@@ -100,7 +100,7 @@ proptest! {
 
 // ---- Successes that are counted on the fast path ----
 
-/// A circuit that hears of quick successes late and all at once, as a caller with counters of its own would do it.
+/// A circuit that is given fast successes late and all at once, by a caller with its own counters.
 struct FastPathCircuit {
     circuit: Circuit,
     fast_until: Timestamp,
@@ -109,7 +109,7 @@ struct FastPathCircuit {
 }
 
 impl FastPathCircuit {
-    /// Hands in what was counted on the fast path, all of it in the bucket that is ending.
+    /// Adds the successes counted on the fast path, all of them in the bucket that is ending.
     fn add_tallies(&mut self, policy: &Policy) {
         let last_moment = Timestamp::from_micros(self.fast_until.as_micros().saturating_sub(1));
         self.circuit.add_successes(self.successes, self.latency_sum, policy, last_moment);
@@ -141,7 +141,8 @@ impl FastPathCircuit {
 }
 
 proptest! {
-    /// Until the first trip: from then on the circuit does not allow the fast path, and everything is counted one by one.
+    /// Until the first trip: after that the circuit does not allow the fast path, and outcomes are counted one by
+    /// one.
     #[test]
     fn the_fast_path_changes_nothing(n in 0..POLICIES, life in vec((time_step(), outcome()), 1..200)) {
         let policy = policy(n);
@@ -157,7 +158,8 @@ proptest! {
                 return Err(TestCaseError::fail("closed until the first trip"));
             };
             let change = plain.settle(permit, &outcome, &policy, RandomBits(3), now).change;
-            // When the latest success was is known to a bucket only: it was handed in at the end of its own.
+            // The time of the latest success is only as exact as a bucket, because successes are added at the end of
+            // theirs.
             let timeless = |change: Option<Change>| change.map(|change| Change { last_success: None, ..change });
             let change = timeless(change);
             prop_assert_eq!(&change, &timeless(fast.settle(permit_fast, &outcome, &policy, now)));
@@ -170,15 +172,15 @@ proptest! {
     }
 }
 
-// ---- A whole life of a circuit ----
+// ---- Random sequences of steps ----
 
 #[derive(Clone, Debug)]
 enum Action {
     Wait(Duration),
-    /// Wait until the circuit itself says that asking makes sense, or a lease ends.
+    /// Wait until the circuit's retry time, or until a lease expires.
     WaitForRetry,
     Ask,
-    /// Settle the n-th of the permits that are out.
+    /// Settle the n-th unsettled permit.
     Settle(usize, Outcome),
     Drop(usize),
     Obey(OverrideCommand),
@@ -188,7 +190,7 @@ enum Action {
     StepBack(Duration),
 }
 
-/// What callers and time do.
+/// Generates the actions of callers, and the passing of time.
 fn calling() -> impl Strategy<Value = Action> {
     prop_oneof![
         6 => time_step().prop_map(Action::Wait),
@@ -200,7 +202,7 @@ fn calling() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// What everybody does.
+/// Generates all actions.
 fn action() -> impl Strategy<Value = Action> {
     let command = prop_oneof![
         1 => Just(OverrideCommand::ForceOpen),
@@ -244,7 +246,7 @@ fn policy(n: usize) -> Policy {
     builder.build().unwrap()
 }
 
-/// The transitions of the table, by what is reported.
+/// Whether the transition table contains this change.
 fn is_legal(change: &Change) -> bool {
     use Status::{Closed, Disabled, HalfOpen, Open};
     use breakerbox_core::Cause::{
@@ -272,7 +274,7 @@ struct Life {
     permits: Vec<Out>,
 }
 
-/// A permit that is out, and what the record said when it was given.
+/// An unsettled permit, with the record at the time when it was given.
 struct Out {
     permit: Permit,
     epoch: Epoch,
@@ -286,7 +288,7 @@ impl Life {
         Self { circuit, policy, now: Timestamp::ZERO, random: 0, permits: vec![] }
     }
 
-    /// Spread over all bits, so that jitter and versions vary.
+    /// Returns numbers that differ in all bits, so that jitter and versions vary.
     fn draw(&mut self) -> RandomBits {
         self.random += 1;
         RandomBits(self.random.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
@@ -306,7 +308,7 @@ impl Life {
         change
     }
 
-    /// Settles the n-th permit that is out. Whether its result must be late is worked out here, by the words of row 9.
+    /// Settles the n-th unsettled permit. Whether its result must be late is computed here, as row 9 defines it.
     fn settle(&mut self, n: usize, outcome: Option<&Outcome>) -> Result<Option<Change>, TestCaseError> {
         if self.permits.is_empty() {
             return Ok(None);
@@ -327,7 +329,7 @@ impl Life {
         Ok(settled.change)
     }
 
-    /// Does one thing, and checks everything that must hold around any step.
+    /// Takes one action, and checks all conditions that must hold for any step.
     fn step(&mut self, action: &Action) -> Result<(), TestCaseError> {
         let before = self.circuit.clone();
         let change = match action {
@@ -368,16 +370,16 @@ impl Life {
 
     fn check(&self, before: &Circuit, change: Option<&Change>) -> Result<(), TestCaseError> {
         let (old, new) = (before.record(), self.record());
-        // One transition, one change; the epoch only grows.
+        // One transition means one change; the epoch only increases.
         prop_assert_eq!(new.epoch > old.epoch, change.is_some(), "{:?}", change);
         prop_assert!(new.epoch >= old.epoch);
-        // The version changes with every write (an outcome's time is noted without one).
+        // The version changes with every write. (Recording an outcome's time is not a write.)
         let written = new.clone().with_latest_outcomes(old.latest_outcomes()) != old;
         prop_assert_eq!(written, new.version != old.version);
         if let Some(change) = change {
             prop_assert!(is_legal(change), "{:?}", change);
             prop_assert_eq!((change.from, change.to), (old.status(), new.status()));
-            // Whoever finds the record later tells the same of it, whatever it was before.
+            // A process that reads the record later derives the same change, whatever state it knew before.
             let from = change.cause.leaves().unwrap_or(old.status());
             let told_later = Change::to(&new, from);
             prop_assert_eq!(told_later.as_ref(), Some(change));
@@ -387,7 +389,7 @@ impl Life {
         } else {
             prop_assert_eq!(old.status(), new.status());
         }
-        // What a record says about itself fits together.
+        // The fields of a record are consistent.
         prop_assert_eq!(new.retry_at.is_some(), new.is_automatic() && new.state == State::Open);
         prop_assert!(new.lease.is_none() || (new.is_automatic() && new.state == State::HalfOpen));
         if let (Some(retry_at), Some(change)) = (new.retry_at, change) {
@@ -396,13 +398,13 @@ impl Life {
         Ok(())
     }
 
-    /// Given a healthy destination and time, the circuit closes and lets everything through, unless somebody
-    /// overrode it or it is disabled. Permits that are still out are never settled.
+    /// With a healthy destination and enough time, the circuit closes and admits every call, unless it is overridden
+    /// or disabled. The remaining permits are never settled.
     fn recovers(&mut self) -> Result<(), TestCaseError> {
         if !self.record().is_automatic() {
             return Ok(());
         }
-        // Failures that are in the window may still trip it: one more life is allowed for.
+        // Failures in the window may still trip the circuit, so one more recovery is allowed.
         let mut waits = 0;
         let mut in_a_row = 0;
         while in_a_row < 200 {
@@ -418,7 +420,7 @@ impl Life {
                     in_a_row = 0;
                     prop_assert!(waits < 20, "stuck: {:?} at {:?}", self.circuit, self.now);
                     if !self.record().is_automatic() {
-                        // A success can complete the evidence for the trip that disables.
+                        // A success can complete the counts for the trip that disables the circuit.
                         return Ok(());
                     }
                     self.now = match refusal {
@@ -446,7 +448,7 @@ proptest! {
         life.recovers()?;
     }
 
-    /// Without overrides, a sampler's decisions and steps of the clock: those cut a lease off while its probe runs.
+    /// Without overrides, samples and clock steps, which end a lease while its probe is in flight.
     #[test]
     fn at_most_one_probe_is_out_at_a_time(
         first in 0..POLICIES,

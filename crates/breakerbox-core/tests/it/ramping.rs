@@ -1,10 +1,10 @@
-//! The ramp, as part of a circuit that has just closed.
+//! The ramp in a circuit that has just closed.
 
 use breakerbox_core::{Circuit, Decision, Outcome, OverrideCommand, Permit, Refusal, Settlement, Status};
 
 use crate::rig::{Rig, at, failed, ok, secs, simple};
 
-/// A circuit that closed at 30 s.
+/// Returns a circuit that closed at 30 s.
 fn recovered() -> Rig {
     let (mut rig, probe) = Rig::half_open(simple().consecutive_failures(100).failures(3));
     rig.settle(probe, &ok());
@@ -12,7 +12,7 @@ fn recovered() -> Rig {
     rig
 }
 
-/// All permits that are to be had now.
+/// Returns all permits that can be acquired now.
 fn fill(rig: &mut Rig) -> Vec<Permit> {
     std::iter::from_fn(|| match rig.try_acquire() {
         Decision::Admitted(permit) => Some(permit),

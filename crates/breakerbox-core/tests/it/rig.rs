@@ -1,4 +1,4 @@
-//! A circuit on a bench: one policy, a clock that tests set, and all changes in a list.
+//! A test circuit: one policy, a clock that tests set, and a list of all changes.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(crate) struct Rig {
     random: u128,
 }
 
-/// Defaults without jitter, tripping after 3 failures in a row, closing after one probe.
+/// Defaults without jitter; trips after 3 consecutive failures, closes after one probe.
 pub(crate) fn simple() -> PolicyBuilder {
     Policy::builder().failure_rate(None).consecutive_failures(3).jitter(0).probes(1)
 }
@@ -54,7 +54,7 @@ impl Rig {
         Self { circuit, policy, now: Timestamp::ZERO, changes: Vec::new(), random: 0 }
     }
 
-    /// A rig whose circuit has tripped at time 0 and cools off for 30 s.
+    /// Creates a rig whose circuit tripped at time 0 and cools off for 30 s.
     pub(crate) fn open() -> Self {
         let mut rig = Self::new(simple());
         rig.fail(3);
@@ -63,7 +63,7 @@ impl Rig {
         rig
     }
 
-    /// A rig whose circuit is half-open since 30 s, with its probe's permit.
+    /// Creates a rig whose circuit turned half-open at 30 s, with the probe's permit.
     pub(crate) fn half_open(policy: PolicyBuilder) -> (Self, Permit) {
         let mut rig = Self::new(policy);
         rig.fail(3);
@@ -87,7 +87,7 @@ impl Rig {
         self.circuit.record()
     }
 
-    /// How many calls the ramp has in flight, and how many it allows.
+    /// Returns the ramp's calls in flight and its limit.
     #[track_caller]
     pub(crate) fn ramp(&self) -> (u32, u32) {
         let ramp = self.circuit.ramp().expect("a ramp");
@@ -131,7 +131,7 @@ impl Rig {
         settled.settlement
     }
 
-    /// One whole call, now.
+    /// Makes one call with this outcome, without advancing the clock.
     #[track_caller]
     pub(crate) fn call(&mut self, outcome: &Outcome) -> Settlement {
         let permit = self.permit();
@@ -162,14 +162,14 @@ impl Rig {
         self.circuit.sample(&sample, &self.policy, draw, self.now).unwrap()
     }
 
-    /// The only change since the list was last cleared.
+    /// Returns the only change since the list was last cleared.
     #[track_caller]
     pub(crate) fn only_change(&self) -> &Change {
         assert_eq!(self.changes.len(), 1, "{:#?}", self.changes);
         &self.changes[0]
     }
 
-    /// The rule of the only change.
+    /// Returns the trip rule in the only change.
     #[track_caller]
     pub(crate) fn rule(&self) -> TripRule {
         match self.only_change().cause {

@@ -1,4 +1,4 @@
-//! Sampling mode: the rules of one tick, from every state.
+//! Sampling mode: the rules for one tick, in every state.
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ fn convoy() -> Rig {
     sampled(Policy::builder().preset(Preset::Convoy))
 }
 
-/// Open since time 0, until 30 s.
+/// Returns a circuit that opened at time 0 and cools off until 30 s.
 fn opened() -> Rig {
     let mut rig = convoy();
     assert_eq!(rig.sample(3, 7).unwrap().to, Status::Open);
     rig
 }
 
-/// Half-open since 30 s.
+/// Returns a circuit that turned half-open at 30 s.
 fn half_opened() -> Rig {
     let mut rig = opened();
     rig.now = at(30_000);
@@ -142,7 +142,7 @@ fn a_success_in_the_tick_that_trips_is_recent_too() {
     assert_eq!(rig.sample(3, 7).unwrap().to, Status::Open);
 }
 
-/// Disabled at the first trip, if it has failed for a minute.
+/// A policy that disables the circuit at the first trip, if it has failed for a minute.
 fn convoy_that_gives_up() -> PolicyBuilder {
     Policy::builder().preset(Preset::Convoy).disable_after(1).disable_min(secs(60))
 }

@@ -1,4 +1,4 @@
-//! Random lives of a throttle: whatever is asked and answered, and however time passes, what the throttle promises holds.
+//! Random sequences of calls through a throttle: for any calls, results and times, the throttle's guarantees are met.
 
 use std::collections::BinaryHeap;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn priority(level: u16) -> Priority {
     Levels::STANDARD.priority(level).unwrap()
 }
 
-/// One call of a life: how long after the one before, how important, what becomes of it.
+/// One call: the time since the previous one, its priority, and its result.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     gap_micros: u64,
@@ -52,7 +52,7 @@ fn step() -> impl Strategy<Value = Step> {
     })
 }
 
-/// Lives through the steps, each of which is repeated, and says when it ended.
+/// Makes each call `repeat` times, and returns the time at the end.
 fn live(throttle: &Throttle, steps: &[Step], repeat: usize) -> u64 {
     let mut now = 1_000_000;
     for step in steps.iter().flat_map(|step| std::iter::repeat_n(step, repeat)) {
@@ -88,7 +88,7 @@ proptest! {
         }
     }
 
-    /// The formula takes a call in flight for one that was not accepted, so here each is answered before the next.
+    /// The formula treats a call in flight as not accepted, so each call is settled before the next one starts.
     #[test]
     fn the_formula_sheds_nothing_where_all_was_accepted(calls in vec((0_u64..2_000_000, level()), 1..400)) {
         let throttle = throttle(By::Sre);
@@ -165,7 +165,7 @@ proptest! {
     }
 }
 
-/// An answer on its way. The earliest is the greatest, so that a heap hands it out first.
+/// A result that has not arrived yet. The earliest is the greatest, so that a heap returns it first.
 #[derive(PartialEq, Eq)]
 struct Answer {
     at: u64,

@@ -1,4 +1,4 @@
-//! File descriptors: every connection takes one, inbound and outbound, and so does every file.
+//! File descriptors. Every connection, inbound or outbound, takes one, and so does every open file.
 //!
 //! Many systems start a process with a soft limit of 1,024 and a hard limit of half a million. The soft limit is for programs
 //! that use `select`; this one does not, so it raises its own.
@@ -22,42 +22,42 @@ pub fn raise() {
     }
 }
 
-/// Returns the maximum number of descriptors of this process. `None`: no limit.
+/// Returns the maximum number of descriptors for this process. `None`: no limit.
 #[must_use]
 pub fn limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Returns whether no descriptor is left right now.
+/// Returns whether the process has used up its descriptors.
 #[must_use]
 pub fn are_used_up() -> bool {
     File::open("/dev/null").is_err_and(|error| local_fault(&error) == Some(LocalFault::Descriptors))
 }
 
-/// The descriptors that the settings require.
+/// The numbers of descriptors that the settings require.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wanted {
-    /// Connections to the API (`limits.connections`).
+    /// The number of connections to the API (`limits.connections`).
     pub connections: usize,
-    /// Requests in flight (`delivery.slots`).
+    /// The number of requests in flight (`delivery.slots`).
     pub slots: usize,
-    /// Idle connections to receivers that are kept for reuse.
+    /// The number of idle connections to receivers that are kept for reuse.
     pub kept: usize,
 }
 
-/// The limits that fit the number of descriptors.
+/// The connection limits that fit within the number of descriptors.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shares {
-    /// Maximum connections to the API.
+    /// The maximum number of connections to the API.
     pub connections: usize,
-    /// Maximum connections to receivers that are kept for reuse.
+    /// The maximum number of connections to receivers that are kept for reuse.
     pub kept: usize,
-    /// Why the settings do not fit, and what to do. `None` if they fit.
+    /// The reason why the settings do not fit, and what to do. `None` if they fit.
     pub shortfall: Option<String>,
 }
 
-/// Divides the descriptors. If there are too few, the API gets fewer connections, so that clients can't take the
-/// descriptors that deliveries need.
+/// Divides the available descriptors. If there are too few, the API gets fewer connections, so that clients can't take
+/// the descriptors that deliveries need.
 ///
 /// ```
 /// use breakerbox_egress::host::descriptors::{Wanted, share};

@@ -2,7 +2,7 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`local_fault`] | decides which errors of the operating system are faults of this host |
+//! | [`local_fault`] | decides which operating-system errors are faults of this host |
 //! | [`descriptors`] | raises the limit of open files, and divides it |
 //! | [`Pauses`] | detects pauses of the process |
 
@@ -16,11 +16,10 @@ use rustix::io::Errno;
 
 pub use self::pauses::Pauses;
 
-/// Returns the fault of this host that an error of the operating system stands for. `None`: the error concerns the
-/// other side, or is unknown.
+/// Maps an operating-system error to a fault of this host. `None`: the error concerns the other side, or is unknown.
 ///
-/// `EADDRNOTAVAIL` counts as a lack of ports. It also occurs if the host has no address from which to call an address:
-/// the caller has to distinguish the two.
+/// `EADDRNOTAVAIL` counts as a lack of ports. It also occurs if the host has no local address that can reach the
+/// target; the caller has to distinguish the two.
 #[must_use]
 pub fn local_fault(error: &io::Error) -> Option<LocalFault> {
     match Errno::from_io_error(error)? {

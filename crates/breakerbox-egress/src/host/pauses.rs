@@ -1,25 +1,27 @@
-//! Detects pauses of the process: stopped by a signal, suspended with its machine, or starved by an overloaded host.
+//! Detects when the process was paused: stopped by a signal, suspended with its machine, or starved by an overloaded
+//! host.
 //!
-//! A task sleeps for a short time, repeatedly, and measures how late it wakes. The result of a request across such a
-//! pause says nothing about its receiver: the response may have been there all the time.
+//! A task repeatedly sleeps for a short time and measures how late it wakes. The result of a request during a pause
+//! says nothing about its receiver: the response may have arrived in time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// The interval at which the watching task wakes.
+/// The interval at which the detecting task wakes.
 const EVERY: Duration = Duration::from_millis(100);
-/// The longest delay that is not yet a pause.
+/// The maximum delay that does not count as a pause.
 const ORDINARY: Duration = Duration::from_millis(400);
 
-/// The total time that the process was paused. Clones share it. Nothing is detected before [`watch`](Self::watch).
+/// Detects pauses of the process, and adds up their time. Clones share the total. Nothing is detected before
+/// [`watch`](Self::watch).
 #[derive(Clone, Debug, Default)]
 pub struct Pauses(Arc<Mutex<Watched>>);
 
 #[derive(Debug, Default)]
 struct Watched {
-    /// The time when the watching task last woke.
+    /// The time when the detecting task last woke.
     woke_at: Option<Instant>,
     lost: Duration,
 }
@@ -33,7 +35,7 @@ impl Watched {
 }
 
 impl Pauses {
-    /// Watches until the task is dropped. Calls `report` with the length of each pause.
+    /// Detects pauses until the future is dropped. Calls `report` with the length of each pause.
     pub async fn watch(self, report: impl Fn(Duration)) {
         self.watched().woke_at = Some(Instant::now());
         loop {
@@ -52,8 +54,8 @@ impl Pauses {
         }
     }
 
-    /// Returns the total time of pauses so far, including one that ended just now and that the watching task has not
-    /// seen yet.
+    /// Returns the total time of pauses so far, including one that just ended and that the detecting task has not
+    /// recorded yet.
     #[must_use]
     pub fn lost(&self) -> Duration {
         let watched = self.watched();
@@ -79,7 +81,7 @@ mod tests {
         assert_eq!(pauses.lost(), Duration::ZERO, "nothing happened");
 
         let pause = Duration::from_secs(5);
-        // The watching task does not run meanwhile, as if the process were stopped.
+        // The detecting task does not run meanwhile, as if the process were stopped.
         tokio::time::advance(pause).await;
         let lost = pauses.lost();
         assert!(lost + EVERY >= pause && lost <= pause, "{lost:?}");

@@ -1,5 +1,5 @@
-//! No connection to a denied address: by literals in every notation, by names, by names that change, by redirects, through a
-//! proxy. A listener on loopback counts who arrives, and the sender counts whom it called.
+//! No connection to a denied address: by literals in every notation, by names, by names that change, by redirects,
+//! through a proxy. A listener on loopback counts connections, and the sender counts the addresses that it dialed.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ fn is_denied(incoming: &Incoming) -> bool {
     incoming.reply == Reply::Failed(Fault::Denied)
 }
 
-/// Answers each connection with the same bytes, and counts them.
+/// Responds to each connection with the same bytes, and counts connections.
 struct Listener {
     address: SocketAddr,
     arrived: Arc<AtomicUsize>,
@@ -56,7 +56,7 @@ impl Drop for Listener {
 
 const OK: &str = "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
 
-/// 127.0.0.1 in every way that a URL can say it. `{}` stands for the port.
+/// All notations of 127.0.0.1 in a URL. `{}` stands for the port.
 const LOOPBACK: &[&str] = &[
     "http://127.0.0.1:{}/",
     "http://127.1:{}/",
@@ -118,7 +118,7 @@ const LOOPBACK: &[&str] = &[
     "http://[0000:0000:0000:0000:0000:ffff:7f00:0001]:{}/",
 ];
 
-/// Other addresses of this machine, and of networks that are nobody's business.
+/// Other addresses of this machine, and of networks that are not public.
 const ELSEWHERE: &[&str] = &[
     // This machine.
     "http://0/",
@@ -160,7 +160,7 @@ const ELSEWHERE: &[&str] = &[
     "http://[fd00::1]/",
     "http://[fd12:3456:789a::1]/",
     "http://[fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]/",
-    // Metadata of clouds, and what is link-local.
+    // Cloud metadata services, and link-local addresses.
     "http://169.254.169.254/latest/meta-data/",
     "http://169.254.43518/",
     "http://169.16689662/",
@@ -186,7 +186,7 @@ const ELSEWHERE: &[&str] = &[
     "http://[febf:ffff::1]/",
     "http://[::ffff:169.254.169.254]/",
     "http://[::ffff:a9fe:a9fe]/",
-    // Providers' networks.
+    // Provider networks (carrier-grade NAT).
     "http://100.64.0.1/",
     "http://100.127.255.254/",
     "http://1681915905/",
@@ -268,7 +268,7 @@ const ELSEWHERE: &[&str] = &[
     "http://[fe80::200:5efe:10.0.0.1]/",
 ];
 
-/// What is no URL to send to, though it looks like a way around.
+/// Strings that look like a way around the policy, and are not valid URLs.
 const REFUSED: &[&str] = &[
     "http://[fe80::1%25lo]/",
     "http://[fe80::1%lo]/",
@@ -332,7 +332,7 @@ async fn literals_in_every_notation_are_denied() {
     assert!(taken.is_empty(), "{taken:?}");
     assert_eq!((listener.arrived(), careful.dialed(), careful.open_connections()), (0, 0, 0));
 
-    // The same URLs do lead there, if the operator allows it: the test can fail.
+    // The same URLs do reach the listener if the operator allows it, so the test can fail.
     let allowed = Sender::with_resolver(&settings(&["127.0.0.0/8"]), Scripted::new(&[&[]])).unwrap();
     for url in LOOPBACK {
         let incoming = allowed.send(to(&url.replace("{}", &port))).await;
@@ -363,11 +363,11 @@ async fn names_that_lead_to_denied_addresses_are_denied() {
         assert!(!addresses.iter().any(|address| detail.contains(address)), "it tells no addresses: {detail}");
         assert_eq!(sender.dialed(), 0, "{addresses:?}");
     }
-    // By the system's resolver too.
+    // With the system's resolver, too.
     let sender = Sender::new(&settings(&[])).unwrap();
     for name in ["localhost", "LOCALHOST", "localhost.", "127.0.0.0x1g"] {
         let incoming = sender.send(to(&format!("http://{name}:{}/", listener.address.port()))).await;
-        // Not every system knows the one with a dot, and the last one is a name that only looks like an address.
+        // Not every system resolves the name with a dot, and the last one is a name that only looks like an address.
         let not_found = !name.ends_with(['t', 'T']) && incoming.reply == Reply::Failed(Fault::Dns);
         assert!(is_denied(&incoming) || not_found, "{name}: {incoming:?}");
     }
@@ -391,7 +391,7 @@ async fn of_several_addresses_only_those_that_pass_are_called() {
 async fn an_address_that_refuses_is_followed_by_the_next() {
     let listener = Listener::answering(OK).await;
     let url = format!("http://hooks.example:{}/", listener.address.port());
-    // Nobody listens there: the listener is on 127.0.0.1 alone.
+    // Nothing listens at the first two: the listener is only on 127.0.0.1.
     let resolver = Scripted::new(&[&["127.0.0.2", "127.0.0.3", "127.0.0.1"]]);
     let sender = Sender::with_resolver(&settings(&["127.0.0.0/8"]), resolver).unwrap();
     assert!(is_answered(&sender.send(to(&url)).await, 204));
@@ -402,13 +402,14 @@ async fn an_address_that_refuses_is_followed_by_the_next() {
 async fn a_name_that_changes_between_check_and_connection_gains_nothing() {
     let listener = Listener::answering(OK).await;
     let url = format!("http://rebind.example:{}/", listener.address.port());
-    // Allowed, and nobody there; whoever looked again before connecting would end up at the listener.
+    // The first address is allowed, and nothing listens there. A second look-up before connecting would lead to the
+    // listener.
     let resolver = Scripted::new(&[&["127.0.0.2"], &["127.0.0.1"]]);
     let sender = Sender::with_resolver(&settings(&["127.0.0.2/32"]), Arc::clone(&resolver) as _).unwrap();
     let first = sender.send(to(&url)).await;
     assert_eq!(first.reply, Reply::Failed(Fault::Connect), "{first:?}");
     assert_eq!(resolver.left(), 1, "it was asked once");
-    // And whoever asks later is checked again, by another sender that knows nothing yet.
+    // A later request is checked again, here by another sender with an empty cache.
     let sender = Sender::with_resolver(&settings(&["127.0.0.2/32"]), resolver).unwrap();
     let second = sender.send(to(&url)).await;
     assert!(is_denied(&second), "{second:?}");
@@ -447,7 +448,7 @@ async fn through_a_proxy_nothing_else_is_called_and_literals_are_checked() {
         assert!(is_denied(&incoming), "{url}: {incoming:?}");
     }
     assert_eq!((proxy.arrived(), sender.dialed()), (0, 0));
-    // A name is the proxy's to look up, and to refuse.
+    // The proxy resolves names, and refuses them.
     let incoming = sender.send(to(&format!("http://internal.example:{port}/"))).await;
     assert_eq!(incoming.reply, Reply::Failed(Fault::Connect), "{incoming:?}");
     assert!(incoming.detail.unwrap().starts_with("the proxy did not connect"));

@@ -1,4 +1,5 @@
-//! Connections that end as ordinary servers end them: no request fails because of it, and none is repeated for another reason.
+//! Connections that end as ordinary servers end them: no request fails because of it, and none is retried for another
+//! reason.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,8 +26,8 @@ fn sender() -> Sender {
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
-/// A receiver that answers the first request of each connection with 200, and the second one with these bytes and the end of the
-/// connection.
+/// A receiver that responds to the first request on each connection with 200, and to the second one with these bytes
+/// and the end of the connection.
 struct SecondFails {
     url: String,
     connections: Arc<AtomicUsize>,
@@ -108,7 +109,7 @@ async fn what_fails_on_a_fresh_connection_is_not_repeated() {
         let (mut tcp, _) = listener.accept().await.unwrap();
         let _ = tcp.read(&mut [0; 4_096]).await;
         drop(tcp);
-        // Only against hanging: nobody else comes.
+        // A short timeout: no other connection is expected.
         tokio::time::timeout(Duration::from_millis(200), listener.accept()).await.is_ok()
     });
     let incoming = sender().send(to(&url)).await;
@@ -116,7 +117,7 @@ async fn what_fails_on_a_fresh_connection_is_not_repeated() {
     assert!(!served.await.unwrap(), "there is no second connection");
 }
 
-/// At any moment around the end of a connection: before it, at it, after it.
+/// Covers moments before, at and after the end of a connection.
 #[tokio::test]
 async fn no_request_fails_at_a_receiver_that_closes_soon_after_its_answer() {
     let receiver = Receiver::start().unwrap();
@@ -127,14 +128,14 @@ async fn no_request_fails_at_a_receiver_that_closes_soon_after_its_answer() {
         for number in 0..100 {
             let incoming = sender.send(to(&url)).await;
             assert!(is_answered(&incoming, 200), "{path} {number}: {incoming:?}");
-            // The next one comes at about the moment at which the connection is closed.
+            // The next request is sent at about the moment when the connection is closed.
             tokio::time::sleep(after).await;
         }
         assert_eq!(receiver.seen(path).delivered, 100, "{path}: each was answered once");
     }
 }
 
-/// An acceptor for HTTP/2 at 127.0.0.1, and a sender that trusts it.
+/// Creates an HTTP/2 acceptor on 127.0.0.1, and a sender that trusts it.
 fn http2() -> (TlsAcceptor, Sender, TempDir) {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["127.0.0.1".into()]).unwrap();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
@@ -160,7 +161,7 @@ async fn what_http2_calls_safe_is_made_again_on_a_fresh_connection() {
         let (acceptor, sender, _folder) = http2();
         let receiver = Http2Receiver::start(acceptor, 3, end).unwrap();
         let url = format!("https://{}/", receiver.address());
-        // One after the other, and many at once.
+        // One after another, and many concurrently.
         for _ in 0..10 {
             let incoming = sender.send(to(&url)).await;
             assert!(is_answered(&incoming, 200), "{end:?}: {incoming:?}");

@@ -1,6 +1,7 @@
-//! Receivers that hang, drip, flood, bomb and lie: each attempt ends by its deadline, with the right fault, in bounded memory.
+//! Receivers that hang, drip, flood, and send bombs or invalid responses: each attempt ends by its deadline, with the
+//! right fault, in bounded memory.
 //!
-//! `BREAKERBOX_HOSTILE=1000` makes it a proof: so many at once, and no more than a second after the deadline.
+//! `BREAKERBOX_HOSTILE=1000` tests that many concurrently, and allows at most a second after the deadline.
 
 use std::env;
 use std::time::{Duration, Instant};
@@ -17,13 +18,13 @@ use tokio::task::JoinHandle;
 
 use crate::sending::{LIMIT, Scripted, is_answered, settings, to, within};
 
-/// How much is tried.
+/// The scale of the test.
 struct Scale {
-    /// How many at once.
+    /// The number of concurrent attempts.
     number: usize,
-    /// How long each attempt has: the receiver is one thread, and has to make all those bombs.
+    /// The time limit of each attempt. The receiver is a single thread, and has to generate all bombs.
     deadline: Duration,
-    /// How late one may be. A test is no place to find out that a machine is busy.
+    /// The maximum delay after the deadline. It is large in the ordinary test, where the machine may be busy.
     margin: Duration,
 }
 
@@ -42,14 +43,14 @@ fn sender() -> Sender {
     Sender::with_resolver(&settings(&["127.0.0.0/8"]), Scripted::new(&[&["127.0.0.1"]])).unwrap()
 }
 
-/// What an attempt at each kind comes to.
+/// Returns whether the result is right for this kind of receiver.
 fn is_right(how: Option<Hostile>, incoming: &Incoming) -> bool {
     let failed = |fault| incoming.reply == Reply::Failed(fault) && incoming.detail.is_some();
     let kept = |length| is_answered(incoming, 200) && incoming.body.len() == length;
     match how {
         None | Some(Hostile::Drip) => failed(Fault::Timeout),
         Some(Hostile::Flood) => kept(4 << 10),
-        // As it came, packed.
+        // Kept as received, still compressed.
         Some(Hostile::GzipBomb) => kept(4 << 10) && incoming.body.starts_with(&[0x1f, 0x8b]),
         Some(Hostile::HeaderFlood | Hostile::Garbage) => failed(Fault::Protocol),
         Some(Hostile::HalfClose | Hostile::Reset) => failed(Fault::Reset),
@@ -79,17 +80,17 @@ async fn many_at_once_end_by_their_deadline_in_bounded_memory() {
         assert!(is_right(how, &incoming), "{how:?}: {incoming:?}");
         assert!(incoming.latency < deadline + margin, "{how:?}: {incoming:?}");
     }
-    // Other tests may run in this process; but ten gigabytes for each flood would show.
+    // Other tests may run in this process, but ten gigabytes for each flood would show.
     if let (Some(before), Ok(after)) = (before, Usage::of(std::process::id())) {
         let grown = after.peak.saturating_sub(before.peak);
         assert!(grown < (256 << 20) + number as u64 * (512 << 10), "{} MB", grown >> 20);
     }
-    // What is left open are connections that can be used again: those of the bombs.
+    // The connections left open are reusable ones: those of the bombs.
     let bombs = number.div_ceil(kinds.len());
     until(|| sender.open_connections() <= bombs, "the connections of the others are closed").await;
 }
 
-/// Answers with these bytes, slowly or at once, and may keep the connection open.
+/// Responds with these bytes, slowly or all at once, and may keep the connection open.
 struct Raw {
     url: String,
     task: JoinHandle<()>,
@@ -126,7 +127,7 @@ async fn until(holds: impl Fn() -> bool, what: &str) {
     }
 }
 
-/// Writes without end, as long as somebody reads.
+/// Writes endlessly, for as long as the peer reads.
 async fn forever(mut tcp: TcpStream, first: &'static [u8], then: &'static [u8], pause: Duration) {
     let mut request = [0; 1_024];
     let _ = tcp.read(&mut request).await;
@@ -144,7 +145,7 @@ async fn what_goes_on_without_end_is_a_timeout() {
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", b"1\r\nx\r\n", 100, "incomplete response"),
         (b"HTTP/1.1 200 OK\r\n\r\n", b"", 100, "incomplete response"),
         (b"HTTP/1.1 200 OK\r\n", b"", 100, "no response"),
-        // However often it says "go on".
+        // However many `100 Continue` responses arrive.
         (b"", b"HTTP/1.1 100 Continue\r\n\r\n", 1, "no response"),
     ];
     for (first, then, pause, what) in table {
@@ -158,7 +159,7 @@ async fn what_goes_on_without_end_is_a_timeout() {
     }
 }
 
-/// Reads a request's beginning, writes an answer, and closes.
+/// Reads the beginning of a request, writes a response, and closes.
 async fn once(mut tcp: TcpStream, answer: &'static [u8]) {
     let mut request = [0; 4_096];
     let _ = tcp.read(&mut request).await;
@@ -186,7 +187,7 @@ async fn what_is_no_http_is_a_protocol_error_and_what_ends_early_a_reset() {
         (b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n", {
             Reply::Answered { status: 101, retry_after: None }
         }),
-        // Without a length an answer ends with its connection.
+        // A response without a length ends with its connection.
         (b"HTTP/1.1 500 Oh\r\n\r\nno", Reply::Answered { status: 500, retry_after: None }),
         (b"HTTP/1.0 503 Later\r\nretry-after: 7\r\n\r\n", {
             Reply::Answered { status: 503, retry_after: Some(Duration::from_secs(7)) }
@@ -204,7 +205,7 @@ async fn what_is_no_http_is_a_protocol_error_and_what_ends_early_a_reset() {
 async fn nobody_there_and_no_such_name() {
     let gone = Raw::start(|tcp| once(tcp, b"")).await.url.clone();
     let refused = || async { sender().send(to(&gone)).await.reply == Reply::Failed(Fault::Connect) };
-    // The listener's task ends a moment after it is told to.
+    // The listener's task ends shortly after it is aborted.
     let start = Instant::now();
     while !refused().await {
         assert!(start.elapsed() < LIMIT, "the port is closed");
@@ -222,7 +223,7 @@ async fn a_refusal_before_the_whole_payload_was_read_is_an_answer() {
         let _ = tcp.read(&mut head).await;
         let _ =
             tcp.write_all(b"HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").await;
-        // Whoever closes at once resets the connection, and the answer with it.
+        // Closing immediately would reset the connection, and lose the response.
         let _ = tcp.shutdown().await;
         let mut rest = vec![0; 64 << 10];
         while tcp.read(&mut rest).await.is_ok_and(|length| length > 0) {}
@@ -242,7 +243,7 @@ async fn connections_are_used_again_and_those_that_closed_meanwhile_do_no_harm()
         assert!(is_answered(&sender.send(to(&receiver.url("/"))).await, 200));
     }
     assert_eq!((sender.dialed(), sender.open_connections()), (1, 1));
-    // One answer for each connection, and then the end, without a word.
+    // One response per connection, which is then closed without warning.
     let raw = Raw::start(|tcp| once(tcp, b"HTTP/1.1 204 No Content\r\n\r\n")).await;
     for _ in 0..20 {
         let incoming = sender.send(to(&raw.url)).await;

@@ -1,4 +1,4 @@
-//! Receivers that can't be trusted, or take their time to be, and receivers that misunderstand HTTP/2 on purpose.
+//! Receivers with untrusted certificates or slow handshakes, and receivers that violate HTTP/2.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::sending::{Scripted, is_answered, settings, to, within};
 
 const HOST: &str = "hooks.example";
 
-/// An authority that the sender believes, as long as the folder lasts.
+/// A certificate authority that the sender trusts, while its directory exists.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     folder: TempDir,
@@ -45,7 +45,7 @@ impl Authority {
         self.folder.path().join("ca.pem")
     }
 
-    /// What a server with this name speaks TLS with.
+    /// Returns the TLS acceptor for a server with this name.
     fn server(&self, name: &str, alpn: &[u8], expired: bool) -> TlsAcceptor {
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
         if expired {
@@ -75,7 +75,7 @@ impl Authority {
     }
 }
 
-/// A server on loopback that serves each connection like this.
+/// A server on loopback that handles each connection with this function.
 struct Served {
     port: u16,
     task: JoinHandle<()>,
@@ -96,7 +96,7 @@ impl Served {
         Self { port, task }
     }
 
-    /// Answers each request with this, over HTTP/1.1.
+    /// Responds to each request with these bytes, over HTTP/1.1.
     async fn answering(tls: TlsAcceptor, answer: &'static [u8]) -> Self {
         Self::by(move |tcp| {
             let tls = tls.clone();
@@ -182,7 +182,7 @@ async fn a_handshake_that_fails_is_no_trust_and_one_that_breaks_is_a_reset() {
 #[tokio::test]
 async fn a_slow_handshake_ends_at_its_deadline() {
     let authority = Authority::new();
-    // The one says nothing, the other a byte now and then.
+    // One sends nothing, the other a byte now and then.
     let silent = Served::by(|tcp| async move {
         let _open = tcp;
         std::future::pending::<()>().await;
@@ -204,7 +204,7 @@ async fn a_slow_handshake_ends_at_its_deadline() {
         assert_eq!(incoming.reply, Reply::Failed(Fault::Timeout), "{incoming:?}");
         assert!(incoming.latency >= limit, "{incoming:?}");
     }
-    // By the limit for connections too, if the request has more time.
+    // Also by the connect limit, if the request has more time.
     let hasty = SendSettings { connect_limit: limit, ..settings(&["127.0.0.0/8"]) };
     let hasty = Sender::with_resolver(&hasty, Scripted::new(&[&["127.0.0.1"]])).unwrap();
     let incoming = hasty.send(to(&silent.url(HOST))).await;
@@ -212,7 +212,7 @@ async fn a_slow_handshake_ends_at_its_deadline() {
     assert_eq!(incoming.detail.as_deref(), Some("TLS handshake timed out"));
 }
 
-/// A frame of HTTP/2.
+/// Builds an HTTP/2 frame.
 fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     let [.., a, b, c] = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&[a, b, c, kind, flags, 0, 0, 0, stream], payload].concat()
@@ -227,10 +227,10 @@ const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
-/// `:status: 200`, of HPACK's table.
+/// `:status: 200` from the HPACK static table.
 const STATUS_200: &[u8] = &[0x88];
 
-/// Reads frames until one of this kind has come. False: the connection ended.
+/// Reads frames until one of this kind arrives. Returns false if the connection ended.
 async fn read_until(stream: &mut TlsStream<TcpStream>, kind: u8) -> bool {
     loop {
         let mut head = [0; 9];
@@ -247,7 +247,7 @@ async fn read_until(stream: &mut TlsStream<TcpStream>, kind: u8) -> bool {
     }
 }
 
-/// Says `greeting` at first, then `answer` to the first request, and then `again` for as long as anybody reads.
+/// Sends `greeting` first, then `answer` to the first request, and then `again` for as long as the peer reads.
 async fn h2(authority: &Authority, greeting: Vec<u8>, answer: Vec<u8>, again: Vec<u8>) -> Served {
     let tls = authority.server(HOST, b"h2", false);
     Served::by(move |tcp| {
@@ -282,7 +282,7 @@ async fn http2_is_spoken_where_it_is_offered_and_its_rules_are_kept() {
     let goodbye = frame(GOAWAY, 0, 0, &[0; 8]);
     let ok = Reply::Answered { status: 200, retry_after: None };
     let nothing = Vec::new;
-    // A header that HPACK stores nowhere: `a: ` and a thousand letters.
+    // A header that HPACK does not index: `a: ` and a thousand letters.
     let field: Vec<u8> = [&[0, 1, b'a', 0x7f, 0xe9, 0x06], &[b'b'; 1_000][..]].concat();
     let table = [
         ("good", hello.clone(), good.clone(), nothing(), ok),
@@ -331,14 +331,14 @@ async fn http2_is_spoken_where_it_is_offered_and_its_rules_are_kept() {
 async fn a_flood_over_http2_is_an_answer_and_its_window_is_bounded() {
     let authority = Authority::new();
     let open = frame(HEADERS, END_HEADERS, 1, STATUS_200);
-    // Two frames more than the stream's window has room for would break the rules, so it stops within.
+    // Two more frames than fit in the stream's window would violate the protocol, so it stays within.
     let data = frame(DATA, 0, 1, &[b'x'; 16_000]).repeat(4);
     let end = frame(DATA, END_STREAM, 1, &[b'x'; 1_000]);
     let served =
         h2(&authority, frame(SETTINGS, 0, 0, &[]), [open.clone(), data, end].concat(), Vec::new()).await;
     let incoming = authority.sender().send(to(&served.url(HOST))).await;
     assert!(is_answered(&incoming, 200) && incoming.body.len() == 4 << 10, "{incoming:?}");
-    // One that does not stop breaks them.
+    // A receiver that does not stop violates it.
     let flood = frame(DATA, 0, 1, &[b'x'; 16_000]);
     let served = h2(&authority, frame(SETTINGS, 0, 0, &[]), open, flood).await;
     let incoming = authority.sender().send(to(&served.url(HOST))).await;

@@ -1,4 +1,4 @@
-//! What the gateway lacks is not the receiver's fault: a proxy that can't be reached, look-ups that are all taken.
+//! Local faults are not attributed to the receiver: an unreachable proxy, and look-up slots that are all in use.
 
 use std::io;
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ async fn a_proxy_that_cannot_be_reached_is_a_local_fault() {
 
 #[tokio::test]
 async fn a_proxy_that_is_there_is_waited_for_on_the_receivers_account() {
-    // It accepts, and never says whether it reached the receiver.
+    // It accepts the connection, and never reports whether it reached the receiver.
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let proxy: Proxy = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
     let through = SendSettings { proxy: Some(proxy), ..settings(&[]) };
@@ -35,7 +35,7 @@ async fn a_proxy_that_is_there_is_waited_for_on_the_receivers_account() {
     assert_eq!(incoming.reply, Reply::Failed(Fault::Timeout), "{incoming:?}");
 }
 
-/// Never answers for names that begin with `slow`.
+/// Never resolves names that begin with `slow`.
 struct Slow;
 
 #[async_trait]
@@ -64,7 +64,7 @@ async fn names_that_hang_take_no_look_ups_from_others() {
     assert_eq!(is(Fault::Timeout), 24, "those are their own names' fault");
     assert_eq!(is(Fault::Local(LocalFault::LookUps)), 176, "those waited for a look-up");
 
-    // The resolver still hangs: nobody can tell it to stop.
+    // The resolver still hangs, since it can't be cancelled.
     let incoming = sender.send(of("acme", "well.example", short * 60)).await;
     assert!(is_answered(&incoming, 200), "{incoming:?}");
     let incoming = sender.send(of("mallory", "well2.example", short)).await;

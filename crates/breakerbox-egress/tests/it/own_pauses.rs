@@ -1,4 +1,5 @@
-//! The process is paused while requests are under way: answers that have come are taken, and what is missing is nobody's fault.
+//! The process is paused while requests are in flight: responses that arrived are accepted, and missing ones are local
+//! faults.
 
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use crate::sending::{Scripted, is_answered, settings, within};
 const LIMIT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Makes requests with a limit of a second, and pauses the only thread for two once the receiver has all of them.
+/// Makes requests with a timeout of a second, and pauses the only thread for two seconds once the receiver has all of
+/// them.
 async fn across_a_pause(path: &str, behaviour: Behaviour, number: u64) -> Vec<Incoming> {
     let receiver = Receiver::start().unwrap();
     receiver.set(path, behaviour);
@@ -63,7 +65,7 @@ async fn without_a_pause_a_time_limit_is_the_receivers() {
     let lost = pauses.lost();
     let sender = sender.with_pauses(pauses.clone());
     let incoming = sender.send(within(&receiver.url("/hangs"), LIMIT)).await;
-    // On a machine that is too busy it was a pause indeed.
+    // On a very busy machine, it was in fact a pause.
     if pauses.lost() == lost {
         assert_eq!(incoming.reply, Reply::Failed(Fault::Timeout), "{incoming:?}");
     }

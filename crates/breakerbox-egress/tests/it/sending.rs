@@ -1,4 +1,4 @@
-//! What tests of outgoing requests share: a resolver that is told what to say, settings, requests.
+//! Helpers for tests of outgoing requests: a scripted resolver, settings, requests.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,10 +11,10 @@ use breakerbox_egress::{AddressPolicy, Incoming, Outgoing, Resolve, SendSettings
 use breakerbox_model::delivery::{Reply, Target};
 use bytes::Bytes;
 
-/// Only against hanging.
+/// A timeout that only guards against hanging.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// Gives one answer after another; the last one for ever.
+/// Returns one answer after another, and the last one forever.
 pub(crate) struct Scripted(Mutex<VecDeque<Vec<IpAddr>>>);
 
 impl Scripted {
@@ -23,7 +23,7 @@ impl Scripted {
         Arc::new(Self(Mutex::new(answers.iter().map(read).collect())))
     }
 
-    /// How many answers it has.
+    /// Returns the number of answers left.
     pub(crate) fn left(&self) -> usize {
         self.0.lock().unwrap().len()
     }
@@ -38,7 +38,7 @@ impl Resolve for Scripted {
     }
 }
 
-/// Without the system's authorities, which take a while to read.
+/// Returns settings without the system's certificate authorities, which are slow to load.
 pub(crate) fn settings(allowed: &[&str]) -> SendSettings {
     SendSettings {
         addresses: AddressPolicy::allowing(allowed.iter().map(|net| net.parse().unwrap())),

@@ -1,7 +1,7 @@
-//! `Idempotency-Key`: a request that creates a resource is carried out once, however often the client repeats it.
+//! `Idempotency-Key`: a request that creates a resource takes effect once, however often the client retries it.
 //!
-//! The key is unique within a tenant for 24 hours. The storage writes it in the transaction that creates the resource;
-//! this module reads it from the request, and writes the response.
+//! A key is unique within a tenant for 24 hours. The storage writes it in the transaction that creates the resource.
+//! This module reads the key from the request, and builds the response.
 
 use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Response};
@@ -21,22 +21,22 @@ use super::reading::{Body, SMALL_BODY, read_body};
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 pub(super) const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// The longest idempotency key, in bytes.
+/// The maximum length of an idempotency key, in bytes.
 const LONGEST_KEY: usize = 255;
 
-/// The header, as the document describes it.
+/// The `Idempotency-Key` header, as documented in OpenAPI.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[allow(dead_code)]
 pub(super) struct KeyHeader {
-    /// A key of your choice, unique within the tenant. A repeated request with the same key within 24 hours creates nothing and gets
-    /// the first response again; if that contained a secret, it gets `already_created` with the ID instead. The same key with
-    /// another body or path gets `idempotency_key_reused`.
+    /// A key of your choice, unique within the tenant. A retry with the same key within 24 hours creates nothing and
+    /// gets the first response again; if that contained a secret, it gets `already_created` with the ID instead. The
+    /// same key with another body or path gets `idempotency_key_reused`.
     #[param(rename = "idempotency-key", min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
     idempotency_key: Option<String>,
 }
 
-/// A body, and the idempotency key of its request.
+/// A request body, and the idempotency key of the request.
 pub(super) struct Keyed<B>(pub(super) B, pub(super) Option<IdempotencyKey>);
 
 impl<B: Body> FromRequest<Api> for Keyed<B> {
@@ -51,20 +51,20 @@ impl<B: Body> FromRequest<Api> for Keyed<B> {
     }
 }
 
-/// An idempotency key whose request body was not read yet.
+/// An idempotency key, before the request body is read.
 pub(super) struct Key {
     key: String,
     path: String,
 }
 
 impl Key {
-    /// Returns the key of this request, if it has one.
+    /// Returns the idempotency key of this request, if it has one.
     pub(super) fn of(request: &Request) -> ApiResult<Option<Self>> {
         let path = request.uri().path().to_owned();
         Ok(key_of(request.headers())?.map(|key| Self { key, path }))
     }
 
-    /// Adds the fingerprint of the request, which distinguishes it from others with the same key.
+    /// Adds a fingerprint of the request, which distinguishes it from other requests with the same key.
     pub(super) fn of_body(self, body: &[u8]) -> IdempotencyKey {
         let mut hash = Sha256::new();
         hash.update(self.path.as_bytes());
@@ -87,7 +87,8 @@ fn key_of(headers: &HeaderMap) -> ApiResult<Option<String>> {
     Ok(Some(text.to_owned()))
 }
 
-/// Builds a request for the storage: its key, the tenant within which the key is unique, and how to build the response.
+/// Builds the storage's view of a request: its key, the tenant within which the key is unique, and how to build the
+/// response.
 pub(super) fn request<T>(
     key: Option<IdempotencyKey>,
     scope: Option<&TenantId>,
@@ -101,7 +102,7 @@ pub(super) fn request<T>(
 pub(super) struct Created(RequestResponse);
 
 impl Created {
-    /// A response with the id of the created resource, and its view.
+    /// Creates a response with the ID of the new resource, and its view.
     pub(super) fn new(id: impl ToString, shown: &impl Serialize) -> Self {
         Self(RequestResponse {
             created: id.to_string(),
@@ -112,7 +113,7 @@ impl Created {
         })
     }
 
-    /// Sets another status than 201.
+    /// Sets a status other than 201.
     pub(super) fn with_status(mut self, status: StatusCode) -> Self {
         self.0.status = status.as_u16();
         self
@@ -131,7 +132,7 @@ impl Created {
     }
 }
 
-/// The storage's result of a request that is carried out once, as a response.
+/// The storage's result for a request with an idempotency key, as an HTTP response.
 pub(super) struct CreatedOnce(RequestResult);
 
 impl From<RequestResult> for CreatedOnce {
@@ -155,7 +156,7 @@ impl IntoResponse for CreatedOnce {
     }
 }
 
-/// Builds a JSON response. A repeated one is marked by a header.
+/// Builds a JSON response. A header marks a replayed response.
 pub(super) fn json(status: StatusCode, body: Bytes, repeated: bool) -> Response {
     let mut response =
         (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response();

@@ -1,7 +1,6 @@
 //! API keys: create (shown once), list, show, revoke.
 //!
-//! A key can't create a key with more rights than its own: a key for one tenant creates keys for that tenant, and only
-//! an admin key creates keys.
+//! Only an admin key can create keys. A key that is bound to a tenant can create keys only for that tenant.
 
 use axum::extract::State;
 use breakerbox_model::objects::{ApiKey, ApiKeyId, ApiKeyText, Scope, Scopes, TenantId};
@@ -20,14 +19,14 @@ use super::reading::fields::{Moment, Text};
 use super::reading::{Json, Named, Query};
 use super::tenants::checked_name;
 
-/// The longest name, in characters.
+/// The maximum length of a name, in characters.
 const LONGEST_NAME: usize = 200;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(show)).routes(routes!(revoke))
 }
 
-/// A scope of an API key.
+/// A permission of an API key.
 #[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum ScopeView {
@@ -64,7 +63,7 @@ impl From<ScopeView> for Scope {
 #[serde(deny_unknown_fields)]
 #[schema(as = NewApiKey)]
 struct KeyBody {
-    /// Description for people.
+    /// A human-readable name, such as the purpose of the key.
     #[schema(max_length = 200, example = "billing")]
     name: String,
     /// The scopes. `admin` includes all others; `manage` includes `read`.
@@ -87,9 +86,9 @@ struct KeyView {
     /// API key ID; not a secret.
     #[schema(example = "key_01h5k2m8w4c7e")]
     id: String,
-    /// Description for people.
+    /// A human-readable name, such as the purpose of the key.
     name: String,
-    /// The scopes.
+    /// The scopes. `admin` includes all others; `manage` includes `read`.
     #[schema(inline)]
     scopes: Vec<ScopeView>,
     /// The tenant that the key is bound to; null: all tenants.
@@ -100,7 +99,7 @@ struct KeyView {
     /// The time at which the key expires; null: never.
     #[schema(value_type = Option<String>, format = "date-time")]
     expires_at: Option<Moment>,
-    /// The time at which the key was revoked; null: it was not.
+    /// The time at which the key was revoked; null if it was not.
     #[schema(value_type = Option<String>, format = "date-time")]
     revoked_at: Option<Moment>,
 }
@@ -119,7 +118,7 @@ impl From<&ApiKey> for KeyView {
     }
 }
 
-/// A new API key, with the key itself.
+/// A new API key, including the key itself.
 #[derive(Serialize, ToSchema)]
 #[schema(as = CreatedApiKey)]
 struct CreatedKeyView {
@@ -212,7 +211,7 @@ async fn show(
 
 /// Revoke an API key
 ///
-/// From this response on, requests with the key are refused.
+/// Requests with the key are refused as soon as this response is sent.
 #[utoipa::path(
     post,
     path = "/v1/keys/{key}/revoke",
@@ -230,7 +229,8 @@ async fn revoke(
     Ok(axum::Json((&api.services.records.revoke_api_key(id).await?).into()))
 }
 
-/// Returns a key, if the caller may access it. Callers with a key for one tenant can't see keys for all tenants.
+/// Returns an API key, if the caller may access it. A caller whose key is bound to a tenant can't see keys for all
+/// tenants.
 async fn seen(api: &Api, caller: &Caller, id: ApiKeyId) -> ApiResult<ApiKey> {
     let key = api.services.records.api_key(id).await?;
     let is_theirs = match &key.tenant {

@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::problem::{Code, Problem};
 use super::reading::fields::Text;
 
-/// A page of a listing.
+/// The page of a listing to return.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -16,11 +16,11 @@ pub(super) struct Paging {
     /// Maximum number of items. Default: 50.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     pub(super) limit: Option<Text<Limit>>,
-    /// The `next` of the previous page. Omit it, or leave it empty, for the first page.
+    /// The `next` value of the previous page. Omit it, or leave it empty, for the first page.
     pub(super) cursor: Option<String>,
 }
 
-/// A page of a listing, of one tenant or of all.
+/// The page of a listing to return, for one tenant or all.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -31,19 +31,19 @@ pub(super) struct PagingOfTenant {
     /// Maximum number of items. Default: 50.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<Text<Limit>>,
-    /// The `next` of the previous page. Omit it, or leave it empty, for the first page.
+    /// The `next` value of the previous page. Omit it, or leave it empty, for the first page.
     cursor: Option<String>,
 }
 
 impl PagingOfTenant {
-    /// Returns the tenant and the page.
+    /// Returns the tenant filter and the page.
     pub(super) fn split(self) -> (Option<TenantId>, PageOf) {
         let paging = Paging { limit: self.limit, cursor: self.cursor };
         (self.tenant.map(|tenant| tenant.0), paging.into())
     }
 }
 
-/// Maximum items of a page.
+/// The maximum number of items on a page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit(pub(super) usize);
 
@@ -63,18 +63,18 @@ impl From<Paging> for PageOf {
     }
 }
 
-/// A page of a listing.
+/// One page of a listing.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Page)]
 pub(super) struct Listed<T> {
-    /// The items. A page may have fewer than `limit`, or none, and not be the last.
+    /// The items. A page may have fewer than `limit`, or none, even if it is not the last.
     pub(super) items: Vec<T>,
-    /// The `cursor` of the next page; null: this is the last page.
+    /// The `cursor` for the next page; null on the last page.
     pub(super) next: Option<String>,
 }
 
 impl<T> Listed<T> {
-    /// Builds the response of a page, with the view of each item.
+    /// Builds the response for a page, converting each item with `show`.
     pub(super) fn of<U>(page: Page<U>, show: impl FnMut(U) -> T) -> Self {
         Self { items: page.items.into_iter().map(show).collect(), next: page.next.map(|cursor| cursor.0) }
     }
@@ -134,7 +134,7 @@ impl From<RecordsError> for Problem {
     }
 }
 
-/// Returns the path of a policy's field in a body with other fields besides the policy.
+/// Returns the path of a policy field, in a request body that has other fields as well.
 fn within_policy(why: &str) -> String {
     if why.starts_with("policy: ") { why.to_owned() } else { format!("policy.{why}") }
 }

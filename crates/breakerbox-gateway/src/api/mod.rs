@@ -1,20 +1,20 @@
-//! The REST API under `/v1`: JSON in, JSON out, problems with stable codes.
+//! The REST API under `/v1`. Requests and responses are JSON; errors are problems with stable codes.
 //!
 //! | part | what it does |
 //! | --- | --- |
 //! | [`Services`] | the dependencies of the API |
-//! | [`serve`] | listens, responds, stops |
+//! | [`serve`] | listens, responds and stops |
 //! | [`router`] | all routes, and the document that describes them |
 //! | `caller` | authentication and authorization |
 //! | `reading` | parses bodies, queries and paths, and explains errors in them |
-//! | `idempotency` | requests that are carried out once |
+//! | `idempotency` | requests that take effect once, however often they are sent |
 //! | [`Problem`], [`Code`] | error responses |
 //! | `tenants`, `endpoints`, `events`, `deliveries`, `resends`, `reminders` | routes, one module per resource |
 //! | `circuits`, `notifications`, `permits`, `policies`, `keys` | routes, one module per resource |
 //! | `system` | health and metrics |
-//! | `document` | `/openapi.json`, and a page to read it |
+//! | `document` | `/openapi.json`, and a page that shows it |
 //!
-//! The API decides who may do what, and parses requests. Other modules store the data and act on it.
+//! The API authorizes and parses requests. Other modules store the data and act on it.
 
 mod caller;
 mod circuits;
@@ -84,7 +84,7 @@ impl Deref for Api {
 }
 
 impl Reach {
-    /// Returns the time of the queue's clock.
+    /// Returns the store clock's time, which the queue uses.
     fn now(&self) -> Timestamp {
         (self.services.clock)()
     }
@@ -94,19 +94,19 @@ impl Reach {
         (self.services.wall)()
     }
 
-    /// Converts a time of the queue's clock to wall-clock time, for people.
+    /// Converts a queue-clock time to wall-clock time, for responses.
     fn shown(&self, at: Timestamp) -> Moment {
         Moment(Drift::between(self.wall(), self.now()).noticeable().to_wall(at))
     }
 }
 
-/// Serves requests until `stop` is ready, and then lets the requests in flight finish.
+/// Serves requests until `stop` completes, and then lets the requests in flight finish.
 pub async fn serve(listener: TcpListener, services: Services, stop: impl Future<Output = ()> + Send) {
     let (connections, metrics) = (services.limits.connections, Arc::clone(&services.metrics));
     serve_front(listener, router(services).into(), connections, &metrics, stop).await;
 }
 
-/// Like `serve`, for a gateway that is still starting, or for a router with more routes than the API's.
+/// Like `serve`, for a gateway that is still starting, or for a router with additional routes.
 pub async fn serve_front(
     listener: TcpListener,
     front: Front,

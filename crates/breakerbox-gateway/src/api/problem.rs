@@ -1,6 +1,6 @@
-//! Error responses of the API: a problem (RFC 9457) with a code that never changes its meaning.
+//! Error responses: problems (RFC 9457), each with a code whose meaning never changes.
 //!
-//! A detail is a sentence for people. It may name what the caller sent, and never reveals internals of the gateway.
+//! A detail is a human-readable sentence. It may quote the request, and never reveals internals of the gateway.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -17,37 +17,37 @@ use utoipa::ToSchema;
 
 use crate::telemetry::labels::EventRefusal;
 
-/// The media type of a problem.
+/// The media type of error responses.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 
-/// The longest detail, in characters. It may quote the request.
+/// The maximum length of a detail, in characters. A detail may quote the request.
 const LONGEST_DETAIL: usize = 400;
 
 macro_rules! codes {
     ($($code:ident $name:literal $status:literal $title:literal,)*) => {
-        /// The code of a problem. Its meaning and its status never change.
+        /// The machine-readable code of a problem. Its meaning and its HTTP status never change.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum Code {
             $(#[doc = $title] $code,)*
         }
 
         impl Code {
-            /// All codes.
+            /// All codes, in the order of their HTTP status.
             pub const ALL: &[Self] = &[$(Self::$code),*];
 
-            /// The code as text.
+            /// Returns the code as a string, such as `invalid_field`.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$code => $name,)* }
             }
 
-            /// The HTTP status.
+            /// Returns the HTTP status of responses with this code.
             #[must_use]
             pub const fn status(self) -> u16 {
                 match self { $(Self::$code => $status,)* }
             }
 
-            /// The title, the same for every request.
+            /// Returns the title, which is the same in every response with this code.
             #[must_use]
             pub const fn title(self) -> &'static str {
                 match self { $(Self::$code => $title,)* }
@@ -70,7 +70,7 @@ codes! {
     AlreadyExists "already_exists" 409 "Resource already exists",
     WrongState "invalid_state" 409 "State does not allow the operation",
     IdempotencyKeyReused "idempotency_key_reused" 409 "Idempotency key was used for another request",
-    AlreadyCreated "already_created" 409 "Created by an earlier request, whose response contained a secret",
+    AlreadyCreated "already_created" 409 "Already created by an earlier request; its response contained a secret and cannot be replayed",
     Changed "revision_mismatch" 412 "Resource has changed; see `If-Match`",
     BodyTooLarge "body_too_large" 413 "Body too large",
     PayloadTooLarge "payload_too_large" 413 "Payload too large",
@@ -92,16 +92,16 @@ codes! {
     DiskReserve "disk_reserve" 507 "Disk nearly full",
 }
 
-/// An error response.
+/// An error response (RFC 9457).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Problem {
     code: Code,
     detail: Cow<'static, str>,
     field: Option<Box<str>>,
     retry_after: Option<Duration>,
-    /// The id of the resource that an earlier request created.
+    /// The ID of the resource that an earlier request created.
     id: Option<Box<str>>,
-    /// The cause, for the log only.
+    /// The cause, which is logged and not part of the response.
     cause: Option<Box<str>>,
 }
 
@@ -113,7 +113,7 @@ impl std::fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// Lets the merge of a change refuse it with a problem.
+/// Lets the function that merges a change refuse it with a problem.
 impl From<Problem> for Refused {
     fn from(problem: Problem) -> Self {
         Self(Box::new(problem))
@@ -124,36 +124,36 @@ impl From<Problem> for Refused {
 #[derive(Clone, Debug)]
 pub(crate) struct Logged(pub(crate) Box<str>);
 
-/// The result of a handler.
+/// The result of a handler, with a problem as its error.
 pub(super) type ApiResult<T> = Result<T, Problem>;
 
 impl Problem {
-    /// A problem with this code, and a sentence that states what to do.
+    /// Creates a problem with this code, and a sentence that states what to do.
     #[must_use]
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { code, detail: detail.into(), field: None, retry_after: None, id: None, cause: None }
     }
 
-    /// A field with an invalid value.
+    /// Creates the problem for a field with an invalid value.
     #[must_use]
     pub fn invalid(field: &str, why: impl std::fmt::Display) -> Self {
         Self::new(Code::InvalidField, format!("{field}: {why}")).of_field(field)
     }
 
-    /// A resource that does not exist, or that the caller may not access.
+    /// Creates the problem for a resource that does not exist, or that the caller may not access.
     #[must_use]
     pub fn not_found(what: &str, name: &str) -> Self {
         Self::new(Code::NotFound, format!("there is no {what} {name:?}"))
     }
 
-    /// A valid key without the required scope.
+    /// Creates the problem for a valid key without the required scope.
     #[must_use]
     pub fn scope_missing(wanted: &[Scope], why: &str) -> Self {
         let names: Vec<_> = wanted.iter().map(|scope| format!("`{}`", scope.name())).collect();
         Self::new(Code::ScopeMissing, format!("{why} needs the scope {}", names.join(" or ")))
     }
 
-    /// An idempotency key that was used for another request.
+    /// Creates the problem for an idempotency key that was used for another request.
     #[must_use]
     pub fn key_reused() -> Self {
         Self::new(
@@ -163,19 +163,19 @@ impl Problem {
         )
     }
 
-    /// Sets the field.
+    /// Sets the field that is invalid.
     #[must_use]
     pub fn of_field(mut self, field: &str) -> Self {
         self.field = Some(shortened(field).into());
         self
     }
 
-    /// Prefixes the field with its container: `events[3]` and `priority` make `events[3].priority`.
+    /// Prefixes the field with its container: `events[3]` and `priority` become `events[3].priority`.
     #[must_use]
     pub fn within(mut self, outer: &str) -> Self {
         if let Some(field) = &self.field {
             let path = format!("{outer}.{field}");
-            // The detail begins with the field, if there is one.
+            // The detail begins with the name of the field, if there is one.
             if let Some(rest) = self.detail.strip_prefix(&**field) {
                 self.detail = format!("{path}{rest}").into();
             }
@@ -187,53 +187,53 @@ impl Problem {
         self
     }
 
-    /// Sets another code.
+    /// Replaces the code.
     #[must_use]
     pub(super) const fn with_code(mut self, code: Code) -> Self {
         self.code = code;
         self
     }
 
-    /// Sets the field to the policy's field with which the detail begins.
+    /// Sets the field to the policy field with which the detail begins.
     #[must_use]
     pub(super) fn of_policy(self) -> Self {
         let field = self.detail.split(": ").next().unwrap_or("policy").to_owned();
         self.of_field(&field)
     }
 
-    /// Sets the id of the resource that an earlier request created.
+    /// Sets the ID of the resource that an earlier request created.
     #[must_use]
     pub fn of_id(mut self, id: &str) -> Self {
         self.id = Some(shortened(id).into());
         self
     }
 
-    /// Sets the time to wait before a retry.
+    /// Sets the time to wait before a retry, for `Retry-After`.
     #[must_use]
     pub const fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self
     }
 
-    /// Returns the code.
+    /// Returns the machine-readable code.
     #[must_use]
     pub const fn code(&self) -> Code {
         self.code
     }
 
-    /// Returns the field, if there is one.
+    /// Returns the invalid field, such as `events[3].priority`, if there is one.
     #[must_use]
     pub fn field(&self) -> Option<&str> {
         self.field.as_deref()
     }
 
-    /// Returns the sentence for people.
+    /// Returns the human-readable explanation.
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail
     }
 
-    /// A failure that the caller can't fix. The error is logged, and not part of the response.
+    /// Creates the problem for a failure that the caller can't fix. The error is logged, and not part of the response.
     #[must_use]
     pub fn internal(doing: &'static str, error: &dyn std::error::Error) -> Self {
         Self::new(
@@ -263,7 +263,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Limits the length of a text, and removes control characters.
+/// Limits the length of a string, and removes control characters.
 fn shortened(text: &str) -> Cow<'_, str> {
     if text.len() <= LONGEST_DETAIL && !text.chars().any(char::is_control) {
         return Cow::Borrowed(text);
@@ -287,16 +287,16 @@ fn shortened(text: &str) -> Cow<'_, str> {
     "field": "priority"
 }))]
 pub(crate) struct Written<'a> {
-    /// A reference to the description of the code.
+    /// A link to the description of the code.
     r#type: String,
-    /// The meaning of the code, the same for every request.
+    /// The meaning of the code; the same in every response with this code.
     title: &'a str,
-    /// The HTTP status.
+    /// The HTTP status of the response.
     #[schema(minimum = 400, maximum = 599)]
     status: u16,
-    /// The code of the problem, for programs. Its meaning never changes.
+    /// The machine-readable code. Its meaning never changes.
     code: &'a str,
-    /// An explanation for people.
+    /// A human-readable explanation.
     detail: &'a str,
     /// The invalid field, such as `events[3].priority`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -322,7 +322,7 @@ impl Problem {
         }
     }
 
-    /// Returns the problem as a part of a batch response.
+    /// Returns the problem as a part of a batch's response.
     pub(super) fn into_part(self) -> Box<RawValue> {
         if let Some(cause) = &self.cause {
             tracing::warn!(code = self.code.name(), %cause, "an item of a batch failed");
@@ -345,7 +345,7 @@ impl IntoResponse for Problem {
         }
         let wait = self.retry_after.or(matches!(code.status(), 429 | 503).then_some(Duration::from_secs(1)));
         if let Some(wait) = wait {
-            // Rounded up: a caller that returns too early is refused again.
+            // Rounded up: a caller that retries too early is refused again.
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
         }

@@ -1,4 +1,4 @@
-//! Resends by filter and time range, as background jobs: create, list, show, cancel.
+//! Resend jobs, which resend deliveries by filter and time range in the background: create, list, show, cancel.
 
 use axum::extract::State;
 use breakerbox_model::objects::{
@@ -23,13 +23,13 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(show)).routes(routes!(cancel))
 }
 
-/// A filter for the deliveries to resend. A delivery must match all of it.
+/// A filter for the deliveries to resend. A delivery must match all given conditions.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewResend)]
 struct ResendBody {
-    /// Tenant ID. Keys bound to one tenant may omit it. Other keys must send `tenant`, `endpoint` or `event`: a resend never
-    /// concerns more than one tenant.
+    /// Tenant ID. Keys bound to one tenant may omit it. Other keys must send `tenant`, `endpoint` or `event`: a resend
+    /// job is always for one tenant.
     #[serde(default)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
@@ -79,22 +79,23 @@ struct ResendView {
     /// The state of the job.
     #[schema(value_type = ResendStateView, inline)]
     state: &'static str,
-    /// The filter of the job.
+    /// The filter that selects the deliveries.
     #[schema(inline)]
     filter: FilterView,
     /// The ID of the API key that created the job.
     created_by: Option<String>,
-    /// The number of deliveries that are pending again.
+    /// The number of deliveries made pending again.
     resent: u64,
-    /// The number of deliveries that were skipped, because their endpoint is deleted.
+    /// The number of deliveries skipped because their endpoint was deleted.
     skipped: u64,
-    /// The creation time up to which deliveries are processed, from the oldest on; null: the job has not started.
+    /// The job processes deliveries from oldest to newest, and has processed those created before this time; null: it
+    /// has not started.
     #[schema(value_type = Option<String>, format = "date-time")]
     processed_until: Option<Moment>,
     /// The time of creation.
     #[schema(value_type = String, format = "date-time")]
     created_at: Moment,
-    /// The time at which the job was done or cancelled.
+    /// The time at which the job finished or was cancelled.
     #[schema(value_type = Option<String>, format = "date-time")]
     finished_at: Option<Moment>,
 }
@@ -173,7 +174,8 @@ async fn list(
 
 /// Resend deliveries by filter
 ///
-/// Starts a background job that makes finished deliveries pending again, oldest first, behind live traffic.
+/// Starts a background job that makes finished deliveries pending again, oldest first. They are sent after live
+/// traffic.
 #[utoipa::path(
     post,
     path = "/v1/resends",
@@ -213,8 +215,8 @@ async fn create(
     Ok(api.services.records.create_resend_for(request, new).await?.into())
 }
 
-/// Returns the tenant whose deliveries are resent: the named one, or else that of the endpoint or of the event. An
-/// endpoint or an event of another tenant is not found.
+/// Returns the tenant whose deliveries to resend: the one named, or else the owner of the endpoint or event. An
+/// endpoint or event of another tenant is not found.
 async fn resent_tenant(
     api: &Api,
     caller: &Caller,
@@ -261,7 +263,7 @@ async fn show(
 
 /// Cancel a resend job
 ///
-/// Deliveries that are pending already stay pending. A finished job is not changed.
+/// Deliveries that the job has already made pending stay pending. A finished job is not changed.
 #[utoipa::path(
     post,
     path = "/v1/resends/{resend}/cancel",
@@ -279,7 +281,7 @@ async fn cancel(
     Ok(axum::Json(api.services.records.cancel_resend(id).await?.into()))
 }
 
-/// Returns a job, if the caller may access it.
+/// Returns a resend job, if the caller may access it.
 async fn seen(api: &Api, caller: &Caller, id: JobId) -> ApiResult<Resend> {
     let resend = api.services.records.resend(id).await?;
     let is_theirs = match resend.owner {

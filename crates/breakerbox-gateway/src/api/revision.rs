@@ -1,4 +1,4 @@
-//! `ETag` and `If-Match`: detects concurrent changes of the same resource.
+//! `ETag` and `If-Match`: detect concurrent changes to the same resource.
 
 use axum::Json;
 use axum::extract::FromRequestParts;
@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::Api;
 use super::problem::{ApiResult, Code, Problem};
 
-/// The revision that the caller has seen. `None` if the request states none.
+/// The revision in the request's `If-Match` header. `None` if there is none.
 pub(super) struct IfMatch(pub(super) Option<Revision>);
 
 impl FromRequestParts<Api> for IfMatch {
@@ -33,7 +33,7 @@ impl FromRequestParts<Api> for IfMatch {
     }
 }
 
-/// A resource with its revision as `ETag`.
+/// A response with the resource's revision as its `ETag`.
 pub(super) struct Revised<T>(pub(super) Revision, pub(super) T);
 
 impl<T: Serialize> IntoResponse for Revised<T> {

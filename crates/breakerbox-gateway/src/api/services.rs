@@ -1,4 +1,4 @@
-//! The dependencies of the API: each as a trait or a handle, so that tests can combine the real database with stand-ins
+//! The dependencies of the API, each a trait or a handle, so that tests can combine the real database with stand-ins
 //! for the rest.
 
 use std::sync::Arc;
@@ -26,39 +26,40 @@ use crate::telemetry::Metrics;
 /// The dependencies of the API.
 #[derive(Clone)]
 pub struct Services {
-    /// The stored records.
+    /// Reads and writes stored records.
     pub records: Arc<dyn Records>,
     /// Tenants, endpoints and API keys, in memory.
     pub directory: Arc<Directory>,
-    /// Accepts events.
+    /// Accepts and stores events.
     pub submitter: Arc<dyn EventSubmitter>,
-    /// Reports which due deliveries are held back.
+    /// Reports which due deliveries are held back by their lane.
     pub holds: Arc<dyn LaneHolds>,
-    /// All circuits.
+    /// The circuits of all tenants.
     pub circuits: Breakerbox,
-    /// The store of circuits, for listings.
+    /// The store that holds the circuits, for listings.
     pub circuit_store: Arc<dyn Store>,
-    /// The permits of workers.
+    /// The permits that workers acquire and settle.
     pub permits: Arc<Permits>,
-    /// Sends test requests.
+    /// Sends test requests to endpoints.
     pub tests: Arc<dyn TestSend>,
-    /// Tests the targets of notifications.
+    /// Sends test notifications.
     pub notification_tests: Arc<dyn NotificationTest>,
-    /// The health of the gateway.
+    /// Reports the health of the gateway.
     pub health: Arc<dyn Health>,
-    /// The metrics for `/metrics`.
+    /// The metrics that `/metrics` returns.
     pub metrics: Arc<Metrics>,
-    /// The queue's clock.
+    /// The store clock, which the queue uses. It never steps.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    /// The wall clock.
+    /// The wall clock, for times in requests and responses.
     pub wall: WallClock,
-    /// The addresses that may be called. A URL with another address is refused when it is created.
+    /// The addresses that may be called. A URL with a denied address is refused when it is submitted.
     pub addresses: Arc<AddressPolicy>,
-    /// Limits of requests and connections.
+    /// Limits for requests and connections.
     pub limits: Limits,
 }
 
-/// Sends test requests to an endpoint, past its circuit, and returns the response. They are neither counted nor stored.
+/// Sends test requests to an endpoint, regardless of its circuit, and returns the response. Test requests are neither
+/// counted nor stored.
 #[async_trait]
 pub trait TestSend: Send + Sync + 'static {
     /// Makes the request, within the endpoint's timeout.
@@ -68,28 +69,28 @@ pub trait TestSend: Send + Sync + 'static {
 /// Sends a test notification to each of a tenant's targets, and returns their responses. Nothing is stored.
 #[async_trait]
 pub trait NotificationTest: Send + Sync + 'static {
-    /// Sends to all targets at once, each within its time limit.
+    /// Sends to all targets concurrently, each within its time limit.
     ///
     /// # Errors
-    /// If there were too many tests lately: the time of the next try. Nothing was sent.
+    /// Returns the earliest time of the next test, if there were too many recently. Nothing was sent.
     async fn test(&self, tenant: &TenantId) -> Result<Vec<TestedTarget>, Timestamp>;
 }
 
-/// The result of a test at one target.
+/// The result of testing one notification target.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TestedTarget {
-    /// The tested target.
+    /// The target to which the test notification was sent.
     pub target: NotificationTarget,
-    /// The response of the target.
+    /// The target's response, or the error.
     pub delivered: Delivered,
 }
 
-/// The event of a test request.
+/// The event sent by a test request.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TestEvent {
     /// The event type.
     pub kind: EventType,
-    /// The payload, as it is sent.
+    /// The payload, sent byte for byte.
     pub payload: Bytes,
     /// The content type of the payload.
     pub content_type: Arc<str>,
@@ -108,35 +109,35 @@ pub struct HealthReport {
     pub alive: bool,
     /// Whether a load balancer should send requests here.
     pub ready: bool,
-    /// The reasons why the gateway is degraded, for people, such as `database: accepts no writes`. A gateway can be degraded
-    /// and ready.
+    /// Human-readable reasons why the gateway is degraded, such as `database: accepts no writes`. A gateway can be
+    /// degraded and still ready.
     pub degraded: Vec<String>,
 }
 
-/// Limits of requests and connections.
+/// Limits for requests and connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// The largest payload of an event, in bytes.
+    /// The maximum size of an event's payload, in bytes.
     pub payload: usize,
-    /// Maximum events in one batch; also acquires and settlements of workers.
+    /// The maximum number of events, acquires or settlements in one batch.
     pub batch_events: usize,
-    /// The largest body of a batch, in bytes.
+    /// The maximum size of a batch body, in bytes.
     pub batch_bytes: usize,
-    /// The time limit of a worker's call, if the worker states none.
+    /// The default timeout for a worker's call.
     pub permit_timeout: Duration,
-    /// Maximum memory for bodies, over all requests, in bytes.
+    /// The maximum memory for the bodies of all requests, in bytes.
     pub bodies: usize,
-    /// The time limit for the arrival of a body.
+    /// The time limit for receiving a body.
     pub body_timeout: Duration,
-    /// The share of one tenant in each limit that all tenants share, in percent.
+    /// The share that one tenant may take of each shared limit, in percent.
     pub tenant_share: u32,
-    /// Maximum requests per minute from one client address without a valid key.
+    /// The maximum number of requests per minute without a valid key from one client address.
     pub auth_failures: u32,
-    /// Whether `/metrics` needs no key.
+    /// Whether `/metrics` may be read without a key.
     pub open_metrics: bool,
-    /// Whether there is a mail server for notifications.
+    /// Whether a mail server for notifications is configured.
     pub mail: bool,
-    /// Limits of connections.
+    /// Connection limits.
     pub connections: Connections,
 }
 

@@ -1,4 +1,4 @@
-//! Health and metrics.
+//! Routes for health and metrics.
 
 use axum::extract::{FromRequestParts, State};
 use axum::response::{IntoResponse, Response};
@@ -14,7 +14,7 @@ use super::Api;
 use super::caller::{Allowed, Read};
 use super::problem::{ApiResult, Problem};
 
-/// The media type that prometheus-client writes.
+/// The media type of the metrics that prometheus-client writes.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
@@ -25,7 +25,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Health)]
 pub(super) struct HealthView {
-    /// `ok`, `degraded` or `unavailable`.
+    /// The overall state: `ok`, `degraded` or `unavailable`.
     #[schema(inline)]
     status: StatusView,
     /// The reasons why the gateway is degraded or unavailable.
@@ -42,7 +42,7 @@ enum StatusView {
 
 /// Check liveness
 ///
-/// Returns 503 if only a restart helps.
+/// Returns 503 if only a restart can help.
 #[utoipa::path(
     get,
     path = "/healthz",
@@ -87,12 +87,12 @@ async fn readyz(State(api): State<Api>) -> (StatusCode, axum::Json<HealthView>) 
     (code, axum::Json(HealthView { status, degraded: report.degraded }))
 }
 
-/// The response of [`healthz`] while the gateway starts.
+/// Returns the response to `/healthz` while the gateway starts.
 pub(super) async fn alive() -> axum::Json<HealthView> {
     axum::Json(HealthView { status: StatusView::Ok, degraded: Vec::new() })
 }
 
-/// The response of [`readyz`] while the gateway starts.
+/// Returns the response to `/readyz` while the gateway starts.
 pub(super) async fn not_ready_yet() -> (StatusCode, axum::Json<HealthView>) {
     let degraded = vec!["starting: the database is being opened and read".to_owned()];
     (StatusCode::SERVICE_UNAVAILABLE, axum::Json(HealthView { status: StatusView::Unavailable, degraded }))
@@ -112,7 +112,7 @@ async fn metrics(State(api): State<Api>, _allowed: MaySeeMetrics) -> Response {
     ([(CONTENT_TYPE, OPEN_METRICS)], api.services.metrics.encode()).into_response()
 }
 
-/// A caller that may read metrics, which cover all tenants.
+/// Proof that the caller may read metrics, which cover all tenants.
 struct MaySeeMetrics;
 
 impl FromRequestParts<Api> for MaySeeMetrics {

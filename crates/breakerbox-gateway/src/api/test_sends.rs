@@ -1,5 +1,5 @@
-//! Limits of test sends: how many at once and how fast, for each tenant. Each may take as long as the endpoint's
-//! timeout, and none is limited by a circuit or a rate limit.
+//! Limits the number and the rate of test sends, per tenant. A test send may take as long as the endpoint's timeout,
+//! and no circuit or endpoint rate limit applies to it.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,16 +10,16 @@ use breakerbox_model::shares::{NoShare, SharePermit, SharePool};
 
 use super::problem::{ApiResult, Code, Problem};
 
-/// Maximum test sends at once, of all tenants.
+/// The maximum number of concurrent test sends, over all tenants.
 const AT_ONCE: u64 = 8;
 
-/// The rate limit of one tenant.
+/// The rate limit for each tenant.
 const PACE: RateLimit = RateLimit { per_second: 1.0, burst: 30 };
 
-/// Maximum tenants whose rates are remembered.
+/// The maximum number of tenants whose rates are remembered.
 const REMEMBERED: usize = 100_000;
 
-/// The test sends in flight, and the rate limits of tenants.
+/// The test sends in flight, and the rate limit of each tenant.
 #[derive(Debug)]
 pub(super) struct TestSends {
     places: SharePool<TenantId>,
@@ -27,13 +27,13 @@ pub(super) struct TestSends {
 }
 
 impl TestSends {
-    /// Starts with none in flight. One tenant may have this percentage of the slots.
+    /// Creates the limits. One tenant may have this percentage of the slots.
     pub(super) fn new(tenant_share: u32) -> Self {
         let pace = KeyedBuckets::new(PACE, REMEMBERED);
         Self { places: SharePool::new(AT_ONCE, tenant_share), pace: Mutex::new(pace) }
     }
 
-    /// Takes a slot for a test send of this tenant, freed on drop, if the rate limit allows it.
+    /// Takes a slot for this tenant's test send, freed on drop, if the rate limit allows it.
     pub(super) fn begin(&self, tenant: &TenantId, now: Timestamp) -> ApiResult<SharePermit<TenantId>> {
         let place = self.place(tenant)?;
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
@@ -47,7 +47,7 @@ impl TestSends {
         Ok(place)
     }
 
-    /// Takes a slot for a test that is rate-limited elsewhere.
+    /// Takes a slot for a test send whose rate another part limits.
     pub(super) fn place(&self, tenant: &TenantId) -> ApiResult<SharePermit<TenantId>> {
         self.places.try_acquire(tenant, 1).map_err(|why| match why {
             NoShare::OwnerOver => Problem::new(

@@ -1,8 +1,8 @@
 //! Settings from environment variables.
 //!
-//! An empty variable counts as unset, since many tools pass on unset variables that way. An unknown variable is an
-//! error if its name is close to a setting's, since it is likely a typo; otherwise it is only reported, since other
-//! programs set variables with this prefix, too (Kubernetes does, for a service called breakerbox).
+//! An empty variable counts as unset, since many tools pass unset variables that way. An unknown variable is an error
+//! if its name is close to a setting's, since it is likely a typo. Otherwise it is only reported, since other programs
+//! also set variables with this prefix (Kubernetes does, for a service called breakerbox).
 
 use breakerbox_core::{POLICY_KEYS, nearest};
 
@@ -12,10 +12,10 @@ use super::layers::Origin;
 use super::names::{self, PREFIX};
 use super::settings::SETTINGS;
 
-/// Variables that other commands and the tests of stores read.
+/// Variables that other commands or the store tests read.
 const OF_OTHERS: &[&str] = &["CONFIG", "URL", "API_KEY", "WEBHOOK_SECRET", "REDIS_SERVER", "POSTGRES_BIN"];
 
-/// The settings that the environment has.
+/// The settings found in the environment.
 #[derive(Default)]
 pub(super) struct Read {
     pub(super) set_values: Vec<(String, Raw, Origin)>,
@@ -43,7 +43,7 @@ pub(super) fn read<'v>(variables: impl IntoIterator<Item = (&'v str, &'v str)>) 
             read.set_values.push((key.clone(), Raw::Words(vec![value.into()]), origin));
             continue;
         }
-        // Compared without the prefix, or every name would be close.
+        // Compared without the prefix; with it, every name would be close.
         match nearest(rest, known.iter().filter_map(|(variable, _)| variable.strip_prefix(PREFIX))) {
             Some(meant) => {
                 let reason = Wrong::Unknown { nearest: Some(format!("{PREFIX}{meant}")) };

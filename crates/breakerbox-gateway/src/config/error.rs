@@ -11,24 +11,24 @@ use super::size::SizeError;
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[error("{}", place(origin, key))]
 pub struct ConfigError {
-    /// The key, as the file spells it.
+    /// The setting's key, as written in the file.
     pub key: String,
-    /// Where the value was set.
+    /// The source of the value.
     pub origin: Origin,
-    /// The error of the value or the key.
+    /// What is wrong with the value or the key.
     #[source]
     pub reason: Wrong,
 }
 
 impl ConfigError {
-    /// Formats the error as one line: where, what, and what is accepted.
+    /// Formats the error in one line: the source, the problem, and what is accepted.
     #[must_use]
     pub fn line(&self) -> String {
         format!("{self}: {}", self.reason)
     }
 }
 
-/// Formats the origin, and the key if the origin does not name it already.
+/// Formats the origin, and the key unless the origin already contains it.
 fn place(origin: &Origin, key: &str) -> String {
     match origin {
         Origin::Environment(_) | Origin::Flag(_) => origin.to_string(),
@@ -38,7 +38,7 @@ fn place(origin: &Origin, key: &str) -> String {
     }
 }
 
-/// All errors, in the order in which they were found. At least one.
+/// All errors, in the order in which they were found. There is at least one.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ConfigErrors(pub Vec<ConfigError>);
 
@@ -58,7 +58,7 @@ impl fmt::Display for ConfigErrors {
 
 impl std::error::Error for ConfigErrors {}
 
-/// An error of a value or a key.
+/// What is wrong with a value or a key.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Wrong {
@@ -67,49 +67,49 @@ pub enum Wrong {
     Type {
         /// The accepted type.
         expected: String,
-        /// The given type or value.
+        /// The type or value given.
         found: String,
     },
     /// The value is out of range.
     #[error("must be {least} to {most}, but is {found}")]
     Range {
-        /// The minimum.
+        /// The minimum value.
         least: String,
-        /// The maximum.
+        /// The maximum value.
         most: String,
-        /// The given value.
+        /// The value given.
         found: String,
     },
-    /// The text is not a duration.
+    /// The string is not a valid duration.
     #[error("{found:?} {error}")]
     Duration {
-        /// The given text.
+        /// The string given.
         found: String,
-        /// The error of the parser.
+        /// The parser's error.
         error: DurationError,
     },
-    /// The text is not a size.
+    /// The string is not a valid size.
     #[error("{found:?} {error}")]
     Size {
-        /// The given text.
+        /// The string given.
         found: String,
-        /// The error of the parser.
+        /// The parser's error.
         error: SizeError,
     },
-    /// The text can't be parsed.
+    /// The string can't be parsed.
     #[error("{found:?} is not {expected}")]
     Unreadable {
-        /// The given text.
+        /// The string given.
         found: String,
-        /// The accepted values.
+        /// A description of the accepted values.
         expected: String,
     },
     /// An item of a list is invalid.
     #[error("item {number}: {wrong}")]
     Item {
-        /// The position of the item, from 1.
+        /// The position of the item, starting at 1.
         number: usize,
-        /// The error of the item.
+        /// What is wrong with the item.
         wrong: Box<Wrong>,
     },
     /// The list has too many items.
@@ -117,13 +117,13 @@ pub enum Wrong {
     TooMany {
         /// The maximum number of items.
         most: usize,
-        /// The given number of items.
+        /// The number of items given.
         found: usize,
     },
-    /// A secret is set in a place that others can read.
+    /// A secret is set where others could read it.
     #[error("is a secret; set the environment variable {variable} instead")]
     SecretHere {
-        /// The variable in which to set it instead.
+        /// The environment variable to set instead.
         variable: String,
     },
     /// The name of the setting is unknown.
@@ -132,33 +132,33 @@ pub enum Wrong {
         /// The closest known name. `None` if none is close.
         nearest: Option<String>,
     },
-    /// The value must not be above that of another setting.
+    /// The value is above that of another setting, which is its limit.
     #[error("must be at most {other} ({bound}), but is {found}")]
     Above {
         /// The key of the other setting.
         other: &'static str,
         /// The value of the other setting.
         bound: String,
-        /// The given value.
+        /// The value given.
         found: String,
     },
-    /// The value must not be below that of another setting.
+    /// The value is below that of another setting, which is its limit.
     #[error("must be at least {other} ({bound}), but is {found}")]
     Below {
         /// The key of the other setting.
         other: &'static str,
         /// The value of the other setting.
         bound: String,
-        /// The given value.
+        /// The value given.
         found: String,
     },
-    /// The value breaks a rule of its type; the text states which.
+    /// The value breaks a rule of its type. The string states which.
     #[error("{0}")]
     Refused(String),
-    /// The file is not valid TOML.
+    /// The file is not valid TOML. The string is the parser's message.
     #[error("{0}")]
     Syntax(String),
-    /// The file can't be read.
+    /// The file can't be read. The string is the system's message.
     #[error("can't be read: {0}")]
     NotRead(String),
 }

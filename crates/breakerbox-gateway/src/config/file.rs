@@ -11,15 +11,15 @@ use super::format::Raw;
 use super::layers::Origin;
 use super::names;
 
-/// One value of a file.
+/// One value from a configuration file.
 pub(super) struct FileValue {
     pub(super) key: String,
     pub(super) raw: Raw,
     pub(super) line: usize,
 }
 
-/// Reads a file. Unknown settings are errors; the valid ones are returned all the same, so that all errors are reported
-/// at once.
+/// Reads a configuration file. Unknown settings are errors; valid settings are still returned, so that all errors are
+/// reported at once.
 pub(super) fn read(path: &Path) -> (Vec<FileValue>, Vec<ConfigError>) {
     let failed = |line: usize, reason: Wrong| {
         (vec![], vec![ConfigError { key: String::new(), origin: Origin::file(path, line), reason }])
@@ -33,7 +33,7 @@ pub(super) fn read(path: &Path) -> (Vec<FileValue>, Vec<ConfigError>) {
         Ok(table) => {
             let mut walk = Walk { path, text, set_values: vec![], errors: vec![] };
             walk.table("", table.get_ref());
-            // The parser sorts keys, but people read files from the top.
+            // The parser sorts keys, but users read files from the top.
             walk.errors.sort_by_key(|error| match &error.origin {
                 Origin::File { line, .. } => *line,
                 _ => 0,

@@ -1,4 +1,4 @@
-//! How values are parsed from file, variables and flags, and written back as TOML. One format for each kind of value.
+//! Formats of values, one for each type: parsing from file, variables and flags, and writing as TOML.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -19,10 +19,10 @@ use super::values::Hidden;
 use crate::notifications::check_mail_url;
 use crate::telemetry::log::{self, LogFormat};
 
-/// A value as it was given, before its setting parses it.
+/// A value as given by its source, before its setting parses it.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Raw {
-    /// From a variable or a flag: text of any meaning.
+    /// Strings from a variable or a flag, whose type is not known yet.
     Words(Vec<String>),
     /// A string in a file.
     Text(String),
@@ -47,7 +47,7 @@ impl Raw {
         }
     }
 
-    /// Returns the text, if the value is one. For a repeated flag, the last.
+    /// Returns the value if it is a string. For a repeated flag, the last string.
     pub(super) fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -57,7 +57,7 @@ impl Raw {
     }
 }
 
-/// Shortens a text, since an error must not repeat megabytes.
+/// Shortens a string, so that an error does not quote megabytes.
 pub(super) fn shortened(text: &str) -> String {
     const LONGEST: usize = 64;
     if text.chars().nth(LONGEST).is_none() {
@@ -66,7 +66,7 @@ pub(super) fn shortened(text: &str) -> String {
     text.chars().take(LONGEST).chain(['…']).collect()
 }
 
-/// Quotes a text as TOML. JSON's escapes are a subset of TOML's, except that DEL must be escaped, too.
+/// Quotes a string as TOML. JSON's escapes are a subset of TOML's, except that DEL must be escaped, too.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
@@ -76,10 +76,10 @@ pub(super) trait Format {
 
     fn read(&self, raw: &Raw) -> Result<Self::Value, Wrong>;
 
-    /// Writes a value as TOML.
+    /// Formats a value as TOML.
     fn write(&self, value: &Self::Value) -> String;
 
-    /// Describes the accepted values, as the end of "must be ...".
+    /// Describes the accepted values, as a phrase that follows "must be".
     fn expects(&self) -> String;
 
     fn wrong_type(&self, raw: &Raw) -> Wrong {
@@ -124,7 +124,7 @@ impl Format for Span {
     }
 }
 
-/// A size such as `"256KiB"`.
+/// A size in bytes such as `"256KiB"`.
 pub(super) struct Size {
     pub(super) least: u64,
     pub(super) most: u64,
@@ -231,7 +231,7 @@ impl Format for Switch {
     }
 }
 
-/// A text that its type parses.
+/// A value parsed from a string by its type.
 pub(super) struct Read<T> {
     pub(super) expects: &'static str,
     pub(super) parse: fn(&str) -> Option<T>,
@@ -267,7 +267,7 @@ pub(super) const PATH: Read<PathBuf> = Read {
     show: |path| path.display().to_string(),
 };
 
-/// A network or an address. Set host bits are refused: 10.1.2.3/8 is ambiguous between one address and the network.
+/// A network or an address. Set host bits are refused: 10.1.2.3/8 could mean the address or the network.
 pub(super) const NETWORK: Read<IpNet> = Read {
     expects: "a network such as \"10.0.0.0/8\" (with no bits set after its prefix) or an address",
     parse: |text| match text.parse::<IpNet>() {
@@ -319,7 +319,7 @@ pub(super) const NOTIFICATION_KIND: Read<Kind> = Read {
 pub(super) const LEVEL: Read<String> = Read {
     expects: "a level (error, warn, info, debug, trace, off), or levels for modules, such as \"info,breakerbox_egress=debug\"",
     parse: |text| {
-        // A single word that is not a level would be taken for a module, and all other modules would log nothing.
+        // A single word that is not a level would be taken for a module name, and all other modules would log nothing.
         let lone = !text.contains(['=', ',', '[']);
         let levels = ["error", "warn", "info", "debug", "trace", "off"];
         let fits = if lone { levels.contains(&text) } else { log::filter(text).is_some() };
@@ -334,7 +334,7 @@ pub(super) const LOG_FORMAT: Read<LogFormat> = Read {
     show: |format| format.name().into(),
 };
 
-/// A secret. It is never written back.
+/// A secret string. It is never written to output.
 pub(super) struct Secret;
 
 impl Format for Secret {
@@ -353,7 +353,7 @@ impl Format for Secret {
     }
 }
 
-/// A list; in a variable or a flag, separated by commas.
+/// A list. In a variable or a flag, its items are separated by commas.
 pub(super) struct List<F> {
     pub(super) of: F,
     pub(super) most: usize,
@@ -390,7 +390,7 @@ impl<F: Format> Format for List<F> {
     }
 }
 
-/// The delays between attempts.
+/// The delays between attempts of a delivery.
 pub(super) struct Waits;
 
 impl Waits {

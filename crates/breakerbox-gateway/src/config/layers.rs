@@ -13,19 +13,19 @@ use super::settings::SETTINGS;
 use super::size::format_size;
 use super::{Config, environment, file, names};
 
-/// The file that is read if no file is named and it exists.
+/// The configuration file that is read by default, if it exists.
 pub const FILE_NAME: &str = "breakerbox.toml";
 
-/// The source of a value.
+/// The source of a setting's value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// The default: the value is not set.
+    /// The built-in default: no source sets the value.
     Default,
     /// A configuration file.
     File {
-        /// The path of the file.
+        /// The path of the configuration file.
         path: PathBuf,
-        /// The line, from 1. 0 stands for the file as a whole.
+        /// The line, starting at 1. 0 stands for the whole file.
         line: usize,
     },
     /// An environment variable, by its name.
@@ -51,7 +51,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// All sources of settings, before they are read.
+/// The sources of settings, which [`load`](Self::load) reads.
 ///
 /// ```
 /// use breakerbox_gateway::config::{Origin, Sources};
@@ -75,13 +75,13 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Reads this file, which must exist.
+    /// Adds a configuration file, which must exist.
     pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
         self.file = Some(path.into());
         self
     }
 
-    /// Reads `breakerbox.toml` in this folder, if it exists and no other file was named.
+    /// Adds `breakerbox.toml` in this directory, if it exists and no other file was added.
     pub fn file_if_in(mut self, folder: &Path) -> Self {
         let path = folder.join(FILE_NAME);
         if self.file.is_none() && path.is_file() {
@@ -90,7 +90,7 @@ impl Sources {
         self
     }
 
-    /// Takes the variables that begin with `BREAKERBOX_`.
+    /// Adds environment variables. Those that do not begin with `BREAKERBOX_` are ignored.
     pub fn variables<N: Into<String>, V: Into<String>>(
         mut self,
         variables: impl IntoIterator<Item = (N, V)>,
@@ -99,7 +99,7 @@ impl Sources {
         self
     }
 
-    /// Takes a flag, such as `--delivery-timeout`, with its values: several if it was repeated.
+    /// Adds a flag, such as `--delivery-timeout`, with its values: several if it was repeated.
     pub fn flag<V: Into<String>>(
         mut self,
         name: impl Into<String>,
@@ -112,11 +112,11 @@ impl Sources {
     /// Reads and checks all sources.
     ///
     /// # Errors
-    /// Reports all errors, also in values that another source overrides: such an error would show only once the
-    /// override is gone.
+    /// Returns all errors, including those in values that another source overrides: otherwise they would surface only
+    /// when the override is removed.
     pub fn load(&self) -> Result<Loaded, ConfigErrors> {
         let mut errors = vec![];
-        // All given values, the one with the highest precedence last.
+        // All given values, with the highest precedence last.
         let mut set_values: Vec<(String, Raw, Origin)> = vec![];
         if let Some(path) = &self.file {
             let (values, wrong) = file::read(path);
@@ -165,17 +165,17 @@ fn key_of_flag(name: &str) -> Option<String> {
 /// A [`Config`], and the source of each value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Loaded {
-    /// The settings.
+    /// The resulting settings.
     pub config: Config,
     /// The file that was read. `None` if there was none.
     pub file: Option<PathBuf>,
-    /// Variables that begin with `BREAKERBOX_` and are no settings.
+    /// Variables that begin with `BREAKERBOX_` and are not settings.
     pub unknown_variables: Vec<String>,
     origins: BTreeMap<String, Origin>,
 }
 
 impl Loaded {
-    /// Returns the source of a key's value.
+    /// Returns the source of the value for a key.
     #[must_use]
     pub fn origin(&self, key: &str) -> &Origin {
         self.origins.get(key).unwrap_or(&Origin::Default)
@@ -194,7 +194,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// Returns the errors of values that are valid alone and do not fit together.
+    /// Returns errors for values that are valid on their own but not together.
     fn misfits(&self) -> Vec<ConfigError> {
         let Config { delivery, limits, policy, .. } = &self.config;
         let mut errors = vec![];
@@ -203,7 +203,7 @@ impl Loaded {
                 return;
             }
             let (found, bound) = (format_size(found), format_size(bound));
-            // Report the key that was set, not the one with its default.
+            // Report the key that was set, not the one that has its default.
             let (key, reason) = if self.origin(lower) == &Origin::Default {
                 (upper, Wrong::Below { other: lower, bound: found, found: bound })
             } else {

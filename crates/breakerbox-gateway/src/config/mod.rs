@@ -1,15 +1,15 @@
-//! The gateway's settings: the list of settings, their sources, and the checked result.
+//! The gateway's settings: their list, their sources, and the validated result.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Config`] | every setting, checked |
-//! | [`Sources`] | one TOML file, the environment, flags: later ones override earlier ones |
+//! | [`Config`] | every setting, validated |
+//! | [`Sources`] | a TOML file, the environment and flags; later ones override earlier ones |
 //! | [`Loaded`] | a [`Config`], and the source of each value |
-//! | [`SETTINGS`] | the list of settings: names, meaning, accepted values |
+//! | [`SETTINGS`] | the list of settings: names, descriptions, accepted values |
 //! | [`PolicyDefaults`] | the `[policy]` table, which tenants and endpoints override |
 //! | [`ConfigErrors`] | all errors, each with the key, the source and what is accepted |
 //!
-//! This module opens no socket and no database, and does not read the environment: the caller passes the variables.
+//! This module does not open sockets or databases, and does not read the environment: the caller passes the variables.
 
 mod environment;
 mod error;
@@ -51,7 +51,7 @@ pub use values::Hidden;
 use crate::notifications::NotifierSettings;
 pub use crate::telemetry::log::{Log, LogFormat};
 
-/// Every setting of the gateway, checked.
+/// Every setting of the gateway, validated.
 ///
 /// ```
 /// use breakerbox_gateway::config::Config;
@@ -62,35 +62,35 @@ pub use crate::telemetry::log::{Log, LogFormat};
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
-    /// The address and port of the API. Default: loopback, so that the gateway is opened to the network
-    /// on purpose.
+    /// The address and port of the API. The default is on loopback, so that the gateway is not exposed to the network
+    /// by accident.
     pub listen: SocketAddr,
-    /// The folder of the database. Default: below the current folder, so that a first try needs no permissions and
-    /// leaves nothing elsewhere; a service names a folder of its own.
+    /// The directory of the database. The default is within the current directory, so that a first trial needs no
+    /// permissions and leaves no other files; a service should use its own directory.
     pub data: PathBuf,
-    /// How long requests in flight may take after SIGTERM.
+    /// The grace period for requests in flight after SIGTERM.
     pub grace: Duration,
-    /// Settings of deliveries.
+    /// Delivery settings.
     pub delivery: Delivery,
-    /// Limits of requests, tenants and disk space.
+    /// Limits for requests, tenants and disk space.
     pub limits: Limits,
-    /// How long data is kept.
+    /// Retention times.
     pub retention: RetentionSettings,
-    /// Settings of outgoing requests.
+    /// Settings for outgoing requests.
     pub egress: Egress,
-    /// The keys that seal secrets, and the admin key of the first start.
+    /// The master key, and the initial admin key.
     pub secrets: Secrets,
-    /// Limits of circuits. Their policy is in `policy`.
+    /// Circuit limits. The circuits' policy is in `policy`.
     pub circuits: Circuits,
-    /// Permits of the decision API.
+    /// Settings for permits in the decision API.
     pub permits: PermitSettings,
     /// Notifications to the operator.
     pub notify: Notify,
     /// The level and format of the log.
     pub log: Log,
-    /// Access to the metrics.
+    /// Access to `/metrics`.
     pub metrics: MetricsAccess,
-    /// The policy of circuits, unless the tenant or the endpoint overrides it.
+    /// The default circuit policy, which tenants and endpoints can override.
     pub policy: PolicyDefaults,
 }
 
@@ -116,39 +116,39 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns the file with the master key: the configured one, or the default in the data folder.
+    /// Returns the path of the master key file: the configured one, or the default in the data directory.
     #[must_use]
     pub fn master_key_file(&self) -> PathBuf {
         self.secrets.master_key_file.clone().unwrap_or_else(|| self.data.join("keys").join("master.key"))
     }
 
-    /// Returns how long a delivery with this timeout is leased.
+    /// Returns the lease time of a delivery with this timeout.
     #[must_use]
     pub fn lease(&self, timeout: Duration) -> Duration {
         timeout + self.delivery.lease_margin
     }
 }
 
-/// Settings of deliveries. Endpoints and tenants can override some of them.
+/// Delivery settings. Endpoints and tenants can override some of them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Delivery {
-    /// The timeout of one request, from look-up to the end of the response.
+    /// The timeout of one request, from DNS look-up to the end of the response.
     pub timeout: Duration,
-    /// Maximum requests in flight in this process.
+    /// The maximum number of requests in flight in this process.
     pub slots: u32,
-    /// Maximum requests in flight for one endpoint.
+    /// The maximum number of requests in flight to one endpoint.
     pub max_in_flight: u32,
-    /// Time by which the lease of a delivery outlasts its timeout.
+    /// The time that a delivery's lease lasts in addition to its timeout.
     pub lease_margin: Duration,
     /// The delays between attempts.
     pub retry: RetrySchedule,
-    /// Whether the throttle sheds calls that an overloaded endpoint can't take.
+    /// Whether the throttle sheds calls that an overloaded endpoint can't handle.
     pub throttle: bool,
-    /// The age at which a waiting delivery expires. `None`: never.
+    /// The time after which an undelivered delivery expires. `None`: never.
     pub expires_after: Option<Duration>,
-    /// How much of a response is stored with the attempt, in bytes.
+    /// The maximum size of a response that is stored with the attempt, in bytes.
     pub response_kept: u64,
-    /// How much of a response is read at most, in bytes.
+    /// The maximum size of a response that is read, in bytes.
     pub response_read: u64,
 }
 
@@ -168,36 +168,36 @@ impl Default for Delivery {
     }
 }
 
-/// Limits of requests, tenants and disk space.
+/// Limits for requests, tenants and disk space.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Limits {
-    /// The largest payload of an event, in bytes.
+    /// The maximum size of an event's payload, in bytes.
     pub payload: u64,
-    /// Maximum events in one batch.
+    /// The maximum number of events in one batch.
     pub batch_events: u32,
-    /// The largest body of a batch request, in bytes.
+    /// The maximum size of a batch request's body, in bytes.
     pub batch_bytes: u64,
-    /// Maximum memory for request bodies, over all requests, in bytes.
+    /// The maximum memory for the bodies of all requests, in bytes.
     pub body_memory: u64,
-    /// The time limit for the arrival of a request body.
+    /// The time limit for receiving a request body.
     pub body_timeout: Duration,
-    /// The share of one tenant in each limit that all tenants share, in percent.
+    /// The share that one tenant may take of each shared limit, in percent.
     pub tenant_share: u32,
     /// The time limit for the headers of the first request on a new connection.
     pub first_request_timeout: Duration,
-    /// The time limit for the arrival of request headers.
+    /// The time limit for receiving request headers.
     pub header_timeout: Duration,
-    /// Maximum connections to the API.
+    /// The maximum number of connections to the API.
     pub connections: u32,
-    /// The share of one client address in the connections, in percent.
+    /// The share of the connections that one client address may have, in percent.
     pub address_share: u32,
-    /// Maximum requests per minute from one client address without a valid API key.
+    /// The maximum number of requests per minute without a valid API key from one client address.
     pub auth_failures: u32,
-    /// The backlog limits of one tenant.
+    /// The backlog limits for each tenant.
     pub backlog: Backlog,
-    /// Maximum endpoints of one tenant.
+    /// The maximum number of endpoints per tenant.
     pub endpoints: u32,
-    /// Free disk space, in bytes, below which no event is accepted.
+    /// The free disk space below which no event is accepted, in bytes.
     pub disk_reserve: u64,
 }
 
@@ -222,14 +222,14 @@ impl Default for Limits {
     }
 }
 
-/// How long data is kept.
+/// Retention times.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RetentionSettings {
-    /// Retention of finished deliveries and their events.
+    /// Retention for finished deliveries and their events.
     pub work: Retention,
-    /// Retention of circuit history.
+    /// Retention for circuit history.
     pub history: Duration,
-    /// Retention of notifications.
+    /// Retention for notifications.
     pub notifications: Duration,
 }
 
@@ -240,7 +240,7 @@ impl Default for RetentionSettings {
     }
 }
 
-/// Settings of outgoing requests.
+/// Settings for outgoing requests.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Egress {
     /// Networks that may be called although they are not public.
@@ -249,43 +249,43 @@ pub struct Egress {
     pub deny: Vec<IpNet>,
     /// The proxy for all outgoing requests. `None`: direct connections.
     pub proxy: Option<Url>,
-    /// PEM files with certificate authorities to trust besides the system's.
+    /// PEM files with certificate authorities to trust in addition to the system's.
     pub ca_files: Vec<PathBuf>,
 }
 
 impl Egress {
-    /// Returns the policy of addresses that may be called.
+    /// Returns the policy that decides which addresses may be called.
     #[must_use]
     pub fn addresses(&self) -> AddressPolicy {
         AddressPolicy::allowing(self.allow.clone()).denying(self.deny.clone())
     }
 }
 
-/// The keys that seal secrets, and the admin key of the first start.
+/// The master key, which encrypts stored secrets, and the initial admin key.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Secrets {
-    /// The master key itself. It is accepted only from the environment.
+    /// The master key itself. It can be set only in the environment.
     pub master_key: Option<Hidden>,
-    /// The file with the master key. `None`: `keys/master.key` in the data folder.
+    /// The path of the master key file. `None`: `keys/master.key` in the data directory.
     pub master_key_file: Option<PathBuf>,
-    /// The admin key that the first start stores, chosen by the owner.
+    /// The admin key to create at the first start, chosen by the operator.
     pub initial_admin_key: Option<Hidden>,
-    /// The file with the initial admin key.
+    /// The file that contains the initial admin key.
     pub initial_admin_key_file: Option<PathBuf>,
     /// The file to which the first start writes the admin key that it generates.
     pub admin_key_file: Option<PathBuf>,
-    /// Whether the first start prints the generated key. `None`: only to a terminal.
+    /// Whether the first start prints the generated admin key. `None`: only to a terminal.
     pub print_admin_key: Option<bool>,
 }
 
-/// Limits of circuits.
+/// Circuit limits.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Circuits {
-    /// Maximum circuits in memory.
+    /// The maximum number of circuits in memory.
     pub max: u32,
-    /// Maximum circuits of one tenant. `None`: a quarter of `max`.
+    /// The maximum number of circuits per tenant. `None`: a quarter of `max`.
     pub tenant_max: Option<u32>,
-    /// Maximum memory of one tenant's circuits, in bytes.
+    /// The maximum memory for each tenant's circuits, in bytes.
     pub tenant_bytes: u64,
 }
 
@@ -296,7 +296,7 @@ impl Default for Circuits {
 }
 
 impl Circuits {
-    /// Returns the limits of one tenant.
+    /// Returns the limits for each tenant.
     #[must_use]
     pub fn tenant_limit(&self) -> TenantLimit {
         let circuits = self.tenant_max.unwrap_or(self.max.div_ceil(4));
@@ -307,12 +307,12 @@ impl Circuits {
     }
 }
 
-/// Permits of the decision API.
+/// Settings for permits in the decision API.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PermitSettings {
-    /// Maximum permits that are out at once.
+    /// The maximum number of unsettled permits.
     pub max: u32,
-    /// The time limit of a call if its worker states none.
+    /// The default timeout for a worker's call.
     pub timeout: Duration,
 }
 
@@ -322,9 +322,9 @@ impl Default for PermitSettings {
     }
 }
 
-/// Access to the metrics.
+/// Access to `/metrics`.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct MetricsAccess {
-    /// Whether `/metrics` needs no API key.
+    /// Whether `/metrics` may be read without an API key.
     pub public: bool,
 }

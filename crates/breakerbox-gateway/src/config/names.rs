@@ -1,44 +1,44 @@
-//! The names of settings as keys, variables and flags; and the likely meaning of a misspelt name.
+//! The names of settings as keys, variables and flags, and suggestions for misspelt names.
 
 use breakerbox_core::{POLICY_KEYS, nearest};
 
 use super::settings::SETTINGS;
 
-/// The prefix of environment variables.
+/// The prefix of all environment variables.
 pub(super) const PREFIX: &str = "BREAKERBOX_";
-/// The prefix of keys in the policy table.
+/// The prefix of all keys in the policy table.
 pub(super) const POLICY: &str = "policy.";
 
-/// Returns the variable of a key.
+/// Returns the environment variable for a key.
 pub(super) fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.replace('.', "_").to_uppercase())
 }
 
-/// Returns the flag of a key.
+/// Returns the flag for a key.
 pub(super) fn flag(key: &str) -> String {
     format!("--{}", key.replace(['.', '_'], "-"))
 }
 
-/// Returns every key that a file may have.
+/// Returns every key that is allowed in a file.
 pub(super) fn keys() -> impl Iterator<Item = String> {
     let policy = POLICY_KEYS.iter().map(|key| format!("{POLICY}{key}"));
     SETTINGS.iter().map(|setting| setting.key.to_owned()).chain(policy)
 }
 
-/// Returns whether a file may have a table of this name.
+/// Returns whether a file may have a table with this name.
 pub(super) fn is_table(path: &str) -> bool {
     keys().any(|key| key.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
 }
 
-/// Returns the key that a misspelt one probably means.
+/// Returns the key that a misspelt one probably stands for.
 pub(super) fn meant(path: &str) -> Option<String> {
     let leaf = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
     let keys: Vec<String> = keys().collect();
     let wanted = leaf(path);
-    // Spelt correctly in the wrong table: the closest match there is.
+    // Spelt correctly, but in the wrong table: the best match.
     let moved = || keys.iter().find(|key| leaf(key) == wanted).map(String::as_str);
     let near = || nearest(path, keys.iter().map(String::as_str));
-    // Misspelt, and in the wrong table, too.
+    // Misspelt, and in the wrong table.
     let leaves: Vec<String> = keys.iter().map(|key| leaf(key)).collect();
     let near_leaf = || {
         let found = nearest(&wanted, leaves.iter().map(String::as_str))?;

@@ -1,4 +1,4 @@
-//! The `[notify]` table: the operator's targets, and the pace of notifications.
+//! The `[notify]` table: the operator's targets, and the rate limit for notifications.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,25 +19,25 @@ use crate::notifications::{MailServer, NotifierSettings};
 pub struct Notify {
     /// The URL of the webhook target, which gets signed requests.
     pub webhook_url: Option<Url>,
-    /// The secret that signs them.
+    /// The secret that signs requests to the webhook target.
     pub webhook_secret: Option<Hidden>,
-    /// The URL of the Slack target. It is a secret, since anyone who knows it can post.
+    /// The URL of the Slack target. It is a secret, since anyone who knows it can post messages.
     pub slack_url: Option<Hidden>,
-    /// The e-mail addresses of the mail target.
+    /// The e-mail addresses that receive notifications.
     pub email: Vec<Address>,
-    /// The mail server.
+    /// The URL of the mail server.
     pub smtp_url: Option<Url>,
-    /// The password of the mail server's user.
+    /// The password for the user in `smtp_url`.
     pub smtp_password: Option<Hidden>,
-    /// The sender address of mails.
+    /// The sender address of e-mails.
     pub smtp_from: Option<Mailbox>,
-    /// The kinds of notifications that the operator gets.
+    /// The notification types sent to the operator.
     pub kinds: Vec<Kind>,
-    /// Maximum messages to one target at once.
+    /// The maximum number of messages to one target in a burst.
     pub burst: u32,
-    /// After the burst, one message per interval.
+    /// The time between messages to one target after the burst.
     pub interval: Duration,
-    /// The number of failed deliveries of a tenant in an hour from which a notification is sent. `None`: never.
+    /// The number of failed deliveries of one tenant within an hour that triggers a notification. `None`: never.
     pub dead_letters: Option<u64>,
 }
 
@@ -61,7 +61,7 @@ impl Default for Notify {
 }
 
 impl Notify {
-    /// Returns the operator's targets. Incomplete ones are left out: they are refused when the settings are loaded.
+    /// Returns the operator's targets, without incomplete ones, which are refused when the settings are loaded.
     #[must_use]
     pub fn targets(&self) -> Arc<[NotificationTarget]> {
         let webhook = self.webhook_url.clone().zip(self.secret().ok().flatten());
@@ -85,7 +85,7 @@ impl Notify {
         })
     }
 
-    /// Returns settings that are valid alone and do not fit together: the key, and the reason.
+    /// Returns settings that are valid on their own but not together, each with its key and the reason.
     pub(super) fn misfits(&self, addresses: &AddressPolicy) -> Vec<(&'static str, String)> {
         let mut wrong = Vec::new();
         let slack_url = self.slack().ok().flatten();

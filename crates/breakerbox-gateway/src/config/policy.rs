@@ -1,7 +1,7 @@
-//! The `[policy]` table: the policy of circuits, unless the tenant or the endpoint overrides it.
+//! The `[policy]` table: the default circuit policy, which tenants and endpoints can override.
 //!
-//! The gateway can notify an endpoint's owner, so it disables circuits where the library does not; and its probes have
-//! the timeout of the endpoint's requests, with a margin. The core checks the values.
+//! The gateway can notify an endpoint's owner, so it disables circuits by default, unlike the library. The timeout of
+//! its probes is the endpoint's request timeout plus a margin. The core validates the values.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use super::format::{Raw, quoted};
 
 /// The number of trips after which the gateway disables a circuit.
 const DISABLE_AFTER: u32 = 10;
-/// How long the destination must have failed before that: longer than a weekend.
+/// The minimum time without a success before the gateway disables a circuit: longer than a weekend.
 const DISABLE_MIN: Duration = Duration::from_secs(72 * 3_600);
 
-/// The policy of circuits, unless the tenant or the endpoint overrides it.
+/// The default circuit policy, which tenants and endpoints can override.
 ///
 /// Values that neither the table nor its preset sets have the gateway's defaults: `disable_after` 10, `disable_min` 72
 /// h, and `probe_timeout` the endpoint's timeout plus 2 s. All other values have the library's defaults.
@@ -33,15 +33,15 @@ const DISABLE_MIN: Duration = Duration::from_secs(72 * 3_600);
 /// ```
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PolicyDefaults {
-    /// The values that the table sets, by the names of the policy file, each of the right type.
+    /// The values set in the table, with the names used in policy files. Their types are already checked.
     set_values: Map<String, Value>,
 }
 
 impl PolicyDefaults {
-    /// Builds the policy of an endpoint with this timeout and no overrides.
+    /// Builds the policy for an endpoint with this timeout and no overrides.
     ///
     /// # Errors
-    /// Names the first field that is out of range or does not fit the others.
+    /// Returns the first field that is out of range or does not fit the others.
     pub fn build(&self, timeout: Duration) -> Result<Policy, PolicyError> {
         let mut builder = builder(&self.layer());
         if self.probe_follows_timeout() {
@@ -50,7 +50,7 @@ impl PolicyDefaults {
         builder.build()
     }
 
-    /// Returns the values that the table sets, as JSON with the names of the policy file. Tenants and endpoints
+    /// Returns the values set in the table, as JSON with the names used in policy files. Tenants and endpoints can
     /// override them.
     #[must_use]
     pub fn set_values(&self) -> Value {
@@ -66,7 +66,8 @@ impl PolicyDefaults {
         Value::Object(built_in)
     }
 
-    /// Returns whether the probe timeout is the endpoint's timeout plus 2 s: neither the table nor its preset sets it.
+    /// Returns whether the probe timeout is the endpoint's timeout plus 2 s, because neither the table nor its preset
+    /// sets it.
     #[must_use]
     pub fn probe_follows_timeout(&self) -> bool {
         !self.set_values.contains_key("probe_timeout") && !self.preset_names(Policy::probe_timeout)
@@ -87,13 +88,13 @@ impl PolicyDefaults {
         self.set_values.get("preset").and_then(Value::as_str).and_then(|name| name.parse().ok())
     }
 
-    /// Returns whether the preset sets a value, which is the case if it differs from the library's default.
+    /// Returns whether the preset sets a value, that is, changes the library's default.
     fn preset_names<T: PartialEq>(&self, field: fn(&Policy) -> T) -> bool {
         let of_preset = self.preset().and_then(|preset| Policy::builder().preset(preset).build().ok());
         of_preset.is_some_and(|policy| field(&policy) != field(&Policy::default()))
     }
 
-    /// Takes one key. Its type is checked here, its range when the policy is built.
+    /// Sets one key. Its type is checked now, its range when the policy is built.
     pub(super) fn take(&mut self, key: &str, raw: &Raw) -> Result<(), Wrong> {
         let value = json(raw);
         let alone = Value::Object(Map::from_iter([(key.to_owned(), value.clone())]));
@@ -106,8 +107,8 @@ impl PolicyDefaults {
         Ok(())
     }
 
-    /// Returns the effective values for an endpoint with this timeout, as TOML, by key. Empty if the policy can't be
-    /// built.
+    /// Returns the effective values for an endpoint with this timeout, as pairs of key and TOML value. Empty if the
+    /// policy can't be built.
     #[must_use]
     pub fn in_force(&self, timeout: Duration) -> Vec<(&'static str, String)> {
         let Ok(policy) = self.build(timeout) else { return vec![] };
@@ -116,12 +117,12 @@ impl PolicyDefaults {
     }
 }
 
-/// Builds a policy from these values. Their types were checked when they were taken.
+/// Creates a policy builder from these values, whose types are already checked.
 fn builder(layer: &Map<String, Value>) -> PolicyBuilder {
     serde_json::from_value(Value::Object(layer.clone())).unwrap_or_default()
 }
 
-/// Formats a value of a policy as TOML. `None` for a preset that is not set.
+/// Formats a policy value as TOML. `None` for a preset that is not set.
 fn shown(policy: &Policy, preset: Option<Preset>, key: &str) -> Option<String> {
     if key == "preset" {
         return Some(quoted(&preset?.to_string()));
@@ -130,7 +131,7 @@ fn shown(policy: &Policy, preset: Option<Preset>, key: &str) -> Option<String> {
         Value::String(text) => quoted(&text),
         Value::Number(number) => number.as_f64().filter(|_| number.is_f64()).map_or_else(
             || number.to_string(),
-            // A factor of 2 is written as people write it.
+            // Writes a factor of 2 as `2`, not `2.0`.
             |factor| factor.to_string(),
         ),
         other => other.to_string(),
@@ -139,7 +140,7 @@ fn shown(policy: &Policy, preset: Option<Preset>, key: &str) -> Option<String> {
 
 fn json(raw: &Raw) -> Value {
     match raw {
-        // A variable does not state its type. Numbers are numbers; the rest is text.
+        // Variables have no types: what looks like a number is a number, the rest is a string.
         Raw::Words(words) => {
             let word = words.last().map(String::as_str).unwrap_or_default();
             let number = || word.parse::<f64>().ok().filter(|number| number.is_finite());

@@ -1,7 +1,7 @@
-//! One sentence about each value of the `[policy]` table, for the help of flags and the table of the documentation.
-//! `docs/defaults.md` has the reason for each default.
+//! A description of each value in the `[policy]` table, for `--help` and the documentation. `docs/defaults.md` has the
+//! reason for each default.
 
-/// The values by their names in the policy file, each with its meaning, without a full stop.
+/// The names used in policy files, each with a description without a full stop.
 const HELP: &[(&str, &str)] = &[
     ("preset", "Preset to start from: convoy, reminders, redis_lua or stoplight"),
     ("window", "Rolling time over which outcomes count"),
@@ -10,7 +10,7 @@ const HELP: &[(&str, &str)] = &[
     ("failures", "Trip at this number of failures in the window, or \"off\""),
     ("consecutive_failures", "Trip at this number of consecutive failures, or \"off\""),
     ("mean_latency", "Trip at this mean latency, or \"off\""),
-    ("slow_call", "Latency from which on a call is slow, or \"off\""),
+    ("slow_call", "Minimum latency of a slow call, or \"off\""),
     ("slow_rate", "Trip at this percentage of slow calls, or \"off\"; needs slow_call"),
     ("cool_off", "Time that a circuit stays open after the first trip"),
     ("cool_off_factor", "Factor by which the cool-off grows with each further trip"),
@@ -30,7 +30,7 @@ const HELP: &[(&str, &str)] = &[
     ),
 ];
 
-/// Returns the meaning of a value of the policy, in one sentence without a full stop.
+/// Returns the description of a policy value, as a sentence without a full stop.
 #[must_use]
 pub fn policy_help(key: &str) -> &'static str {
     HELP.iter().find(|(name, _)| *name == key).map_or("See docs/defaults.md", |(_, help)| help)

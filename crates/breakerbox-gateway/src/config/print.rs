@@ -1,5 +1,5 @@
-//! Prints settings: the configuration in force with the source of each value, the commented file with all defaults, the
-//! table of the documentation.
+//! Prints settings: the effective configuration with the source of each value, the commented file with all defaults,
+//! and the table in the documentation.
 
 use std::fmt::Write;
 
@@ -10,11 +10,11 @@ use super::policy_help::policy_help;
 use super::settings::SETTINGS;
 use super::{Config, names};
 
-/// The column where the comment begins, unless a value is longer.
+/// The column where comments begin, unless the value is longer.
 const COLUMN: usize = 40;
 
 impl Loaded {
-    /// Returns the configuration in force as TOML, each value with its source. Secrets are hidden, and commented out.
+    /// Returns the effective configuration as TOML, each value with its source. Secrets are hidden and commented out.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut text = String::from("# The effective settings, with the origin of each value.\n");
@@ -45,7 +45,7 @@ impl Loaded {
         text
     }
 
-    /// Returns the configuration in force as JSON: each key with its value and its source.
+    /// Returns the effective configuration as JSON: each key with its value and its source.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let entry = |value: &str, hides: bool, origin: &Origin| {
@@ -68,14 +68,14 @@ impl Loaded {
         Value::Object(settings.chain(policy).collect())
     }
 
-    /// Returns whether the URL of this key contains a password.
+    /// Returns whether the URL at this key contains a password.
     fn has_password(&self, key: &str) -> bool {
         let proxy = self.config.egress.proxy.as_ref();
         key == "egress.proxy" && proxy.is_some_and(|url| url.password().is_some())
     }
 }
 
-/// Writes the heading of a table, if the key is its first.
+/// Writes a table's heading, if this is the table's first key.
 fn begin_table<'k>(text: &mut String, current: &mut &'k str, key: &'k str) {
     let table = key.rsplit_once('.').map_or("", |(table, _)| table);
     if table != *current {
@@ -87,7 +87,7 @@ fn begin_table<'k>(text: &mut String, current: &mut &'k str, key: &'k str) {
 fn entry(text: &mut String, key: &str, value: &str, commented: bool, origin: &str) {
     let mark = if commented { "# " } else { "" };
     let line = format!("{mark}{} = {value}", leaf(key));
-    // A file name may contain control characters; a comment ends with its line.
+    // A file name may contain control characters, and a line break would end the comment.
     let origin: String = origin.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
     let _ = writeln!(text, "{line:<COLUMN$} # {origin}");
 }
@@ -96,14 +96,13 @@ fn leaf(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
 }
 
-/// Returns the commented file with all defaults, `breakerbox.example.toml`. Every setting is in it, commented out with
-/// `#`.
+/// Returns the content of `breakerbox.example.toml`: every setting with its default, commented out.
 #[must_use]
 pub fn example() -> String {
     let config = Config::default();
     let mut text = String::from(
         "# Settings of `breakerbox serve`, each with its default. To change a setting, remove the # before it.\n\
-         # The gateway reads the file of --config, or else breakerbox.toml in the current folder.\n\
+         # The gateway reads the file of --config, or else breakerbox.toml in the current directory.\n\
          # An environment variable (BREAKERBOX_DELIVERY_TIMEOUT) overrides this file; a flag (--delivery-timeout) overrides both.\n\
          # `breakerbox serve --print-config` prints the effective settings with the origin of each value.\n",
     );
@@ -133,7 +132,7 @@ pub fn example() -> String {
     text
 }
 
-/// Returns the rows of the table in `docs/operating/configuration.md`.
+/// Returns the table rows for `docs/operating/configuration.md`.
 #[must_use]
 pub fn reference() -> String {
     let config = Config::default();
@@ -158,7 +157,7 @@ pub fn reference() -> String {
     text
 }
 
-/// Wraps a text into lines that fit a screen.
+/// Wraps a string into lines that fit on a screen.
 fn folded(text: &str) -> Vec<String> {
     const WIDTH: usize = 110;
     let mut lines = vec![String::new()];

@@ -1,5 +1,5 @@
-//! The list of all settings. File, environment, flags, the printed configuration, the example file and the table in the
-//! documentation are all made from it, so that none of them can lack a key.
+//! The list of all settings. The file format, environment variables, flags, the printed configuration, the example file
+//! and the table in the documentation are all generated from it, so that none of them can lack a key.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use super::format::{
 };
 use super::{Config, names};
 
-/// One setting. Those of the `[policy]` table are the policy file's, and not in this list.
+/// One setting. The settings in the `[policy]` table are not in this list: they are those of policy files.
 pub struct Setting {
     /// The key with its table, such as `delivery.timeout`.
     pub key: &'static str,
-    /// The name of the flag and the variable, if it differs from the key.
+    /// The name for the flag and the variable, if it differs from the key.
     pub(super) short: Option<&'static str>,
-    /// The description.
+    /// The description, for `--help` and the documentation.
     pub what: &'static str,
-    /// Whether only an environment variable sets it.
+    /// Whether the setting is a secret, which can be set only in an environment variable.
     pub secret: bool,
-    /// Whether the flag without a value means `true`.
+    /// Whether the flag may be given without a value, which means `true`.
     pub switch: bool,
     pub(super) take: fn(&mut Config, &Raw) -> Result<(), Wrong>,
     pub(super) show: fn(&Config) -> String,
@@ -40,13 +40,13 @@ impl Setting {
         names::variable(self.short.unwrap_or(self.key))
     }
 
-    /// Returns the default as TOML.
+    /// Returns the default value as TOML.
     #[must_use]
     pub fn default_value(&self) -> String {
         (self.show)(&Config::default())
     }
 
-    /// Returns the accepted values, as the end of "must be ...".
+    /// Returns the accepted values, as a phrase that follows "must be".
     #[must_use]
     pub fn expects(&self) -> String {
         (self.expects)()
@@ -109,7 +109,7 @@ const fn count(least: u32, most: u32) -> Count<u32> {
 /// Every setting, table by table.
 pub static SETTINGS: &[Setting] = &[
     setting!("listen", listen, ADDRESS, "The address and port of the API."),
-    setting!("data", data, PATH, "The data folder, which holds the database. The gateway creates it if it is missing."),
+    setting!("data", data, PATH, "The data directory, which holds the database. The gateway creates it if it is missing."),
     setting!(
         "grace",
         grace,
@@ -138,13 +138,13 @@ pub static SETTINGS: &[Setting] = &[
         "delivery.lease_margin",
         delivery.lease_margin,
         millis(SECOND, HOUR),
-        "The lease of a delivery lasts for its timeout and this margin. After a crash, another process can claim the delivery when the lease has expired."
+        "The lease of a delivery lasts for its timeout plus this margin. After a crash, another process can claim the delivery when the lease has expired."
     ),
     setting!(
         "delivery.retry",
         delivery.retry,
         Waits,
-        "The waits between attempts. After the last attempt the delivery fails. Tenants and endpoints can override it."
+        "The delays between attempts. After the last attempt the delivery fails. Tenants and endpoints can override it."
     ),
     setting!(
         "delivery.throttle",
@@ -171,14 +171,14 @@ pub static SETTINGS: &[Setting] = &[
         bytes(0, 64 * MIB),
         "The maximum number of bytes of a response that are read. The connection is closed if the response is longer."
     ),
-    setting!("limits.payload", limits.payload, bytes(1, 64 * MIB), "The maximum payload of an event."),
+    setting!("limits.payload", limits.payload, bytes(1, 64 * MIB), "The maximum payload size of an event."),
     setting!(
         "limits.batch_events",
         limits.batch_events,
         count(1, 100_000),
         "The maximum number of events in one batch."
     ),
-    setting!("limits.batch_bytes", limits.batch_bytes, bytes(KIB, GIB), "The maximum body of a batch request."),
+    setting!("limits.batch_bytes", limits.batch_bytes, bytes(KIB, GIB), "The maximum body size of a batch request."),
     setting!(
         "limits.body_memory",
         limits.body_memory,
@@ -308,7 +308,7 @@ pub static SETTINGS: &[Setting] = &[
         "secrets.master_key_file",
         secrets.master_key_file,
         Or(PATH, "auto"),
-        "The file with the master key, readable by its owner only. \"auto\" is keys/master.key in the data folder, created at the first start. Keep a copy elsewhere: without the key, secrets are lost."
+        "The file with the master key, readable by its owner only. \"auto\" is keys/master.key in the data directory, created at the first start. Keep a copy elsewhere: without the key, secrets are lost."
     )
     .called("master_key_file"),
     setting!(

@@ -1,6 +1,6 @@
-//! Sizes as people write them: `"256KiB"`, `"4GiB"`, `"10MB"`.
+//! Sizes with a unit, such as `"256KiB"`, `"4GiB"` or `"10MB"`.
 
-/// Units in bytes, the largest binary ones first: sizes are written back in those.
+/// Units in bytes. The binary ones come first, largest to smallest: sizes are formatted with those.
 const UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -13,7 +13,7 @@ const UNITS: [(&str, u64); 9] = [
     ("KB", 1_000),
 ];
 
-/// The reason why a text is not a size.
+/// The reason why a string is not a size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SizeError {
@@ -28,12 +28,12 @@ pub enum SizeError {
         "has an unknown unit; the units are B, KiB, MiB, GiB, TiB (and KB, MB, GB, TB by thousands), such as \"256KiB\""
     )]
     UnknownUnit,
-    /// The size is larger than a `u64` holds.
+    /// The size does not fit in a `u64`.
     #[error("is too large")]
     TooLarge,
 }
 
-/// Parses a size: a whole number and a unit.
+/// Parses a size: a whole number followed by a unit.
 ///
 /// ```
 /// use breakerbox_gateway::config::{SizeError, parse_size};
@@ -44,7 +44,7 @@ pub enum SizeError {
 /// ```
 ///
 /// # Errors
-/// States what is wrong with the text, and what is accepted.
+/// Returns what is wrong with the string, and what is accepted.
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     let unit = unit.strip_prefix(' ').unwrap_or(unit);
@@ -56,11 +56,11 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     }
     let (_, bytes) =
         UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).ok_or(SizeError::UnknownUnit)?;
-    // Only digits, so a number that does not parse is too large.
+    // The number has only digits, so it fails to parse only if it is too large.
     number.parse::<u64>().ok().and_then(|number| number.checked_mul(*bytes)).ok_or(SizeError::TooLarge)
 }
 
-/// Formats a size exactly as [`parse_size`] reads it.
+/// Formats a size, so that [`parse_size`] returns the same number.
 ///
 /// ```
 /// assert_eq!(breakerbox_gateway::config::format_size(4 << 30), "4GiB");

@@ -1,4 +1,4 @@
-//! Types of values that only settings have.
+//! Value types used only in settings.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Hidden(String);
 
 impl Hidden {
-    /// Wraps a secret, so that it is not shown by accident.
+    /// Wraps a secret, so that it is not printed by accident.
     #[must_use]
     pub const fn new(text: String) -> Self {
         Self(text)

@@ -1,5 +1,5 @@
-//! One attempt of a delivery: makes and sends the request, then settles the permit, the throttle's pass, the lane and
-//! the delivery by its reply.
+//! One attempt of a delivery: builds and sends the request, then settles the permit, the throttle's pass, the lane and
+//! the delivery according to the reply.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -22,10 +22,10 @@ use super::dispatcher::Dispatch;
 use super::gates::{self, Pass};
 use crate::telemetry::labels::Outcome;
 
-/// The pause before a failed settlement is retried.
+/// The delay before a failed settlement is retried.
 const SETTLE_AGAIN: Duration = Duration::from_millis(200);
 
-/// The number of deliveries to expire at once when an expired one is found.
+/// The maximum number of deliveries to expire together with one that was found expired.
 const EXPIRED_AT_ONCE: usize = 100;
 
 impl Dispatch {
@@ -68,7 +68,7 @@ impl Dispatch {
             return self.put_off(&destination, leased, pass, cause, &incoming).await;
         }
         if is_probe {
-            // The next probe may begin only after the circuit's store has confirmed this result.
+            // The next probe may begin only after the circuit store has confirmed this result.
             pass.permit.settle_and_confirm(classification(kind, retry_after)).await;
         } else {
             pass.permit.settle(breakerbox::Outcome { kind, latency: incoming.latency, retry_after });
@@ -108,8 +108,8 @@ impl Dispatch {
         }
     }
 
-    /// Returns a delivery to its lane after a local fault: the gateway was unable to make the request. No circuit
-    /// counts it and it uses no attempt: the permit is given back, and the lane retries soon, at a pace that all lanes
+    /// Returns a delivery to its lane after a local fault, which kept the gateway from making the request. No circuit
+    /// counts it, and it uses no attempt: the permit is given back, and the lane retries soon, at a pace that all lanes
     /// with such a fault share.
     async fn put_off(
         &self,
@@ -135,7 +135,7 @@ impl Dispatch {
         self.hand_back(leased).await;
     }
 
-    /// Sends a test request to an endpoint at once, past all gates. Neither the circuit nor the throttle counts it.
+    /// Sends a test request to an endpoint now, bypassing all gates. Neither the circuit nor the throttle counts it.
     pub async fn try_out(
         &self,
         endpoint: Arc<EndpointEntry>,
@@ -150,8 +150,8 @@ impl Dispatch {
         }
     }
 
-    /// Frees the lane's slot and wakes the lanes that can continue. With `eased`, the lanes that the throttle held try
-    /// again at once.
+    /// Frees the lane's slot and wakes the lanes that can continue. With `eased`, lanes held by the throttle try again
+    /// immediately.
     fn ended(&self, destination: &Destination, how: LaneSignal, sleep: Option<Sleep>, eased: bool) {
         let now = self.now();
         {
@@ -172,10 +172,10 @@ impl Dispatch {
         self.wake();
     }
 
-    /// Writes the result of a delivery. If the queue fails, it retries for as long as the lease may hold; after that,
-    /// the next worker that leases the delivery sends it again.
+    /// Writes the result of a delivery. If the queue fails, it retries until the lease may have ended; after that, the
+    /// next worker that leases the delivery sends it again.
     async fn settle(&self, leased: &Leased, settlement: Settlement) {
-        // Bounded: while too many settlements wait for the disk, no request begins.
+        // Bounded: while too many settlements wait for the disk, no new request begins.
         let _unsettled = self.unsettled.acquire().await;
         let give_up_at = tokio::time::Instant::now() + self.settings.lease_margin;
         loop {
@@ -217,7 +217,7 @@ impl Dispatch {
         }
     }
 
-    /// Gives back a delivery that expired before it was sent, and expires it together with others that waited too long.
+    /// Gives back a delivery that expired before it was sent, and expires it together with other expired ones.
     async fn give_up_expired(&self, leased: Leased) {
         let given_up = match self.queue.hand_back(leased.id, leased.lease).await {
             Ok(_) => self.queue.expire(EXPIRED_AT_ONCE).await,

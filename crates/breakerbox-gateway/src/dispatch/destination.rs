@@ -1,4 +1,4 @@
-//! Destinations: all that the requests of one lane need, built once and cached until the tenant or the endpoint
+//! Destinations: everything that the requests of one lane need, built once and cached until the tenant or the endpoint
 //! changes.
 
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ const AGENT: HeaderValue = HeaderValue::from_static(concat!("Breakerbox/", env!(
 /// The header with the time that a reminder's callback was scheduled for, in RFC 3339.
 const SCHEDULED_AT: HeaderName = HeaderName::from_static("breakerbox-scheduled-at");
 
-/// The settings that apply to every request of a lane.
+/// The settings for all requests of a lane.
 struct LaneSettings {
     timeout: Duration,
     max_in_flight: u32,
@@ -44,7 +44,7 @@ impl LaneSettings {
         }
     }
 
-    /// Builds the terms of a dynamic lane, from its tenant.
+    /// Returns the settings for a dynamic lane, which come from its tenant.
     fn of_tenant(tenant: &TenantEntry, purpose: Purpose) -> Self {
         let reminders = &tenant.reminders;
         match purpose {
@@ -64,7 +64,7 @@ impl LaneSettings {
     }
 }
 
-/// A signer, and the wall-clock times between which its secrets are the active ones.
+/// A signer, and the wall-clock period in which its secrets are active.
 struct TimedSigner {
     signer: Arc<Signer>,
     since: Timestamp,
@@ -75,35 +75,35 @@ struct TimedSigner {
 pub(super) struct Destination {
     pub(super) lane: LaneId,
     pub(super) tenant: Arc<TenantEntry>,
-    /// None for a dynamic lane.
+    /// `None` for a dynamic lane.
     pub(super) endpoint: Option<Arc<EndpointEntry>>,
     settings: LaneSettings,
-    /// None for a dynamic lane, and for a URL that nothing can be sent to.
+    /// `None` for a dynamic lane, and for a URL that can't be called.
     target: Option<Target>,
     pub(super) circuit: Circuit,
     pub(super) throttle: Option<Throttle>,
-    /// Whether the circuit's record was read from the store. A circuit that was open before this process began is open
-    /// now.
+    /// Whether the circuit's record was read from the store: the circuit may have been open before this process
+    /// started.
     met: AtomicBool,
     rate: Option<Mutex<TokenBucket>>,
     headers: HeaderMap,
     secrets: Arc<SigningSecrets>,
-    /// Made for the secrets that are active now. `None` before the first request.
+    /// The signer for the currently active secrets. `None` before the first request.
     signer: Mutex<Option<TimedSigner>>,
 }
 
 impl Destination {
-    /// Returns the key of the circuit.
+    /// Returns the key of the destination's circuit.
     pub(super) fn key(&self) -> &str {
         self.circuit.key()
     }
 
-    /// Returns the timeout of one request.
+    /// Returns the request timeout.
     pub(super) const fn timeout(&self) -> Duration {
         self.settings.timeout
     }
 
-    /// Returns the limit of requests in flight.
+    /// Returns the maximum number of requests in flight.
     pub(super) const fn max_in_flight(&self) -> u32 {
         self.settings.max_in_flight
     }
@@ -112,7 +112,7 @@ impl Destination {
         &self.settings.retry
     }
 
-    /// Returns the response rules.
+    /// Returns the rules that decide what a response means.
     pub(super) fn response_rules(&self) -> &ResponseRules {
         &self.settings.response_rules
     }
@@ -123,7 +123,7 @@ impl Destination {
         self.tenant.enabled && disabled.is_none()
     }
 
-    /// Returns whether there was room for the circuit and the throttle.
+    /// Returns whether the destination has a circuit and a throttle, which have limited memory.
     fn is_controlled(&self) -> bool {
         self.circuit.is_controlled() && self.throttle.as_ref().is_none_or(Throttle::is_controlled)
     }
@@ -143,8 +143,8 @@ impl Destination {
         self.rate.as_ref().map(|rate| rate.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Builds the request of a delivery. Returns `None` if its URL, which was checked when it was accepted, can no
-    /// longer be parsed. A run of a reminder may stand for a later occurrence than the one it was fired for.
+    /// Builds the request for a delivery. Returns `None` if its URL, which was checked when it was accepted, can no
+    /// longer be parsed. A reminder's run may stand for a later occurrence than the one it was fired for.
     pub(super) fn request(
         &self,
         leased: &Leased,
@@ -166,7 +166,7 @@ impl Destination {
         Some(self.outgoing(target, headers, leased.payload.clone(), limit))
     }
 
-    /// Builds a test request, which belongs to no delivery.
+    /// Builds a test request, which does not belong to a delivery.
     pub(super) fn test_request(&self, body: Bytes, content_type: &str, now: Timestamp) -> Option<Outgoing> {
         let id = format!("test_{}", Id::first_at(now));
         let headers = self.signed(&id, &body, content_type, now);
@@ -202,20 +202,20 @@ impl Destination {
     }
 }
 
-/// Returns the purpose of a dynamic lane's circuit, by its key.
+/// Returns the purpose of a dynamic lane, encoded in the key of its circuit.
 fn purpose_of(key: &str) -> Purpose {
     CircuitOwner::of_key(key).map_or(Purpose::Deliveries, |owner| owner.purpose)
 }
 
-/// The cache of destinations.
+/// Caches destinations by lane.
 pub(super) struct Destinations {
     directory: Arc<Directory>,
     breakers: Breakerbox,
     throttles: Option<Throttles>,
     known: RwLock<HashMap<LaneId, Arc<Destination>>>,
-    /// Rate-limit buckets of endpoints that changed, so that a change does not refill them.
+    /// Rate-limit buckets of endpoints that changed, kept so that a change does not refill them.
     buckets: Mutex<HashMap<LaneId, TokenBucket>>,
-    /// Set when there was no room for a circuit. Idle destinations hold circuits that could be evicted.
+    /// Set when no memory was left for a circuit. Removing idle destinations may release some.
     lacks_room: AtomicBool,
 }
 
@@ -231,9 +231,9 @@ impl Destinations {
         }
     }
 
-    /// Returns the destination of a lane, or `None` if its endpoint or tenant is gone.
+    /// Returns the destination of a lane, or `None` if its endpoint or tenant was deleted.
     ///
-    /// `key` is the key of the circuit, for a dynamic lane.
+    /// `key` is the circuit's key, for a dynamic lane.
     pub(super) fn find(
         &self,
         lane: LaneId,
@@ -243,7 +243,7 @@ impl Destinations {
     ) -> Option<Arc<Destination>> {
         let found = self.known.read().unwrap_or_else(PoisonError::into_inner).get(&lane).cloned();
         if let Some(found) = found {
-            // A destination without a circuit is rebuilt each time, since there may be room by now.
+            // A destination without a circuit is rebuilt each time, since there may be memory for one by now.
             if found.is_controlled() || !self.has_room_for(found.key()) {
                 return Some(found);
             }
@@ -258,7 +258,7 @@ impl Destinations {
         Some(Arc::clone(known.entry(lane).or_insert(made)))
     }
 
-    /// Returns whether there is room for a circuit and a throttle with this key now.
+    /// Returns whether a circuit and a throttle with this key can be created now.
     fn has_room_for(&self, key: &str) -> bool {
         let has_circuit = self.breakers.circuit(key).is_ok_and(|circuit| circuit.is_controlled());
         let throttle = self.throttle(key).ok().flatten();
@@ -269,13 +269,13 @@ impl Destinations {
         has_room
     }
 
-    /// Returns whether there was no room for a circuit since the last call of this method.
+    /// Returns whether a circuit could not be created since the last call.
     pub(super) fn lacked_room(&self) -> bool {
         self.lacks_room.swap(false, Ordering::Relaxed)
     }
 
-    /// Returns the in-flight limit of a lane, or `None` if its endpoint or tenant is gone. Builds no destination: a
-    /// lane that only waits needs none yet.
+    /// Returns the in-flight limit of a lane, or `None` if its endpoint or tenant was deleted. Does not build the
+    /// destination, since a lane that only waits does not need it yet.
     pub(super) fn max_in_flight(&self, waiting: &WaitingLane) -> Option<u32> {
         if let Some(endpoint) = self.directory.endpoint(waiting.lane) {
             return Some(endpoint.max_in_flight);
@@ -284,7 +284,7 @@ impl Destinations {
         Some(LaneSettings::of_tenant(&tenant, purpose_of(waiting.dynamic.as_ref()?)).max_in_flight)
     }
 
-    /// Builds the destination of an endpoint as it is now, outside the cache and without its lane's rate limit.
+    /// Builds an endpoint's destination outside the cache, without its lane's rate limit.
     pub(super) fn apart(&self, endpoint: Arc<EndpointEntry>) -> Result<Destination, KeyError> {
         self.of_endpoint(endpoint)
     }
@@ -354,7 +354,7 @@ impl Destinations {
         }
     }
 
-    /// Removes a lane's destination because its endpoint changed. The next use builds a new one.
+    /// Removes a lane's destination because its endpoint changed. It is rebuilt when next used.
     pub(super) fn forget(&self, lane: LaneId) -> Option<Arc<Destination>> {
         let gone = self.known.write().unwrap_or_else(PoisonError::into_inner).remove(&lane);
         if let Some(bucket) = gone.as_ref().and_then(|gone| gone.rate()) {
@@ -363,7 +363,7 @@ impl Destinations {
         gone
     }
 
-    /// Removes a lane whose endpoint was deleted.
+    /// Removes the destination of a lane whose endpoint was deleted.
     pub(super) fn drop_lane(&self, lane: LaneId) -> Option<Arc<Destination>> {
         let gone = self.forget(lane);
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner).remove(&lane);
@@ -381,7 +381,7 @@ impl Destinations {
         known.retain(|_, destination| destination.endpoint.is_some() || destination.tenant.id != *tenant);
     }
 
-    /// Removes the destinations of lanes that are no longer needed.
+    /// Removes destinations of lanes that are no longer needed.
     pub(super) fn tidy(&self, is_needed: impl Fn(LaneId) -> bool) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.retain(|lane, _| is_needed(*lane));

@@ -1,5 +1,5 @@
-//! The dispatcher: the lanes and destinations that it knows, and how it runs, wakes and stops. [`turns`](super::turns)
-//! plans and claims, [`attempt`](super::attempt) makes the requests.
+//! The dispatcher: its lanes and destinations, and how it runs, wakes and stops. [`turns`](super::turns) plans and
+//! claims deliveries, [`attempt`](super::attempt) makes the requests.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,14 +22,14 @@ use super::destination::{Destination, Destinations};
 use super::maintenance_records::MaintenanceRecords;
 use crate::telemetry::Metrics;
 
-/// Limits of dispatch.
+/// Dispatch limits.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Settings {
-    /// Maximum requests in flight in this process.
+    /// The maximum number of requests in flight in this process.
     pub slots: u32,
-    /// Time by which a lease outlasts the timeout of its request.
+    /// The time that a delivery's lease lasts in addition to its request timeout.
     pub lease_margin: Duration,
-    /// Maximum settlements that wait to be written to disk.
+    /// The maximum number of settlements waiting to be written to disk.
     pub max_unsettled: usize,
 }
 
@@ -43,13 +43,13 @@ impl Default for Settings {
 pub struct Parts {
     /// The queue of deliveries.
     pub queue: Arc<dyn Queue>,
-    /// The writes that dispatch delegates to the records.
+    /// Writes records other than deliveries.
     pub maintenance_records: Arc<dyn MaintenanceRecords>,
-    /// Tenants and endpoints.
+    /// Tenants and endpoints, in memory.
     pub directory: Arc<Directory>,
-    /// All circuits.
+    /// The circuits of all tenants.
     pub breakers: Breakerbox,
-    /// All throttles. `None` disables throttling: no call is shed.
+    /// The throttles of all destinations. `None` disables throttling: no call is shed.
     pub throttles: Option<Throttles>,
     /// Sends HTTP requests.
     pub http_sender: Arc<dyn HttpSender>,
@@ -72,14 +72,14 @@ pub struct Dispatch {
     lanes: Mutex<Lanes>,
     /// The circuits that are not closed, each with the epoch of the first trip of its outage.
     pub(super) outages: Mutex<HashMap<Arc<str>, Epoch>>,
-    /// Circuit keys of dynamic lanes.
+    /// The circuit keys of dynamic lanes.
     pub(super) dynamic: Mutex<HashMap<LaneId, Arc<str>>>,
-    /// Circuits whose endpoints were deleted.
+    /// The circuits whose endpoints were deleted.
     pub(super) orphans: Mutex<Vec<Arc<str>>>,
     woken: Notify,
-    /// Notified when an event is accepted whose deliveries are not all written yet.
+    /// Notified when an accepted event has deliveries that are not written yet.
     pub(super) deferred: Notify,
-    /// Notified when a reminder needs a decision.
+    /// Notified when a reminder has to be checked.
     wakeup: Arc<Notify>,
     /// The pace at which lanes retry after a local fault.
     pub(super) local_faults: Mutex<LocalFaultPace>,
@@ -89,19 +89,19 @@ pub struct Dispatch {
     idle: Notify,
 }
 
-/// A snapshot of dispatch.
+/// Slots and lanes at one moment, for metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DispatchSnapshot {
-    /// Maximum requests in flight.
+    /// The maximum number of requests in flight.
     pub slots: u32,
-    /// Requests in flight.
+    /// The number of requests in flight.
     pub slots_in_use: u32,
-    /// Lanes by state, and the deliveries that wait in sleeping lanes or for a throttle.
+    /// The lanes by state, and the deliveries that wait in sleeping lanes or for a throttle.
     pub lanes: LaneCounts,
 }
 
 impl Dispatch {
-    /// Builds a dispatch that does nothing until [`run`](Self::run).
+    /// Creates a dispatcher. It does nothing until [`run`](Self::run).
     #[must_use]
     pub fn new(parts: Parts, settings: Settings) -> Arc<Self> {
         let Parts { queue, maintenance_records, directory, breakers, throttles, http_sender, metrics, wall } =
@@ -130,10 +130,10 @@ impl Dispatch {
         })
     }
 
-    /// Plans turns until [`stop`](Self::stop) is called.
+    /// Gives lanes their turns until [`stop`](Self::stop) is called.
     pub async fn run(self: Arc<Self>) {
         while !self.is_stopping() {
-            // Subscribed before planning, so that no wakeup is missed meanwhile.
+            // Subscribed before planning, so that no wakeup is missed in between.
             let woken = self.woken.notified();
             self.plan().await;
             let alarm = self.lanes().next_alarm();
@@ -146,8 +146,8 @@ impl Dispatch {
         }
     }
 
-    /// Stops starting requests, and waits at most `grace` until those in flight have ended and are settled. Returns
-    /// whether all of them were.
+    /// Stops starting requests, and waits at most `grace` for those in flight to end and be settled. Returns whether
+    /// all of them were.
     pub async fn stop(&self, grace: Duration) -> bool {
         self.stopping.store(true, Ordering::Release);
         self.woken.notify_waiters();
@@ -176,18 +176,18 @@ impl Dispatch {
         }
     }
 
-    /// Returns the number of requests in flight and of settlements not yet written.
+    /// Returns the number of requests in flight plus the settlements not yet written.
     #[must_use]
     pub fn running(&self) -> usize {
         self.running.load(Ordering::Acquire)
     }
 
-    /// Returns the wakeup that is notified when a reminder needs a decision.
+    /// Returns the handle that is notified when a reminder has to be checked.
     pub(super) fn wakeup(&self) -> Arc<Notify> {
         Arc::clone(&self.wakeup)
     }
 
-    /// Reports that a reminder needs a decision.
+    /// Reports that a reminder has to be checked.
     pub(super) fn wake_scheduler(&self) {
         self.wakeup.notify_one();
     }
@@ -200,7 +200,7 @@ impl Dispatch {
         self.queue.now()
     }
 
-    /// Returns the wall-clock time, for signatures that receivers check and for recorded times.
+    /// Returns the wall-clock time, for signatures that receivers verify and for recorded times.
     pub(super) fn wall(&self) -> Timestamp {
         (self.wall)()
     }
@@ -231,7 +231,7 @@ impl Dispatch {
         });
     }
 
-    /// Reports that deliveries wait in these lanes.
+    /// Reports that deliveries are waiting in these lanes.
     pub(super) fn arrived(&self, lanes_waiting: &[WaitingLane]) {
         if lanes_waiting.is_empty() {
             return;
@@ -241,7 +241,7 @@ impl Dispatch {
             let Some(max_in_flight) = self.destinations.max_in_flight(waiting) else { continue };
             let mut lanes = self.lanes();
             if let Some(key) = &waiting.dynamic {
-                // Under the lanes' lock, like the removal, so that every known lane has its key.
+                // Under the lanes' lock, as in removal, so that every known lane has its key.
                 let mut dynamic = self.dynamic.lock().unwrap_or_else(PoisonError::into_inner);
                 dynamic.entry(waiting.lane).or_insert_with(|| Arc::clone(key));
             }
@@ -255,7 +255,7 @@ impl Dispatch {
         self.wake();
     }
 
-    /// Removes idle lanes, each with its destination and its circuit's key.
+    /// Removes idle lanes, each with its destination and its circuit key.
     pub(super) fn forget_idle(&self, keep: &IdleLaneLimits) {
         let now = self.now();
         let known = {
@@ -275,7 +275,7 @@ impl Dispatch {
         self.destinations.find(lane, &tenant, key, self.now())
     }
 
-    /// Gives back a delivery that was leased and not attempted.
+    /// Gives back a delivery that was leased but not attempted.
     pub(super) async fn hand_back(&self, leased: Leased) {
         self.metrics.handed_back.inc();
         match self.queue.hand_back(leased.id, leased.lease).await {
@@ -296,7 +296,7 @@ impl Dispatch {
         destination.timeout() + self.settings.lease_margin
     }
 
-    /// Returns the epoch in which the outage of a circuit began.
+    /// Returns the epoch in which the circuit's outage began.
     pub(super) fn outage(&self, destination: &Destination) -> Epoch {
         let mut outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
         let known = outages.get(destination.key()).copied();

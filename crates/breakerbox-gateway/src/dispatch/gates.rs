@@ -1,5 +1,5 @@
-//! The gates, in order: tenant and endpoint enabled, rate limit, throttle, circuit. The in-flight limit is enforced by
-//! the lanes. Gates are checked for a lane before a row is claimed, so a refusal costs no write and uses no attempt.
+//! The gates, in order: tenant and endpoint enabled, rate limit, throttle, circuit. The lanes enforce the in-flight
+//! limit. A lane's gates are checked before a delivery is claimed, so a refusal needs no write and uses no attempt.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,30 +13,30 @@ use breakerbox_model::objects::Priority;
 use super::destination::Destination;
 use crate::telemetry::labels::Gate;
 
-/// When a lane tries again after a refusal that states no time and that no change may end.
+/// The delay before a lane tries again, if the refusal states no time and may end without an event that wakes the lane.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The longest time that a throttle's hint holds a lane.
+/// The maximum time that a throttle holds a lane.
 const LONGEST_HOLD: Duration = Duration::from_secs(2);
 
-/// The right to make one request: what the gates gave.
+/// The right to make one request: the permit and the throttle's pass.
 pub(super) struct Pass {
     pub(super) permit: OwnedPermit,
-    /// `None` for a probe, which skips the throttle, and where there is no throttle.
+    /// `None` for a probe, which skips the throttle, and if there is no throttle.
     pub(super) throttle: Option<ThrottlePass<'static, Overload>>,
 }
 
-/// A gate's refusal.
+/// A gate's refusal, and how long it holds the lane.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Refused {
-    /// The lane sleeps.
+    /// The lane sleeps and sends nothing.
     Sleep(Sleep),
-    /// The throttle sheds this priority and the less important ones, which wait.
+    /// The throttle sheds calls of this priority and below; their deliveries wait.
     Shed(Hold),
 }
 
 impl Refused {
-    /// Returns the gate that refused.
+    /// Returns the gate that refused the lane.
     pub(super) const fn gate(&self) -> Gate {
         match self {
             Self::Sleep(Sleep::Disabled) => Gate::Disabled,
@@ -47,15 +47,16 @@ impl Refused {
     }
 }
 
-/// The decision of the gates, as far as it needs no waiting.
+/// The decision of the gates, if it can be made without waiting.
 pub(super) enum GateDecision {
     Pass(Pass),
     Refused(Refused),
-    /// The circuit's store has to be asked first: see [`acquire_waiting`].
+    /// The circuit store has to respond first: see [`acquire_waiting`].
     Wait,
 }
 
-/// Checks all gates without waiting. Returns [`GateDecision::Wait`] if the circuit is not closed, or its record was not read.
+/// Checks all gates without waiting. Returns [`GateDecision::Wait`] if the circuit is not closed, or its record has not
+/// been read yet.
 pub(super) fn try_acquire(destination: &Destination, priority: Priority, now: Timestamp) -> GateDecision {
     if !destination.is_enabled() {
         return GateDecision::Refused(Refused::Sleep(Sleep::Disabled));
@@ -80,7 +81,7 @@ pub(super) fn try_acquire(destination: &Destination, priority: Priority, now: Ti
     }
 }
 
-/// Checks all gates, and waits for the circuit's store where needed. A circuit that is not closed decides before the
+/// Checks all gates, and waits for the circuit store where needed. A circuit that is not closed is checked before the
 /// throttle, since a probe skips the throttle.
 pub(super) async fn acquire_waiting(
     destination: &Destination,
@@ -129,7 +130,7 @@ fn acquire_throttle(
 
 fn sleep(destination: &Destination, refusal: &Refusal, now: Timestamp) -> Refused {
     let until = match refusal {
-        // Only a change ends these refusals, and every change wakes the lane.
+        // Only a change ends these refusals, and every such change wakes the lane.
         Refusal::ForcedOpen | Refusal::Disabled => None,
         refusal => Some(now + refusal.retry_in().unwrap_or(ASK_AGAIN)),
     };

@@ -4,10 +4,10 @@ use breakerbox_model::objects::{LaneId, Priority};
 
 use super::dispatcher::Dispatch;
 
-/// Reports which deliveries are held, as this process sees it now.
+/// Reports which deliveries are held back, according to the current state of this process.
 pub trait LaneHolds: Send + Sync + 'static {
-    /// Returns whether deliveries of this priority wait although they are due: their lane sleeps, or the throttle of
-    /// their circuit holds them. Without a lane (a dynamic URL, a reminder) only the throttle is considered.
+    /// Returns whether due deliveries of this priority are held back: their lane sleeps, or their circuit's throttle
+    /// holds them. Without a lane (a dynamic URL, a reminder), only the throttle is considered.
     fn is_held(&self, lane: Option<LaneId>, circuit: &str, priority: Priority) -> bool;
 }
 

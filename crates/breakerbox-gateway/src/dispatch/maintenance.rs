@@ -1,6 +1,6 @@
-//! Maintenance: periodic work, in bounded pieces. It reclaims ended leases, expires deliveries that waited too long,
-//! prunes finished work, continues large fan-outs and resends behind live traffic, and finds waiting lanes that
-//! dispatch does not know of.
+//! Maintenance: periodic work, in bounded batches. It reclaims expired leases, expires deliveries that waited too long,
+//! prunes finished deliveries, continues large fan-outs and resends after live traffic, and finds waiting lanes that
+//! the dispatcher does not know.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -15,42 +15,42 @@ use tracing::warn;
 use super::dispatcher::Dispatch;
 use crate::telemetry::labels::Outcome;
 
-/// Maximum rows in one piece of maintenance.
+/// The maximum number of rows in one batch.
 const PIECE: usize = 500;
 
-/// Maximum lanes read in one piece.
+/// The maximum number of lanes to read in one batch.
 const LANES: usize = 1_000;
 
-/// The pause between two pieces, so that live traffic comes first.
+/// The pause between two batches, so that live traffic goes first.
 const BETWEEN_PIECES: Duration = Duration::from_millis(20);
 
-/// Deliveries of large fan-outs written at once. Few, because each may change another page of the file.
+/// The number of fan-out deliveries to write in one batch. It is small, because each may change another page of the
+/// file.
 const FAN_OUT_PIECE: u32 = 100;
 
-/// The shortest pause between two pieces of a fan-out.
+/// The minimum pause between two fan-out batches.
 const FAN_OUT_PAUSE: Duration = Duration::from_millis(1);
 
-/// The length of each pause, as a multiple of the piece before it, so that fan-outs take at most a quarter of the
+/// The length of each pause as a multiple of the previous batch's time, so that fan-outs take at most a quarter of the
 /// writer's time.
 const FAN_OUT_REST: u32 = 3;
 
-/// The interval of checks for ended leases and expired deliveries.
+/// The interval between checks for expired leases and expired deliveries.
 const FAST_TICK: Duration = Duration::from_secs(1);
 
-/// The interval of the other maintenance.
+/// The interval between the other maintenance tasks.
 const SLOW_TICK: Duration = Duration::from_secs(30);
 
-/// The limits of idle lanes that are kept in memory: their number, and for dynamic lanes also the number per tenant and
-/// the age.
+/// The limits for idle lanes in memory: their number, and for dynamic lanes also the number per tenant and the age.
 const KEEP_IDLE: IdleLaneLimits =
     IdleLaneLimits { lanes: 100_000, dynamic_of_tenant: 1_000, dynamic_for: Duration::from_secs(600) };
 
 impl Dispatch {
-    /// Reports all waiting deliveries to the lanes. Call it at the start, before [`run`](Self::run), and to repair
-    /// missed wakeups.
+    /// Reports all waiting deliveries to the lanes. Call it at startup, before [`run`](Self::run), and later to recover
+    /// from missed wakeups.
     ///
     /// # Errors
-    /// If the queue fails.
+    /// Returns a queue error.
     pub async fn find_waiting(self: &Arc<Self>) -> Result<(), QueueError> {
         let mut after: Option<LaneId> = None;
         loop {
@@ -63,7 +63,7 @@ impl Dispatch {
         }
     }
 
-    /// Runs maintenance until the task is dropped.
+    /// Runs maintenance until the future is dropped.
     pub async fn run_maintenance(self: Arc<Self>, retention: Retention, history: Duration) {
         let (short, long) = (self.clone().fast_tick(), self.clone().slow_tick(retention, history));
         tokio::join!(short, long, self.clone().fan_out(), self.resend());
@@ -88,7 +88,7 @@ impl Dispatch {
         }
     }
 
-    /// Removes circuits that no endpoint uses any more. They would stay open for ever, since no call is left to probe
+    /// Removes circuits that no endpoint uses any more. They would stay open forever, since no call is left to probe
     /// them.
     async fn forget_orphans(&self) {
         let keys = std::mem::take(&mut *self.orphans.lock().unwrap_or_else(PoisonError::into_inner));
@@ -130,7 +130,7 @@ impl Dispatch {
         }
     }
 
-    /// Writes the deliveries of large fan-outs in pieces.
+    /// Writes the deliveries of large fan-outs in batches.
     async fn fan_out(self: Arc<Self>) {
         loop {
             let began = Instant::now();
@@ -147,13 +147,13 @@ impl Dispatch {
             if more {
                 sleep((FAN_OUT_REST * began.elapsed()).clamp(FAN_OUT_PAUSE, FAST_TICK)).await;
             } else {
-                // An accept whose caller disconnected sends no notification.
+                // An accepted event whose client disconnected sends no wakeup.
                 let _ = timeout(FAST_TICK, self.deferred.notified()).await;
             }
         }
     }
 
-    /// Continues resends. They wait at the lowest priority; the pauses keep them from filling the disk's queue.
+    /// Continues resend jobs. Their deliveries have the lowest priority; the pauses keep the disk's queue short.
     async fn resend(self: Arc<Self>) {
         loop {
             let more = match self.maintenance_records.step_resends(PIECE).await {
@@ -170,7 +170,7 @@ impl Dispatch {
         }
     }
 
-    /// Repeats a piece of work until it is done. Returns the number of rows that it changed.
+    /// Runs batches until none is left. Returns the number of rows changed.
     async fn piece_by_piece<F>(self: &Arc<Self>, what: &str, piece: impl Fn() -> F) -> u64
     where
         F: Future<Output = Result<BatchResult, QueueError>>,

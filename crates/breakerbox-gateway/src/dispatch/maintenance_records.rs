@@ -1,4 +1,4 @@
-//! The record operations that dispatch needs.
+//! The record writes that dispatch needs.
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
@@ -6,37 +6,37 @@ use breakerbox_model::objects::{DisabledBecause, EndpointId};
 use breakerbox_storage::records::{Endpoints, History, RecordsError, Reminders, Resends};
 use breakerbox_storage::{BatchResult, QueueError};
 
-/// The writes that dispatch delegates to the records.
+/// Writes records on behalf of dispatch.
 #[async_trait]
 pub trait MaintenanceRecords: Send + Sync + 'static {
-    /// Disables an endpoint whose receiver responded that it is gone.
+    /// Disables an endpoint whose receiver responded with 410 Gone.
     ///
     /// # Errors
-    /// If the change can't be written.
+    /// Returns an error if the change can't be written.
     async fn endpoint_is_gone(&self, id: EndpointId) -> Result<(), RecordsError>;
 
-    /// Cancels waiting deliveries of deleted endpoints, at most `limit`.
+    /// Cancels pending and retrying deliveries of deleted endpoints, at most `limit`.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a database error.
     async fn cancel_orphans(&self, limit: usize) -> Result<BatchResult, QueueError>;
 
-    /// Makes deliveries of the current resends pending again, at most `limit`.
+    /// Makes deliveries of the current resend jobs pending again, at most `limit`.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a database error.
     async fn step_resends(&self, limit: usize) -> Result<BatchResult, QueueError>;
 
-    /// Deletes circuit history from before this time, at most `limit` changes.
+    /// Deletes circuit history older than `before`, at most `limit` changes.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a database error.
     async fn prune_history(&self, before: Timestamp, limit: usize) -> Result<BatchResult, QueueError>;
 
     /// Deletes reminders that ended before this time, at most `limit`.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a database error.
     async fn prune_reminders(&self, before: Timestamp, limit: usize) -> Result<BatchResult, QueueError>;
 }
 
@@ -63,7 +63,7 @@ impl<R: Endpoints + History + Reminders + Resends> MaintenanceRecords for R {
     }
 }
 
-/// Reports the number of deleted rows. If it reached the limit, there may be more.
+/// Returns the number of deleted rows, and whether there may be more, which is the case if it reached the limit.
 fn deleted(done: u64, limit: usize) -> BatchResult {
     BatchResult { done, woken: Vec::new(), more: done >= limit as u64 }
 }

@@ -2,17 +2,17 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Dispatch`] | the dispatcher: lanes and destinations; run, wake, stop |
-//! | `turns` | gives lanes their turns, checks the gates, claims rows |
+//! | [`Dispatch`] | the dispatcher: its lanes and destinations; run, wake, stop |
+//! | `turns` | gives lanes their turns, checks the gates, claims deliveries |
 //! | `destination` | what the requests of one lane need: URL, headers, signer, circuit, throttle, rate limit |
-//! | `gates` | checked for a lane before a row is claimed: enabled, rate limit, throttle, circuit |
+//! | `gates` | the checks before a lane may send: enabled, rate limit, throttle, circuit |
 //! | `attempt` | one request, from building it to its settlement |
-//! | [`MaintenanceRecords`] | the writes that dispatch delegates to the records |
+//! | [`MaintenanceRecords`] | writes records on behalf of dispatch |
 //! | [`LaneHolds`] | reports which due deliveries are held back |
 //! | `submit` | accepts batches, and dispatches fresh deliveries directly |
 //! | [`Scheduler`] | fires reminders when they are due |
-//! | `watch` | reacts to changed tenants, endpoints and circuits |
-//! | `maintenance` | maintenance: reclaim, expire, prune, resend, history |
+//! | `watch` | reacts to changes of tenants, endpoints and circuits |
+//! | `maintenance` | reclaims, expires, prunes and resends |
 //!
 //! The loops decide nothing themselves. [`lanes`](breakerbox_model::delivery::lanes) decides which lane has the next
 //! turn, [`ResponseRules`](breakerbox_model::delivery::ResponseRules) what a response means,
@@ -20,7 +20,7 @@
 //! admits a call.
 //!
 //! **A slot** is taken when a lane has its turn, and freed when the request has ended. **A lease** is held until the
-//! settlement is durable. The number of settlements that are not yet durable is bounded; at the bound, no request
+//! settlement is durable. The number of settlements that are not yet durable is limited; at the limit, no request
 //! begins.
 
 mod attempt;

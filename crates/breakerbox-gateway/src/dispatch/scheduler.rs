@@ -1,8 +1,8 @@
-//! The scheduler: checks reminders when they are due, when a run has ended and when an API call changed them, and
-//! carries out the decided next step. It follows the wall clock, since schedules are promises to people.
+//! The scheduler: checks a reminder when it is due, when a run has ended and when an API call changed it, and carries
+//! out its next step. It uses the wall clock, since people specify schedules in wall-clock time.
 //!
-//! Reminders that are due at the same moment are fired in bounded pieces, with a pause after each as long as the piece
-//! took. So a burst of reminders takes at most half of the writer's time, and other events are still accepted and
+//! Reminders that are due at the same time are fired in bounded batches. After each batch follows a pause of the same
+//! length. So a burst of reminders takes at most half of the writer's time, and other events are still accepted and
 //! delivered.
 
 use std::sync::Arc;
@@ -21,25 +21,25 @@ use tracing::warn;
 use super::dispatcher::Dispatch;
 use crate::telemetry::Metrics;
 
-/// The number of reminders checked in one piece. Other writes wait for the writer as long as a piece takes, so it is
-/// small.
+/// The number of reminders to check in one batch. It is small, because other writes wait until the batch is done.
 const PIECE: usize = 48;
 
-/// The longest sleep. The wall clock may be set at any time without a signal, so it is read at least this often.
+/// The maximum time to sleep. The wall clock may be set at any time without a signal, so it is read at least this
+/// often.
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The pause after a fault.
+/// The pause after a failed check.
 const AFTER_A_FAULT: Duration = Duration::from_secs(1);
 
-/// The next time to check reminders.
+/// The time of the next check.
 struct NextCheck {
-    /// The earliest time at which a reminder is to be checked. `None`: no reminder is left to check.
+    /// The earliest time at which a reminder has to be checked. `None`: no reminder is left to check.
     at: Option<Timestamp>,
-    /// Whether that reminder is due already, but could not be handled.
+    /// Whether that reminder is already due, but could not be handled.
     is_due: bool,
 }
 
-/// Fires reminders.
+/// Fires reminders when they are due.
 pub struct Scheduler {
     reminder_store: Arc<dyn ReminderStore>,
     directory: Arc<Directory>,
@@ -50,7 +50,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Builds a scheduler of this calendar's reminders, which fires them through this dispatch.
+    /// Creates a scheduler for the reminders in this store, which fires them through this dispatcher.
     #[must_use]
     pub fn new(
         reminder_store: Arc<dyn ReminderStore>,
@@ -63,15 +63,15 @@ impl Scheduler {
         Self { reminder_store, directory, dispatch, metrics, wall, wakeup }
     }
 
-    /// Checks reminders until the task is dropped.
+    /// Checks reminders until the future is dropped.
     pub async fn run(self) {
         loop {
-            // Subscribed before the check, so that no wakeup is missed meanwhile.
+            // Subscribed before the check, so that no wakeup is missed in between.
             let woken = self.wakeup.notified();
             match self.check_due().await {
                 Ok(NextCheck { at, is_due: false }) => self.wait(at, woken).await,
-                // Due reminders could not be handled because the gateway stops. Checking again at once would only waste
-                // CPU time.
+                // Due reminders could not be handled because the gateway is stopping. Checking again immediately would
+                // only waste CPU time.
                 Ok(NextCheck { is_due: true, .. }) => _ = timeout(AFTER_A_FAULT, woken).await,
                 Err(error) => {
                     warn!(%error, "can't read due reminders; retrying");
@@ -81,7 +81,7 @@ impl Scheduler {
         }
     }
 
-    /// Waits until the next check is due, by wakeup or by the clock.
+    /// Waits until the next check is due, or until a wakeup.
     async fn wait(&self, next: Option<Timestamp>, woken: impl Future<Output = ()>) {
         tokio::pin!(woken);
         loop {
@@ -97,7 +97,7 @@ impl Scheduler {
         }
     }
 
-    /// Handles every reminder that is to be checked now. Returns when to check again.
+    /// Handles every reminder that has to be checked now. Returns when to check again.
     async fn check_due(&self) -> Result<NextCheck, ApplyError> {
         loop {
             let began = Instant::now();
@@ -135,7 +135,7 @@ impl Scheduler {
                 Action::Step(Step::Fire { scheduled_at, .. }) => {
                     self.metrics.reminder_lag_seconds.observe(now.since(scheduled_at).as_secs_f64());
                 }
-                // The reminder's owner has to act, not the operator, so it is not an error of the gateway.
+                // The reminder's owner has to act, not the operator, so this is not logged as an error.
                 Action::Step(Step::Stop(why)) => {
                     warn!(reminder = %decision.id, %why, "reminder stopped");
                 }

@@ -1,4 +1,4 @@
-//! Accepts batches, and dispatches fresh deliveries whose lane is free at once, without a second write.
+//! Accepts batches of events, and dispatches new deliveries directly if their lane is free, without a second write.
 
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
@@ -11,13 +11,13 @@ use breakerbox_storage::{Leased, Reservations, SubmitError, Submitted, WaitingLa
 use super::dispatcher::Dispatch;
 use super::gates;
 
-/// Accepts events.
+/// Accepts events from clients.
 #[async_trait]
 pub trait EventSubmitter: Send + Sync + 'static {
-    /// Commits a batch, and begins its deliveries.
+    /// Commits a batch, and starts its deliveries.
     ///
     /// # Errors
-    /// If the batch was not accepted.
+    /// Returns the reason if the batch was not accepted.
     async fn submit(&self, batch: NewBatch) -> Result<Submitted, SubmitError>;
 }
 
@@ -38,14 +38,14 @@ impl EventSubmitter for Arc<Dispatch> {
 }
 
 impl Dispatch {
-    /// Starts fresh deliveries: those that were taken at commit, and lanes in which others wait.
+    /// Starts new deliveries: those reserved at commit, and the lanes in which others wait.
     pub(super) fn start_fresh(self: &Arc<Self>, taken: Vec<Leased>, woken: &[WaitingLane]) {
         self.arrived(woken);
         self.metrics.handed_over.inc_by(taken.len() as u64);
         taken.into_iter().for_each(|leased| self.take(leased));
     }
 
-    /// Starts a fresh delivery that already has its slot. The gates are checked now; if one refuses, the delivery is
+    /// Starts a new delivery that already has its slot. The gates are checked now; if one refuses, the delivery is
     /// given back.
     fn take(self: &Arc<Self>, leased: Leased) {
         let dispatch = Arc::clone(self);
@@ -74,15 +74,15 @@ impl Dispatch {
     }
 }
 
-/// Decides which fresh deliveries are dispatched directly. The queue gets it before the dispatch exists, which needs
-/// the queue.
+/// Decides which new deliveries are dispatched directly. The queue gets this object before the dispatcher exists, since
+/// the dispatcher needs the queue.
 #[derive(Default)]
 pub struct DirectDispatch(OnceLock<Weak<Dispatch>>);
 
 impl DirectDispatch {
-    /// Sets the dispatch that takes the deliveries.
+    /// Sets the dispatcher that takes the deliveries.
     pub fn set_dispatch(&self, dispatch: &Arc<Dispatch>) {
-        // A second call would be a wiring mistake; the first dispatch stays.
+        // A second call would be a programming error; the first dispatcher stays.
         let _ = self.0.set(Arc::downgrade(dispatch));
     }
 }

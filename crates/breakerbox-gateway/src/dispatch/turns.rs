@@ -1,5 +1,5 @@
-//! Turns: a lane with a turn checks its gates, and rows are claimed only for turns that passed. One loop plans; each
-//! claim and each attempt is a task, and their number is limited by the slots.
+//! Turns: a lane that has a turn checks its gates, and deliveries are claimed only for turns that passed. One loop
+//! plans; each claim and each attempt is a task, and the slots limit their number.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use super::destination::Destination;
 use super::dispatcher::Dispatch;
 use super::gates::{self, GateDecision, Pass, Refused};
 
-/// Maximum turns in one claim, so that a commit stays short.
+/// The maximum number of turns in one claim, so that its commit stays short.
 const TURNS_AT_ONCE: usize = 256;
 
-/// How long a lane sleeps after its claim failed.
+/// The time that a lane sleeps after its claim failed.
 const AFTER_A_FAULT: Duration = Duration::from_millis(500);
 
-/// Turns of one lane that passed all gates and wait for their rows.
+/// Turns of one lane that passed all gates and wait for their deliveries.
 struct Planned {
     destination: Arc<Destination>,
     passes: [Vec<Pass>; 4],
@@ -62,7 +62,7 @@ impl Dispatch {
 
     fn take_turn(self: &Arc<Self>, turn: LaneTurn, planned: &mut HashMap<LaneId, Planned>, now: Timestamp) {
         let Some(destination) = self.destination_of(turn.lane) else {
-            // The endpoint is gone; its deliveries are cancelled, now or soon.
+            // The endpoint was deleted; its deliveries are cancelled, now or soon.
             self.lanes().refused(turn.lane, turn.priority, Sleep::Disabled, now);
             return;
         };
@@ -73,7 +73,7 @@ impl Dispatch {
                     let planned = planned.entry(turn.lane).or_insert_with(|| Planned::new(destination));
                     planned.passes[priority.index()].push(pass);
                 }
-                // The circuit closed meanwhile, and no delivery is due.
+                // The circuit closed in the meantime, and no delivery is due.
                 None => {
                     gates::give_token_back(&destination);
                     self.lanes().release_slot(turn.lane, None, now);
@@ -81,7 +81,7 @@ impl Dispatch {
             },
             GateDecision::Refused(refused) => self.refused(turn.lane, turn.priority, priority, refused),
             GateDecision::Wait => {
-                // One turn acquires for the whole lane: the other turns would only be refused.
+                // One turn acquires for the whole lane; further turns would only be refused.
                 self.lanes().claiming(turn.lane);
                 let dispatch = Arc::clone(self);
                 self.spawn(async move { dispatch.acquire_and_claim(destination, turn).await });
@@ -89,7 +89,7 @@ impl Dispatch {
         }
     }
 
-    /// Handles a refusal of a delivery that had a slot. `turn` is `None` for a delivery that was dispatched directly.
+    /// Handles the refusal of a delivery that had a slot. `turn` is `None` for a delivery that was dispatched directly.
     pub(super) fn refused(&self, lane: LaneId, turn: Option<Priority>, priority: Priority, refused: Refused) {
         let now = self.now();
         self.metrics.refusals.of(refused.gate()).inc();
@@ -105,11 +105,11 @@ impl Dispatch {
         self.wake();
     }
 
-    /// Acquires for a turn whose circuit's store has to be asked, then claims.
+    /// Acquires a permit for a turn that has to wait for the circuit store, then claims a delivery.
     async fn acquire_and_claim(self: Arc<Self>, destination: Arc<Destination>, turn: LaneTurn) {
         let priority = turn.priority.unwrap_or(Priority::High);
         if destination.circuit.status() != Status::Closed && !self.has_waiting(turn.lane).await {
-            // Without a delivery to probe with, the circuit is left as it is.
+            // Without a delivery to probe with, the circuit stays as it is.
             self.lanes().claimed(turn.lane, 1, [0; 4], [None; 4], self.now());
             return;
         }
@@ -147,7 +147,7 @@ impl Dispatch {
         }
     }
 
-    /// Returns whether any delivery waits in a lane, or `true` if that can't be determined.
+    /// Returns whether a lane has waiting deliveries, or `true` if that can't be determined.
     async fn has_waiting(&self, lane: LaneId) -> bool {
         self.queue.has_waiting(lane).await.unwrap_or(true)
     }

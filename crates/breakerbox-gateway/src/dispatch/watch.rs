@@ -1,4 +1,4 @@
-//! Reacts to changes of tenants, endpoints and circuits: wakes the lanes concerned and drops cached destinations.
+//! Reacts to changes of tenants, endpoints and circuits: wakes the affected lanes and drops cached destinations.
 
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -9,11 +9,11 @@ use tracing::warn;
 
 use super::dispatcher::Dispatch;
 
-/// Observes changes on behalf of dispatch.
+/// Observes changes for a dispatcher.
 pub struct Watch(Weak<Dispatch>);
 
 impl Watch {
-    /// Observes for this dispatch.
+    /// Creates an observer for this dispatcher.
     #[must_use]
     pub fn over(dispatch: &Arc<Dispatch>) -> Self {
         Self(Arc::downgrade(dispatch))
@@ -41,8 +41,7 @@ impl Watcher for Watch {
             }
             Changed::Endpoint(endpoint) => {
                 let before = dispatch.destinations.forget(endpoint.lane());
-                // Another URL, or another sharing of circuits: no endpoint may be left that could probe the former
-                // circuit.
+                // The URL or `circuit_by` changed. There may be no endpoint left that could probe the former circuit.
                 let had = before.filter(|before| *before.key() != *endpoint.circuit);
                 dispatch.orphaned(had.map(|before| Arc::from(before.key())));
                 let mut lanes = dispatch.lanes();
@@ -54,7 +53,7 @@ impl Watcher for Watch {
             Changed::EndpointGone(lane) => {
                 let gone = dispatch.destinations.drop_lane(lane);
                 dispatch.orphaned(gone.map(|destination| Arc::from(destination.key())));
-                // Waiting deliveries are cancelled. Requests in flight end without their lane.
+                // Waiting deliveries are cancelled. Requests in flight finish without their lane.
                 dispatch.lanes().forget(lane);
             }
             Changed::Woken(waiting) => dispatch.arrived(std::slice::from_ref(waiting)),
@@ -68,7 +67,7 @@ impl Dispatch {
     /// Sets the policies of a tenant's circuits, for deliveries and for reminders.
     ///
     /// # Errors
-    /// If the tenant's name can't be the prefix of a key.
+    /// Returns an error if the tenant's name can't be the prefix of a circuit key.
     pub fn set_policies(&self, tenant: &TenantEntry) -> Result<(), KeyError> {
         let own = tenant.has_own_policy.then(|| (*tenant.policy).clone());
         self.breakers.set_tenant_policy(tenant.id.as_str(), own)?;
@@ -81,7 +80,7 @@ impl Dispatch {
         self.orphans.lock().unwrap_or_else(PoisonError::into_inner).extend(circuit);
     }
 
-    /// Handles a circuit change: wakes its lanes, and begins or ends its outage.
+    /// Handles a circuit change: wakes the circuit's lanes, and records the start or end of its outage.
     pub fn circuit_changed(&self, heard: &CircuitChange) {
         let change = &heard.change;
         {

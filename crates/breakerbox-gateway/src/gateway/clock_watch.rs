@@ -1,8 +1,8 @@
-//! Watches the drift between the wall clock and the store clock, and decides whether to report it.
+//! Monitors the drift between the wall clock and the store clock, and decides whether to report it.
 //!
-//! A gateway works with any drift: each clock is used for its own purpose, and times are converted between them. A
-//! large drift is a sign that the machine's time is wrong, so the gateway reports itself as degraded until the drift
-//! has not changed for a while.
+//! A gateway works with any drift: each clock is used for its own purpose, and times are converted between them. But a
+//! large drift indicates that the machine's time is wrong, so the gateway reports itself as degraded until the drift
+//! has been constant for a while.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ use breakerbox_core::Timestamp;
 use breakerbox_storage::clock::{DEGRADED_FROM, Drift, StoreClock};
 use breakerbox_storage_sqlite::ClockStep;
 
-/// How long a drift must stay the same before it is no longer reported.
+/// The time for which a drift must be constant before it is no longer reported.
 const SETTLES_AFTER: Duration = Duration::from_secs(300);
 
-/// Changes of the drift below this many seconds are noise.
+/// The maximum change of the drift that counts as noise, in seconds.
 const SAME: f64 = 2.0;
 
-/// Watches the drift of the clocks.
+/// Monitors the drift between the clocks.
 pub(super) struct ClockWatch {
     clock: StoreClock,
     drifts: Drifts,
-    /// The clock step found at the start, and the time when it was found.
+    /// The clock step detected at startup, and the time when it was detected.
     step: Option<(ClockStep, Timestamp)>,
 }
 
-/// The result of one check of the clocks.
+/// The result of checking the clocks once.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct ClockCheck {
-    /// The drift between the clocks.
+    /// The current drift between the clocks.
     pub(super) drift: Drift,
     /// The reasons why the gateway is degraded. Empty if it is not.
     pub(super) degraded: Vec<String>,

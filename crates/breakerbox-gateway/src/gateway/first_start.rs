@@ -1,8 +1,8 @@
-//! The first start: an empty database gets a tenant and an admin key, so that its owner can log in.
+//! The first start: an empty database gets a tenant and an admin key, so that the operator can log in.
 //!
-//! The key is stored only after its owner has it: it is printed, or written to its file, *before* it is stored. A
-//! gateway that is killed in between has no key, and its next start makes another one. An initial key that the owner
-//! chose needs neither.
+//! The key is stored only after the operator has it: it is printed, or written to a file, *before* it is stored. A
+//! gateway that is killed in between has no key, and its next start generates another one. An initial key that the
+//! operator chose need not be shown.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -16,38 +16,38 @@ use super::StartError;
 use crate::api::DEFAULT_TENANT;
 use crate::config::Config;
 
-/// The admin key and the tenant that a first start made.
+/// The admin key and the tenant that the first start created.
 #[derive(Debug)]
 pub struct FirstStart {
-    /// The admin key: all permissions, for all tenants. The database stores only its hash.
+    /// The admin key, with all permissions for all tenants. The database stores only its hash.
     pub admin_key: ApiKeyText,
-    /// How the owner got the key.
+    /// How the operator received the key.
     pub handed_over: HandedOver,
-    /// The tenant of requests that name no tenant.
+    /// The default tenant, for requests that do not name one.
     pub tenant: TenantId,
 }
 
-/// How the owner of the gateway got the admin key.
+/// How the operator received the admin key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HandedOver {
-    /// The key was printed.
+    /// It was printed.
     Shown,
-    /// The key is in this file.
+    /// It was written to this file.
     InFile(PathBuf),
-    /// The owner chose the key.
+    /// The operator chose it in the settings.
     Chosen,
 }
 
-/// The result of showing a key that is about to be stored.
+/// The result of showing a key before it is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Show {
-    /// The owner has seen the key: it is stored.
+    /// The key was shown, and can be stored.
     Seen,
-    /// The key can't be shown: it is not stored, and the next start tries again.
+    /// The key can't be shown. It is not stored, and the next start tries again.
     NotSeen,
 }
 
-/// Creates the tenant and the admin key of an empty database. Returns `None` if there are API keys already, or if the
+/// Creates the tenant and the admin key in an empty database. Returns `None` if there are already API keys, or if the
 /// key could not be shown.
 pub(super) async fn prepare(
     records: &dyn Records,
@@ -75,7 +75,7 @@ pub(super) async fn prepare(
     Ok(Some(FirstStart { admin_key, handed_over, tenant }))
 }
 
-/// Returns the admin key, and how its owner got it.
+/// Returns the admin key, and how the operator received it.
 fn key(
     config: &Config,
     show: impl FnOnce(&ApiKeyText) -> io::Result<Show>,
@@ -99,8 +99,8 @@ fn key(
     }
 }
 
-/// Returns the key in this file, which is created if it does not exist. An existing file is from a first start that was
-/// interrupted.
+/// Returns the key in this file, which is created if it does not exist. An existing file is from an interrupted first
+/// start.
 fn in_file(path: &Path) -> Result<ApiKeyText, StartError> {
     let failed = |error| SecretsError::File { path: path.to_owned(), error };
     match File::open(path) {

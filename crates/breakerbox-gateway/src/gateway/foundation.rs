@@ -1,4 +1,4 @@
-//! The foundation of the other parts: the database with its records, and the circuits.
+//! The parts that all others need: the database with its records, and the circuits.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -21,7 +21,7 @@ pub(super) struct Foundation {
     pub(super) records: Arc<SqliteRecords>,
     pub(super) queue: Arc<SqliteQueue>,
     pub(super) circuits: Arc<SqliteCircuits>,
-    /// Takes fresh deliveries for the dispatch, which is created later.
+    /// Takes new deliveries for the dispatcher, which is created later.
     pub(super) direct_dispatch: Arc<DirectDispatch>,
     /// Whether some secrets may still be sealed with an older master key.
     pub(super) is_rotating: bool,
@@ -66,14 +66,14 @@ impl Foundation {
     }
 }
 
-/// The receivers of circuit changes.
+/// The parts that are notified of circuit changes.
 pub(super) struct ChangeReceivers {
     pub(super) history_writer: HistoryWriter,
     pub(super) dispatch_slot: Arc<OnceLock<Weak<Dispatch>>>,
     pub(super) metrics: Arc<Metrics>,
 }
 
-/// Builds all circuits, over their store.
+/// Builds the circuit registry on top of its store.
 pub(super) fn breakers(
     config: &Config,
     circuits: &Arc<SqliteCircuits>,

@@ -1,5 +1,5 @@
-//! The health of the gateway: checked every few seconds, so that health, metrics and log agree, and a health request
-//! costs nothing.
+//! The health of the gateway. It is checked every few seconds, so that health endpoints, metrics and log agree, and a
+//! health request is cheap.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,28 +19,28 @@ use crate::notifications::Notifier;
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::{CircuitState, Label, LaneState, Waiting};
 
-/// The interval of the checks.
+/// The interval between checks.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// The time limit of one check.
+/// The time limit for one check.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// The latest known health of the gateway.
+/// The result of the latest health checks.
 #[derive(Default)]
 pub(super) struct Report(Mutex<HealthState>);
 
 #[derive(Default)]
 struct HealthState {
     degraded: Vec<String>,
-    /// Why the database accepts no writes. `None` if it accepts them.
+    /// The reason why the database accepts no writes. `None` if it accepts them.
     unwritable: Option<String>,
-    /// Whether this process can never write again; only a restart helps.
+    /// Whether this process can no longer write, so that only a restart helps.
     is_dead: bool,
     is_stopping: bool,
 }
 
 impl Report {
-    /// Sets the reasons why the gateway is degraded, though it works.
+    /// Sets the reasons why the gateway is degraded, although it works.
     fn degraded(&self, degraded: Vec<String>) {
         let mut known = self.known();
         if known.degraded != degraded {
@@ -53,13 +53,14 @@ impl Report {
         }
     }
 
-    /// Sets why the database accepts no writes (`None` if it accepts them), and whether only a restart helps.
+    /// Sets the reason why the database accepts no writes (`None` if it accepts them), and whether only a restart
+    /// helps.
     pub(super) fn writes_fail(&self, reason: Option<String>, is_dead: bool) {
         let mut known = self.known();
         (known.unwritable, known.is_dead) = (reason, is_dead);
     }
 
-    /// Records that the gateway begins to stop.
+    /// Records that the gateway is stopping.
     pub(super) fn stopping(&self) {
         self.known().is_stopping = true;
     }
@@ -85,7 +86,7 @@ impl Health for Report {
     }
 }
 
-/// Runs the checks, and updates report and gauges.
+/// Runs the checks, and updates the report and the gauges.
 pub(super) struct Watcher {
     pub(super) database: Database,
     pub(super) clock: ClockWatch,
@@ -97,9 +98,9 @@ pub(super) struct Watcher {
     pub(super) free_space: FreeSpace,
     pub(super) reserve: u64,
     pub(super) notifier: Arc<Notifier>,
-    /// The number of calls without a circuit, as of the last check.
+    /// The number of calls without a circuit, at the last check.
     pub(super) uncontrolled: AtomicU64,
-    /// Why the limit of open files is too small for the settings. `None` if it suffices.
+    /// The reason why the open-file limit is too small for the settings. `None` if it suffices.
     pub(super) shortfall: Option<String>,
 }
 
@@ -109,7 +110,7 @@ impl Watcher {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            // A part that hangs must not keep the others from being checked.
+            // A part that hangs must not prevent checks of the others.
             let degraded = timeout(LIMIT, self.check()).await;
             let late = |_| vec![format!("database: no response within {LIMIT:?}")];
             report.degraded(degraded.unwrap_or_else(late));
@@ -134,7 +135,7 @@ impl Watcher {
         degraded
     }
 
-    /// Updates the gauges of dispatch. Returns the number of parked deliveries.
+    /// Updates the dispatch gauges. Returns the number of parked deliveries.
     fn check_dispatch(&self) -> u64 {
         let seen = self.dispatch.snapshot();
         self.metrics.slots.set(seen.slots.into());
@@ -164,7 +165,7 @@ impl Watcher {
         if lost {
             degraded.push("circuits: the store does not respond; this process uses its own circuits".into());
         }
-        // Only calls since the last check count: an overload that is over is no longer reported.
+        // Only calls since the last check count, so that an overload is no longer reported once it is over.
         if self.uncontrolled.swap(counts.uncontrolled, Ordering::Relaxed) < counts.uncontrolled {
             degraded.push(
                 "circuits: some calls are made without a circuit; raise circuits.max, or circuits.tenant_max and circuits.tenant_bytes"

@@ -1,9 +1,9 @@
-//! Writes the history of circuits, with its notifications. Observers must not wait, so changes go through a bounded
-//! channel to a task that writes them in batches. If the channel is full, a change is missing in the history, which is
+//! Writes circuit history and the notifications that belong to it. Observers must not wait, so changes go through a
+//! bounded channel to a task that writes them in batches. If the channel is full, a change is not recorded; this is
 //! counted and logged.
 //!
-//! A change and its notifications are one commit. After a crash between the commit of a circuit's record and that of
-//! its history, the record holds all that is needed, and the next start [catches up](catch_up).
+//! A change and its notifications are written in one commit. After a crash between the commit of a circuit's record and
+//! that of its history, the record contains everything needed, and the next start [catches up](catch_up).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,16 +22,16 @@ use tracing::{error, info, warn};
 use crate::notifications::{ChangeToReport, NotificationBuilder};
 use crate::telemetry::Metrics;
 
-/// Maximum changes that wait to be written.
+/// The maximum number of changes waiting to be written.
 const QUEUE_CAPACITY: usize = 65_536;
 
-/// Maximum changes in one write.
+/// The maximum number of changes in one write.
 const BATCH: usize = 500;
 
-/// The number of attempts to write a batch.
+/// The maximum number of attempts to write a batch.
 const TRIES: u32 = 10;
 
-/// An entry to be written.
+/// A queued entry for the history.
 enum Entry {
     Change(PastChange),
     Notification(Box<Notification>),
@@ -59,7 +59,7 @@ pub(super) fn channel(metrics: &Arc<Metrics>, clock: StoreClock) -> (HistoryWrit
     )
 }
 
-/// Converts the times of a change that just happened to wall-clock time, which people read.
+/// Converts the times of a recent change to wall-clock time, for display.
 fn by_wall_clock(change: Change, drift: Drift) -> Change {
     Change {
         at: drift.to_wall(change.at),
@@ -80,7 +80,7 @@ impl HistoryWriter {
         }
     }
 
-    /// Queues a notification that belongs to no circuit change.
+    /// Queues a notification that does not belong to a circuit change.
     pub(super) fn notify(&self, notification: Notification) {
         let kind = notification.kind();
         if self.queue.try_send(Entry::Notification(Box::new(notification))).is_err() {
@@ -91,7 +91,7 @@ impl HistoryWriter {
 }
 
 impl HistoryTask {
-    /// Writes until all senders are dropped.
+    /// Writes queued changes until all senders are dropped.
     pub(super) async fn run(mut self, records: Arc<dyn Records>, notification_builder: NotificationBuilder) {
         let mut batch = Vec::with_capacity(BATCH);
         while self.queue.recv_many(&mut batch, BATCH).await > 0 {
@@ -113,7 +113,7 @@ impl HistoryTask {
         }
     }
 
-    /// Retries a write until it succeeds, for a limited number of attempts.
+    /// Retries a write until it succeeds, up to a number of attempts.
     async fn persist<T, F>(&self, count: usize, write: impl Fn() -> F)
     where
         F: Future<Output = Result<T, QueueError>>,
@@ -133,11 +133,11 @@ impl HistoryTask {
     }
 }
 
-/// Writes the history, and the notifications, of circuits that changed lately and whose change is missing in the
-/// history because the process ended in between. Returns the number of such circuits.
+/// Writes the history and notifications for circuits that changed recently and whose change is missing from the history
+/// because the process ended in between. Returns the number of such circuits.
 ///
-/// Only a circuit's latest change is known. If the change that began an outage is missing, the notification of a later
-/// change reports the outage.
+/// Only a circuit's latest change is known. If the change that started an outage is missing, the notification for a
+/// later change reports the outage.
 pub(super) async fn catch_up(
     store: &dyn Store,
     records: &dyn Records,
@@ -178,7 +178,7 @@ async fn append(records: &dyn Records, changes: Vec<ObservedChange>) -> Result<u
     if changes.is_empty() { Ok(0) } else { Ok(records.append_history(changes).await?) }
 }
 
-/// Returns the change in a record, if it is missing in the history.
+/// Returns the change in a record, if it is missing from the history.
 async fn unwritten(
     records: &dyn Records,
     key: &Arc<str>,
@@ -197,8 +197,8 @@ async fn unwritten(
     }))
 }
 
-/// Writes that the store, which was lost at the last stop, is available: targets that were notified of the loss are
-/// notified of the recovery.
+/// Records that the circuit store, which may have been lost when the gateway stopped, is available. Targets that were
+/// notified of the loss are notified of the recovery.
 pub(super) async fn store_is_here(records: &dyn Notifications, now: Timestamp) -> Result<(), QueueError> {
     records.notify(Notification::store_back(now)).await.map(drop)
 }

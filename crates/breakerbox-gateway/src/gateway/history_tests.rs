@@ -1,4 +1,4 @@
-//! What is written down when a process ends in between, and when the store of circuits goes away.
+//! Tests what is recorded when a process ends between two writes, and when the circuit store is lost.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -67,7 +67,7 @@ impl World {
         NotificationBuilder::new(breakers, Arc::clone(self.records.directory()))
     }
 
-    /// What a start does.
+    /// Does what a start of the gateway does.
     async fn catch_up(&self, store: &dyn Store) -> u64 {
         history::catch_up(store, &*self.records, &self.notification_builder(), self.now())
             .await
@@ -85,7 +85,7 @@ fn policy() -> Policy {
         .expect("it is right")
 }
 
-/// A circuit that lives, and the record that it leaves.
+/// A circuit that is called over time, and the records that it produces.
 struct Life(Circuit, Timestamp, u128);
 
 impl Life {
@@ -134,7 +134,7 @@ async fn a_change_that_was_not_written_down_is_told_at_the_next_start_once() {
     let change = &history[0].change;
     assert_eq!((change.from, change.to), (Status::Closed, Status::Open));
     assert_eq!(change.cause, Cause::Rule(TripRule::ConsecutiveFailures));
-    // The next change, which was not written either.
+    // The next change, which was not recorded either.
     put(&store, KEY, life.call(&Outcome::success(Duration::ZERO))).await;
     assert_eq!(world.catch_up(&store).await, 1);
     assert_eq!(world.kinds().await, ["trip", "recovery"]);
@@ -147,7 +147,7 @@ async fn an_outage_whose_beginning_is_missing_is_told_by_what_is_left() {
     let mut life = Life::new(world.now());
     life.call(&failure());
     life.call(&failure());
-    // A failed probe, and no notification of the trip was sent.
+    // A failed probe, while no notification of the trip was sent.
     put(&store, KEY, life.call(&failure())).await;
     assert_eq!(world.catch_up(&store).await, 1);
     assert_eq!(world.kinds().await, ["trip"]);
@@ -213,7 +213,7 @@ async fn a_store_that_is_lost_and_comes_back_is_told_once_each() {
     until(&["store_lost", "store_back"]).await;
     faulty.set(Fault::Refuses);
     until(&["store_lost", "store_back", "store_lost"]).await;
-    // The process ends meanwhile; the next start finds the store again.
+    // The process ends in the meantime; the next start finds the store available.
     task.abort();
     for _ in 0..2 {
         history::store_is_here(&*world.records, world.now()).await.expect("it answers");

@@ -1,23 +1,23 @@
-//! The gateway as a whole: assembles its parts, starts and stops them.
+//! The whole gateway: assembles its parts, starts and stops them.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Gateway`] | a running gateway: API, dispatch, maintenance, over one data folder |
-//! | [`FirstStart`] | the admin key and the tenant that an empty data folder gets |
-//! | [`StartError`] | why it did not start |
+//! | [`Gateway`] | a running gateway: API, dispatch and maintenance on one data directory |
+//! | [`FirstStart`] | the admin key and the tenant created in an empty data directory |
+//! | [`StartError`] | the reason why a gateway did not start |
 //! | `clock_watch` | the drift between the wall clock and the store clock |
 //! | `foundation` | the database and the circuits, which the other parts need |
-//! | `settings` | translates the settings for each part |
+//! | `settings` | converts the settings for each part |
 //! | `health` | the reasons why the gateway is degraded, and the gauges that are updated periodically |
-//! | `history` | writes the history of circuits, with its notifications |
-//! | `notifications` | the targets, the mail server and the limits of notifications |
-//! | `test_send` | one test request to an endpoint |
-//! | `writes` | checks whether the database takes writes, and notifies the operator if not |
-//! | `transitions` | transitions of circuits in the log and the metrics |
+//! | `history` | writes circuit history and its notifications |
+//! | `notifications` | the targets, the mail server and the limits for notifications |
+//! | `test_send` | sends one test request to an endpoint |
+//! | `writes` | checks whether the database accepts writes, and notifies the operator if not |
+//! | `transitions` | reports circuit transitions in log and metrics |
 //!
-//! **Shutdown order.** The API takes no more requests. Dispatch starts no more requests, and waits for those in flight
-//! and for their settlements, within the grace time. Then the database writes the rest and is closed. Requests without
-//! a response in time are repeated after the next start, with the same `webhook-id`.
+//! **Shutdown order.** The API accepts no more requests. Dispatch starts no more requests, and waits for those in
+//! flight and for their settlements, within the grace period. Then the database writes the rest and is closed. Requests
+//! that got no response in time are sent again after a restart, with the same `webhook-id`.
 
 mod clock_watch;
 mod first_start;
@@ -69,10 +69,10 @@ use crate::notifications::{NotificationBuilder, Notifier};
 use crate::permits::{PermitParts, Permits};
 use crate::telemetry::Metrics;
 
-/// The time limit of the last API requests while the gateway stops, apart from the grace time of deliveries.
+/// The minimum time for the last API requests to finish at shutdown. Deliveries have the grace period.
 const API_GRACE: Duration = Duration::from_secs(5);
 
-/// Shows the admin key of a first start.
+/// A function that shows the admin key created by the first start.
 type ShowKey = Box<dyn FnOnce(&ApiKeyText) -> io::Result<Show> + Send>;
 
 /// A running gateway.
@@ -87,32 +87,31 @@ pub struct Gateway {
     health: Arc<health::Report>,
     stop: watch::Sender<bool>,
     api: JoinHandle<()>,
-    /// The tasks end at the stop signal, or when they are aborted.
+    /// The tasks end at the stop signal, or when aborted.
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Gateway {
-    /// Opens the data folder, and begins to listen and to deliver. Until the gateway is ready, requests are answered
-    /// with 503.
+    /// Opens the data directory, and starts listening and delivering. Until the gateway is ready, requests get 503.
     ///
     /// # Errors
-    /// If a resource is missing or in use. No event was accepted or sent.
+    /// Returns an error if a resource is missing or in use. No event was accepted or sent.
     pub async fn start(config: &Config) -> Result<Self, StartError> {
         Self::start_with(config, &Clocks::system()).await
     }
 
-    /// Like [`start`](Self::start), with other clocks. For tests and proofs.
+    /// Like [`start`](Self::start), with other clocks. For tests.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// Same as [`start`](Self::start).
     pub async fn start_with(config: &Config, clocks: &Clocks) -> Result<Self, StartError> {
         Self::start_showing(config, clocks, |_| Ok(Show::Seen)).await
     }
 
-    /// Like [`start_with`](Self::start_with), but shows the admin key of a first start before it is stored.
+    /// Like [`start_with`](Self::start_with), but shows a first start's admin key before it is stored.
     ///
     /// # Errors
-    /// As [`start`](Self::start), or if the key can't be shown.
+    /// Same as [`start`](Self::start), or an error if the key can't be shown.
     pub async fn start_showing(
         config: &Config,
         clocks: &Clocks,
@@ -121,10 +120,10 @@ impl Gateway {
         Self::launch(config, clocks, Arc::new(SystemResolver), Box::new(show)).await
     }
 
-    /// Like [`start_with`](Self::start_with), with another resolver than the system's. For tests and proofs.
+    /// Like [`start_with`](Self::start_with), with a custom resolver. For tests.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// Same as [`start`](Self::start).
     pub async fn start_resolving(
         config: &Config,
         clocks: &Clocks,
@@ -133,8 +132,8 @@ impl Gateway {
         Self::launch(config, clocks, resolver, Box::new(|_| Ok(Show::Seen))).await
     }
 
-    /// Starts on a separate thread. Boxed, and with no type parameters: otherwise the whole server would be compiled
-    /// again in every crate that starts one.
+    /// Starts on a separate thread. Boxed and without type parameters; otherwise every crate that starts a server would
+    /// compile all of it again.
     fn launch(
         config: &Config,
         clocks: &Clocks,
@@ -151,7 +150,7 @@ impl Gateway {
         show: ShowKey,
     ) -> Result<Self, StartError> {
         let runtime = Handle::current();
-        // On a separate thread: opening a database blocks, and requests are answered meanwhile.
+        // On a separate thread: opening a database blocks, and requests are answered in the meantime.
         let started =
             spawn_blocking(move || runtime.block_on(Self::assemble(&config, &clocks, resolver, show)));
         match started.await.map_err(JoinError::try_into_panic) {
@@ -183,7 +182,7 @@ impl Gateway {
         let shortfall = settings::fit_descriptors(config, &mut limits, &mut sending);
         let (stop, mut stopped) = watch::channel(false);
         let stopping = async move {
-            // If the sender is dropped, the gateway stops, too; so does one that fails to start.
+            // A dropped sender also stops the gateway, for example after a failed start.
             let _ = stopped.wait_for(|stop| *stop).await;
         };
         let front = Front::starting();
@@ -249,7 +248,7 @@ impl Gateway {
         for tenant in directory.tenants() {
             dispatch.set_policies(&tenant)?;
         }
-        // Both are set only here.
+        // This is the only place that sets both.
         let _ = dispatch_slot.set(Arc::downgrade(&dispatch));
         directory.watch(Watch::over(&dispatch));
         direct_dispatch.set_dispatch(&dispatch);
@@ -270,7 +269,7 @@ impl Gateway {
         let first_start = match first_start::prepare(&*records, config, show).await {
             Ok(first_start) => first_start,
             Err(error) => {
-                // So that the folder can be opened again at once.
+                // So that the directory can be opened again immediately.
                 database.close().await;
                 return Err(error);
             }
@@ -355,30 +354,30 @@ impl Gateway {
         })
     }
 
-    /// Returns the address of the API's listener.
+    /// Returns the address on which the API listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns the admin key and the tenant of a first start. `None` if the data folder was not empty.
+    /// Returns the admin key and the tenant that the first start created. `None` if the data directory was not empty.
     #[must_use]
     pub const fn first_start(&self) -> Option<&FirstStart> {
         self.first_start.as_ref()
     }
 
-    /// Returns whether there was an API key at the start. Without a key, all requests are rejected.
+    /// Returns whether there was an API key at startup. Without a key, all requests are rejected.
     #[must_use]
     pub const fn has_keys(&self) -> bool {
         self.has_keys
     }
 
-    /// Stops, and gives requests in flight the grace time. Returns whether all of them ended within it; the others are
-    /// repeated after the next start.
+    /// Stops the gateway, waiting for requests in flight within the grace period. Returns whether all of them ended;
+    /// the others are sent again after a restart.
     pub async fn stop(self) -> bool {
         self.health.stopping();
         self.stop.send_replace(true);
-        // The writes of the last API requests are durable before the database is closed.
+        // The writes of the last API requests must be durable before the database is closed.
         let (api, all_ended) =
             tokio::join!(timeout(self.grace.max(API_GRACE), self.api), self.dispatch.stop(self.grace));
         if api.is_err() {
@@ -391,7 +390,7 @@ impl Gateway {
     }
 }
 
-/// Seals all secrets with the newest master key, and logs when the older keys are no longer needed.
+/// Encrypts all secrets with the newest master key, and logs when older keys are no longer needed.
 async fn reseal(records: Arc<SqliteRecords>) {
     match records.reseal().await {
         Ok(done) => info!(

@@ -1,4 +1,4 @@
-//! The notifications of this gateway: its targets, its mail server, its limits.
+//! Sets up notifications: targets, mail server, limits.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::api::{NotificationTest, TestedTarget};
 use crate::config::Config;
 use crate::notifications::{LIMIT, Mailer, MessageSender, Notifier, NotifierSettings};
 
-/// Builds the sender of messages to targets.
+/// Creates the sender for messages to targets.
 pub(super) fn post(config: &Config, http_sender: Arc<dyn HttpSender>) -> Result<MessageSender, StartError> {
     let server = config.notify.mail_server(&config.egress.ca_files);
     let mailer = server.map(|server| Mailer::new(&server, LIMIT)).transpose();
@@ -32,7 +32,7 @@ pub(super) fn settings(config: &Config) -> NotifierSettings {
     }
 }
 
-/// Builds, and logs, the notification about a lost or recovered circuit store.
+/// Builds and logs the notification that the circuit store was lost or recovered.
 pub(super) fn of_store(health: &StoreHealth, now: Timestamp) -> Notification {
     match health {
         StoreHealth::Connected => {

@@ -1,4 +1,4 @@
-//! Translates the settings for each part of the gateway.
+//! Converts the settings for each part of the gateway.
 
 use breakerbox_egress::host::descriptors::{self, Wanted};
 use breakerbox_egress::{Proxy, SendSettings, Trust};
@@ -78,8 +78,8 @@ pub(super) fn limits(config: &Config) -> api::Limits {
     }
 }
 
-/// Fits the limits to the number of file descriptors that the process may open, and reports if that number is too
-/// small.
+/// Reduces the limits to fit the number of file descriptors that the process may open, and reports if that number is
+/// too small.
 pub(super) fn fit_descriptors(
     config: &Config,
     limits: &mut api::Limits,

@@ -18,12 +18,12 @@ use crate::notifications::MailError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The data folder can't be created.
-    #[error("data: can't create {}: {error}; choose another folder with --data", path.display())]
+    /// The data directory can't be created.
+    #[error("data: can't create {}: {error}; choose another directory with --data", path.display())]
     Folder {
-        /// The data folder.
+        /// The path of the data directory.
         path: PathBuf,
-        /// The error of the file system.
+        /// The file system's error.
         error: io::Error,
     },
     /// The API can't listen on its address.
@@ -31,19 +31,19 @@ pub enum StartError {
     Listen {
         /// The configured address.
         address: SocketAddr,
-        /// The error of the socket.
+        /// The error from the socket.
         error: io::Error,
     },
     /// The database can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The stored data can't be read.
+    /// The stored data can't be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// A master key is missing or unusable.
+    /// A master key is missing or can't be used.
     #[error(transparent)]
     Secrets(#[from] SecretsError),
-    /// The first admin key can't be printed.
+    /// The admin key created by the first start can't be printed.
     #[error(
         "the admin key of the first start can't be printed: {0}; write it to a file with --admin-key-file PATH"
     )]
@@ -51,30 +51,30 @@ pub enum StartError {
     /// The initial admin key is not a valid API key.
     #[error("{place}: is not an API key; it {error}")]
     NotAnApiKey {
-        /// The setting or the file that holds it.
+        /// The setting or the file that contains the key.
         place: String,
-        /// The error of the key.
+        /// What is wrong with the key.
         error: ApiKeyTextError,
     },
-    /// The policy can't be used.
+    /// The policy in the settings is invalid.
     #[error("policy.{0}")]
     Policy(#[from] PolicyError),
-    /// Certificates can't be read.
+    /// The certificate authorities can't be read.
     #[error("egress.ca_files: {0}")]
     Trust(#[from] TrustError),
-    /// The proxy can't be used.
+    /// The proxy URL is invalid.
     #[error("egress.proxy: {0}")]
     Proxy(#[from] ProxyError),
-    /// The mail settings can't be used.
+    /// The mail settings are invalid.
     #[error(transparent)]
     Mail(#[from] MailError),
-    /// A tenant's name can't be the prefix of a key.
+    /// A tenant's name can't be the prefix of a circuit key.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The stored records can't be read or written.
     #[error(transparent)]
     Records(#[from] RecordsError),
-    /// The database failed.
+    /// The database returned an error.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }

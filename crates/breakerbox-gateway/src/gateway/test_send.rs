@@ -1,4 +1,5 @@
-//! Test requests to an endpoint: signed like any other, under the same address policy, and counted by no circuit.
+//! Test requests to an endpoint: signed like other requests, under the same address policy, and not counted by any
+//! circuit.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use breakerbox_storage::EndpointEntry;
 use crate::api::{TestEvent, TestSend};
 use crate::dispatch::Dispatch;
 
-/// Sends test requests with dispatch's HTTP client.
+/// Sends test requests with the dispatcher's HTTP client.
 pub(super) struct Tests(pub(super) Arc<Dispatch>);
 
 #[async_trait]

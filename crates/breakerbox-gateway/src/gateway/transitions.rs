@@ -1,5 +1,5 @@
-//! Transitions of circuits in the log and the metrics. A circuit whose record was read from the database after a
-//! restart changed before this process started: it is reported as restored, and not counted as a transition.
+//! Reports circuit transitions in log and metrics. A circuit that is read from the database after a restart changed
+//! before this process started: it is reported as restored, and not counted as a transition.
 
 use breakerbox::CircuitChange;
 use breakerbox_core::Timestamp;
@@ -8,7 +8,7 @@ use tracing::info;
 
 use crate::telemetry::Metrics;
 
-/// Logs a change, and counts it if it happened since the start.
+/// Logs a change, and counts it if it happened after startup.
 pub(super) fn report(heard: &CircuitChange, started_at: Timestamp, metrics: &Metrics) {
     let change = &heard.change;
     if change.at < started_at {

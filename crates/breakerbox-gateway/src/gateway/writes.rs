@@ -1,7 +1,7 @@
-//! Checks whether the database takes writes, with a small write every few seconds. If it takes none, the gateway is not
+//! Checks whether the database accepts writes, with a small write every few seconds. If it does not, the gateway is not
 //! ready, and the operator is notified. A notification that can't be written is sent from memory.
 //!
-//! [`WriteHealth`], which is pure, decides by the outcomes; [`WriteWatcher`] makes the writes.
+//! [`WriteHealth`], which is pure, evaluates the outcomes; [`WriteWatcher`] makes the writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,39 +18,40 @@ use tracing::{error, info, warn};
 use super::health::Report;
 use crate::notifications::Notifier;
 
-/// The interval of the writes. Each costs one sync of the disk if there are no other writes.
+/// The interval between test writes. Each costs one disk sync if there are no other writes.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// The time limit of a write. A longer one counts as failed until it has ended.
+/// The time limit for a test write. A longer one counts as failed until it has ended.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// How long writes must have failed before the operator is notified, so that a blip sends no notification.
+/// The time for which writes must have failed before the operator is notified, so that a brief failure sends no
+/// notification.
 const NOTIFY_AFTER: Duration = Duration::from_secs(10);
 
 /// The minimum time between two notifications.
 const NOTIFY_EVERY: Duration = Duration::from_secs(300);
 
-/// Evaluates the outcomes of writes. Pure: time is an argument.
+/// Evaluates the outcomes of test writes. Pure: time is an argument.
 #[derive(Debug, Default)]
 pub(super) struct WriteHealth {
-    /// The time since which writes fail, and whether the operator was notified of it.
+    /// The time at which writes started to fail, and whether the operator was notified of it.
     failing: Option<(Timestamp, bool)>,
     notified_at: Option<Timestamp>,
 }
 
-/// The action that follows from an outcome.
+/// The action to take after a test write.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum FollowUp {
-    /// No action.
+    /// Do nothing.
     Nothing,
     /// The database accepts no writes: send this notification now, from memory.
     SendUnwritten(Notification),
-    /// The database takes writes again: write this notification, so that it is sent.
+    /// The database accepts writes again: write this notification, so that it is sent.
     Write(Notification),
 }
 
 impl WriteHealth {
-    /// Records that a write succeeded, or failed for this reason.
+    /// Records that a test write succeeded, or failed for this reason.
     pub(super) fn observe(&mut self, outcome: &Result<(), String>, now: Timestamp) -> FollowUp {
         let Err(error) = outcome else {
             return match self.failing.take() {
@@ -68,13 +69,13 @@ impl WriteHealth {
         FollowUp::SendUnwritten(Notification::database_lost(error, *since))
     }
 
-    /// Returns the time since which writes fail. `None` if they succeed.
+    /// Returns the time at which writes started to fail. `None` if they succeed.
     pub(super) fn failing_since(&self) -> Option<Timestamp> {
         self.failing.map(|(since, _)| since)
     }
 }
 
-/// Makes the writes, and acts on their outcomes.
+/// Makes the test writes, and acts on their outcomes.
 pub(super) struct WriteWatcher {
     pub(super) database: Database,
     pub(super) records: Arc<dyn Notifications>,
@@ -83,7 +84,7 @@ pub(super) struct WriteWatcher {
 }
 
 impl WriteWatcher {
-    /// Runs until the task is dropped.
+    /// Makes test writes until the future is dropped.
     pub(super) async fn run(self) {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -91,7 +92,7 @@ impl WriteWatcher {
         loop {
             ticks.tick().await;
             let mut write = std::pin::pin!(self.database.check_write());
-            // One write at a time: a write that hangs is waited for, and no other is started.
+            // One write at a time: while a write hangs, no other is started.
             loop {
                 match timeout(LIMIT, &mut write).await {
                     Ok(ended) => {

@@ -1,6 +1,6 @@
-//! E-mail, by SMTP. The operator configures the server, like a proxy, so the address policy does not apply to it.
+//! E-mail over SMTP. The operator configures the server, like a proxy, so the address policy does not apply to it.
 //!
-//! | scheme of the URL | transport |
+//! | URL scheme | transport |
 //! | --- | --- |
 //! | `smtp://` | STARTTLS, which the server must offer; port 587 |
 //! | `smtps://` | TLS from the first byte; port 465 |
@@ -18,24 +18,24 @@ use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-/// The mail server that takes messages.
+/// A mail server that sends messages.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MailServer {
     /// Scheme, host, port and user; see [`check_mail_url`].
     pub url: Url,
-    /// The password of the URL's user. `None`: no authentication.
+    /// The password for the user in the URL. `None`: no authentication.
     pub password: Option<String>,
-    /// The sender address of the messages.
+    /// The sender address of messages.
     pub from: Mailbox,
-    /// PEM files with certificate authorities to trust besides the system's.
+    /// PEM files with certificate authorities to trust in addition to the system's.
     pub ca_files: Vec<PathBuf>,
 }
 
-/// The reason why no mail can be sent.
+/// The reason why mail can't be sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MailError {
-    /// The URL is invalid: the text states why.
+    /// The URL is invalid. The string states why.
     #[error("notify.smtp_url: {0}")]
     Url(&'static str),
     /// A certificate file can't be read.
@@ -43,18 +43,18 @@ pub enum MailError {
     File {
         /// The certificate file.
         path: PathBuf,
-        /// The error of the file system.
+        /// The file system's error.
         error: std::io::Error,
     },
-    /// TLS can't be set up.
+    /// TLS can't be configured. The string states why.
     #[error("notify.smtp_url: TLS: {0}")]
     Tls(String),
 }
 
-/// Checks whether a URL can be that of a mail server.
+/// Checks whether a URL is valid for a mail server.
 ///
 /// # Errors
-/// States what is wrong with the URL.
+/// Returns what is wrong with the URL.
 pub fn check_mail_url(url: &Url) -> Result<(), &'static str> {
     if way(url).is_none() {
         return Err("must begin with smtp://, smtps:// or smtp+plain://");
@@ -78,7 +78,7 @@ enum Security {
     Plain,
 }
 
-/// Returns the security of a scheme, and its default port.
+/// Returns the scheme's security and default port.
 fn way(url: &Url) -> Option<(Security, u16)> {
     match url.scheme() {
         "smtp" => Some((Security::StartTls, 587)),
@@ -88,7 +88,7 @@ fn way(url: &Url) -> Option<(Security, u16)> {
     }
 }
 
-/// Sends mails, each over a new connection: there are few.
+/// Sends e-mails, each over a new connection, since there are few.
 #[derive(Clone)]
 pub struct Mailer {
     transport: AsyncSmtpTransport<Tokio1Executor>,
@@ -96,14 +96,14 @@ pub struct Mailer {
 }
 
 impl Mailer {
-    /// Builds a mailer for this server. Reads the certificate files. `limit` is the time limit of one mail.
+    /// Creates a mailer for this server, reading the certificate files. `limit` is the time limit for one mail.
     ///
     /// # Errors
-    /// If the URL is invalid, or certificates can't be read.
+    /// Returns an error if the URL is invalid, or certificates can't be read.
     pub fn new(server: &MailServer, limit: Duration) -> Result<Self, MailError> {
         check_mail_url(&server.url).map_err(MailError::Url)?;
         let (security, port) = way(&server.url).ok_or(MailError::Url("has an unknown scheme"))?;
-        // An IPv6 literal has brackets in a URL and nowhere else.
+        // An IPv6 literal has brackets only in a URL.
         let host = server.url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let tls = match security {
             Security::Plain => Tls::None,
@@ -122,10 +122,10 @@ impl Mailer {
         Ok(Self { transport: builder.build(), from: server.from.clone() })
     }
 
-    /// Sends a mail. Returns the server's response in a few words.
+    /// Sends a mail. Returns a short form of the server's response.
     ///
     /// # Errors
-    /// If the server did not take the mail: its response, in a few words.
+    /// Returns a short form of the server's response or the error, if the server did not accept the mail.
     pub async fn send(&self, to: &[Address], message: &Message) -> Result<String, String> {
         let mail = self.mail(to, message)?;
         match self.transport.send(mail).await {
@@ -161,7 +161,7 @@ fn certificates(path: &Path) -> Result<Certificate, MailError> {
     Certificate::from_pem(&pem).map_err(|error| MailError::Tls(error.to_string()))
 }
 
-/// Formats an error with its causes, in a few words.
+/// Formats an error with its sources, shortened.
 fn reason(error: &lettre::transport::smtp::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);

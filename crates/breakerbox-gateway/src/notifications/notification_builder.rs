@@ -1,4 +1,4 @@
-//! Builds the notifications of circuit changes, with the policy and the endpoints that each concerns.
+//! Builds notifications for circuit changes, with the policy and the endpoints concerned.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use breakerbox_model::objects::{CircuitOwner, EndpointId, PastChange, TenantId};
 use breakerbox_storage::Directory;
 use breakerbox_storage::records::ObservedChange;
 
-/// Builds notifications.
+/// Builds notifications for circuit changes.
 #[derive(Clone)]
 pub struct NotificationBuilder {
     breakers: Breakerbox,
     directory: Arc<Directory>,
 }
 
-/// A change, and whether it stands for an outage of which no notification was sent.
+/// A circuit change, and whether its outage has not been reported yet.
 pub struct ChangeToReport {
-    /// The change of the circuit.
+    /// The circuit's change.
     pub change: PastChange,
-    /// Whether the change that began the outage is missing in the history.
+    /// Whether the change that started the outage is missing from the history.
     pub is_unreported_outage: bool,
 }
 
@@ -31,7 +31,7 @@ impl From<PastChange> for ChangeToReport {
 }
 
 impl NotificationBuilder {
-    /// Builds notifications with these policies and endpoints.
+    /// Creates a builder that looks up policies and endpoints here.
     #[must_use]
     pub fn new(breakers: Breakerbox, directory: Arc<Directory>) -> Self {
         Self { breakers, directory }
@@ -51,8 +51,7 @@ impl NotificationBuilder {
         observed.collect()
     }
 
-    /// Returns the endpoints that share these circuits. Reads each tenant's endpoints once, however many circuits there
-    /// are.
+    /// Returns the endpoints that share these circuits. Reads each tenant's endpoints only once.
     fn sharing(&self, changes: &[ChangeToReport]) -> HashMap<Arc<str>, Vec<EndpointId>> {
         let keys: HashSet<&str> =
             changes.iter().map(|change_to_report| &*change_to_report.change.key).collect();

@@ -1,8 +1,9 @@
-//! Sends waiting notifications. The loop decides nothing: [`Pacing`] decides which target has a turn and what goes into
-//! one message, [`Message`] formats it, and the database holds what waits, so a restart loses nothing.
+//! Sends waiting notifications. The loop makes no decisions: [`Pacing`] decides which target has a turn and what goes
+//! into one message, [`Message`] formats it, and the database holds waiting notifications, so that a restart loses
+//! none.
 //!
-//! If the process ends after a target took a message and before that is written, the message is sent again, with the
-//! same id.
+//! If the process ends after a target accepted a message but before this is recorded, the message is sent again, with
+//! the same ID.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,37 +28,37 @@ use super::post::{Delivered, MessageSender};
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::NotificationResult;
 
-/// The interval of checks for due notifications.
+/// The interval between checks for due notifications.
 const FAST_TICK: Duration = Duration::from_secs(1);
 
-/// The interval of checks for dead letters and for old notifications.
+/// The interval between checks for dead letters and old notifications.
 const SLOW_TICK: Duration = Duration::from_secs(5);
 
-/// Maximum rows that one transaction writes.
+/// The maximum number of rows to write in one transaction.
 const PIECE: usize = 500;
 
-/// The pause before a message is retried after a local fault.
+/// The delay before a message is retried after a local fault.
 const AFTER_A_LOCAL_FAULT: Duration = Duration::from_secs(5);
 
-/// How far back dead letters are counted at the start.
+/// The period for which dead letters are counted at startup.
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// The number of attempts per target for a notification that can't be written.
 const UNWRITTEN_ATTEMPTS: u32 = 3;
 
-/// The pause between two of these attempts.
+/// The delay between two attempts for a notification that can't be written.
 const UNWRITTEN_WAIT: Duration = Duration::from_secs(10);
 
-/// Limits of notifications.
+/// Limits for notifications.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct NotifierSettings {
-    /// Maximum messages to one target at once.
+    /// The maximum number of messages to one target in a burst.
     pub burst: u32,
-    /// After the burst, one message per interval.
+    /// The time between messages to one target after the burst.
     pub interval: Duration,
-    /// The number of failed deliveries of a tenant in an hour from which a notification is sent. `None`: never.
+    /// The number of failed deliveries of one tenant within an hour that triggers a notification. `None`: never.
     pub dead_letters: Option<u64>,
-    /// How long notifications are kept.
+    /// The retention time of notifications.
     pub kept: Duration,
 }
 
@@ -72,11 +73,11 @@ impl Default for NotifierSettings {
     }
 }
 
-/// A message's slot in the pacing, which is freed on drop, however the message ends.
+/// A slot for sending one message to a target, freed on drop.
 struct SendSlot {
     notifier: Arc<Notifier>,
     target: Arc<str>,
-    /// Whether the target took the message. `None`: nothing was sent.
+    /// Whether the target accepted the message. `None`: nothing was sent.
     went: Option<bool>,
 }
 
@@ -105,7 +106,7 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// Builds a notifier over these parts.
+    /// Creates a notifier from its parts.
     #[must_use]
     pub fn new(
         records: Arc<dyn Records>,
@@ -121,13 +122,13 @@ impl Notifier {
         Arc::new(Self { records, directory, post, clock, wall, metrics, settings, pacing, test_pace })
     }
 
-    /// Sends until the task is dropped.
+    /// Sends notifications until the future is dropped.
     pub async fn run(self: Arc<Self>) {
         tokio::join!(Arc::clone(&self).send_on(), self.run_maintenance());
     }
 
-    /// Sends all notifications that are due and may go now, waits for the responses, and returns. For callers with
-    /// their own clock.
+    /// Sends all notifications that are due and within the rate limit, waits for the responses, and returns. For
+    /// callers with their own clock.
     pub async fn send_due(self: &Arc<Self>) {
         let mut under_way = JoinSet::new();
         while let Ok(waiting) = self.records.waiting_targets().await {
@@ -154,7 +155,7 @@ impl Notifier {
         }
     }
 
-    /// Starts the messages of the targets that have a turn.
+    /// Starts sending messages to the targets that have a turn.
     fn begin(self: &Arc<Self>, waiting: Vec<WaitingTarget>, under_way: &mut JoinSet<()>) {
         let all: u64 = waiting.iter().map(|target| target.waiting).sum();
         self.metrics.notifications_waiting.set(i64::try_from(all).unwrap_or(i64::MAX));
@@ -169,20 +170,20 @@ impl Notifier {
         }
     }
 
-    /// Sends one message to one target, and settles it.
+    /// Sends one message to one target, and records the result.
     async fn send_planned(self: Arc<Self>, planned: PlannedMessage, target: WaitingTarget) {
         let mut slot =
             SendSlot { notifier: Arc::clone(&self), target: Arc::clone(&planned.target), went: Some(false) };
         match self.message_to(&planned, &target).await {
             Ok(went) => slot.went = went,
-            // It may have been sent. It is sent again: twice is better than not at all.
+            // The message may have been sent. It is sent again: a duplicate is better than a lost message.
             Err(error) => {
                 warn!(target = %planned.target, %error, "can't read or settle a notification; retrying");
             }
         }
     }
 
-    /// Returns whether the target took the message. `None` if there is nothing to send, or the target is gone.
+    /// Returns whether the target accepted the message. `None` if there is nothing to send, or the target was removed.
     async fn message_to(
         &self,
         planned: &PlannedMessage,
@@ -201,7 +202,7 @@ impl Notifier {
         let (message, said_not_kept) = match &due[..] {
             [only] if target.not_kept == 0 => {
                 let past = match self.records.notification(only.headline.id).await {
-                    // It would be retried for ever, and delay others.
+                    // It would be retried forever, and delay others.
                     Err(error @ RecordsError::Unreadable { .. }) => {
                         let unreadable = Delivered::new(false, error.to_string());
                         self.settle(target, due, &unreadable, "", 0, Some(SendState::Dropped)).await?;
@@ -229,7 +230,7 @@ impl Notifier {
         Ok((!delivered.is_local_fault).then_some(delivered.well))
     }
 
-    /// Writes the results of these notifications, in small transactions.
+    /// Writes the results for these notifications, in small transactions.
     async fn settle(
         &self,
         target: &WaitingTarget,
@@ -271,7 +272,7 @@ impl Notifier {
         Ok(())
     }
 
-    /// Returns the current settings of a target. `None` if it is gone.
+    /// Returns a target's current settings. `None` if it was removed.
     fn target(&self, waiting: &WaitingTarget) -> Option<NotificationTarget> {
         let is_it = |target: &&NotificationTarget| target.name == waiting.name;
         match &waiting.tenant {
@@ -288,10 +289,10 @@ impl Notifier {
         }
     }
 
-    /// Sends a test message to each of a tenant's targets, now, and returns their responses. Nothing is stored.
+    /// Sends a test message to each of a tenant's targets now, and returns their responses. Nothing is stored.
     ///
     /// # Errors
-    /// If there were too many tests lately: the time of the next try. Nothing was sent.
+    /// Returns the earliest time of the next test, if there were too many recently. Nothing was sent.
     pub async fn test(&self, tenant: &TenantId) -> Result<Vec<(NotificationTarget, Delivered)>, Timestamp> {
         let entry = self.directory.tenant(tenant);
         let targets =
@@ -313,8 +314,8 @@ impl Notifier {
         Ok(join_all(tests).await)
     }
 
-    /// Sends a notification about the gateway to the operator's targets that subscribe to its kind, from memory: for
-    /// one that can't be written to the database. Each target is tried a few times; after that, the notification is
+    /// Sends a notification about the gateway from memory, to the operator's targets that subscribe to its kind,
+    /// because it can't be written to the database. Each target is tried a few times; after that, the notification is
     /// lost.
     pub async fn send_unwritten(&self, notification: &Notification) {
         let kind = notification.kind();
@@ -339,8 +340,8 @@ impl Notifier {
         }
     }
 
-    /// Returns the operator's targets that do not take notifications, and since when; for health. Failing targets of a
-    /// tenant concern only the tenant.
+    /// Returns the operator's targets that do not accept notifications, and since when, for the health report. A
+    /// tenant's failing targets concern only the tenant.
     #[must_use]
     pub fn failing(&self) -> Vec<(Arc<str>, Timestamp)> {
         let pacing = self.pacing();
@@ -373,7 +374,7 @@ impl Notifier {
         growth: &mut Growth,
         from: &mut Timestamp,
     ) -> Result<(), QueueError> {
-        // The wall clock may have been set back since then.
+        // The wall clock may have been set back since.
         let failed = self.records.failed_since((*from).min((self.wall)())).await?;
         *from = failed.until;
         for (tenant, minute, count) in &failed.of {

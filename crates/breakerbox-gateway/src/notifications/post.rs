@@ -1,6 +1,5 @@
 //! Sends one message to one target, by webhook, Slack or mail, and returns the response. It uses no circuit and no
-//! lane, since a broken destination must not keep people from being notified of it, and it does not retry: the caller
-//! does.
+//! lane, since a broken destination must not prevent notifications about it. It does not retry; the caller does.
 //!
 //! Requests follow the same address policy as deliveries.
 
@@ -18,7 +17,7 @@ use tokio::time::timeout;
 
 use super::mail::Mailer;
 
-/// The time limit of one message.
+/// The time limit for sending one message.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("Breakerbox/", env!("CARGO_PKG_VERSION")));
@@ -27,22 +26,22 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// The result of sending a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delivered {
-    /// Whether the target took the message.
+    /// Whether the target accepted the message.
     pub well: bool,
-    /// The target's response, in a few words.
+    /// A short form of the target's response, or the error.
     pub answer: String,
-    /// Whether a local fault kept the gateway from sending: the target is not to blame.
+    /// Whether a local fault kept the gateway from sending, so that the target is not to blame.
     pub is_local_fault: bool,
 }
 
 impl Delivered {
-    /// The result with this response of a target.
+    /// Creates a result from a target's response.
     pub fn new(well: bool, answer: impl Into<String>) -> Self {
         Self { well, answer: answer.into(), is_local_fault: false }
     }
 }
 
-/// Sends messages to targets.
+/// Sends messages to notification targets.
 #[derive(Clone)]
 pub struct MessageSender {
     http_sender: Arc<dyn HttpSender>,
@@ -50,13 +49,13 @@ pub struct MessageSender {
 }
 
 impl MessageSender {
-    /// Sends through this HTTP client, and through this mailer if there is one.
+    /// Creates a sender with this HTTP client, and this mailer if there is one.
     #[must_use]
     pub fn new(http_sender: Arc<dyn HttpSender>, mailer: Option<Mailer>) -> Self {
         Self { http_sender, mailer }
     }
 
-    /// Sends a message of a tenant, or of the operator, within ten seconds.
+    /// Sends a message for a tenant or the operator, within ten seconds.
     pub async fn send(
         &self,
         tenant: Option<&TenantId>,

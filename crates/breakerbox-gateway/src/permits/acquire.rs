@@ -1,4 +1,4 @@
-//! Gives out permits. The gates are those of a delivery that make sense for a call that a worker makes itself: tenant
+//! Gives out permits. Of a delivery's gates, those apply that make sense for a call that a worker makes itself: tenant
 //! enabled, throttle by priority, circuit. A probe skips the throttle.
 
 use std::sync::Arc;
@@ -15,18 +15,19 @@ use super::token::Token;
 use super::{LONGEST_PERMIT, Permits};
 use crate::telemetry::labels::PermitRefused;
 
-/// The longest time until the next acquire after a refusal that ends by itself at an unknown time.
+/// The maximum time until the next acquire, after a refusal that ends at an unknown time.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// A call that a worker wants to make.
+/// A worker's request for a permit to make a call.
 pub struct AcquireRequest {
-    /// The tenant of the circuit.
+    /// The tenant that the circuit belongs to.
     pub tenant: Arc<TenantEntry>,
-    /// The key of the circuit.
+    /// The key of the circuit to acquire from.
     pub key: Arc<str>,
-    /// The importance of the call. Level 0 is the most important.
+    /// The priority of the call. Level 0 is the most important.
     pub priority: Priority,
-    /// The time limit of the call. The permit expires after it, at most after an hour; a probe also at its deadline.
+    /// The timeout of the call. The permit expires after it, at most after an hour, and a probe at its deadline at the
+    /// latest.
     pub timeout: Duration,
 }
 
@@ -39,27 +40,28 @@ pub enum Acquired {
     Refused(PermitRefusal),
 }
 
-/// A permit that was given out.
+/// A permit given to a worker.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GrantedPermit {
-    /// The sealed token with which the worker settles the permit.
+    /// The sealed token that the worker sends back to settle the permit.
     pub token: String,
     /// Whether the call probes a half-open circuit.
     pub is_probe: bool,
-    /// The time until which the permit can be settled.
+    /// The time at which the permit expires.
     pub expires_at: Timestamp,
-    /// The duration until `expires_at`.
+    /// The time left until `expires_at`.
     pub time_left: Duration,
 }
 
-/// The refusal of a permit.
+/// A refusal to give a permit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PermitRefusal {
     /// The gate that refused, or the state of the circuit.
     pub reason: Reason,
-    /// The time to wait before the next acquire. `None`: waiting does not help, since a person has to change something.
+    /// The time to wait before the next acquire. `None`: waiting does not help, since an operator has to change
+    /// something.
     pub retry_in: Option<Duration>,
-    /// `retry_in` as a time.
+    /// The time at which to acquire again: `retry_in` from now.
     pub retry_at: Option<Timestamp>,
 }
 
@@ -70,17 +72,17 @@ pub enum Reason {
     Open,
     /// Another call is probing.
     Probing,
-    /// The circuit has just closed, and the ramp admits no further call in flight now.
+    /// The circuit has just closed, and the ramp currently admits no further concurrent call.
     Ramping,
-    /// The circuit is about to open, and the decision of the fleet is pending.
+    /// The circuit is about to open; the fleet's decision is pending.
     TripPending,
-    /// The store of circuits is unavailable, and no call is admitted meanwhile.
+    /// The circuit store is unavailable, and no call is admitted until it recovers.
     StoreLost,
     /// An operator forced the circuit open.
     ForcedOpen,
     /// The circuit is disabled.
     Disabled,
-    /// The destination takes fewer calls than there are, and more important ones go first.
+    /// The destination can't handle all calls, and more important ones go first.
     Shed,
     /// The tenant is disabled.
     TenantDisabled,
@@ -90,7 +92,7 @@ pub enum Reason {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The maximum number of permits is out.
+    /// The maximum number of unsettled permits is reached.
     #[error("the maximum number of unsettled permits is reached; settle some, or raise permits.max")]
     NoRoom,
     /// The tenant has its maximum number of circuits, and none can be evicted.
@@ -99,10 +101,10 @@ pub enum AcquireError {
          circuits.tenant_max and circuits.tenant_bytes"
     )]
     CircuitsFull,
-    /// The tenant has its whole share of the permits out; the rest is reserved for other tenants.
+    /// The tenant has used its share of unsettled permits; the rest is reserved for other tenants.
     #[error("the tenant uses its whole share of unsettled permits; settle some, or raise permits.max")]
     ShareUsed,
-    /// The key can't be the key of a circuit.
+    /// The key is not valid as a circuit key.
     #[error(transparent)]
     Key(#[from] KeyError),
 }
@@ -117,10 +119,10 @@ impl From<NoShare> for AcquireError {
 }
 
 impl Permits {
-    /// Acquires a permit from the gates.
+    /// Acquires a permit, if all gates admit the call.
     ///
     /// # Errors
-    /// If the gates could not decide. A refusal is not an error.
+    /// Returns an error if the gates could not decide. A refusal is not an error.
     pub async fn acquire(&self, wanted: AcquireRequest) -> Result<Acquired, AcquireError> {
         let answer = self.try_acquire(&wanted).await?;
         match &answer {
@@ -167,7 +169,7 @@ impl Permits {
 
     fn token(&self, permit: &OwnedPermit, wanted: &AcquireRequest) -> Token {
         let wait = wanted.timeout.min(LONGEST_PERMIT);
-        // The result of a probe after its deadline is a failure, so it need not be waited for.
+        // The result of a probe after its deadline counts as a failure, so there is no need to wait for it.
         let wait = permit.time_left().map_or(wait, |left| left.min(wait));
         Token {
             term: PermitTerm { id: PermitId::random(), expires_at: self.now() + wait },
@@ -191,7 +193,7 @@ fn refused_by(refusal: &Refusal, now: Timestamp) -> Acquired {
     let retry_in = match reason {
         Reason::ForcedOpen | Reason::Disabled => None,
         Reason::Open => Some(refusal.retry_in().unwrap_or(ASK_AGAIN)),
-        // A probe's lease states when it ends at the latest. It usually ends much earlier, and a worker can't be woken.
+        // A probe's lease has a latest end. The probe usually ends much earlier, and a worker can't be woken.
         _ => Some(refusal.retry_in().unwrap_or(ASK_AGAIN).min(ASK_AGAIN)),
     };
     refused(reason, retry_in, now)

@@ -1,6 +1,6 @@
-//! Expiry of permits that are not settled: when they expire they count as failures, like a call whose caller is gone.
-//! The lease of a probe just ends, and the next acquire probes. The database is checked first, since the permit may
-//! have been settled by another process.
+//! Expires permits that are not settled: they count as failures, like calls whose caller has died. A probe's lease
+//! simply ends, and the next acquire probes. The database is checked first, since another process may have settled the
+//! permit.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,24 +16,24 @@ use tracing::warn;
 use super::Permits;
 use super::table::Held;
 
-/// The interval of checks for expired permits.
+/// The interval between checks for expired permits.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// The longest time that workers get to report after a pause of this process.
+/// The maximum extra time for workers to report after a pause of this process.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// Maximum permits expired at once.
+/// The maximum number of permits to expire at a time.
 const PIECE: usize = 500;
 
-/// The interval of deleting old settlements.
+/// The interval at which old settlements are deleted.
 const CLEAR_EVERY: Duration = Duration::from_secs(30);
 
-/// How long after its expiry a settled permit is remembered, so that a late repetition gets the same response.
+/// The time after its expiry for which a settled permit is remembered, so that a late retry gets the same response.
 const REMEMBERED: Duration = Duration::from_secs(600);
 
 impl Permits {
-    /// Expires permits until the task is dropped. After a pause of this process, workers first get as long to report as
-    /// the pause took, since reports from meanwhile are still to be read.
+    /// Expires permits until the future is dropped. After a pause of this process, workers first get as much time to
+    /// report as the pause took, since reports that arrived during the pause have yet to be read.
     pub async fn run_expiry(self: Arc<Self>, pauses: Pauses) {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -61,10 +61,10 @@ impl Permits {
         }
     }
 
-    /// Expires all permits that are due by now.
+    /// Expires all permits that are due.
     ///
     /// # Errors
-    /// If the database fails. The rest is expired at the next call.
+    /// Returns a database error. The remaining permits are expired at the next call.
     pub async fn expire(&self) -> Result<(), QueueError> {
         loop {
             let due = self.table.expired(self.now(), PIECE);
@@ -73,9 +73,9 @@ impl Permits {
             }
             let elsewhere: HashMap<_, _> = self.settled.settled_of(due.clone()).await?.into_iter().collect();
             for term in due {
-                // Thousands may expire at once; other tasks need the thread, too.
+                // Thousands may expire at once, and other tasks need the thread, too.
                 consume_budget().await;
-                // If it is gone, it is being settled in this process.
+                // If it is no longer there, it is being settled in this process.
                 if let Some(held) = self.table.take(term) {
                     self.end(held, elsewhere.get(&term.id).copied());
                 }
@@ -86,7 +86,7 @@ impl Permits {
 
     fn end(&self, held: Held, elsewhere: Option<PermitSettled>) {
         let Held { permit, throttle, .. } = held;
-        // The throttle gets no verdict: the worker may have died before it made the call.
+        // The throttle gets no load signal: the worker may have died before it made the call.
         drop(throttle);
         match elsewhere {
             Some(settled) => permit.settled_elsewhere(settled.outcome),

@@ -1,23 +1,22 @@
-//! The permits of the decision API: given to workers that make their calls themselves, and settled by the workers'
-//! reports.
+//! Permits of the decision API: workers acquire them, make their calls themselves, and settle them with the outcome.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`Permits`] | gives out permits ([`acquire`](Permits::acquire)) and takes outcomes ([`settle`](Permits::settle)) |
-//! | [`Token`] | a permit as its worker holds it: a sealed ticket |
-//! | `table` | what this process holds for permits that are out: places on ramps, passes of throttles |
+//! | [`Permits`] | gives out permits ([`acquire`](Permits::acquire)) and accepts outcomes ([`settle`](Permits::settle)) |
+//! | [`Token`] | a permit in the form that a worker holds: a sealed ticket |
+//! | `table` | what this process holds for unsettled permits: slots on ramps, passes of throttles |
 //! | `expiry` | expires permits that are not settled |
 //!
-//! A worker's token holds all that is needed to settle it: any process with the master key and the database can settle
-//! it, also after a restart. The process that gave it out holds only its own place on the ramp and its throttle's pass.
+//! A worker's token contains everything needed to settle it: any process with the master key and the database can do
+//! so, even after a restart. The process that gave it out holds only its slot on the ramp and its throttle's pass.
 //!
 //! **Guarantees.** A permit counts at most once: it is [claimed](breakerbox_storage::records::SettledPermits) in the
-//! database before its outcome counts. The first settlement wins; a repetition gets the same response. A token can't be
-//! forged or changed. The permits held, and the time that each is held, are bounded.
+//! database before its outcome counts. The first settlement wins; a retry gets the same response. A token can't be
+//! forged or altered. The number of permits held, and the time that each is held, are bounded.
 //!
-//! **Not guaranteed.** After a crash between claim and count, the outcome is lost. A permit from a process that has
-//! ended, and that no worker settles, is not counted. A throttle counts a call only in the process that acquired its
-//! pass.
+//! **Not guaranteed.** After a crash between claim and count, the outcome is lost. If the process that gave out a
+//! permit has ended and no worker settles the permit, it is not counted. A throttle counts a call only in the process
+//! that acquired its pass.
 
 mod acquire;
 mod expiry;
@@ -41,33 +40,33 @@ use self::table::Table;
 pub use self::token::{LONGEST_TOKEN, Token};
 use crate::telemetry::Metrics;
 
-/// The longest time for which a permit can be settled after it was given out.
+/// The maximum time for which a permit can be settled after it was given out.
 pub const LONGEST_PERMIT: Duration = Duration::from_secs(3_600);
 
-/// The number of locks for settlements: so many settlements can be in flight without one waiting for another.
+/// The number of settlement locks, and so of settlements that can be in flight without waiting for each other.
 const SETTLE_LOCKS: usize = 1_024;
 
 /// The dependencies of [`Permits`].
 pub struct PermitParts {
-    /// All circuits.
+    /// The circuits of all tenants.
     pub breakers: Breakerbox,
-    /// All throttles. `None` disables throttling: no call is shed.
+    /// The throttles of all destinations. `None` disables throttling: no call is shed.
     pub throttles: Option<Throttles>,
     /// The keys that seal tokens.
     pub keyring: Arc<Keyring>,
-    /// The record of settled permits.
+    /// The stored record of settled permits.
     pub settled: Arc<dyn SettledPermits>,
-    /// The metrics to update.
+    /// The metrics that acquires and settlements update.
     pub metrics: Arc<Metrics>,
-    /// The queue's clock.
+    /// The store clock, which the queue uses. It never steps.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    /// Maximum permits that are out at once.
+    /// The maximum number of unsettled permits.
     pub max: usize,
-    /// The share of them that one tenant may have, in percent.
+    /// The share of unsettled permits that one tenant may have, in percent.
     pub tenant_share: u32,
 }
 
-/// Gives out and settles the permits of workers.
+/// Gives out and settles workers' permits.
 pub struct Permits {
     breakers: Breakerbox,
     throttles: Option<Throttles>,
@@ -76,13 +75,12 @@ pub struct Permits {
     metrics: Arc<Metrics>,
     clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     table: Table,
-    /// The locks of settlements. Each is held while a permit that maps to it is settled, so that a repetition gets the
-    /// result.
+    /// Locks for settlements. A permit's lock is held while it is settled, so that a concurrent retry gets the result.
     settle_locks: Box<[Mutex<()>]>,
 }
 
 impl Permits {
-    /// Starts with no permits out.
+    /// Creates an empty table of permits.
     #[must_use]
     pub fn new(parts: PermitParts) -> Arc<Self> {
         let PermitParts { breakers, throttles, keyring, settled, metrics, clock, max, tenant_share } = parts;
@@ -98,14 +96,14 @@ impl Permits {
         })
     }
 
-    /// Opens a token. Returns `None` if it was not sealed by this gateway's keys, or was changed.
+    /// Opens a sealed token. Returns `None` if it was not sealed by this gateway's keys, or was altered.
     #[must_use]
     pub fn open(&self, token: &str) -> Option<Token> {
         Token::open(token, &self.keyring)
     }
 
-    /// Releases all that this process holds for permits, and counts nothing: the process ends. Another process can
-    /// still settle the permits.
+    /// Releases everything that this process holds for permits without counting an outcome, because the process ends.
+    /// Another process can still settle the permits.
     pub fn release_all(&self) {
         self.table.release_all();
         self.metrics.permits_out.set(0);

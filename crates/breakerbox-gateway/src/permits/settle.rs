@@ -1,5 +1,5 @@
-//! Settles permits. A permit is first claimed in the database, so that it counts at most once whatever happens; then
-//! the circuit and the throttle count it.
+//! Settles permits. A permit is first claimed in the database, so that it never counts more than once; then the circuit
+//! and the throttle count it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::table::Held;
 use super::token::Token;
 use crate::telemetry::labels::PermitEnd;
 
-/// A worker's report on its call.
+/// A worker's report about its call.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Report {
     /// The result of the call.
@@ -26,34 +26,34 @@ pub struct Report {
     pub latency: Option<Duration>,
 }
 
-/// The result of a call, as the worker reports it.
+/// The result of a call, as reported by the worker.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum CallResult {
     /// The worker classified the call itself.
     Outcome {
         /// The outcome for the circuit.
         kind: OutcomeKind,
-        /// With a failure: the destination's retry-after.
+        /// With a failure: the time to wait that the destination asked for.
         retry_after: Option<Duration>,
-        /// The verdict for the throttle.
+        /// The load signal for the throttle.
         throttle: LoadSignal,
     },
-    /// The destination's response, or its lack. The tenant's response rules decide what it means.
+    /// The destination's response, or the reason why there was none. The tenant's response rules decide what it means.
     Reply(Reply),
 }
 
 /// The response to a worker's report.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SettleResponse {
-    /// The settlement by the circuit. `None`: the permit had expired.
+    /// How the circuit settled the permit. `None`: the permit had expired.
     pub settled: Option<SettledAs>,
-    /// Whether the permit was settled before. If so, this report counted nothing.
+    /// Whether the permit had already been settled. If so, this report counted nothing.
     pub repeated: bool,
-    /// How long to pause calls to the destination, although its circuit admits them.
+    /// The time for which to pause calls to the destination, although its circuit admits them.
     pub wait: Option<Duration>,
 }
 
-/// The meaning of a report for circuit and throttle.
+/// The effect of a report on circuit and throttle.
 #[derive(Clone, Copy)]
 struct Interpretation {
     kind: OutcomeKind,
@@ -63,11 +63,11 @@ struct Interpretation {
 }
 
 impl Permits {
-    /// Settles a permit by a worker's report, under the tenant's response rules. It completes even if the caller
+    /// Settles a permit with a worker's report, under the tenant's response rules. It completes even if the caller
     /// disconnects.
     ///
     /// # Errors
-    /// If the database fails. The permit was not settled; try again.
+    /// Returns a database error. The permit was not settled; try again.
     pub async fn settle(
         self: &Arc<Self>,
         token: Token,
@@ -114,7 +114,7 @@ impl Permits {
             [usize::from(u16::from_be_bytes([term.id.0[0], term.id.0[1]])) % self.settle_locks.len()]
         .lock()
         .await;
-        // Taken from the table before it is claimed, or it might expire meanwhile.
+        // Taken from the table before it is claimed; otherwise it might expire in between.
         let held = self.table.take(*term);
         let answered = match self.settled.claim_permit(*term, interpretation.kind).await {
             Ok(PermitClaim::Yours) => {
@@ -133,7 +133,7 @@ impl Permits {
                 SettleResponse { settled: Some(before.settled), repeated: true, wait: interpretation.wait }
             }
             unsettled => {
-                // The permit had expired, or the database failed: in both cases, expiry handles what is held.
+                // The permit had expired, or the database failed. In both cases, expiry handles what is held.
                 if let Some(held) = held {
                     self.table.put(*term, held);
                 }
@@ -146,7 +146,7 @@ impl Permits {
         Ok(answered)
     }
 
-    /// Reports the outcome to the circuit, and to the throttle if the pass is this process's.
+    /// Reports the outcome to the circuit, and to the throttle if this process holds the pass.
     async fn count(
         &self,
         ticket: &Ticket,
@@ -164,7 +164,7 @@ impl Permits {
             throttle.settle(interpretation.throttle);
         }
         match permit {
-            // The permit may hold a place on this process's ramp.
+            // The permit may hold a slot on this process's ramp.
             Some(permit) if !permit.is_probe() => permit.settle(outcome).into(),
             permit => {
                 let settled = self.breakers.settle_ticket(ticket, outcome).await;

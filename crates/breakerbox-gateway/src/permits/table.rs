@@ -1,4 +1,4 @@
-//! The table of permits that are out: their places on this process's ramps, and their throttle passes. Bounded.
+//! The table of unsettled permits: their slots on this process's ramps, and their throttle passes. Its size is limited.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,10 +9,10 @@ use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{PermitId, PermitTerm, TenantId};
 use breakerbox_model::shares::{NoShare, SharePermit, SharePool};
 
-/// Room for one permit in the table, taken from its tenant's share.
+/// A slot for one permit in the table, taken from its tenant's share.
 pub(super) type PermitSlot = SharePermit<TenantId>;
 
-/// The resources of one permit. The caller that takes them from the table settles or releases them.
+/// The resources held for one permit. The caller that takes them from the table settles or releases them.
 pub(super) struct Held {
     pub(super) permit: OwnedPermit,
     pub(super) throttle: Option<Pass<'static, Overload>>,
@@ -37,7 +37,7 @@ impl Table {
         Self { room: SharePool::new(max as u64, tenant_share), held: Mutex::default() }
     }
 
-    /// Reserves room for one more permit of this tenant.
+    /// Reserves a slot for one more permit of this tenant.
     pub(super) fn slot(&self, tenant: &TenantId) -> Result<PermitSlot, NoShare> {
         self.room.try_acquire(tenant, 1)
     }
@@ -54,7 +54,7 @@ impl Table {
         entries.by_id.remove(&term.id)
     }
 
-    /// Returns some of the expired permits, the longest expired first. They stay in the table.
+    /// Returns some of the expired permits, longest expired first. They stay in the table.
     pub(super) fn expired(&self, now: Timestamp, limit: usize) -> Vec<PermitTerm> {
         let entries = self.lock();
         let due = entries.by_time.iter().take_while(|(expires_at, _)| *expires_at <= now);
@@ -65,7 +65,7 @@ impl Table {
         self.lock().by_id.len()
     }
 
-    /// Releases all permits, and counts nothing.
+    /// Releases all permits without counting an outcome.
     pub(super) fn release_all(&self) {
         let held = std::mem::take(&mut *self.lock()).by_id;
         held.into_values().for_each(|held| held.permit.settled_elsewhere(OutcomeKind::Ignored));
@@ -76,7 +76,7 @@ impl Table {
     }
 }
 
-/// A process that ends reports nothing on calls that workers made.
+/// A process that ends reports no outcome for calls that workers make.
 impl Drop for Table {
     fn drop(&mut self) {
         self.release_all();

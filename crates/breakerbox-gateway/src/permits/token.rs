@@ -1,5 +1,5 @@
-//! Tokens: a worker gets a token for a permit, and returns it to settle the permit. Tokens are sealed: they can't be
-//! forged, changed or read, and are only good for being sent back unchanged.
+//! Tokens: a worker gets a token for a permit, and sends it back to settle the permit. Tokens are sealed: workers can't
+//! forge, alter or read them.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,35 +10,35 @@ use serde::{Deserialize, Serialize};
 
 const PREFIX: &str = "per_";
 
-/// The longest token, in characters. Longer texts are rejected unread.
+/// The maximum length of a token, in characters. Longer strings are rejected without being parsed.
 pub const LONGEST_TOKEN: usize = 4_096;
 
-/// The context of the seal, so that no other sealed text can pass for a token.
+/// The context of the seal, so that no other sealed value is accepted as a token.
 const OWNER: Owner<'static> = Owner { what: "permit", name: "" };
 
-/// A permit as a worker holds it.
+/// The decrypted content of a worker's token.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Token {
     /// The permit's identity and expiry.
     pub term: PermitTerm,
     /// The ticket that settles the permit.
     pub ticket: Ticket,
-    /// The importance of the call.
+    /// The priority of the call.
     pub priority: Priority,
 }
 
-/// The sealed content.
+/// The content to seal: the permit's term, priority and ticket.
 #[derive(Serialize, Deserialize)]
 struct Written(u64, u64, Timestamp, u8, Ticket);
 
 impl Token {
-    /// Returns the tenant of the circuit. `None` if the key can't belong to any tenant.
+    /// Returns the tenant of the circuit. `None` if the key can't belong to a tenant.
     #[must_use]
     pub fn tenant(&self) -> Option<TenantId> {
         CircuitOwner::of_key(&self.ticket.key).map(|owner| owner.tenant)
     }
 
-    /// Returns the sealed text for the worker.
+    /// Returns the sealed token for the worker.
     #[must_use]
     pub fn seal(&self, keyring: &Keyring) -> String {
         let id = u128::from_be_bytes(self.term.id.0);
@@ -51,7 +51,7 @@ impl Token {
         format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(keyring.seal(&written, OWNER).0))
     }
 
-    /// Opens a sealed text. Returns `None` if it was not sealed by one of these keys.
+    /// Opens a sealed token. Returns `None` if it was not sealed with one of these keys.
     #[must_use]
     pub fn open(text: &str, keyring: &Keyring) -> Option<Self> {
         let encoded = text.strip_prefix(PREFIX).filter(|_| text.len() <= LONGEST_TOKEN)?;
@@ -96,7 +96,7 @@ mod tests {
             assert!(text.len() < 600 && !text.contains("acme"), "{text}");
             assert_eq!(token.tenant().unwrap().as_str(), "acme");
         }
-        // The longest sealed key: each of its characters is escaped.
+        // The longest possible token: each character of its key is escaped.
         let longest = token(&"\"".repeat(MAX_KEY_LENGTH), probe).seal(&keyring);
         assert!(Token::open(&longest, &keyring).is_some(), "{} characters", longest.len());
     }

@@ -1,5 +1,5 @@
-//! The label values of metrics. Each set is small and known in advance, so that every series exists from the start, and
-//! a counter is reached without a look-up.
+//! The label values of metrics. Each set is small and fixed, so that every series exists from startup, and a counter is
+//! found without a look-up.
 
 use breakerbox_core::Status;
 use breakerbox_model::delivery::{Fault, LocalFault, Reply};
@@ -7,15 +7,15 @@ use breakerbox_model::objects::FailReason;
 
 /// A label with a small, fixed set of values.
 pub trait Label: Copy + 'static {
-    /// The name of the label.
+    /// The label's name in metrics.
     const NAME: &'static str;
-    /// All values.
+    /// All values of the label.
     const ALL: &'static [Self];
 
-    /// The value as text.
+    /// Returns the value as a string.
     fn word(self) -> &'static str;
 
-    /// The index in [`ALL`](Self::ALL).
+    /// Returns the position of the value in [`ALL`](Self::ALL).
     fn index(self) -> usize;
 }
 
@@ -43,11 +43,11 @@ macro_rules! labels {
 }
 
 labels! {
-    /// The reason of refused events.
+    /// The reason why an event was refused.
     EventRefusal "reason" {
-        /// The backlog limit of the tenant is reached.
+        /// The tenant reached its backlog limit.
         BacklogFull "backlog_full",
-        /// The rate limit of the tenant is exceeded.
+        /// The tenant exceeded its rate limit.
         RateLimited "rate_limited",
         /// The disk is nearly full.
         DiskReserve "disk_reserve",
@@ -55,27 +55,27 @@ labels! {
         TooLarge "too_large",
         /// The request is invalid.
         Invalid "invalid",
-        /// The idempotency key was used for another request.
+        /// The idempotency key was already used for another request.
         KeyReused "idempotency_key_reused",
         /// The gateway is overloaded.
         Overloaded "overloaded",
-        /// The database fails.
+        /// The database does not accept writes.
         Unavailable "unavailable",
     }
 
     /// The effect of an attempt on its delivery.
     Outcome "outcome" {
-        /// The receiver accepted it.
+        /// The receiver accepted the delivery.
         Delivered "delivered",
-        /// It is retried later.
+        /// The delivery will be retried.
         Retried "retried",
         /// Failed: the receiver rejects the payload.
         Rejected "rejected",
-        /// Failed: all attempts were used up.
+        /// Failed: no attempts are left.
         Exhausted "exhausted",
-        /// Failed: the endpoint is gone.
+        /// Failed: the receiver responded that the endpoint is gone.
         Gone "gone",
-        /// Failed: it waited longer than `expires_after`.
+        /// Failed: the delivery waited longer than `expires_after`.
         Expired "expired",
         /// Failed: the stored delivery can't be read.
         Unreadable "unreadable",
@@ -83,23 +83,23 @@ labels! {
         Cancelled "cancelled",
     }
 
-    /// The result of one request.
+    /// The result of one HTTP request.
     Class "class" {
-        /// 100 to 199, or 600 and more.
+        /// A status from 100 to 199, or 600 and above.
         Odd "other",
-        /// 200 to 299.
+        /// A status from 200 to 299.
         Success "2xx",
-        /// 300 to 399.
+        /// A status from 300 to 399.
         Redirect "3xx",
-        /// 400 to 499.
+        /// A status from 400 to 499.
         ClientError "4xx",
-        /// 500 to 599.
+        /// A status from 500 to 599.
         ServerError "5xx",
-        /// The deadline passed.
+        /// The request timed out.
         Timeout "timeout",
         /// The DNS look-up failed.
         Dns "dns",
-        /// The address may not be called.
+        /// The address policy denied the address.
         Denied "address_denied",
         /// No connection was established.
         Connect "connect",
@@ -109,27 +109,27 @@ labels! {
         Reset "reset",
         /// The response was not valid HTTP.
         Protocol "protocol",
-        /// A local fault of the gateway.
+        /// A local fault kept the gateway from making the request.
         Local "local",
     }
 
-    /// The result of a message with notifications, or of a notification.
+    /// The result of sending a notification message.
     NotificationResult "result" {
-        /// The target accepted it.
+        /// The target accepted the message.
         Sent "sent",
-        /// The target did not accept it; it is retried.
+        /// The target did not accept the message; it is retried.
         Failed "failed",
-        /// A notification has no attempts left.
+        /// The notification has no attempts left.
         GivenUp "given_up",
     }
 
     /// The state of a lane.
     LaneState "state" {
-        /// Deliveries are waiting or in flight, and no gate refuses.
+        /// Deliveries are waiting or in flight, and no gate refuses the lane.
         Awake "awake",
-        /// Deliveries are waiting, and a gate refuses.
+        /// Deliveries are waiting, and a gate refuses the lane.
         Asleep "asleep",
-        /// No delivery is waiting.
+        /// The lane has no waiting deliveries.
         Idle "idle",
     }
 
@@ -139,19 +139,19 @@ labels! {
         Closed "closed",
         /// Calls are refused.
         Open "open",
-        /// One call at a time probes.
+        /// One call at a time is admitted as a probe.
         HalfOpen "half_open",
         /// Calls are refused until the circuit is enabled.
         Disabled "disabled",
     }
 
-    /// The place where a delivery waits.
+    /// Where a delivery waits.
     Waiting "lane" {
-        /// In a lane that no gate refuses.
+        /// In a lane that is not refused by a gate.
         Moving "moving",
-        /// In a lane that a gate refuses.
+        /// In a lane that is refused by a gate.
         Parked "parked",
-        /// Accepted by a large fan-out, and not in a lane yet.
+        /// Accepted as part of a large fan-out, and not in a lane yet.
         FanningOut "fanning_out",
     }
 
@@ -159,23 +159,23 @@ labels! {
     Gate "gate" {
         /// The tenant or the endpoint is disabled.
         Disabled "disabled",
-        /// The in-flight limit.
+        /// The in-flight limit is reached.
         InFlight "in_flight",
-        /// The rate limit.
+        /// The rate limit is exceeded.
         Rate "rate",
-        /// The throttle.
+        /// The throttle sheds calls.
         Throttle "throttle",
-        /// The circuit.
+        /// The circuit refuses calls.
         Circuit "circuit",
     }
 
-    /// The reason of a refused permit.
+    /// The reason why a permit was refused.
     PermitRefused "reason" {
         /// The circuit is open.
         Open "open",
         /// Another call is probing.
         Probing "probing",
-        /// The circuit has closed, and traffic returns step by step.
+        /// The circuit has just closed, and traffic returns gradually.
         Ramping "ramping",
         /// The circuit is about to open.
         TripPending "trip_pending",
@@ -185,7 +185,7 @@ labels! {
         ForcedOpen "forced_open",
         /// The circuit is disabled.
         Disabled "disabled",
-        /// The throttle.
+        /// The throttle shed the call.
         Shed "shed",
         /// The tenant is disabled.
         TenantDisabled "tenant_disabled",
@@ -197,13 +197,13 @@ labels! {
         Counted "counted",
         /// The outcome was not counted.
         Uncounted "uncounted",
-        /// The outcome was late.
+        /// The outcome was late, and was not counted.
         Late "late",
         /// The circuit store did not respond.
         Unconfirmed "unconfirmed",
         /// The permit had expired.
         Expired "expired",
-        /// The permit was settled before.
+        /// The permit had already been settled.
         Repeated "repeated",
     }
 }
@@ -251,7 +251,7 @@ impl From<Status> for CircuitState {
             Status::Closed => Self::Closed,
             Status::Open => Self::Open,
             Status::HalfOpen => Self::HalfOpen,
-            // The core may get more states; none of them would admit calls.
+            // The core may add states; none of them would admit calls.
             _ => Self::Disabled,
         }
     }

@@ -11,7 +11,7 @@ use tracing::warn;
 use super::labels::Label;
 use super::metrics::ByLabel;
 
-/// How long after its last occurrence a fault is over. Longer than the time after which lanes retry.
+/// The time without a recurrence after which a fault is over. It is longer than the retry interval of lanes.
 const OVER_AFTER: Duration = Duration::from_secs(10);
 
 /// The local faults of this process, by cause.
@@ -38,7 +38,7 @@ impl LocalFaults {
         Self { counters, latest: Mutex::new([const { None }; LocalFault::ALL.len()]) }
     }
 
-    /// Records a fault. `detail` is for the operator.
+    /// Records a fault. `detail` is shown to the operator.
     pub fn note(&self, fault: LocalFault, detail: &str) {
         self.counters.of(fault).inc();
         let now = Instant::now();
@@ -52,13 +52,13 @@ impl LocalFaults {
         }
     }
 
-    /// Returns how often a fault occurred.
+    /// Returns the number of times that a fault occurred.
     #[must_use]
     pub fn count(&self, fault: LocalFault) -> u64 {
         self.counters.of(fault).get()
     }
 
-    /// Returns the faults that last, each with advice for the operator.
+    /// Returns the faults that are not over yet, each with advice for the operator.
     #[must_use]
     pub fn current(&self) -> Vec<String> {
         let now = Instant::now();

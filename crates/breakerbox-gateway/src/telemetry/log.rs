@@ -1,4 +1,4 @@
-//! The log. It goes to standard error, so that standard output is free for the output of commands.
+//! The log. It is written to standard error, so that standard output is free for the output of commands.
 
 use std::io::{self, IsTerminal};
 
@@ -12,9 +12,9 @@ use tracing_subscriber::{Layer, Registry};
 /// The level and format of the log.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Log {
-    /// The lowest level to log, per module if needed, such as `info,breakerbox_gateway=debug`.
+    /// The minimum level to log, optionally per module, such as `info,breakerbox_gateway=debug`.
     pub level: String,
-    /// The format of a line.
+    /// The format of log lines.
     pub format: LogFormat,
 }
 
@@ -27,18 +27,18 @@ impl Default for Log {
 /// The format of log lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LogFormat {
-    /// Text for people, in colour on a terminal.
+    /// Human-readable text, in colour on a terminal.
     #[default]
     Text,
-    /// One JSON object per line, for machines.
+    /// One JSON object per line.
     Json,
 }
 
 impl LogFormat {
-    /// All formats.
+    /// All log formats.
     pub const ALL: [Self; 2] = [Self::Text, Self::Json];
 
-    /// Returns the name in the settings.
+    /// Returns the format's name in the settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl LogFormat {
     }
 }
 
-/// Starts logging for the whole process. A second call has no effect.
+/// Starts logging for the whole process. Further calls have no effect.
 pub fn start(settings: &Log) {
     let colour =
         io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -57,7 +57,7 @@ pub fn start(settings: &Log) {
     let _ = tracing_subscriber::registry().with(layer).try_init();
 }
 
-/// Parses what is logged: a level, or levels for parts of the program, separated by commas. `None` if it is neither.
+/// Parses a log filter: a level, or comma-separated levels for modules. `None` if it is neither.
 pub(crate) fn filter(text: &str) -> Option<Targets> {
     let parts: Vec<_> = text.split(',').filter(|part| !part.is_empty()).collect();
     // `Targets` would ignore what is in brackets.
@@ -65,12 +65,12 @@ pub(crate) fn filter(text: &str) -> Option<Targets> {
     parts.join(",").parse().ok().filter(|_| is_valid)
 }
 
-/// Builds the filter and the format of log lines.
+/// Builds the subscriber layer with the filter and the line format.
 fn layer<W>(settings: &Log, colour: bool, to: W) -> Box<dyn Layer<Registry> + Send + Sync>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    // The level was checked with the settings; for an unchecked invalid one, the default is better than no log.
+    // The settings validate the level; if it is still invalid, the default is better than no log.
     let filter = filter(&settings.level).unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
     let lines = tracing_subscriber::fmt::layer().with_writer(to).with_ansi(colour);
     match settings.format {

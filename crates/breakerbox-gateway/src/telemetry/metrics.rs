@@ -1,4 +1,4 @@
-//! The metrics. Every family is created here, with its name and its help; each is a field of [`Metrics`].
+//! The metrics. Every metric is created here, with its name and help text, and is a field of [`Metrics`].
 //!
 //! Counting is an atomic add; a histogram takes a short lock. Gauges are set periodically by the part that knows the
 //! value.
@@ -29,7 +29,7 @@ pub struct ByLabel<L, M> {
 }
 
 impl<L: Label, M> ByLabel<L, M> {
-    /// Returns the metric of this label value.
+    /// Returns the metric for this label value.
     pub fn of(&self, label: impl Into<L>) -> &M {
         &self.metrics[label.into().index()]
     }
@@ -53,79 +53,79 @@ impl<L, M> Debug for ByLabel<L, M> {
 /// ```
 #[derive(Debug)]
 pub struct Metrics {
-    /// Accepted events.
+    /// The number of accepted events.
     pub events_accepted: Counter,
-    /// Refused events, by reason.
+    /// The number of refused events, by reason.
     pub events_refused: ByLabel<EventRefusal, Counter>,
-    /// Settled attempts, by what became of the delivery; and deliveries that ended without an attempt.
+    /// The number of attempts by their effect on the delivery, and of deliveries that ended without an attempt.
     pub deliveries: ByLabel<Outcome, Counter>,
-    /// Requests, by the class of their result.
+    /// The number of requests, by result.
     pub attempts: ByLabel<Class, Counter>,
-    /// Local faults: requests that the gateway was unable to make, connections that it was unable to accept.
+    /// Local faults: requests that the gateway could not make, and connections that it could not accept.
     pub local_faults: LocalFaults,
-    /// Requests that were repeated on a new connection, because a pooled one had been closed.
+    /// The number of requests retried on a new connection, because a reused one had been closed.
     pub repeated: Counter,
-    /// Requests that probed a circuit.
+    /// The number of requests that probed a circuit.
     pub probes: Counter,
     /// The duration of a request, in seconds.
     pub request_seconds: Histogram,
-    /// The time from accept to delivery, in seconds.
+    /// The time from accepting an event to its delivery, in seconds.
     pub delivery_seconds: Histogram,
-    /// The time from accept to the first request, in seconds.
+    /// The time from accepting an event to the first request, in seconds.
     pub wait_seconds: Histogram,
-    /// Refusals of lanes, by gate.
+    /// The number of lane refusals, by gate.
     pub refusals: ByLabel<Gate, Counter>,
-    /// Claims: transactions that lease waiting deliveries of lanes.
+    /// The number of claims: transactions that lease waiting deliveries.
     pub claims: Counter,
-    /// Deliveries that were claimed.
+    /// The number of deliveries leased by claims.
     pub claimed: Counter,
-    /// Deliveries that were dispatched directly when they were accepted, without a claim.
+    /// The number of deliveries dispatched directly when accepted, without a claim.
     pub handed_over: Counter,
-    /// Deliveries that were leased and given back without an attempt.
+    /// The number of deliveries that were leased and given back without an attempt.
     pub handed_back: Counter,
-    /// Settlements that came too late for their lease, and changed nothing.
+    /// The number of settlements that came after the lease had ended, and changed nothing.
     pub fenced: Counter,
-    /// Settlements that could not be written; those deliveries are sent again.
+    /// The number of settlements that could not be written; their deliveries are sent again.
     pub unsettled: Counter,
-    /// Circuit changes that are missing in the history.
+    /// The number of circuit changes missing from the history.
     pub history_lost: Counter,
-    /// Outcomes of probes or calls that came too late for their circuit.
+    /// The number of probe or call outcomes that were late for their circuit.
     pub late_results: Counter,
-    /// Permits that were given to workers.
+    /// The number of permits given to workers.
     pub permits_given: Counter,
-    /// Refused acquires of workers, by reason.
+    /// The number of acquires refused to workers, by reason.
     pub permits_refused: ByLabel<PermitRefused, Counter>,
-    /// Reports of workers, by settlement.
+    /// The number of outcomes reported by workers, by settlement.
     pub permits_settled: ByLabel<PermitEnd, Counter>,
-    /// Permits that expired unsettled.
+    /// The number of permits that expired unsettled.
     pub permits_expired: Counter,
-    /// Permits that are out: given, and neither settled nor expired.
+    /// The number of permits that are neither settled nor expired.
     pub permits_out: Gauge,
-    /// Committed transactions.
+    /// The number of committed transactions.
     pub commits: Counter,
-    /// The duration of a commit, the sync included, in seconds.
+    /// The duration of a commit, including the disk sync, in seconds.
     pub commit_seconds: Histogram,
     /// The number of writes in one commit.
     pub commit_writes: Histogram,
-    /// Lanes, by state.
+    /// The number of lanes, by state.
     pub lanes: ByLabel<LaneState, Gauge>,
-    /// Requests in flight.
+    /// The number of requests in flight.
     pub slots_in_use: Gauge,
-    /// Maximum requests in flight.
+    /// The maximum number of requests in flight.
     pub slots: Gauge,
-    /// Circuits in memory, by state.
+    /// The number of circuits in memory, by state.
     pub circuits: ByLabel<CircuitState, Gauge>,
-    /// Transitions of circuits, by the new state.
+    /// The number of circuit transitions, by the new state.
     pub transitions: ByLabel<CircuitState, Counter>,
-    /// Waiting deliveries.
+    /// The number of waiting deliveries.
     pub backlog: ByLabel<Waiting, Gauge>,
-    /// Bytes of the payloads of waiting deliveries.
+    /// The payload size of waiting deliveries, in bytes.
     pub backlog_bytes: Gauge,
-    /// 1 if the store of circuits is available.
+    /// 1 if the circuit store is available, otherwise 0.
     pub store_up: Gauge,
-    /// 1 if the database takes writes.
+    /// 1 if the database accepts writes, otherwise 0.
     pub database_up: Gauge,
-    /// Free disk space of the data folder, in bytes.
+    /// The free disk space for the data directory, in bytes.
     pub disk_free: Gauge,
     /// Seconds by which the wall clock is ahead of the store clock.
     pub clock_drift: Gauge,
@@ -133,24 +133,24 @@ pub struct Metrics {
     pub database_bytes: Gauge,
     /// The size of the write-ahead log, in bytes.
     pub wal_bytes: Gauge,
-    /// Finished deliveries that were pruned.
+    /// The number of finished deliveries that were pruned.
     pub pruned: Counter,
-    /// Deliveries that expired: they waited too long.
+    /// The number of deliveries that expired because they waited too long.
     pub expired: Counter,
-    /// Fired runs of reminders.
+    /// The number of reminder runs fired.
     pub reminder_runs: Counter,
-    /// Reminders that were stopped by the result of a run.
+    /// The number of reminders stopped by the result of a run.
     pub reminders_stopped: Counter,
-    /// The time from a reminder's due time to the firing of its run, in seconds.
+    /// The delay between a reminder's due time and the firing of its run, in seconds.
     pub reminder_lag_seconds: Histogram,
-    /// Messages with notifications that were sent, and notifications that were given up.
+    /// The number of messages sent with notifications, and of notifications given up.
     pub notification_messages: ByLabel<NotificationResult, Counter>,
-    /// Notifications that wait for a target.
+    /// The number of notifications waiting for a target.
     pub notifications_waiting: Gauge,
     registry: Registry,
 }
 
-/// A constant metric that is set at the start, such as the version.
+/// A constant metric set at startup, such as the version.
 type Constant = Family<[(&'static str, &'static str); 1], Gauge>;
 
 impl Default for Metrics {
@@ -160,7 +160,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Creates all metrics, at zero.
+    /// Creates all metrics with value zero.
     #[must_use]
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("breakerbox");
@@ -221,7 +221,7 @@ impl Metrics {
             backlog_bytes: bytes(r, "backlog", "Bytes of waiting payloads"),
             store_up: gauge(r, "store_up", "1 if the circuit store responds, else 0"),
             database_up: gauge(r, "database_up", "1 if the database accepts writes, else 0"),
-            disk_free: bytes(r, "disk_free", "Free space on the disk of the data folder"),
+            disk_free: bytes(r, "disk_free", "Free space on the disk of the data directory"),
             clock_drift: gauge(
                 r,
                 "clock_drift_seconds",
@@ -272,14 +272,14 @@ impl Metrics {
     }
 }
 
-/// Buckets up to the longest sensible timeout.
+/// Histogram buckets for requests, up to the longest sensible timeout.
 const REQUEST: [f64; 15] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 60.0];
-/// Buckets from milliseconds, for a direct dispatch, to a day, for the last retry.
+/// Histogram buckets for deliveries, from milliseconds (direct dispatch) to a day (the last retry).
 const DELIVERY: [f64; 16] = [
     0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1_800.0, 7_200.0, 86_400.0,
 ];
-/// Buckets of commits: a sync takes from a tenth of a millisecond to seconds on a disk in trouble.
+/// Histogram buckets for commits: a sync takes from a tenth of a millisecond to seconds on a failing disk.
 const COMMIT: [f64; 12] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5];
 const WRITES: [f64; 11] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0];
 
@@ -313,7 +313,7 @@ fn seconds(registry: &mut Registry, name: &str, help: &str, buckets: &[f64]) -> 
     histogram
 }
 
-/// Creates all series of a family at once, so that a rate over any of them is known from the start.
+/// Creates a metric for every value of a label, so that every series exists from startup.
 fn by_label<L, M>(registry: &mut Registry, name: &str, help: &str) -> ByLabel<L, M>
 where
     L: Label,

@@ -2,13 +2,13 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`log`] | log lines, as text or JSON, from the configured level on |
+//! | [`log`] | log lines, as text or JSON, at or above the configured level |
 //! | [`Metrics`] | the metrics, for `/metrics` |
 //! | [`LocalFaults`] | faults of the gateway or its host, for health, metrics and log |
 //! | [`labels`] | the label values of metrics |
 //!
-//! Labels are bounded: never a tenant, an endpoint or a URL. A gateway with 100,000 endpoints has as many series as one
-//! with ten.
+//! Label values are never a tenant, an endpoint or a URL, so that a gateway with 100,000 endpoints has as many series
+//! as one with ten.
 
 pub mod labels;
 mod local_faults;

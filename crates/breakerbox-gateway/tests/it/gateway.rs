@@ -1,4 +1,4 @@
-//! A whole gateway in this process: what a start makes, what it refuses, and how a master key is followed by another.
+//! A whole gateway in this process: what a start creates, what it refuses, and the rotation of the master key.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ async fn the_first_start_lets_somebody_in_and_later_ones_do_not_again() {
     assert!(again.stop().await);
 }
 
-/// A first start that was cut off before its key was shown, and one that was cut off after.
+/// A first start that was interrupted before its key was shown, and one that was interrupted afterwards.
 #[tokio::test]
 async fn a_first_start_that_was_cut_off_leaves_no_key_that_nobody_has() {
     let folder = tempfile::tempdir().unwrap();
@@ -65,7 +65,7 @@ async fn a_key_file_that_a_first_start_left_is_good() {
     assert_eq!(written.trim(), first.admin_key.reveal());
     assert!(gateway.stop().await);
 
-    // The file is there, and the database is new: the start was cut off in between.
+    // The file exists, and the database is new: the start was interrupted in between.
     let cut_off = Config { data: folder.path().join("other"), ..config.clone() };
     let gateway = started(&cut_off).await;
     assert_eq!(gateway.first_start().unwrap().admin_key.reveal(), written.trim());
@@ -104,14 +104,14 @@ async fn a_new_master_key_takes_the_place_of_the_old_one() {
         if opens_with(&config, &new).await {
             break;
         }
-        // It was stopped before everything was sealed anew, and goes on at the next start.
+        // It was stopped before everything was encrypted again, and continues at the next start.
         assert!(Instant::now() < give_up_at, "nothing was sealed anew");
     }
     std::fs::write(&file, new).unwrap();
     assert!(started(&config).await.stop().await);
 }
 
-/// Whether all that is sealed can be opened with this key alone.
+/// Returns whether all encrypted values can be decrypted with this key alone.
 async fn opens_with(config: &Config, key: &str) -> bool {
     let database = Database::open(&config.data, Options::default()).unwrap();
     let keyring = KeySource::Variable(key.to_owned()).keyring(true).unwrap();

@@ -1,5 +1,5 @@
-//! Tenants' limits and switches on a whole gateway, with a receiver that is the witness: what is changed holds at once, nothing
-//! that waits is lost by it, and no neighbour notices.
+//! Limits and switches of tenants on a whole gateway, verified by a receiver: changes apply immediately, waiting
+//! deliveries are not lost, and other tenants are not affected.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 
-/// Guards against hanging, and against nothing else.
+/// A timeout that only guards against hanging.
 const LONG: Duration = Duration::from_secs(60);
 
 struct House {
@@ -27,7 +27,7 @@ struct House {
 }
 
 impl House {
-    /// A gateway with tenants whose failed attempts are not tried again soon.
+    /// Starts a gateway with tenants whose failed attempts are not retried soon.
     async fn with(tenants: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut config =
@@ -76,7 +76,7 @@ impl House {
         self.request(Method::PATCH, path, change).await
     }
 
-    /// Asks until it is so.
+    /// Repeats a request until its response meets the condition.
     async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         let began = Instant::now();
         loop {
@@ -89,7 +89,7 @@ impl House {
         }
     }
 
-    /// Waits until so many came to a path.
+    /// Waits until this many requests arrived at a path.
     async fn until_came(&self, path: &str, requests: u64) {
         let began = Instant::now();
         while self.receiver.seen(path).requests < requests {
@@ -98,7 +98,7 @@ impl House {
         }
     }
 
-    /// An endpoint that gets the events whose type is its path.
+    /// Creates an endpoint that receives the events whose type is its path.
     async fn endpoint(&self, tenant: &str, host: &str, path: &str) -> Endpoint {
         let body = json!({ "tenant": tenant, "url": format!("{host}{path}"), "types": [path.trim_start_matches('/')] });
         let made = self.request(Method::POST, "endpoints", body).await;
@@ -124,13 +124,13 @@ impl House {
         self.until(&format!("circuits/{}", endpoint.circuit), |circuit| circuit["state"] == "open").await
     }
 
-    /// The deliveries of an endpoint.
+    /// Returns the deliveries to an endpoint.
     async fn deliveries(&self, endpoint: &Endpoint) -> Vec<Value> {
         let listed = self.get(&format!("deliveries?endpoint={}&limit=500", endpoint.id)).await;
         listed["items"].as_array().unwrap().clone()
     }
 
-    /// Waits until every delivery of an endpoint is delivered, and answers them.
+    /// Waits until every delivery to an endpoint is delivered, and returns them.
     async fn until_delivered(&self, endpoint: &Endpoint, count: usize) -> Vec<Value> {
         let path = format!("deliveries?endpoint={}&limit=500", endpoint.id);
         let all = self
@@ -142,7 +142,7 @@ impl House {
         all["items"].as_array().unwrap().clone()
     }
 
-    /// Something of a neighbour's comes and goes: whatever was to happen at once has had its turn.
+    /// Delivers a few events of another tenant, so that anything that would happen immediately has happened.
     async fn meanwhile(&self) {
         let path = "/neighbour";
         let before = self.receiver.seen(path).delivered;
@@ -165,7 +165,7 @@ struct Endpoint {
 
 const FAILS: Behaviour = Behaviour::status(500);
 
-/// Trips at the third failure in a row, and not for another reason; then nothing is sent for an hour.
+/// A policy that trips only at the third consecutive failure, and then refuses calls for an hour.
 fn third_in_a_row() -> Value {
     json!({ "failure_rate": "off", "consecutive_failures": 3, "cool_off": "1h", "cool_off_max": "1h", "jitter": 0 })
 }
@@ -202,7 +202,7 @@ async fn who_shares_a_circuit_shares_its_trip_and_what_waits_survives_another_sh
         house.patch(&format!("tenants/{by}/policy"), third_in_a_row()).await;
         let bad = house.near(by, &format!("/{by}.bad")).await;
         let near = house.near(by, &format!("/{by}.near")).await;
-        // The same receiver by another name, which is another host.
+        // The same receiver under another name, which counts as another host.
         let far = house.receiver.url("").replace("127.0.0.1", "localhost");
         let far = house.endpoint(by, far.trim_end_matches('/'), &format!("/{by}.far")).await;
         assert_eq!(
@@ -229,7 +229,8 @@ async fn who_shares_a_circuit_shares_its_trip_and_what_waits_survives_another_sh
             }
         }
 
-        // Each for itself from now on: who waited for another's circuit waits no longer, and what failed is still there.
+        // From now on each has its own circuit: deliveries that waited for another's circuit are sent, and failed ones
+        // are still there.
         house.patch(&format!("tenants/{by}"), json!({ "circuit_by": "endpoint" })).await;
         house.until_delivered(&near, 5).await;
         house.until_delivered(&far, 5).await;

@@ -1,4 +1,4 @@
-//! The gateway, as its users meet it: over HTTP, with a database behind it.
+//! The gateway as its users see it: over HTTP, with a real database.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ mod reminders;
 
 use std::path::Path;
 
-/// The repository's root.
+/// Returns the repository's root.
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }

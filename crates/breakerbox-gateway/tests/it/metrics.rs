@@ -1,11 +1,11 @@
-//! Metrics: what is shown, and that the documentation lists just that.
+//! Metrics: those exported, and that the documentation lists exactly those.
 
 use breakerbox_gateway::telemetry::Metrics;
 use breakerbox_gateway::telemetry::labels::{Class, Label, Outcome, Waiting};
 
 use crate::root;
 
-/// Every family that is shown, as one would ask for it.
+/// Returns the name of every exported metric, as used in queries.
 fn shown() -> Vec<String> {
     let text = Metrics::new().encode();
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
@@ -70,7 +70,7 @@ fn what_is_counted_is_shown() {
 
 #[test]
 fn labels_are_bounded() {
-    // Bounded whatever is delivered where: no tenant, endpoint or URL makes another.
+    // Bounded, whatever is delivered where: a tenant, an endpoint or a URL adds no series.
     let series = Metrics::new().encode().lines().filter(|line| !line.starts_with('#')).count();
     assert!(series < 300, "{series} series; is a label unbounded?");
 }

@@ -1,4 +1,4 @@
-//! Reminders from end to end: a whole gateway, and a receiver that writes down what it gets.
+//! Reminders from end to end: a whole gateway, and a receiver that records requests.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -16,12 +16,12 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 
-/// Guards against hanging, and against nothing else.
+/// A timeout that only guards against hanging.
 const LONG: Duration = Duration::from_secs(60);
 
 const SCHEDULED_AT: HeaderName = HeaderName::from_static("breakerbox-scheduled-at");
 
-/// What arrived: where, the headers that matter, and what.
+/// A received request: its path, relevant headers, and body.
 #[derive(Clone, Debug)]
 struct Arrived {
     path: String,
@@ -121,7 +121,7 @@ impl House {
         self.post("reminders", body).await["id"].as_str().unwrap().to_owned()
     }
 
-    /// Asks until it is so.
+    /// Repeats a request until its response meets the condition.
     async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         let began = Instant::now();
         loop {
@@ -225,7 +225,7 @@ async fn the_answer_decides() {
         let runs = house.runs(&reminder).await;
         assert_eq!((&runs[0]["state"], &runs[0]["attempts"]), (&json!("failed"), &json!(requests)), "{path}");
 
-        // A stopped one's run can be resent, and the reminder can go on.
+        // A run of a stopped reminder can be resent, and the reminder can continue.
         house.receiver.set(path, Behaviour::status(204));
         let delivery = runs[0]["delivery"].as_str().unwrap();
         house.post(&format!("deliveries/{delivery}/resend"), Value::Null).await;
@@ -275,7 +275,7 @@ async fn a_pause_parks_nothing_and_afterwards_it_goes_on() {
     assert_eq!(waiting["items"], json!([]), "nothing is parked");
 
     house.post(&format!("circuits/{circuit}/reset"), json!({ "reason": "test" })).await;
-    // Something of somebody else's comes and goes: what was to happen at once has had its turn.
+    // Another reminder runs, so that anything that would happen immediately has happened.
     house.post(&format!("reminders/{other}/run"), Value::Null).await;
     house.until_arrived("/other", 1).await;
     assert_eq!(house.arrived("/paused").len(), 0, "not while it is paused");

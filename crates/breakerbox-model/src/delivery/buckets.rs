@@ -1,4 +1,4 @@
-//! Token buckets for many keys, all with the same limit. Pure: the time is an argument.
+//! Token buckets for many keys that share one limit. The time is an argument.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -9,8 +9,8 @@ use breakerbox_core::Timestamp;
 use super::TokenBucket;
 use crate::values::RateLimit;
 
-/// A token bucket for each key. The number of keys is bounded: beyond it, keys whose buckets are full again are
-/// forgotten, and if there are none, all keys are.
+/// A token bucket for each key. The number of keys is bounded: when it is exceeded, keys with full buckets are
+/// forgotten, or all keys if no bucket is full.
 #[derive(Debug)]
 pub struct KeyedBuckets<K> {
     limit: RateLimit,
@@ -19,16 +19,16 @@ pub struct KeyedBuckets<K> {
 }
 
 impl<K: Eq + Hash> KeyedBuckets<K> {
-    /// Creates buckets with this limit for each key, for at most `most` keys.
+    /// Creates token buckets for at most `most` keys, each with this limit.
     #[must_use]
     pub fn new(limit: RateLimit, most: usize) -> Self {
         Self { limit, most, buckets: HashMap::new() }
     }
 
-    /// Takes all of these tokens of this key, or none. A number above the burst counts as the burst.
+    /// Takes this number of tokens from the key's bucket, or none. A number above the burst counts as the burst.
     ///
     /// # Errors
-    /// If there are too few tokens: the time at which there will be enough.
+    /// Returns the time at which there will be enough tokens, if there are too few now.
     pub fn take<Q>(&mut self, key: &Q, tokens: u32, now: Timestamp) -> Result<(), Timestamp>
     where
         K: Borrow<Q>,
@@ -49,7 +49,7 @@ impl<K: Eq + Hash> KeyedBuckets<K> {
         taken
     }
 
-    /// Returns unused tokens to this key.
+    /// Returns unused tokens to the key's bucket.
     pub fn give_back<Q>(&mut self, key: &Q, tokens: u32)
     where
         K: Borrow<Q>,

@@ -1,24 +1,24 @@
-//! Custom headers of an endpoint.
+//! Custom headers for an endpoint's requests.
 //!
-//! Headers that decide where a request goes, how long it is or who sent it can't be set: a header that one server reads
-//! and another ignores allows request smuggling. Values may be credentials, so they are never shown.
+//! Headers that determine a request's destination, length or sender can't be set: a header that one server reads and
+//! another ignores allows request smuggling. Values may be credentials, so they are never shown.
 
 use std::collections::BTreeMap;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
-/// The maximum number of custom headers of an endpoint.
+/// The maximum number of custom headers per endpoint.
 pub const MAX_HEADERS: usize = 32;
-/// The maximum length of a name, in bytes.
+/// The maximum length of a header's name, in bytes.
 pub const MAX_NAME_LENGTH: usize = 128;
-/// The maximum length of a value, in bytes.
+/// The maximum length of a header's value, in bytes.
 pub const MAX_VALUE_LENGTH: usize = 4_096;
-/// The maximum length of all headers together, in bytes: receivers commonly accept 8 KiB, and the gateway adds its own
-/// headers.
+/// The maximum total length of all custom headers, in bytes. Receivers commonly accept 8 KiB, and the gateway adds
+/// its own headers.
 pub const MAX_TOTAL_LENGTH: usize = 6_144;
 
-/// Headers that the gateway or HTTP itself sets, or that are for the next hop only.
+/// Headers that the gateway or HTTP sets, or that apply to one hop only.
 const RESERVED: [&str; 16] = [
     "connection",
     "content-length",
@@ -37,10 +37,10 @@ const RESERVED: [&str; 16] = [
     "transfer-encoding",
     "upgrade",
 ];
-/// The prefix of the headers of Standard Webhooks.
+/// The prefix of the headers defined by Standard Webhooks.
 const RESERVED_PREFIX: &str = "webhook-";
 
-/// Headers that are sent with each request of an endpoint. Serialized, it is a map from name to value.
+/// Headers sent with each request to an endpoint. They serialize as a map from name to value.
 ///
 /// ```
 /// use breakerbox_model::delivery::CustomHeaders;
@@ -56,26 +56,26 @@ const RESERVED_PREFIX: &str = "webhook-";
 #[serde(try_from = "BTreeMap<String, String>", into = "BTreeMap<String, String>")]
 pub struct CustomHeaders(Vec<(HeaderName, HeaderValue)>);
 
-/// Why a header is refused. The error never repeats its value.
+/// Why a custom header is refused. The error message never repeats its value.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// There are too many headers.
+    /// There are more than [`MAX_HEADERS`] headers.
     #[error("headers: must be at most {MAX_HEADERS}, but are {found}")]
     TooMany {
-        /// The number of headers.
+        /// The number of headers given.
         found: usize,
     },
-    /// All headers together are too long.
+    /// All headers together exceed [`MAX_TOTAL_LENGTH`].
     #[error("headers: must be at most {MAX_TOTAL_LENGTH} bytes in all, but are {found}")]
     TooLong {
-        /// Their length, in bytes.
+        /// The length of all headers together, in bytes.
         found: usize,
     },
     /// The gateway or HTTP sets this header.
     #[error("headers.{name}: can't be set; the gateway or HTTP itself uses it")]
     Reserved {
-        /// The name of the header.
+        /// The name of the refused header.
         name: String,
     },
     /// The name is not a valid header name.
@@ -83,25 +83,25 @@ pub enum HeaderError {
         "headers.{name}: is not a valid header name; use 1 to {MAX_NAME_LENGTH} letters, digits and characters such as `-`"
     )]
     Name {
-        /// The name, cut short.
+        /// The name as given, truncated for the error message.
         name: String,
     },
-    /// The header occurs twice; case makes no difference.
+    /// The header occurs twice. Names are case-insensitive.
     #[error("headers.{name}: is given twice")]
     Twice {
-        /// The name of the header.
+        /// The name of the repeated header, in lower case.
         name: String,
     },
-    /// The value has characters that can't be sent.
+    /// The value contains characters that can't be sent in a header.
     #[error("headers.{name}: must be visible ASCII, spaces and tabs, without space at either end")]
     Value {
-        /// The name of the header.
+        /// The name of the header with the invalid value.
         name: String,
     },
-    /// The value is too long.
+    /// A value exceeds [`MAX_VALUE_LENGTH`].
     #[error("headers.{name}: must be at most {MAX_VALUE_LENGTH} bytes, but is {found}")]
     ValueTooLong {
-        /// The name of the header.
+        /// The name of the header whose value is too long.
         name: String,
         /// The length of the value, in bytes.
         found: usize,
@@ -109,10 +109,10 @@ pub enum HeaderError {
 }
 
 impl CustomHeaders {
-    /// Returns these headers, in the order of their names.
+    /// Creates custom headers, sorted by name.
     ///
     /// # Errors
-    /// Names the refused header and the reason.
+    /// Returns an error that names the refused header and the reason.
     pub fn new<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, HeaderError> {
         let mut read: Vec<(HeaderName, HeaderValue)> = Vec::new();
         let mut found = 0;
@@ -133,7 +133,7 @@ impl CustomHeaders {
         if found > MAX_TOTAL_LENGTH { Err(HeaderError::TooLong { found }) } else { Ok(Self(read)) }
     }
 
-    /// Iterates over the headers.
+    /// Iterates over the headers, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = &(HeaderName, HeaderValue)> {
         self.0.iter()
     }
@@ -144,7 +144,7 @@ impl CustomHeaders {
         self.0.is_empty()
     }
 
-    /// Inserts the headers into those of a request, and replaces existing ones.
+    /// Inserts the headers into a request's headers, replacing existing ones.
     pub fn add_to(&self, headers: &mut HeaderMap) {
         for (name, value) in &self.0 {
             headers.insert(name, value.clone());
@@ -174,12 +174,12 @@ fn value_of(name: &str, value: &str) -> Result<HeaderValue, HeaderError> {
         return Err(HeaderError::Value { name: name() });
     }
     let mut read = HeaderValue::from_str(value).map_err(|_| HeaderError::Value { name: name() })?;
-    // `Debug` hides sensitive values, and HTTP/2 keeps them out of its header table.
+    // `Debug` hides sensitive values, and HTTP/2 keeps them out of its header compression table.
     read.set_sensitive(true);
     Ok(read)
 }
 
-/// Returns foreign text on one line, short enough for an error message.
+/// Returns untrusted text on one line, short enough for an error message.
 fn shortened(text: &str) -> String {
     text.chars().take(40).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
@@ -192,7 +192,7 @@ impl TryFrom<BTreeMap<String, String>> for CustomHeaders {
     }
 }
 
-/// Includes the values: for the database and the owner, not for a log.
+/// Exposes the values: for the database and the endpoint's owner, not for logs.
 impl From<CustomHeaders> for BTreeMap<String, String> {
     fn from(headers: CustomHeaders) -> Self {
         let text = |value: HeaderValue| value.to_str().unwrap_or_default().to_owned();

@@ -1,18 +1,18 @@
-//! Pacing of retries after local faults. A lane retries soon, but all lanes together at a bounded rate, so that
-//! thousands of lanes that lack the same file descriptor keep neither the processor nor the database busy.
+//! Pacing of retries after local faults. A lane retries soon, but the rate for all lanes together is bounded:
+//! thousands of lanes that all lack a file descriptor keep neither the CPU nor the database busy.
 
 use std::time::Duration;
 
 use breakerbox_core::Timestamp;
 
-/// The shortest wait.
+/// The minimum delay before a retry.
 const SHORTEST: Duration = Duration::from_millis(250);
-/// The time between two lanes: 200 in a second.
+/// The interval between the retries of two lanes: 200 retries per second.
 const APART: Duration = Duration::from_millis(5);
-/// The longest wait, however many lanes wait.
+/// The maximum delay, regardless of the number of waiting lanes.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Spreads the retries of all lanes that met a local fault.
+/// Spreads the retries of all lanes that had a local fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LocalFaultPace {
     next: Timestamp,
@@ -53,7 +53,7 @@ mod tests {
         let mut pace = LocalFaultPace::default();
         let last = (0..100_000).map(|_| pace.next(NOW)).max();
         assert_eq!(last, Some(NOW + LONGEST));
-        // A clock that was set back leaves no lane waiting for hours.
+        // If the clock is set back, no lane waits for hours.
         let earlier = NOW.before(Duration::from_secs(900));
         assert_eq!(pace.next(earlier), earlier + LONGEST);
     }

@@ -1,14 +1,14 @@
-//! Decides what happens next to a delivery. Pure: times, random bits and settings are arguments.
+//! Decides what happens to a delivery next. Pure: times, random bits and settings are arguments.
 //!
 //! | part | decision |
 //! | --- | --- |
 //! | [`Reply`], [`Fault`] | the response to a request, or why there was none |
-//! | [`LocalFaultPace`] | when a delivery that met a local fault is retried |
+//! | [`LocalFaultPace`] | when a delivery is retried after a local fault |
 //! | [`ReplyEffect`], [`ResponseRules`] | the effect of a reply on the delivery, its circuit and its throttle (response rules) |
 //! | [`RetrySchedule`] | when a failed attempt is retried |
-//! | [`ResponseRules::for_reminders`], [`RetrySchedule::for_reminders`] | the differences for runs of reminders |
+//! | [`ResponseRules::for_reminders`], [`RetrySchedule::for_reminders`] | the differences for reminder runs |
 //! | [`AttemptContext`], [`NextStep`] | the next step after an attempt |
-//! | [`lanes`] | which lane sends next: fair slots over tenants, lanes and priorities; which lanes sleep |
+//! | [`lanes`] | which lane sends next, fairly among tenants, lanes and priorities; which lanes sleep |
 //! | [`TokenBucket`], [`KeyedBuckets`] | how many requests are sent per second |
 //! | [`CustomHeaders`] | which headers an endpoint's owner may set |
 //! | [`Signer`] | the signature that a receiver verifies |

@@ -7,20 +7,20 @@ use breakerbox_core::{Epoch, Timestamp};
 use super::{Disposition, ReplyEffect, RetrySchedule};
 use crate::values::FailReason;
 
-/// The next step of a delivery.
+/// The next step for a delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NextStep {
-    /// None: the receiver accepted the delivery.
+    /// Nothing follows: the receiver accepted the delivery.
     Delivered,
-    /// None: the delivery failed.
+    /// Nothing follows: the delivery failed for this reason.
     Failed(FailReason),
     /// Another attempt follows.
     Retry {
-        /// When it is due, by the store clock.
+        /// When the next attempt is due, by the store's clock.
         due_at: Timestamp,
-        /// Whether the failed attempt is counted as used.
+        /// Whether the failed attempt counts against the retry schedule.
         uses_attempt: bool,
-        /// The outage in which this attempt was a failed probe. `None`: it was not a probe.
+        /// The epoch of the outage in which this attempt was a failed probe. `None`: it was not a probe.
         failed_probe: Option<Epoch>,
     },
 }
@@ -28,19 +28,19 @@ pub enum NextStep {
 /// An attempt that has ended, with the facts that the next step depends on.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct AttemptContext {
-    /// The number of attempts that were used up before.
+    /// The number of attempts used before this one.
     pub attempts: u32,
-    /// The time at which the delivery would have been due, if it was pulled forward to probe a circuit.
+    /// The original due time, if the delivery was brought forward to probe a circuit.
     pub pulled_from: Option<Timestamp>,
-    /// The outage in which the attempt was a probe. `None`: it was not a probe.
+    /// The epoch of the outage in which the attempt was a probe. `None`: it was not a probe.
     pub probed: Option<Epoch>,
-    /// A random sample from -1 to 1.
+    /// A random sample from -1 to 1, for the retry delay's jitter.
     pub jitter: f64,
 }
 
 impl AttemptContext {
-    /// Returns the next step. A delivery that was pulled forward for a probe and failed is due again at its old time,
-    /// and has used no attempt.
+    /// Returns the next step after an attempt with this effect. If the delivery was brought forward for a probe that
+    /// failed, it is due at its original time again, and no attempt was used.
     #[must_use]
     pub fn next(&self, effect: &ReplyEffect, schedule: &RetrySchedule, now: Timestamp) -> NextStep {
         match effect.disposition {
@@ -67,8 +67,8 @@ impl AttemptContext {
     }
 }
 
-/// Returns the due time of a waiting delivery whose due time was set by a clock that was ahead: at the latest the wait
-/// after so many attempts, from now on. An explicit `not_before` is kept.
+/// Returns the corrected due time of a waiting delivery after a clock that was ahead set it: the retry delay after
+/// `attempts`, counted from now, is the maximum. An explicit `not_before` is kept.
 #[must_use]
 pub fn bounded_due(
     due_at: Timestamp,

@@ -1,7 +1,7 @@
-//! A token bucket that limits requests per second. Pure: the time is an argument.
+//! A token bucket that limits requests per second. The time is an argument.
 //!
-//! Its state is one number, the time at which the bucket will be full again. A token that was not used, because a later
-//! gate refused, is returned.
+//! Its state is one number, the time at which the bucket will be full again. If a later gate refuses the request, its
+//! token is returned.
 
 use breakerbox_core::Timestamp;
 
@@ -9,7 +9,7 @@ use crate::values::RateLimit;
 
 const NANOS: f64 = 1e9;
 
-/// A bucket of tokens, one for each request. It is full at the start.
+/// A token bucket. Each request takes one token; the bucket is initially full.
 ///
 /// ```
 /// use breakerbox_core::Timestamp;
@@ -26,21 +26,21 @@ const NANOS: f64 = 1e9;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TokenBucket {
     limit: RateLimit,
-    /// Nanoseconds from one token to the next.
+    /// The time between two tokens, in nanoseconds.
     interval: u64,
-    /// When the bucket is full again, in nanoseconds since the origin.
+    /// When the bucket will be full again, in nanoseconds since the origin.
     full_at: u64,
 }
 
 impl TokenBucket {
-    /// Returns a full bucket. A limit out of range is replaced by the nearest valid one; [`RateLimit::check`] reports
-    /// such a limit beforehand.
+    /// Creates a full bucket. A limit out of range is replaced by the nearest valid one; use [`RateLimit::check`] to
+    /// detect it.
     #[must_use]
     pub fn new(limit: RateLimit) -> Self {
         Self { limit, interval: interval(limit), full_at: 0 }
     }
 
-    /// Returns the limit.
+    /// Returns the rate limit that the bucket enforces.
     #[must_use]
     pub const fn limit(&self) -> RateLimit {
         self.limit
@@ -49,30 +49,30 @@ impl TokenBucket {
     /// Takes a token.
     ///
     /// # Errors
-    /// If there is none: the time of the next one.
+    /// Returns the time of the next token, if there is none now.
     pub fn take(&mut self, now: Timestamp) -> Result<(), Timestamp> {
         let now = nanos(now);
         let full_at = self.full_at(now);
         let due = full_at.saturating_sub(self.room() - self.interval);
         if due > now {
-            // Rounded up, so that a caller that waits until then is not too early.
+            // Rounded up, so that a caller that waits until this time is not too early.
             return Err(Timestamp::from_micros(due.div_ceil(1_000)));
         }
         self.full_at = full_at.saturating_add(self.interval);
         Ok(())
     }
 
-    /// Takes all of these tokens, or none. A number above the burst counts as the burst: it needs a full bucket.
+    /// Takes this number of tokens, or none. A number above the burst counts as the burst, which needs a full bucket.
     ///
     /// # Errors
-    /// If there are too few: the time at which there will be enough.
+    /// Returns the time at which there will be enough tokens, if there are too few now.
     pub fn take_many(&mut self, tokens: u32, now: Timestamp) -> Result<(), Timestamp> {
         let tokens = tokens.min(self.limit.burst.max(1));
         let before = *self;
         for taken in 0..tokens {
             if let Err(due) = self.take(now) {
                 *self = before;
-                // The last of the tokens is available then.
+                // The time at which the last of the tokens is available.
                 let more = self.interval.saturating_mul(u64::from(tokens - taken - 1));
                 return Err(Timestamp::from_micros(due.as_micros().saturating_add(more.div_ceil(1_000))));
             }
@@ -80,7 +80,7 @@ impl TokenBucket {
         Ok(())
     }
 
-    /// Returns whether the bucket is full.
+    /// Returns whether the bucket is full at this time.
     #[must_use]
     pub const fn is_full(&self, now: Timestamp) -> bool {
         self.full_at <= nanos(now)
@@ -91,7 +91,7 @@ impl TokenBucket {
         self.full_at = self.full_at.saturating_sub(self.interval);
     }
 
-    /// Changes the limit from now on. Tokens that were taken stay taken.
+    /// Changes the limit. Tokens that were taken stay taken.
     pub fn change(&mut self, limit: RateLimit, now: Timestamp) {
         let now = nanos(now);
         let taken = self.full_at(now) - now;
@@ -101,13 +101,13 @@ impl TokenBucket {
         *self = Self { full_at: now.saturating_add(scaled), ..changed };
     }
 
-    /// Returns when the bucket is full again, as seen from now: not in the past, and not further ahead than an empty
-    /// bucket takes, in case a clock was set back.
+    /// Returns when the bucket will be full again: never in the past, and never further ahead than an empty bucket
+    /// needs to fill, in case the clock was set back.
     fn full_at(&self, now: u64) -> u64 {
         self.full_at.clamp(now, now.saturating_add(self.room()))
     }
 
-    /// Returns how long an empty bucket takes to fill.
+    /// Returns the time that an empty bucket needs to fill, in nanoseconds.
     fn room(&self) -> u64 {
         self.interval.saturating_mul(u64::from(self.limit.burst.max(1)))
     }
@@ -115,7 +115,7 @@ impl TokenBucket {
 
 fn interval(limit: RateLimit) -> u64 {
     let range = RateLimit::MIN_PER_SECOND..=RateLimit::MAX_PER_SECOND;
-    // NaN is out of range as well.
+    // NaN counts as out of range.
     let per_second = if range.contains(&limit.per_second) {
         limit.per_second
     } else if limit.per_second > RateLimit::MAX_PER_SECOND {
@@ -181,7 +181,8 @@ mod tests {
                 }
             }
             let difference = i64::from(taken) - i64::from(expected);
-            // Whoever waits to the microsecond loses a part of one each time; a token beyond the last second may count.
+            // A caller that waits to the microsecond loses a fraction of one each time; one token beyond the last
+            // second may be counted.
             assert!((-1_500..=1).contains(&difference), "{per_second}: {taken}, {difference}");
         }
     }

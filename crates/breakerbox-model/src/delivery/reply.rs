@@ -2,64 +2,64 @@
 
 use std::time::Duration;
 
-/// The result of a request, reduced to what decisions need.
+/// The result of a request, with only the facts that decisions need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reply {
     /// The receiver responded.
     Answered {
-        /// The HTTP status.
+        /// The response's HTTP status.
         status: u16,
-        /// The wait that the receiver asked for with `Retry-After`.
+        /// The delay that the receiver asked for with `Retry-After`.
         retry_after: Option<Duration>,
     },
-    /// There was no response.
+    /// The request had no response.
     Failed(Fault),
 }
 
-/// Why there was no response.
+/// Why a request had no response.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Fault {
     /// The request exceeded its timeout.
     Timeout,
     /// The host name was not found, or its name servers did not respond.
     Dns,
-    /// The address is not one that the gateway may call.
+    /// The gateway's egress rules do not allow the address.
     Denied,
-    /// No connection was established.
+    /// The connection could not be established.
     Connect,
     /// The TLS handshake failed, or the certificate is not trusted.
     Tls,
-    /// The connection broke.
+    /// The connection was lost before the response was complete.
     Reset,
     /// The response was not valid HTTP.
     Protocol,
-    /// The gateway itself was unable to make the request. The fault is no evidence about the receiver.
+    /// The gateway itself was unable to make the request. This says nothing about the receiver.
     Local(LocalFault),
 }
 
-/// The resource that the gateway or its host lacked.
+/// The resource that the gateway or its host was lacking.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LocalFault {
     /// A file descriptor.
     Descriptors,
     /// Memory or socket buffers.
     Memory,
-    /// A local port for another connection.
+    /// A local port for an outgoing connection.
     Ports,
-    /// A slot for a DNS lookup.
+    /// Capacity for another DNS lookup.
     LookUps,
-    /// The proxy: it can't be reached.
+    /// The egress proxy: it could not be reached.
     Proxy,
     /// CPU time: the process was paused or starved while the request was in flight.
     Pause,
 }
 
 impl LocalFault {
-    /// All local faults.
+    /// All local faults, in the order of their declaration.
     pub const ALL: [Self; 6] =
         [Self::Descriptors, Self::Memory, Self::Ports, Self::LookUps, Self::Proxy, Self::Pause];
 
-    /// Returns the name, as it is written in metrics and logs.
+    /// Returns the name used in metrics and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -74,11 +74,11 @@ impl LocalFault {
 }
 
 impl Fault {
-    /// All faults that count as a failure of the receiver: all but [`Local`](Self::Local).
+    /// All faults that count as the receiver's failure: all except [`Local`](Self::Local).
     pub const ALL: [Self; 7] =
         [Self::Timeout, Self::Dns, Self::Denied, Self::Connect, Self::Tls, Self::Reset, Self::Protocol];
 
-    /// Returns the name, as it is written in the API, the database and metrics.
+    /// Returns the name used in the API, the database and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

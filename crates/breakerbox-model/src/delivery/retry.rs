@@ -1,4 +1,4 @@
-//! The retry schedule of failed attempts.
+//! The schedule by which failed attempts are retried.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,20 +7,22 @@ use std::time::Duration;
 use breakerbox_core::{DurationError, format_duration, parse_duration};
 use serde::{Deserialize, Serialize};
 
-/// The maximum number of waits.
+/// The maximum number of delays in a schedule.
 pub const MAX_WAITS: usize = 50;
-/// The shortest wait. Retries without a wait would spin.
+/// The minimum delay. Retries without a delay would be a busy loop.
 pub const MIN_WAIT: Duration = Duration::from_millis(10);
-/// The longest wait. A longer one than dead letters are kept for makes no sense.
+/// The maximum delay. Dead letters are not kept for longer.
 pub const MAX_WAIT: Duration = Duration::from_secs(30 * 86_400);
-/// The longest time by which a receiver's `Retry-After` can postpone one delivery.
+/// The maximum time by which a receiver's `Retry-After` can postpone a delivery.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(86_400);
-/// The relative size of the jitter, in either direction.
+/// The maximum jitter in either direction, relative to the delay.
 const JITTER: f64 = 0.1;
 
-/// The waits between attempts. After the last one a delivery fails. Without waits there is one attempt.
+/// The delays between attempts. If the attempt after the last delay fails, the delivery fails. An empty schedule
+/// allows one attempt.
 ///
-/// Serialized, it is a list of durations, such as `["5s", "5m", "30m"]` in JSON and TOML, and `5s,5m,30m` as one text.
+/// It serializes as a list of durations, such as `["5s", "5m", "30m"]` in JSON and TOML, and is `5s,5m,30m` as one
+/// string.
 ///
 /// ```
 /// use breakerbox_model::delivery::RetrySchedule;
@@ -36,31 +38,32 @@ const JITTER: f64 = 0.1;
 #[serde(try_from = "Vec<String>", into = "Vec<String>")]
 pub struct RetrySchedule {
     waits: Vec<Duration>,
-    /// Whether the waits have no jitter. It is not serialized: the code that deserializes a schedule sets it again.
+    /// Whether the delays have no jitter. It is not serialized: code that deserializes a schedule has to set it
+    /// again.
     exact: bool,
 }
 
-/// Why a schedule is refused. Indexes count from 0, as in a JSON path.
+/// Why a retry schedule is refused. Indexes start at 0, as in a JSON path.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RetryScheduleError {
-    /// There are too many waits.
+    /// There are too many delays.
     #[error("retry: must have at most {max} waits, but has {found}")]
     TooMany {
-        /// The maximum number of waits.
+        /// The maximum number of delays.
         max: usize,
-        /// The number of waits.
+        /// The number of delays given.
         found: usize,
     },
-    /// A wait is not a duration.
+    /// A delay is not a valid duration.
     #[error("retry[{place}]: {problem}")]
     Duration {
-        /// The index of the wait.
+        /// The index of the delay.
         place: usize,
-        /// The reason.
+        /// Why the duration is not valid.
         problem: DurationError,
     },
-    /// A wait is too short or too long.
+    /// A delay is too short or too long.
     #[error(
         "retry[{place}]: must be from {} to {}, but is {}",
         format_duration(MIN_WAIT),
@@ -68,18 +71,18 @@ pub enum RetryScheduleError {
         format_duration(*.found)
     )]
     OutOfRange {
-        /// The index of the wait.
+        /// The index of the delay.
         place: usize,
-        /// The length of the wait.
+        /// The delay given.
         found: Duration,
     },
 }
 
 impl RetrySchedule {
-    /// Returns a schedule with these waits.
+    /// Creates a schedule with these delays and jitter.
     ///
     /// # Errors
-    /// If there are too many, or one is too short or too long.
+    /// Returns an error if there are too many delays, or one is too short or too long.
     pub fn new(waits: Vec<Duration>) -> Result<Self, RetryScheduleError> {
         if waits.len() > MAX_WAITS {
             return Err(RetryScheduleError::TooMany { max: MAX_WAITS, found: waits.len() });
@@ -90,29 +93,29 @@ impl RetrySchedule {
         }
     }
 
-    /// Returns the default for runs of reminders: three retries, exactly a minute apart.
+    /// Returns the default schedule for reminder runs: three retries, exactly a minute apart.
     #[must_use]
     pub fn for_reminders() -> Self {
         Self { waits: vec![Duration::from_secs(60); 3], exact: true }
     }
 
-    /// Returns the same waits, without jitter.
+    /// Returns the same schedule without jitter.
     #[must_use]
     pub fn without_jitter(self) -> Self {
         Self { exact: true, ..self }
     }
 
-    /// Returns the waits.
+    /// Returns the delays between attempts, in order.
     #[must_use]
     pub fn waits(&self) -> &[Duration] {
         &self.waits
     }
 
-    /// Returns how long to wait after a failed attempt, or `None` if it was the last one.
+    /// Returns the delay after a failed attempt, or `None` if it was the last one.
     ///
-    /// `attempts_used` includes that attempt. `jitter` is a sample from -1 to 1, for a tenth in either direction,
-    /// unless the waits are exact. `retry_after` is the wait that the receiver asked for: it makes the next attempt
-    /// later, by [`MAX_RETRY_AFTER`] at the most, and never earlier.
+    /// `attempts_used` includes that attempt. `jitter` is a sample from -1 to 1, which changes the delay by up to a
+    /// tenth, unless the schedule has no jitter. `retry_after` is the delay that the receiver asked for: it makes the
+    /// next attempt later, by at most [`MAX_RETRY_AFTER`], and never earlier.
     #[must_use]
     pub fn due_after(
         &self,

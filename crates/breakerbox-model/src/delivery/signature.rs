@@ -1,7 +1,7 @@
-//! Signatures by Standard Webhooks: `v1`, an HMAC-SHA256 over `id.timestamp.payload`.
+//! Standard Webhooks signatures: `v1`, an HMAC-SHA256 over `id.timestamp.payload`.
 //!
-//! During a rotation there are two secrets: the sender signs with both, and a receiver accepts either. Keys are
-//! prepared once for each endpoint, so that a request costs only the hash of its payload.
+//! During a rotation there are two secrets: the sender signs with both, and a receiver accepts either. HMAC keys are
+//! prepared once per endpoint, so that signing a request only hashes its content.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use sha2::Sha256;
 
 use crate::values::Secret;
 
-/// The header with the id of the event. It is the same on every retry and resend.
+/// The header with the event's id. It is the same for every retry and resend.
 pub const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 /// The header with the time of signing, in seconds since 1970.
 pub const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
-/// The header with one signature for each secret.
+/// The header with the signatures, one for each secret.
 pub const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
-/// The largest allowed difference between a request's timestamp and the receiver's clock.
+/// The maximum difference between a request's timestamp and the receiver's clock.
 pub const TOLERANCE: Duration = Duration::from_secs(300);
 
-/// The prefix of a signature of this scheme.
+/// The prefix of a signature of this version.
 const SCHEME: &str = "v1,";
-/// The maximum number of signatures that are verified. A rotation needs only two.
+/// The maximum number of a request's signatures that are verified. A rotation needs only two.
 const MAX_SIGNATURES: usize = 16;
 
 type Prepared = Hmac<Sha256>;
@@ -46,26 +46,26 @@ pub struct Signer {
     keys: Vec<Prepared>,
 }
 
-/// Why a request is not accepted.
+/// Why a request's signature is not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignatureError {
-    /// A header is missing, or can't be read.
+    /// This header is missing, or can't be parsed.
     #[error("the header {0} is missing or can't be read")]
     Header(&'static str),
-    /// The request was signed too long ago: it may be a replay attack.
+    /// The request was signed this long ago, which is more than [`TOLERANCE`]: it may be a replay attack.
     #[error("the signature is {} s old; at most {} s are allowed; check the clocks", .0.as_secs(), TOLERANCE.as_secs())]
     TooOld(Duration),
-    /// The request was signed in the future.
+    /// The timestamp is this far in the future, which is more than [`TOLERANCE`].
     #[error("the signature is {} s in the future; at most {} s are allowed; check the clocks", .0.as_secs(), TOLERANCE.as_secs())]
     TooNew(Duration),
-    /// No signature fits one of the secrets and this payload.
+    /// No signature matches any of the secrets and this payload.
     #[error("no signature matches; check the secret, and verify the payload byte for byte as received")]
     NoneFits,
 }
 
 impl Signer {
-    /// Returns a signer with these secrets.
+    /// Creates a signer with these secrets.
     #[must_use]
     pub fn new(secrets: &[Secret]) -> Self {
         let prepare = |secret: &Secret| {
@@ -74,7 +74,7 @@ impl Signer {
         Self { keys: secrets.iter().map(prepare).collect() }
     }
 
-    /// Returns the value of `webhook-signature`. It is empty without a secret.
+    /// Returns the value of the `webhook-signature` header. It is empty if there is no secret.
     #[must_use]
     pub fn sign(&self, id: &str, timestamp: u64, payload: &[u8]) -> HeaderValue {
         // Each signature is `v1,`, 44 characters and a space.
@@ -90,8 +90,8 @@ impl Signer {
         HeaderValue::try_from(text).expect("base64, commas and spaces are fit for a header")
     }
 
-    /// Inserts the three headers of Standard Webhooks into those of a request. An id that is not valid in a header is
-    /// left out; the gateway's own ids all are valid.
+    /// Inserts the three Standard Webhooks headers into a request's headers. An id that is not a valid header value
+    /// is omitted; the gateway's own ids are always valid.
     pub fn add_to(&self, headers: &mut HeaderMap, id: &str, timestamp: u64, payload: &[u8]) {
         if let Ok(id) = HeaderValue::from_str(id) {
             headers.insert(WEBHOOK_ID, id);
@@ -102,10 +102,10 @@ impl Signer {
         }
     }
 
-    /// Verifies a request at this time, in seconds since 1970. Each signature takes constant time.
+    /// Verifies a request. `now` is in seconds since 1970. Signatures are compared in constant time.
     ///
     /// # Errors
-    /// States why the request is not accepted.
+    /// Returns the reason why the request is not accepted.
     pub fn verify(&self, headers: &HeaderMap, payload: &[u8], now: u64) -> Result<(), SignatureError> {
         let id = text(headers, &WEBHOOK_ID, "webhook-id")?;
         let timestamp = text(headers, &WEBHOOK_TIMESTAMP, "webhook-timestamp")?;
@@ -120,7 +120,7 @@ impl Signer {
         if !signatures.split(' ').take(MAX_SIGNATURES).any(fits) {
             return Err(SignatureError::NoneFits);
         }
-        // Checked after the signature, so that a sender without the secret learns nothing about this clock.
+        // Checked after the signature, so that a sender without the secret learns nothing about the local clock.
         let (age, ahead) = (now.saturating_sub(signed_at), signed_at.saturating_sub(now));
         if age > TOLERANCE.as_secs() {
             return Err(SignatureError::TooOld(Duration::from_secs(age)));
@@ -132,7 +132,7 @@ impl Signer {
     }
 }
 
-/// Returns the key's state after the signed content. The timestamp is signed as it was written.
+/// Returns the HMAC state after the signed content. The timestamp is signed as it appears in the header.
 fn signed(key: &Prepared, id: &str, timestamp: &str, payload: &[u8]) -> Prepared {
     let mut code = key.clone();
     for part in [id.as_bytes(), b".", timestamp.as_bytes(), b".", payload] {
@@ -162,7 +162,7 @@ impl std::fmt::Debug for Signer {
 mod tests {
     use super::*;
 
-    /// The example that Standard Webhooks' own libraries are tested with.
+    /// The example with which the official Standard Webhooks libraries are tested.
     const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     const ID: &str = "msg_p5jXN8AQM9LWM0D4loKWxJek";
     const TIMESTAMP: u64 = 1_614_265_330;

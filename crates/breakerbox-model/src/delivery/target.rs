@@ -1,6 +1,6 @@
-//! The destination of a request, parsed once: an endpoint's URL is not parsed again for each of its requests.
+//! The destination of requests. An endpoint's URL is parsed once, not for each request.
 //!
-//! The host is normalized by the WHATWG URL standard, so that `http://0x7f.1/` is 127.0.0.1 here and in all later
+//! The host is normalized by the WHATWG URL standard, so that `http://0x7f.1/` means 127.0.0.1 here and in all later
 //! checks.
 
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use breakerbox_core::MAX_URL_LENGTH;
 use http::Uri;
 use url::{Host, Url};
 
-/// A URL that a request can be sent to. Cheap to clone.
+/// A URL that requests can be sent to. It is cheap to clone.
 ///
 /// ```
 /// use breakerbox_model::delivery::Target;
@@ -26,11 +26,11 @@ pub struct Target {
     literal: Option<IpAddr>,
 }
 
-/// Why nothing can be sent to a URL. The error never repeats the URL: it may hold secrets.
+/// Why requests can't be sent to a URL. The error message never repeats the URL, because it may contain secrets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// The URL is too long.
+    /// The URL is too long: it has this many bytes.
     #[error("url: must be at most {MAX_URL_LENGTH} bytes, but is {0}")]
     TooLong(usize),
     /// The URL can't be parsed.
@@ -45,19 +45,19 @@ pub enum TargetError {
     /// The URL has a user name or a password, which would end up in logs.
     #[error("url: must not contain a user name or password; send credentials in a header")]
     Userinfo,
-    /// The port is 0, where nothing can listen.
+    /// The port is 0, on which no server can listen.
     #[error("url: the port must not be 0")]
     Port,
-    /// The URL has characters that a request can't carry.
+    /// The URL contains characters that a request can't carry.
     #[error("url: has characters that a request can't carry; percent-encode them")]
     Characters,
 }
 
 impl Target {
-    /// Returns the target of this URL. Its fragment is left out: receivers never see it.
+    /// Creates a target from this URL. The fragment is removed, because it is never sent.
     ///
     /// # Errors
-    /// If nothing can be sent there.
+    /// Returns an error if requests can't be sent to the URL.
     pub fn new(url: &Url) -> Result<Self, TargetError> {
         if url.as_str().len() > MAX_URL_LENGTH {
             return Err(TargetError::TooLong(url.as_str().len()));
@@ -79,20 +79,20 @@ impl Target {
         };
         let end = url.as_str().find('#').unwrap_or(url.as_str().len());
         let uri: Uri = url.as_str()[..end].parse().map_err(|_| TargetError::Characters)?;
-        // The connector uses the one, the address check the other: they must agree.
+        // The connector uses `uri`, the address check `url`: they must agree.
         if uri.host() != url.host_str() || uri.port_u16() != url.port() {
             return Err(TargetError::Characters);
         }
         Ok(Self { uri, literal })
     }
 
-    /// Returns the URI as it is sent.
+    /// Returns the URI that requests are sent to.
     #[must_use]
     pub const fn uri(&self) -> &Uri {
         &self.uri
     }
 
-    /// Returns the IP address, if the URL has one instead of a host name.
+    /// Returns the IP address if the URL contains one instead of a host name.
     #[must_use]
     pub const fn literal(&self) -> Option<IpAddr> {
         self.literal

@@ -1,17 +1,17 @@
-//! Decides which changes of a circuit cause a notification, and of which kind. Pure: a change and the policy go in,
-//! notifications come out.
+//! Decides which circuit changes cause notifications, and of which kind. Pure: the result depends only on the
+//! arguments.
 //!
 //! | change | notification |
 //! | --- | --- |
-//! | a rule opened it | `trip` |
-//! | a probe failed, and it is open again | none: the outage was reported |
-//! | its probes succeeded, and it is closed | `recovery` |
+//! | a rule opened the circuit | `trip` |
+//! | a failed probe opened it again | none: the outage was already reported |
+//! | successful probes closed it | `recovery` |
 //! | a rule or a failed probe disabled it | `disabled` |
 //! | a rule or a failed probe opened it, and it has failed for half of `disable_min` | `disable_warning` |
-//! | an operator overrode it | none: the operator knows |
+//! | an operator's override changed it | none: the operator knows |
 //!
-//! The cause of a change decides, not the state before it: a process that joins later sees every change come from
-//! closed.
+//! The cause of a change matters, not the previous state: for a process that joins later, every change seems to come
+//! from the closed state.
 
 use std::time::Duration;
 
@@ -23,22 +23,22 @@ use super::notification::{
 use crate::values::CircuitId;
 use crate::values::{CircuitOwner, EndpointId, Moment, Purpose, ShownKey};
 
-/// The maximum number of endpoints that are listed for a circuit.
+/// The maximum number of endpoints listed for a circuit.
 const NAMED_ENDPOINTS: usize = 5;
 
-/// Facts about a circuit besides its change.
+/// Facts about a circuit, in addition to its change.
 #[derive(Clone, Copy, Debug)]
 pub struct CircuitContext<'k> {
-    /// The policy that governs it.
+    /// The policy that governs the circuit.
     pub policy: &'k Policy,
-    /// The endpoints that share it.
+    /// The endpoints that share the circuit.
     pub endpoints: &'k [EndpointId],
-    /// Whether the present outage was not reported yet: the change that began it was found too late, and only its
+    /// Whether the current outage was not reported yet: the change that began it was observed too late, so only its
     /// result is known.
     pub is_unreported_outage: bool,
 }
 
-/// Returns the notifications for a change.
+/// Returns the notifications that a change causes.
 #[must_use]
 pub fn notifications(key: &str, change: &Change, known: &CircuitContext<'_>) -> Vec<Notification> {
     let mut notifications = Vec::new();
@@ -68,13 +68,13 @@ pub fn notifications(key: &str, change: &Change, known: &CircuitContext<'_>) -> 
         && let Some(since) = change.failing_since
         && let Some(warned) = warned(circuit, change, since, known.policy)
     {
-        // One for each period of failures: the next success ends it, and only then can another begin.
+        // One warning for each period of failures, which ends with the next success.
         add(since.as_micros(), News::DisableWarning(warned));
     }
     notifications
 }
 
-/// Returns the warning that is due at a trip or a failed probe, if any.
+/// Returns the disable warning that is due after a trip or a failed probe, if any.
 fn warned(
     circuit: impl FnOnce() -> CircuitFacts,
     change: &Change,
@@ -131,7 +131,7 @@ fn given_up(circuit: CircuitFacts, change: &Change) -> Disabled {
     }
 }
 
-/// Returns the rule that tripped the circuit, with the numbers.
+/// Returns the rule that tripped the circuit, with its limit and the counts.
 fn why(rule: TripRule, policy: &Policy, totals: Option<&Totals>) -> Why {
     let limit = match rule {
         TripRule::FailureRate => policy.failure_rate().map(u64::from),
@@ -163,7 +163,7 @@ fn counted(totals: &Totals) -> Counted {
     }
 }
 
-/// Returns the facts about a circuit that its key contains.
+/// Returns the facts that a circuit's key contains, and the first of its endpoints.
 fn circuit(key: &str, endpoints: &[EndpointId]) -> CircuitFacts {
     let destination = key.split_once(' ').map(|(_, destination)| destination);
     let by = match destination {
@@ -193,8 +193,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns whether a change is too old for a notification: a process that finds it more than 24 hours later does not
-/// report it.
+/// Returns whether a change is too old to be reported: more than 24 hours.
 #[must_use]
 pub fn is_old(changed_at: Timestamp, now: Timestamp) -> bool {
     now.since(changed_at) > Duration::from_secs(24 * 60 * 60)

@@ -1,4 +1,4 @@
-//! The digest: many notifications in one message, grouped by subject. Pure.
+//! Digests: several notifications in one message, grouped by subject.
 //!
 //! No notification is omitted: those without a line of their own are counted.
 
@@ -16,18 +16,18 @@ use crate::values::{Moment, NotificationId, ShownKey, TenantId};
 /// The maximum number of subjects with a line of their own.
 const LINES: usize = 20;
 
-/// The part of a notification that a digest needs.
+/// The parts of a notification that a digest needs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Headline {
-    /// The id of the notification.
+    /// The notification's id. Ids sort by creation time.
     pub id: NotificationId,
-    /// Its kind.
+    /// The notification's kind.
     pub kind: Kind,
-    /// The subject of the notification.
+    /// The notification's subject, such as a circuit's key.
     pub subject: Arc<str>,
-    /// The tenant that it concerns. `None`: only the operator.
+    /// The tenant that the notification concerns. `None`: only the operator.
     pub tenant: Option<TenantId>,
-    /// When it happened.
+    /// When the reported change happened.
     pub at: Timestamp,
 }
 
@@ -38,8 +38,8 @@ struct Group<'h> {
 }
 
 impl Message {
-    /// Returns the digest of these notifications, at least one and the oldest first, and of a number that were not
-    /// stored.
+    /// Creates a digest of these notifications, of which there must be at least one, oldest first. `not_kept` is the
+    /// number of further notifications that were not stored.
     #[must_use]
     pub fn digest(headlines: &[Headline], not_kept: u64) -> Self {
         let mut groups: BTreeMap<&str, Group<'_>> = BTreeMap::new();
@@ -52,7 +52,7 @@ impl Message {
                 group.latest = headline;
             }
         }
-        // The latest first: recent events matter most.
+        // Latest first: recent events matter most.
         let mut groups: Vec<(&str, Group<'_>)> = groups.into_iter().collect();
         groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.latest.id));
         let more = groups.split_off(groups.len().min(LINES));
@@ -92,8 +92,8 @@ impl Message {
     }
 }
 
-/// Returns an id that is the same for the same notifications, and that is not the id of any single one: a receiver that
-/// knows one of them must not drop the others.
+/// Returns an id that depends on the notifications and differs from the id of every single one: a receiver that has
+/// seen one of them must not drop the others.
 fn digest_id(headlines: &[Headline]) -> String {
     match headlines {
         [first, .., last] => format!("{}-{}-{}", first.id, last.id.0, headlines.len()),

@@ -1,5 +1,5 @@
-//! Detects a growing number of dead letters: failed deliveries of each tenant within the last hour, by minute. Pure:
-//! the time and each count are arguments.
+//! Detects a growing number of dead letters. It counts each tenant's failed deliveries within the last hour, by
+//! minute. Pure: the time and the counts are arguments.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use breakerbox_core::Timestamp;
 
 use crate::values::TenantId;
 
-/// The length of the period, in minutes.
+/// The length of the counting period, in minutes.
 const MINUTES: u64 = 60;
 
-/// Failed deliveries of each tenant within the last hour.
+/// Counts each tenant's failed deliveries within the last hour.
 #[derive(Debug)]
 pub struct Growth {
-    /// The first limit. The next limits are ten times as high, each.
+    /// The first limit. Each further limit is ten times the previous one.
     limit: u64,
     tenants: BTreeMap<TenantId, LastHour>,
 }
 
 #[derive(Debug, Default)]
 struct LastHour {
-    /// The count of each minute that has any, the oldest first.
+    /// The count of each minute that has failed deliveries, oldest first.
     minutes: BTreeMap<u64, u64>,
     /// The highest limit that was reported. It is lowered when the count falls below it.
     reported: u64,
@@ -29,11 +29,11 @@ struct LastHour {
 /// A tenant whose failed deliveries reached a limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Grown {
-    /// The tenant.
+    /// The tenant that the deliveries belong to.
     pub tenant: TenantId,
-    /// The number within the last hour.
+    /// The number of deliveries that failed within the last hour.
     pub count: u64,
-    /// The limit that was reached.
+    /// The highest limit that the count has reached.
     pub limit: u64,
 }
 
@@ -44,22 +44,22 @@ impl Growth {
         Self { limit: limit.max(1), tenants: BTreeMap::new() }
     }
 
-    /// Adds failed deliveries of a tenant.
+    /// Adds a tenant's failed deliveries at this time.
     pub fn add(&mut self, tenant: &TenantId, count: u64, at: Timestamp) {
         let last_hour = self.tenants.entry(tenant.clone()).or_default();
         let in_minute = last_hour.minutes.entry(minute(at)).or_default();
         *in_minute = in_minute.saturating_add(count);
     }
 
-    /// Records that a notification about this was created.
+    /// Records that a notification about this growth was created.
     pub fn reported(&mut self, grown: &Grown) {
         if let Some(last_hour) = self.tenants.get_mut(&grown.tenant) {
             last_hour.reported = grown.limit;
         }
     }
 
-    /// Returns the tenants that reached a limit which was not [reported](Self::reported) yet. Counts older than an hour are
-    /// forgotten.
+    /// Returns the tenants that reached a limit that was not [reported](Self::reported) yet. Counts older than an
+    /// hour are forgotten.
     pub fn grown(&mut self, now: Timestamp) -> Vec<Grown> {
         let first = minute(now).saturating_sub(MINUTES - 1);
         let mut grown = Vec::new();
@@ -77,7 +77,7 @@ impl Growth {
     }
 }
 
-/// Returns the highest limit that this count has reached, each ten times the one before. 0: none.
+/// Returns the highest limit that this count has reached, or 0. Each limit is ten times the previous one.
 fn over(first: u64, count: u64) -> u64 {
     let mut reached = 0;
     let mut limit = first;

@@ -1,4 +1,4 @@
-//! The kinds of notifications, and sets of them.
+//! Notification kinds, and sets of them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,17 +7,17 @@ use breakerbox_core::nearest;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident $name:literal,)*) => {
-        /// A notification type.
+        /// The kind of a notification.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Kind {
             $($(#[$doc])* $kind,)*
         }
 
         impl Kind {
-            /// All types.
+            /// All kinds, in the order of their declaration.
             pub const ALL: &[Self] = &[$(Self::$kind),*];
 
-            /// Returns the name, as settings, responses and messages have it.
+            /// Returns the name used in settings, responses and messages.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$kind => $name,)* }
@@ -27,37 +27,37 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A circuit opened: an outage begins. A failed probe that opens it again sends nothing.
+    /// A circuit opened: an outage begins. A failed probe that reopens it sends nothing.
     Trip "trip",
-    /// A circuit closed again, after its probes succeeded.
+    /// A circuit closed again after its probes succeeded.
     Recovery "recovery",
     /// A circuit was disabled because it kept failing, or an endpoint responded with 410.
     Disabled "disabled",
     /// A circuit will be disabled if it continues to fail.
     DisableWarning "disable_warning",
-    /// The store through which several processes share circuits does not respond.
+    /// The store through which processes share circuits does not respond.
     StoreLost "store_lost",
     /// The circuit store responds again.
     StoreBack "store_back",
-    /// The gateway's database accepts no writes, so no events are accepted.
+    /// The gateway's database rejects writes, so no events are accepted.
     DatabaseLost "database_lost",
     /// The gateway's database accepts writes again.
     DatabaseBack "database_back",
-    /// Many deliveries of a tenant became dead letters.
+    /// Many of a tenant's deliveries became dead letters.
     DeadLetters "dead_letters",
-    /// A reminder stopped because of the result of a run.
+    /// A reminder stopped because of a run's result.
     ReminderStopped "reminder_stopped",
-    /// A test at a client's request. Every target gets it, so it can't be selected.
+    /// A test that a client requested. Every target receives it, so it can't be selected.
     Test "test",
 }
 
 impl Kind {
-    /// Iterates over the kinds that can be chosen: all but the test.
+    /// Iterates over the kinds that a target can select: all except `Test`.
     pub fn chosen() -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied().filter(|kind| *kind != Self::Test)
     }
 
-    /// Returns whether the kind is about the gateway, and concerns only the operator.
+    /// Returns whether the kind is about the gateway itself and concerns only the operator.
     #[must_use]
     pub const fn is_operators(self) -> bool {
         matches!(self, Self::StoreLost | Self::StoreBack | Self::DatabaseLost | Self::DatabaseBack)
@@ -70,7 +70,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The text is not the name of a kind.
+/// The string is not the name of a notification kind.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must be one of {}{}", names(), hint(.0))]
 pub struct KindError(String);
@@ -93,28 +93,28 @@ impl FromStr for Kind {
     }
 }
 
-/// A set of kinds. An empty set would be useless, so an empty list stands for all kinds.
+/// A set of notification kinds. An empty set would be useless, so an empty list means all kinds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kinds(u16);
 
 impl Kinds {
-    /// All kinds.
+    /// The set of all kinds.
     pub const ALL: Self = Self(u16::MAX);
 
-    /// Returns the set of these kinds, or of all if there are none.
+    /// Creates a set of these kinds, or of all kinds if the list is empty.
     #[must_use]
     pub fn of(kinds: &[Kind]) -> Self {
         let bits = kinds.iter().fold(0, |bits, kind| bits | bit(*kind));
         if bits == 0 { Self::ALL } else { Self(bits) }
     }
 
-    /// Returns whether the set contains this kind. Every set contains tests.
+    /// Returns whether the set contains this kind. Every set contains `Test`.
     #[must_use]
     pub const fn has(self, kind: Kind) -> bool {
         matches!(kind, Kind::Test) || self.0 & bit(kind) != 0
     }
 
-    /// Iterates over the kinds in the set that can be chosen, in order.
+    /// Iterates over the selectable kinds in the set, in the order of [`Kind::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Kind> {
         Kind::chosen().filter(move |kind| self.has(*kind))
     }

@@ -1,4 +1,4 @@
-//! Messages: the form of a notification, or of a digest, for each kind of target. Pure.
+//! Messages: the format of a notification or a digest for each kind of target.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -7,19 +7,19 @@ use super::notification::Notification;
 use super::text::Text;
 use crate::values::{Moment, NotificationId};
 
-/// A message to a target.
+/// A message to be sent to a target.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Message {
-    /// The `webhook-id`: the id of the notification. A retry of the message has the same id.
+    /// The `webhook-id`, which is the notification's id. It stays the same when the message is retried.
     pub id: String,
-    /// The text for people.
+    /// The human-readable text.
     pub text: Text,
-    /// The content for programs.
+    /// The machine-readable content.
     pub json: Value,
 }
 
 impl Message {
-    /// Returns the message for one notification.
+    /// Creates the message for one notification.
     #[must_use]
     pub fn of(id: NotificationId, notification: &Notification) -> Self {
         let text = notification.text();
@@ -38,13 +38,13 @@ impl Message {
         Self { id: id.to_string(), text, json: Value::Object(fields) }
     }
 
-    /// Returns the body for a webhook.
+    /// Returns the request body for a webhook target.
     #[must_use]
     pub fn webhook(&self) -> Bytes {
         self.json.to_string().into()
     }
 
-    /// Returns the body for Slack.
+    /// Returns the request body for a Slack target.
     #[must_use]
     pub fn slack(&self) -> Bytes {
         let text = format!("*{}*\n{}", escaped(&self.text.title), escaped(&self.text.body));
@@ -52,7 +52,7 @@ impl Message {
     }
 }
 
-/// Escapes a text so that Slack finds no links, mentions or entities in it.
+/// Escapes text so that Slack finds no links, mentions or entities in it.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -1,14 +1,14 @@
-//! Notifications: which changes of a circuit cause one, its text, its targets and the rate of sending. The gateway
+//! Notifications: which circuit changes cause one, its text, its targets and how often it may be sent. The gateway
 //! sends them.
 //!
 //! | part | task |
 //! | --- | --- |
-//! | [`notifications`] | decides which changes of a circuit cause a notification, and of which kind |
+//! | [`notifications`] | decides which circuit changes cause notifications, and of which kind |
 //! | [`Notification`], [`News`] | the content of a notification, as facts |
-//! | [`Text`], [`Message`] | its text, and its form for each kind of target; the digest of many |
+//! | [`Text`], [`Message`] | the text, and the message for each kind of target; digests |
 //! | [`Kind`], [`Kinds`], [`NotificationTarget`] | the targets, and the kinds that each receives |
 //! | [`Pacing`], [`after_failure`] | which target is next, what goes into a digest, when to retry and when to stop |
-//! | [`TestPace`] | the rate limit of test notifications |
+//! | [`TestPace`] | the rate limit for test notifications |
 //! | [`Growth`] | detects a growing number of dead letters |
 
 mod decide;

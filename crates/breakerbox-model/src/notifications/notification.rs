@@ -1,7 +1,8 @@
-//! Notifications as facts. Pure values; `text` has their words, `message` their form for each target.
+//! The content of notifications, as plain values. `text` turns them into words, `message` into messages for each kind
+//! of target.
 //!
-//! A notification is created once for its kind, subject and epoch, however often and by however many processes the
-//! change is seen.
+//! A notification is created once for each kind, subject and epoch, no matter how often and by how many processes the
+//! change is observed.
 
 use std::sync::Arc;
 
@@ -11,25 +12,25 @@ use serde::{Deserialize, Serialize};
 use super::kind::Kind;
 use crate::values::{EndpointId, Moment, ShownKey, TenantId};
 
-/// The subject of notifications about the store of circuits.
+/// The subject of notifications about the circuit store.
 pub const STORE: &str = "store";
 
 /// A notification to the operator or a tenant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Notification {
-    /// The tenant that it concerns besides the operator. `None`: only the operator.
+    /// The tenant that the notification concerns, in addition to the operator. `None`: only the operator.
     pub tenant: Option<TenantId>,
-    /// The subject: a circuit's key, an endpoint, a reminder, a tenant, or the store.
+    /// The subject: a circuit's key, an endpoint, a reminder, a tenant, or [`STORE`].
     pub subject: Arc<str>,
-    /// The number of the change of the subject. There is one notification for each kind, subject and epoch.
+    /// The number of the subject's change, such as a circuit's epoch. Kind, subject and epoch together are unique.
     pub epoch: u64,
-    /// When it happened.
+    /// When the reported change happened.
     pub at: Timestamp,
-    /// The content.
+    /// The content of the notification.
     pub news: News,
 }
 
-/// The content of a notification. Its field names are those of messages to webhooks, and never change.
+/// The content of a notification. Its field names appear in webhook messages, and never change.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum News {
@@ -41,186 +42,187 @@ pub enum News {
     Disabled(Disabled),
     /// A circuit will be disabled soon.
     DisableWarning(Warned),
-    /// The store of circuits does not respond.
+    /// The circuit store does not respond.
     StoreLost {
-        /// The latest error of the store.
+        /// The store's latest error message.
         error: String,
     },
-    /// The store of circuits responds again.
+    /// The circuit store responds again.
     StoreBack {
-        /// The beginning of the outage. `None`: not known.
+        /// The start of the outage. `None`: not known.
         since: Option<Moment>,
     },
-    /// The gateway's database accepts no writes.
+    /// The gateway's database rejects writes.
     DatabaseLost {
-        /// The error of the database.
+        /// The database's error message.
         error: String,
     },
     /// The gateway's database accepts writes again.
     DatabaseBack {
-        /// The beginning of the outage.
+        /// The start of the outage.
         since: Moment,
     },
-    /// Many deliveries have failed for good.
+    /// Many of a tenant's deliveries have failed for good.
     DeadLetters {
-        /// The number within the last hour.
+        /// The number of deliveries that failed within the last hour.
         count: u64,
-        /// The limit that was reached.
+        /// The limit that the count reached.
         limit: u64,
     },
-    /// A reminder was stopped.
+    /// A reminder stopped because of a run's result.
     ReminderStopped(Stopped),
-    /// A test of the delivery of notifications, at a client's request.
+    /// A test notification that a client requested.
     Test {},
 }
 
 /// The circuit that a notification is about.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CircuitFacts {
-    /// The id of the circuit in paths. `None` in messages about a URL, since the id holds the whole URL.
+    /// The circuit's id in paths. `None` in messages about a URL, because the id contains the whole URL.
     pub id: Option<String>,
-    /// The key of the circuit. `None` in messages about a URL.
+    /// The circuit's key. `None` in messages about a URL.
     pub key: Option<String>,
-    /// The first characters of the key's hash, as `GET /v1/circuits` shows it.
+    /// The first characters of the key's hash, as listed by `GET /v1/circuits`.
     #[serde(default)]
     pub fingerprint: String,
-    /// The calls that share the circuit: those to an `endpoint`, to a `host`, or all of a `tenant`.
+    /// Which calls share the circuit: those to one `endpoint`, to one `host`, or all calls of a `tenant`.
     pub circuit_by: String,
     /// The purpose of the circuit: `deliveries` or `reminders`.
     pub purpose: String,
-    /// The URL's origin and `/...`, or the host. `None` for the circuit of a whole tenant. A notification that an older
-    /// version stored may hold the whole URL.
+    /// The URL's origin and `/...`, or the host. `None` if the circuit is for a whole tenant. A notification stored
+    /// by an older version may contain the whole URL.
     pub destination: Option<String>,
-    /// The ids of some endpoints that share the circuit.
+    /// The ids of the first endpoints that share the circuit.
     pub endpoints: Vec<String>,
-    /// The number of further endpoints.
+    /// The number of endpoints that are not listed.
     pub more_endpoints: u64,
 }
 
 /// Why a circuit tripped: the rule, its limit, and the counts.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Why {
-    /// The rule, by its name in the policy.
+    /// The rule's name in the policy.
     pub rule: String,
-    /// The limit of the rule: percent, calls, or milliseconds.
+    /// The rule's limit: a percentage, a number of calls, or milliseconds.
     pub limit: u64,
-    /// The minimum number of calls before rates and means are evaluated.
+    /// The minimum number of calls before rates and mean latencies are evaluated.
     pub min_calls: u64,
     /// The length of the window, in milliseconds.
     pub window_ms: u64,
-    /// The duration from which on a call is slow, in milliseconds, if the rule is about slow calls.
+    /// The latency above which a call counts as slow, in milliseconds. `None`: the rule is not about slow calls.
     pub slow_call_ms: Option<u64>,
-    /// The counts of the window. `None`: not known any more.
+    /// The counts in the window. `None`: no longer known.
     pub counts: Option<Counted>,
 }
 
-/// The counts of the window.
+/// The counts in a circuit's window.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Counted {
-    /// The number of calls.
+    /// The number of calls, successful or failed.
     pub calls: u64,
-    /// The number of calls that failed.
+    /// The number of failed calls in the window.
     pub failures: u64,
-    /// The number of calls that were slow.
+    /// The number of slow calls in the window.
     pub slow: u64,
-    /// The number of consecutive failures up to the latest call.
+    /// The number of consecutive failures, up to the latest call.
     pub consecutive_failures: u64,
-    /// The mean latency, in milliseconds.
+    /// The mean latency of the calls, in milliseconds.
     pub mean_latency_ms: u64,
 }
 
-/// The conditions under which a circuit is disabled. Both must hold.
+/// The conditions for disabling a circuit. Both must be met.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DisableConditions {
-    /// The number of trips.
+    /// The minimum number of trips.
     pub trips: u32,
-    /// The time without a success, in milliseconds.
+    /// The minimum time without a success, in milliseconds.
     pub failing_ms: u64,
 }
 
-/// A circuit that opened.
+/// The facts about a circuit that opened.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Tripped {
-    /// The circuit.
+    /// The circuit that opened.
     pub circuit: CircuitFacts,
-    /// When it opened.
+    /// When the circuit opened.
     pub since: Moment,
-    /// The rule that tripped it. `None` if a record that was found later does not contain it.
+    /// The rule that tripped the circuit. `None`: the trip was observed too late, and the circuit's record does not
+    /// contain it.
     pub cause: Option<Why>,
-    /// When the first probe may be made.
+    /// The earliest time of the first probe.
     pub retry_at: Option<Moment>,
-    /// The number of probes that must succeed.
+    /// The number of probes that must succeed before the circuit closes.
     pub probes: u32,
     /// The number of trips so far, including this one.
     pub trips: u32,
-    /// The conditions under which the circuit is disabled. `None`: it never is.
+    /// The conditions for disabling the circuit. `None`: it is never disabled.
     pub disables: Option<DisableConditions>,
 }
 
-/// A circuit that closed again.
+/// The facts about a circuit that closed again.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Recovered {
-    /// The circuit.
+    /// The circuit that closed.
     pub circuit: CircuitFacts,
-    /// Since when it was not closed. `None`: not known.
+    /// The start of the outage: when the circuit stopped being closed. `None`: not known.
     pub since: Option<Moment>,
-    /// The number of its trips, which are remembered for a while.
+    /// The number of trips, which is remembered for a limited time.
     pub trips: u32,
 }
 
-/// A circuit or an endpoint that was disabled.
+/// The facts about a circuit or an endpoint that was disabled.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Disabled {
-    /// The reason. `circuit`: it failed for too long. `gone`: the endpoint responded with 410.
+    /// Why it was disabled. `circuit`: the circuit failed for too long. `gone`: the endpoint responded with 410.
     pub disabled_reason: String,
-    /// The circuit. `None` if an endpoint was disabled.
+    /// The disabled circuit. `None` if an endpoint was disabled.
     pub circuit: Option<CircuitFacts>,
-    /// The id of the endpoint. `None` if a circuit was disabled.
+    /// The disabled endpoint's id. `None` if a circuit was disabled.
     pub endpoint: Option<String>,
-    /// The host of that endpoint.
+    /// The host in the disabled endpoint's URL.
     pub host: Option<String>,
-    /// The latest success. `None`: there was none.
+    /// The time of the latest success. `None`: there was none.
     pub last_success_at: Option<Moment>,
-    /// The reason, for people.
+    /// The human-readable reason.
     pub reason: String,
 }
 
-/// A circuit that will be disabled soon.
+/// The facts about a circuit that will be disabled soon.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Warned {
-    /// The circuit.
+    /// The circuit that will be disabled.
     pub circuit: CircuitFacts,
-    /// The latest success. `None`: there was none.
+    /// The time of the latest success. `None`: there was none.
     #[serde(default)]
     pub last_success_at: Option<Moment>,
-    /// The first failure after it. `None` in notifications of an earlier version.
+    /// The time of the first failure after the latest success. `None` in notifications stored by an older version.
     #[serde(default)]
     pub failing_since: Option<Moment>,
-    /// The time from which on a failed probe disables the circuit.
+    /// The time after which a failed probe disables the circuit.
     pub disabled_at: Moment,
-    /// When it may be probed next.
+    /// The earliest time of the next probe.
     pub retry_at: Option<Moment>,
     /// The number of trips so far.
     pub trips: u32,
-    /// The number of trips at which it is disabled.
+    /// The number of trips at which the circuit is disabled.
     pub trips_needed: u32,
 }
 
-/// A reminder that was stopped.
+/// The facts about a reminder that stopped.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Stopped {
-    /// The id of the reminder.
+    /// The id of the stopped reminder, `rem_...`.
     pub reminder: String,
-    /// The number of the run that stopped it.
+    /// The number of the run that stopped the reminder.
     pub run: u32,
-    /// The host that it called.
+    /// The host that the reminder called.
     pub host: String,
-    /// The reason, for people.
+    /// The human-readable reason.
     pub reason: String,
 }
 
 impl CircuitFacts {
-    /// Returns the facts without possible secrets: the path of a URL, and the id and the key that contain it.
+    /// Returns the facts without possible secrets: the URL's path, and the id and the key that contain it.
     fn redacted(self) -> Self {
         let Some(key) = self.key.as_deref().filter(|key| ShownKey(key).has_url()) else { return self };
         let (destination, fingerprint) = (ShownKey(key).destination(), ShownKey(key).fingerprint());
@@ -229,7 +231,7 @@ impl CircuitFacts {
 }
 
 impl News {
-    /// Returns the notification without possible secrets. Only this form leaves the gateway.
+    /// Returns the notification without possible secrets. Only this form is sent outside the gateway.
     #[must_use]
     pub fn redacted(mut self) -> Self {
         let circuit = match &mut self {
@@ -245,7 +247,7 @@ impl News {
         self
     }
 
-    /// Returns the kind.
+    /// Returns the kind of this notification.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self {
@@ -265,19 +267,19 @@ impl News {
 }
 
 impl Notification {
-    /// Returns the kind.
+    /// Returns the kind of notification with this content.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         self.news.kind()
     }
 
-    /// Returns a notification that the store of circuits does not respond.
+    /// Creates a notification that the circuit store does not respond.
     #[must_use]
     pub fn store_lost(error: impl Into<String>, at: Timestamp) -> Self {
         Self::of_store(News::StoreLost { error: error.into() }, at)
     }
 
-    /// Returns a notification that the store of circuits responds again.
+    /// Creates a notification that the circuit store responds again.
     #[must_use]
     pub fn store_back(at: Timestamp) -> Self {
         Self::of_store(News::StoreBack { since: None }, at)
@@ -287,13 +289,14 @@ impl Notification {
         Self { tenant: None, subject: STORE.into(), epoch: at.as_micros(), at, news }
     }
 
-    /// Returns a notification that the gateway's database accepts no writes since `at`.
+    /// Creates a notification that the gateway's database has rejected writes since `at`.
     #[must_use]
     pub fn database_lost(error: impl Into<String>, at: Timestamp) -> Self {
         Self::of_database(News::DatabaseLost { error: error.into() }, at)
     }
 
-    /// Returns a notification that the gateway's database accepts writes again. It accepted none from `since` on.
+    /// Creates a notification that the gateway's database accepts writes again, after an outage that began at
+    /// `since`.
     #[must_use]
     pub fn database_back(since: Timestamp, at: Timestamp) -> Self {
         Self::of_database(News::DatabaseBack { since: Moment(since) }, at)
@@ -303,8 +306,8 @@ impl Notification {
         Self { tenant: None, subject: "database".into(), epoch: at.as_micros(), at, news }
     }
 
-    /// Returns a notification that an endpoint responded with 410 and was disabled. `epoch` is the revision that
-    /// disabled it.
+    /// Creates a notification that an endpoint responded with 410 and was disabled. `epoch` is the endpoint's
+    /// revision after that.
     #[must_use]
     pub fn endpoint_gone(
         tenant: TenantId,
@@ -324,8 +327,8 @@ impl Notification {
         Self { tenant: Some(tenant), subject: endpoint.to_string().into(), epoch, at, news }
     }
 
-    /// Returns a notification that many of a tenant's deliveries failed within an hour. There is one for each limit and
-    /// hour.
+    /// Creates a notification that many of a tenant's deliveries failed within an hour. Each limit is reported once
+    /// per hour.
     #[must_use]
     pub fn dead_letters(tenant: TenantId, count: u64, limit: u64, at: Timestamp) -> Self {
         let hour = at.as_micros() / 3_600_000_000;
@@ -338,8 +341,7 @@ impl Notification {
         }
     }
 
-    /// Returns a notification that a reminder was stopped because of the result of its run. It contains only the host
-    /// of the URL.
+    /// Creates a notification that a reminder stopped because of its run's result. It contains only the URL's host.
     #[must_use]
     pub fn reminder_stopped(
         tenant: TenantId,
@@ -365,7 +367,7 @@ impl Notification {
         }
     }
 
-    /// Returns a test notification.
+    /// Creates a test notification.
     #[must_use]
     pub fn test(tenant: Option<TenantId>, at: Timestamp) -> Self {
         Self { tenant, subject: "test".into(), epoch: at.as_micros(), at, news: News::Test {} }

@@ -1,10 +1,10 @@
-//! Pacing of notifications: which target is next, and whether a notification is sent alone or in a digest. Pure: the
-//! time is an argument.
+//! Pacing of notifications: which target is next, and whether a notification is sent alone or in a digest. The time
+//! is an argument.
 //!
-//! Each target has a token bucket, with one token for each message. While there are enough tokens, each waiting
-//! notification is a message of its own. Those over the limit wait for the next token, and then all of them are sent as
-//! one digest. Targets whose latest message failed come last, and share at most half of the slots: each may take a
-//! whole timeout.
+//! Each target has a token bucket, and each message takes a token. While there are enough tokens, each waiting
+//! notification is sent as a message of its own. Notifications above the limit wait for the next token, and are then
+//! sent together as one digest. Targets whose latest message failed come last, and share at most half of the slots,
+//! because each may take a full timeout.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::values::RateLimit;
 /// The maximum number of messages in flight.
 pub const MAX_IN_FLIGHT: usize = 4;
 
-/// The waits after failed tries. After the last one the notification is given up.
+/// The delays after failed tries. After the last one, the notification is given up.
 pub const BACK_OFF: [Duration; 5] = [
     Duration::from_secs(5),
     Duration::from_secs(30),
@@ -27,20 +27,20 @@ pub const BACK_OFF: [Duration; 5] = [
     Duration::from_secs(60 * 60),
 ];
 
-/// The bound up to which due notifications of a target are counted.
+/// The maximum to which a target's due notifications are counted.
 pub const COUNTED: u64 = 100;
 
-/// The maximum number of notifications that wait for one target. Those beyond are only counted, and the next digest
+/// The maximum number of notifications that wait for one target. Further ones are only counted, and the next digest
 /// states their number.
 pub const MOST_WAITING: u64 = 10_000;
 
-/// The maximum number of targets whose buckets are kept. The bucket of a forgotten target is full again.
+/// The maximum number of targets whose buckets are kept. A forgotten target starts with a full bucket.
 const BUCKETS: usize = 20_000;
 
-/// A target with due notifications.
+/// A target that has due notifications.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Due {
-    /// The name of the target.
+    /// The name of the target: `tgt_...` or `operator/...`.
     pub target: Arc<str>,
     /// The number of due notifications, up to [`COUNTED`].
     pub count: u64,
@@ -49,49 +49,49 @@ pub struct Due {
 /// A message that may be sent now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlannedMessage {
-    /// The name of the target.
+    /// The name of the target that the message goes to.
     pub target: Arc<str>,
-    /// Whether all due notifications are sent as a digest. Otherwise the oldest is sent alone.
+    /// Whether all due notifications are sent as one digest. Otherwise the oldest one is sent alone.
     pub together: bool,
 }
 
 /// The next step for a notification whose message failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AfterFailure {
-    /// It is retried at this time.
+    /// The notification is retried at this time.
     Again(Timestamp),
-    /// It is given up, because all tries were used.
+    /// The notification is given up, because all tries were used.
     GivenUp,
 }
 
-/// Returns the next step after so many tries, including this one.
+/// Returns the next step after this number of tries, including the latest.
 #[must_use]
 pub fn after_failure(tries: u32, now: Timestamp) -> AfterFailure {
     let waited = usize::try_from(tries.saturating_sub(1)).unwrap_or(usize::MAX);
     BACK_OFF.get(waited).map_or(AfterFailure::GivenUp, |wait| AfterFailure::Again(now + *wait))
 }
 
-/// Decides which messages may be sent.
+/// Decides which messages may be sent now.
 #[derive(Debug)]
 pub struct Pacing {
     limit: RateLimit,
     buckets: BTreeMap<Arc<str>, TokenBucket>,
     busy: BTreeSet<Arc<str>>,
-    /// Targets whose latest message failed, and since when.
+    /// Targets whose latest message failed, and the time of the first failure in a row.
     failing: BTreeMap<Arc<str>, Timestamp>,
 }
 
 impl Pacing {
-    /// Allows `burst` messages at once to each target, and then one in each interval.
+    /// Creates a pacing that allows each target `burst` messages at once, and then one per interval.
     #[must_use]
     pub fn new(burst: u32, interval: Duration) -> Self {
         let limit = RateLimit { per_second: 1.0 / interval.as_secs_f64(), burst };
         Self { limit, buckets: BTreeMap::new(), busy: BTreeSet::new(), failing: BTreeMap::new() }
     }
 
-    /// Returns the messages that may be sent now. Each takes a slot until [`ended`](Self::ended).
+    /// Returns the messages that may be sent now. Each uses a slot until [`ended`](Self::ended) is called.
     pub fn plan(&mut self, mut due: Vec<Due>, now: Timestamp) -> Vec<PlannedMessage> {
-        // Working targets come first. The sort is stable: among equals the given order is kept.
+        // Working targets come first. The sort is stable, so that targets otherwise keep their order.
         due.sort_by_key(|due| self.failing.contains_key(&due.target));
         let mut plan = Vec::new();
         for Due { target, count } in due {
@@ -119,7 +119,7 @@ impl Pacing {
         plan
     }
 
-    /// Records the end of a message, and whether it succeeded.
+    /// Records that a message ended; `well` is true if the target accepted it.
     pub fn ended(&mut self, target: &Arc<str>, well: bool, now: Timestamp) {
         self.busy.remove(target);
         if well {
@@ -129,7 +129,7 @@ impl Pacing {
         }
     }
 
-    /// Frees the slot and returns the token of a message that was not sent after all.
+    /// Frees the slot and returns the token of a message that was not sent.
     pub fn gave_back(&mut self, target: &Arc<str>) {
         self.busy.remove(target);
         if let Some(bucket) = self.buckets.get_mut(target) {
@@ -143,13 +143,13 @@ impl Pacing {
         self.busy.len()
     }
 
-    /// Iterates over the targets whose latest message failed, and since when.
+    /// Iterates over the targets whose latest message failed, with the time since which they fail.
     pub fn failing(&self) -> impl Iterator<Item = (&Arc<str>, Timestamp)> {
         self.failing.iter().map(|(target, since)| (target, *since))
     }
 }
 
-/// Returns the number of tokens, up to a maximum.
+/// Returns the number of tokens in the bucket, up to a maximum.
 fn tokens(mut bucket: TokenBucket, most: u64, now: Timestamp) -> u64 {
     (0..most).take_while(|_| bucket.take(now).is_ok()).count() as u64
 }
@@ -170,7 +170,8 @@ mod tests {
         Pacing::new(5, Duration::from_secs(60))
     }
 
-    /// What is sent of a notification at each of these seconds: how many at which second.
+    /// Simulates notifications at these seconds. Returns the messages: the second, and how many notifications each
+    /// contains.
     fn sent(notifications: &[u64]) -> Vec<(u64, u64)> {
         let mut pacing = pacing();
         let (mut waiting, mut sent) = (0, Vec::new());

@@ -1,7 +1,7 @@
-//! Targets: the destinations of notifications. Pure; the gateway sends.
+//! Targets: the destinations of notifications.
 //!
-//! An operator's targets are in the configuration; tenants set their own. URLs and secrets of targets are credentials:
-//! they are sealed at rest, and never shown whole.
+//! The operator's targets are part of the configuration; tenants set their own. The URLs and secrets of targets are
+//! credentials: they are encrypted at rest, and never shown in full.
 
 use std::sync::Arc;
 
@@ -12,24 +12,24 @@ use super::kind::Kinds;
 use crate::delivery::Target;
 use crate::values::Secret;
 
-/// The prefix of the names of an operator's targets.
+/// The prefix of the names of the operator's targets.
 pub const OPERATOR: &str = "operator/";
 
-/// The maximum number of targets of a tenant.
+/// The maximum number of targets per tenant.
 pub const MOST_TARGETS: usize = 10;
 
-/// A destination of notifications.
+/// A destination for notifications.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NotificationTarget {
-    /// The name: `tgt_...`, or `operator/...` for a target of the configuration.
+    /// The target's name: `tgt_...` for a tenant's, `operator/...` for one in the configuration.
     pub name: Arc<str>,
-    /// The kind of destination and its address.
+    /// The kind of target, with its address.
     pub way: Way,
-    /// The kinds of notifications that it receives.
+    /// The kinds of notifications that the target receives.
     pub on: Kinds,
 }
 
-/// The kind of destination and its address.
+/// A kind of target, with its address.
 #[derive(Clone, PartialEq)]
 pub enum Way {
     /// A signed webhook request.
@@ -39,12 +39,12 @@ pub enum Way {
         /// The secret that requests are signed with.
         secret: Secret,
     },
-    /// A request in the format of Slack and compatible services. Anyone who knows the URL can post there.
+    /// A request in the format of Slack and compatible services. Anyone who knows the URL can post to it.
     Slack {
         /// The URL of the incoming webhook.
         url: Url,
     },
-    /// An e-mail.
+    /// An e-mail message.
     Email {
         /// The recipients; at least one.
         to: Vec<Address>,
@@ -52,7 +52,7 @@ pub enum Way {
 }
 
 impl NotificationTarget {
-    /// Returns whether the target is in the configuration, and not a tenant's.
+    /// Returns whether the target is part of the configuration rather than a tenant's.
     #[must_use]
     pub fn is_operators(&self) -> bool {
         self.name.starts_with(OPERATOR)
@@ -60,7 +60,7 @@ impl NotificationTarget {
 }
 
 impl Way {
-    /// Returns the name of the kind: `webhook`, `slack` or `email`.
+    /// Returns the kind's name: `webhook`, `slack` or `email`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ impl Way {
         }
     }
 
-    /// Returns the destination for people: of a URL no more than the host.
+    /// Returns the destination in human-readable form. For a URL, that is only the host.
     #[must_use]
     pub fn shown(&self) -> String {
         match self {
@@ -82,7 +82,7 @@ impl Way {
     }
 }
 
-/// Hides URLs and addresses, because everyone who reads the log would see them.
+/// Hides URLs and addresses, so that they do not appear in logs.
 impl std::fmt::Debug for Way {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}(hidden)", self.name())
@@ -92,7 +92,7 @@ impl std::fmt::Debug for Way {
 /// Parses the URL of a target.
 ///
 /// # Errors
-/// If nothing can be sent there. The error does not repeat the URL.
+/// Returns an error if requests can't be sent to the URL. The message does not repeat the URL.
 pub fn target_url(text: &str) -> Result<Url, String> {
     let without_name = |why: String| why.strip_prefix("url: ").map(str::to_owned).unwrap_or(why);
     text.parse::<Target>().map_err(|error| without_name(error.to_string()))?;
@@ -102,10 +102,10 @@ pub fn target_url(text: &str) -> Result<Url, String> {
 /// Parses an e-mail address.
 ///
 /// # Errors
-/// If it is not an address.
+/// Returns an error if the string is not an e-mail address.
 pub fn address(text: &str) -> Result<Address, String> {
     let wrong = || "must be an address such as \"ops@example.com\"".to_owned();
-    // The maximum length of an address, by RFC 5321.
+    // The maximum length of an address according to RFC 5321.
     if text.len() > 254 {
         return Err(wrong());
     }

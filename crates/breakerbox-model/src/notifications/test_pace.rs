@@ -1,6 +1,6 @@
-//! The rate limit of test notifications: for each destination the same as for other messages, whichever tenant requests
-//! it; and a limit for each tenant, whichever targets it has. So a key that may change targets can't flood anyone with
-//! mail. Pure: the time is an argument.
+//! The rate limit for test notifications. Each destination has the same limit as for other messages, regardless of
+//! which tenant requests the test; in addition, each tenant has a limit over all its targets. So an API key that may
+//! change targets can't be used to flood mailboxes. The time is an argument.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use super::target::{NotificationTarget, Way};
 use crate::delivery::KeyedBuckets;
 use crate::values::{RateLimit, TenantId};
 
-/// The burst of test messages of one tenant; then one in each interval.
+/// The number of test messages that a tenant may send at once, before its rate limit applies.
 const OF_TENANT: u32 = 20;
 
-/// The maximum number of tenants and destinations that are kept.
+/// The maximum number of tenants and destinations whose buckets are kept.
 const REMEMBERED: usize = 20_000;
 
-/// The rate limit of test notifications.
+/// Limits the rate of test notifications.
 #[derive(Debug)]
 pub struct TestPace {
     tenants: KeyedBuckets<TenantId>,
@@ -24,7 +24,7 @@ pub struct TestPace {
 }
 
 impl TestPace {
-    /// Allows `burst` messages at once to each destination, and then one in each interval.
+    /// Creates a limit that allows each destination `burst` messages at once, and then one per interval.
     #[must_use]
     pub fn new(burst: u32, interval: Duration) -> Self {
         let limit = |burst| RateLimit { per_second: 1.0 / interval.as_secs_f64(), burst };
@@ -34,10 +34,10 @@ impl TestPace {
         }
     }
 
-    /// Takes a token for each message to these targets, or none.
+    /// Takes a token for each message to these targets, or no tokens at all.
     ///
     /// # Errors
-    /// If one of them is over its limit: when it will not be.
+    /// Returns the time to try again, if a limit is exceeded.
     pub fn take(
         &mut self,
         tenant: &TenantId,
@@ -60,7 +60,7 @@ impl TestPace {
     }
 }
 
-/// Returns the destinations of a message: one for each recipient of an e-mail.
+/// Returns the destinations of a message: a URL, or each recipient of an e-mail.
 fn destinations(way: &Way) -> Vec<String> {
     match way {
         Way::Webhook { url, .. } | Way::Slack { url } => vec![url.to_string()],

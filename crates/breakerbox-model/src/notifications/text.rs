@@ -1,5 +1,5 @@
-//! The text of a notification: a title and a few lines that state which endpoint, since when, why, what happens next,
-//! and what to do. Pure. It contains no secrets: of an endpoint its id, of a URL no more than its origin.
+//! The text of a notification: a title and a few lines that state which endpoint is affected, since when, why, what
+//! happens next, and what to do. It contains no secrets: only endpoint ids, and URLs cut to their origin.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use super::notification::{
 };
 use crate::values::Moment;
 
-/// The text of a notification.
+/// The human-readable text of a notification.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Text {
-    /// One line.
+    /// The title: a single line.
     pub title: String,
-    /// A few lines.
+    /// The body: a few lines.
     pub body: String,
 }
 
@@ -70,7 +70,7 @@ fn span(millis: u64) -> String {
     format_duration(Duration::from_millis(millis))
 }
 
-/// Returns a short name of the failing destination.
+/// Returns a short name for the failing destination.
 fn destination(circuit: &CircuitFacts) -> String {
     let is_for_reminders = circuit.purpose == "reminders";
     match &circuit.destination {
@@ -81,13 +81,13 @@ fn destination(circuit: &CircuitFacts) -> String {
     }
 }
 
-/// Returns the title: the destination, and its state in the singular or, for all calls of a tenant, in the plural.
+/// Returns the title: the destination, followed by `one` or, if the circuit is for a whole tenant, by `all`.
 fn titled(circuit: &CircuitFacts, one: &str, all: &str) -> String {
     let state = if circuit.destination.is_some() { one } else { all };
     format!("{} {state}", destination(circuit))
 }
 
-/// Returns the line that states the subject.
+/// Returns the line that states which calls are affected.
 fn affected(circuit: &CircuitFacts) -> String {
     let mut line = match (circuit.circuit_by.as_str(), &circuit.destination) {
         ("host", Some(host)) => format!("Affected: all endpoints on {host}"),
@@ -103,12 +103,12 @@ fn affected(circuit: &CircuitFacts) -> String {
     if line.ends_with("...") { line } else { line + "." }
 }
 
-/// Returns the calls that wait while a circuit is not closed.
+/// Returns the plural noun for the calls that wait while a circuit is not closed.
 fn waiting(circuit: &CircuitFacts) -> &'static str {
     if circuit.purpose == "reminders" { "runs" } else { "deliveries" }
 }
 
-/// Returns the effect on waiting calls while a circuit is not closed.
+/// Returns a sentence about what happens to calls while a circuit is not closed.
 fn parked(circuit: &CircuitFacts) -> &'static str {
     match circuit.purpose.as_str() {
         "reminders" => "runs are parked; none is dropped",
@@ -116,7 +116,8 @@ fn parked(circuit: &CircuitFacts) -> &'static str {
     }
 }
 
-/// Returns where to find details. The id of a circuit of a URL is left out, because it contains the URL.
+/// Returns a sentence on where to find details. It omits the ids of circuits with a URL, because they contain the
+/// URL.
 fn look(circuit: &CircuitFacts, tenant: &str) -> String {
     match (&circuit.id, circuit.endpoints.first()) {
         (Some(id), _) => format!("`breakerbox circuits show {id}`, or GET /v1/circuits/{id}"),
@@ -131,7 +132,7 @@ fn look(circuit: &CircuitFacts, tenant: &str) -> String {
     }
 }
 
-/// Returns how to enable a disabled circuit.
+/// Returns a sentence on how to enable a disabled circuit.
 fn enable(circuit: &CircuitFacts, tenant: &str) -> String {
     match (&circuit.id, circuit.endpoints.first()) {
         (Some(id), _) => {
@@ -324,7 +325,7 @@ fn stopped(news: &Stopped, notification: &Notification) -> (String, Vec<String>)
 }
 
 impl Why {
-    /// Returns a sentence about the rule that tripped the circuit, with the numbers.
+    /// Returns a sentence about the rule that tripped the circuit, with its limit and the counts.
     #[must_use]
     pub fn sentence(&self) -> String {
         let window = span(self.window_ms);

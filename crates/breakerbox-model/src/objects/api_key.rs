@@ -1,4 +1,4 @@
-//! API keys and their scopes. The key itself is shown once, when it is created; only its hash is stored.
+//! API keys and their scopes. A key is shown once, when it is created; only its hash is stored.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,12 +10,12 @@ use sha2::{Digest, Sha256};
 
 use super::{ApiKeyId, TenantId};
 
-/// The prefix of a written key, so that people and secret scanners recognize it.
+/// The prefix of every API key, so that people and secret scanners recognize it.
 const PREFIX: &str = "bbx_";
 
-/// The secret text of an API key: 32 random bytes. `Debug` hides it.
+/// An API key in clear: 32 random bytes. `Debug` hides it.
 ///
-/// A plain SHA-256 is enough for storage: 256 random bits can't be guessed, however fast the hash is.
+/// A plain SHA-256 is enough for storage: 256 random bits can't be guessed, even though the hash is fast.
 #[derive(Clone)]
 pub struct ApiKeyText([u8; 32]);
 
@@ -26,13 +26,13 @@ impl ApiKeyText {
         Self(rand::random())
     }
 
-    /// Returns the key as its holder writes it. Show it once, to its holder only.
+    /// Returns the key as the string that clients send. Show it once, to its holder only.
     #[must_use]
     pub fn reveal(&self) -> String {
         format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(self.0))
     }
 
-    /// Returns the hash of the key, which is stored instead of the key.
+    /// Returns the key's hash, which is stored instead of the key.
     #[must_use]
     pub fn hash(&self) -> KeyHash {
         KeyHash(Sha256::digest(self.0).into())
@@ -45,7 +45,7 @@ impl fmt::Debug for ApiKeyText {
     }
 }
 
-/// The text is not an API key. The error never repeats the text.
+/// The string is not an API key. The error message never repeats the string.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must be `{PREFIX}` and 43 characters of a-z, A-Z, 0-9, `-` and `_`")]
 pub struct ApiKeyTextError;
@@ -67,45 +67,45 @@ impl FromStr for ApiKeyText {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct KeyHash(pub [u8; 32]);
 
-/// The stored part of an API key.
+/// An API key as it is stored, without its secret.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ApiKey {
-    /// The id of the key. It is not secret.
+    /// The key's id, `key_...`. It is not secret.
     pub id: ApiKeyId,
-    /// The hash by which a presented key is recognized.
+    /// The hash that a key sent by a client is compared with.
     pub hash: KeyHash,
-    /// A description for people. The creator sets it.
+    /// A human-readable description, set by the key's creator.
     pub name: String,
     /// The operations that the key allows.
     pub scopes: Scopes,
-    /// The tenant that the key is bound to. `None`: the key is for all tenants.
+    /// The tenant that the key is bound to. `None`: the key may act for all tenants.
     pub tenant: Option<TenantId>,
     /// When the key was created.
     pub created_at: Timestamp,
     /// When the key expires. `None`: it never expires.
     pub expires_at: Option<Timestamp>,
-    /// When the key was revoked. `None`: it was not revoked.
+    /// When the key was revoked. `None`: it is not revoked.
     pub revoked_at: Option<Timestamp>,
 }
 
-/// One permission of a key.
+/// A permission that an API key grants.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Scope {
-    /// Everything, including policies, limits and keys.
+    /// Do everything, including changes to policies, limits and keys.
     Admin,
-    /// Change endpoints, resend, override circuits.
+    /// Change endpoints, resend deliveries and override circuits.
     Manage,
-    /// Read everything, change nothing.
+    /// Read everything, without changing anything.
     Read,
     /// Submit events.
     Send,
 }
 
 impl Scope {
-    /// All scopes.
+    /// All scopes, in alphabetical order.
     pub const ALL: [Self; 4] = [Self::Admin, Self::Manage, Self::Read, Self::Send];
 
-    /// Returns the name of the scope.
+    /// Returns the scope's name in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -117,24 +117,24 @@ impl Scope {
     }
 }
 
-/// The set of scopes of a key. Admin includes all others, and manage includes read.
+/// A key's set of scopes. `Admin` includes all others, and `Manage` includes `Read`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Scopes(u8);
 
 impl Scopes {
-    /// Returns the set of these scopes.
+    /// Creates a set with these scopes.
     #[must_use]
     pub fn of(scopes: &[Scope]) -> Self {
         Self(scopes.iter().fold(0, |bits, scope| bits | 1 << *scope as u8))
     }
 
-    /// Returns the set with these bits, as the database stores it.
+    /// Creates a set from its bits in the database.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits & 0b1111)
     }
 
-    /// Returns the set as bits, for the database.
+    /// Returns the set as bits, for storage in the database.
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0
@@ -145,7 +145,7 @@ impl Scopes {
         Scope::ALL.into_iter().filter(move |scope| self.0 & 1 << *scope as u8 != 0)
     }
 
-    /// Returns whether the set allows this scope, granted or implied.
+    /// Returns whether the set allows this scope, either granted or implied.
     #[must_use]
     pub fn allow(self, wanted: Scope) -> bool {
         self.iter().any(|scope| {

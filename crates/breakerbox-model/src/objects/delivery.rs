@@ -13,60 +13,60 @@ use super::{
 };
 use crate::delivery::Fault;
 
-/// One event for one endpoint.
+/// The delivery of one event to one endpoint or dynamic URL.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Delivery {
-    /// The id of the delivery.
+    /// The delivery's id, `dlv_...`.
     pub id: DeliveryId,
     /// The name of the tenant that the delivery belongs to.
     pub tenant: TenantId,
-    /// The number of that tenant. After a tenant is deleted, another one may have its name, but never its number.
+    /// The number of that tenant. A deleted tenant's name may be reused, but its number never is.
     pub owner: TenantNumber,
     /// The event that is delivered.
     pub event: EventId,
-    /// The type of the event.
+    /// The event's type, such as `invoice.paid`.
     pub kind: EventType,
-    /// The destination. `None` for a dynamic URL.
+    /// The endpoint that the delivery goes to. `None` for a dynamic URL.
     pub endpoint: Option<EndpointId>,
     /// The dynamic URL. `None` if the delivery goes to an endpoint.
     pub url: Option<Arc<str>>,
-    /// The run of a reminder that this delivery stands for. `None` for an event that a customer submitted.
+    /// The reminder run that created this delivery. `None` for an event that a customer submitted.
     pub run: Option<RunId>,
-    /// The priority within the tenant.
+    /// The priority within the tenant. Higher priorities are sent first.
     pub priority: Priority,
-    /// The present state.
+    /// The current state.
     pub state: DeliveryState,
-    /// The number of attempts that were used up.
+    /// The number of attempts used so far.
     pub attempts: u32,
     /// While the delivery waits: the earliest time of the next attempt.
     pub due_at: Option<Timestamp>,
     /// While the delivery waits: the time at which it fails as expired. `None`: it does not expire.
     pub expires_at: Option<Timestamp>,
-    /// When it was accepted.
+    /// When the gateway accepted the event or fired the reminder run.
     pub created_at: Timestamp,
-    /// When the delivery was delivered, failed or cancelled.
+    /// When the delivery was delivered, failed or cancelled. `None`: it is not finished.
     pub finished_at: Option<Timestamp>,
 }
 
-/// The state of a delivery. Parked is not a state: it follows from the lane.
+/// The state of a delivery. Parked is not a state: whether a delivery is parked depends on its lane.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DeliveryState {
-    /// Not tried yet.
+    /// No attempt was made yet.
     Pending,
     /// A request is in flight.
     InFlight,
-    /// An attempt failed, and another one follows.
+    /// An attempt failed, and another one will follow.
     Retrying,
     /// The receiver accepted the delivery.
     Delivered,
-    /// No more attempts: the delivery is a dead letter.
+    /// No attempts follow: the delivery is a dead letter.
     Failed(FailReason),
     /// The endpoint was deleted, or the tenant cancelled the delivery.
     Cancelled,
 }
 
 impl DeliveryState {
-    /// Returns the name of the state, without the reason.
+    /// Returns the name of the state, without the fail reason.
     #[must_use]
     pub const fn name(self) -> StateName {
         match self {
@@ -79,36 +79,36 @@ impl DeliveryState {
         }
     }
 
-    /// Returns whether the delivery stays in this state unless it is resent.
+    /// Returns whether the state is final, unless the delivery is resent.
     #[must_use]
     pub const fn is_finished(self) -> bool {
         matches!(self, Self::Delivered | Self::Failed(_) | Self::Cancelled)
     }
 }
 
-/// The name of a state, without the reason, as filters use it.
+/// A delivery state without its fail reason, as filters use it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StateName {
-    /// Not tried yet.
+    /// No attempt was made yet.
     Pending,
     /// A request is in flight.
     InFlight,
-    /// An attempt failed, and another one follows.
+    /// An attempt failed, and another one will follow.
     Retrying,
     /// The receiver accepted the delivery.
     Delivered,
-    /// No more attempts: the delivery is a dead letter.
+    /// No attempts follow: the delivery is a dead letter.
     Failed,
     /// The endpoint was deleted, or the tenant cancelled the delivery.
     Cancelled,
 }
 
 impl StateName {
-    /// All states.
+    /// All states, in the order of a delivery's life cycle.
     pub const ALL: [Self; 6] =
         [Self::Pending, Self::InFlight, Self::Retrying, Self::Delivered, Self::Failed, Self::Cancelled];
 
-    /// Returns the name as it is written in the API, the database and metrics.
+    /// Returns the name used in the API, the database and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -128,7 +128,7 @@ impl fmt::Display for StateName {
     }
 }
 
-/// The text is not the name of a state.
+/// The string is not the name of a delivery state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must be pending, in_flight, retrying, delivered, failed or cancelled")]
 pub struct UnknownState;
@@ -141,21 +141,21 @@ impl FromStr for StateName {
     }
 }
 
-/// One HTTP request of a delivery.
+/// One HTTP request made for a delivery.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Attempt {
     /// When the request began.
     pub started_at: Timestamp,
-    /// How long the request took.
+    /// The time from the start of the request to its end.
     pub latency: Duration,
-    /// The status of the response. `None`: there was no response.
+    /// The response's HTTP status. `None`: there was no response.
     pub status: Option<u16>,
-    /// Why there was no response. `None`: there was one.
+    /// Why there was no response. `None`: there was a response.
     pub fault: Option<Fault>,
-    /// Details of the fault, for people.
+    /// Human-readable details of the fault.
     pub detail: Option<String>,
     /// The first bytes of the response body.
     pub response: Bytes,
-    /// Whether the attempt was a probe of a circuit.
+    /// Whether the attempt probed a half-open circuit.
     pub probe: bool,
 }

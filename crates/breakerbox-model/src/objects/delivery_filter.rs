@@ -1,4 +1,4 @@
-//! A filter for deliveries, for listings and resends.
+//! The filter that listings and resends select deliveries with.
 
 use breakerbox_core::Timestamp;
 
@@ -7,18 +7,18 @@ use super::{EndpointId, EventId, EventType, StateName, TenantId};
 /// A filter for deliveries. A delivery must match all fields that are set.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct DeliveryFilter {
-    /// Deliveries of this tenant.
+    /// Only deliveries of this tenant.
     pub tenant: Option<TenantId>,
-    /// Deliveries to this endpoint.
+    /// Only deliveries to this endpoint.
     pub endpoint: Option<EndpointId>,
-    /// Deliveries of this event.
+    /// Only deliveries of this event.
     pub event: Option<EventId>,
-    /// Deliveries of events of this type.
+    /// Only deliveries of events with this type.
     pub kind: Option<EventType>,
-    /// Deliveries in this state.
+    /// Only deliveries in this state.
     pub state: Option<StateName>,
-    /// Deliveries created at this time or later.
+    /// Only deliveries created at this time or later.
     pub from: Option<Timestamp>,
-    /// Deliveries created before this time.
+    /// Only deliveries created before this time.
     pub until: Option<Timestamp>,
 }

@@ -1,4 +1,4 @@
-//! Endpoints: registered destinations.
+//! Endpoints: the destinations that tenants register.
 
 use std::time::Duration;
 
@@ -9,64 +9,65 @@ use super::event::Filter;
 use super::{EndpointId, LaneId, RateLimit, Revision, SigningSecrets, TenantId};
 use crate::delivery::{CustomHeaders, RetrySchedule};
 
-/// A registered destination of a tenant.
+/// A destination that a tenant registered.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Endpoint {
-    /// The id of the endpoint, in paths and responses.
+    /// The endpoint's id in paths and responses, `ep_...`.
     pub id: EndpointId,
     /// The tenant that the endpoint belongs to.
     pub tenant: TenantId,
-    /// The settings that can be changed.
+    /// The settings that the tenant can change.
     pub settings: EndpointSettings,
-    /// Why nothing is sent. `None`: the endpoint is enabled. A disabled circuit is shown as a reason too, but that
-    /// state is stored with the circuit.
+    /// Why nothing is sent to the endpoint. `None`: the endpoint is enabled. Responses also report a disabled circuit
+    /// as a reason, but that state is stored with the circuit.
     pub disabled: Option<DisabledBecause>,
-    /// The secrets with which its requests are signed.
+    /// The secrets that sign the endpoint's requests.
     pub secrets: SigningSecrets,
-    /// When it was created.
+    /// When the endpoint was created.
     pub created_at: Timestamp,
-    /// When it was last changed.
+    /// When the endpoint was last changed.
     pub changed_at: Timestamp,
-    /// The number of the latest change.
+    /// The revision, which each change increments.
     pub revision: Revision,
 }
 
 impl Endpoint {
-    /// Returns the lane in which its deliveries wait.
+    /// Returns the lane in which the endpoint's deliveries wait.
     #[must_use]
     pub fn lane(&self) -> LaneId {
         self.id.into()
     }
 }
 
-/// The settings of an endpoint that can be changed. Unset fields take the tenant's value, or the gateway's default.
+/// The settings of an endpoint that can be changed. An unset field takes the tenant's value, or else the gateway's
+/// default.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EndpointSettings {
-    /// The destination of its requests.
+    /// The URL that requests are sent to.
     pub url: Url,
-    /// A description for people.
+    /// A human-readable description.
     pub description: String,
-    /// The events that the endpoint receives.
+    /// Which of the tenant's events the endpoint receives.
     pub filter: Filter,
-    /// Headers that are sent with each request.
+    /// Custom headers that are sent with each request.
     pub headers: CustomHeaders,
-    /// The timeout of a whole request.
+    /// The timeout for a whole request.
     pub timeout: Option<Duration>,
     /// The maximum number of requests in flight.
     pub max_in_flight: Option<u32>,
     /// The limit on requests per second.
     pub rate: Option<RateLimit>,
-    /// The waits before failed attempts are retried.
+    /// The delays before failed attempts are retried.
     pub retry: Option<RetrySchedule>,
-    /// The policy of its circuit, as JSON with the field names of the policy file. It is applied over the tenant's
+    /// The circuit's policy, as JSON with the field names of the policy file. Its values override the tenant's
     /// policy.
     pub policy: Option<serde_json::Value>,
-    /// How long a delivery may wait before it fails as expired.
+    /// The maximum time that a delivery may wait before it fails as expired.
     pub expires_after: Option<Duration>,
 }
 
 impl EndpointSettings {
-    /// Returns the settings of an endpoint with this URL that receives all events. Everything else is unset.
+    /// Returns settings with this URL that receive all events. All other fields are unset.
     #[must_use]
     pub fn new(url: Url) -> Self {
         Self {
@@ -87,10 +88,10 @@ impl EndpointSettings {
 /// Why nothing is sent to an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DisabledBecause {
-    /// The owner disabled it.
+    /// The endpoint's owner disabled it.
     Owner,
-    /// It responded with status 410.
+    /// The endpoint responded with status 410.
     Gone,
-    /// Its circuit is disabled.
+    /// The endpoint's circuit is disabled.
     Circuit,
 }

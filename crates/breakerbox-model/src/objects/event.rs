@@ -10,7 +10,7 @@ use url::Url;
 
 use super::{EventId, Priority, TenantId, TenantNumber};
 
-/// The longest event type, in bytes.
+/// The maximum length of an event type, in bytes.
 const MAX_TYPE_LENGTH: usize = 128;
 
 /// The type of an event, such as `invoice.paid`: words of letters, digits, `_` and `-`, separated by dots.
@@ -18,7 +18,7 @@ const MAX_TYPE_LENGTH: usize = 128;
 pub struct EventType(Arc<str>);
 
 impl EventType {
-    /// Returns the type as text.
+    /// Returns the type as a string.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -31,7 +31,7 @@ impl fmt::Display for EventType {
     }
 }
 
-/// The text is not an event type.
+/// The string is not an event type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "must be 1 to {MAX_TYPE_LENGTH} characters: words of a-z, A-Z, 0-9, `_` and `-`, separated by single dots"
@@ -51,8 +51,8 @@ impl FromStr for EventType {
     }
 }
 
-/// The events that an endpoint receives: all of them, or those of some types. `invoice.*` matches every type below
-/// `invoice.`.
+/// Selects the events that an endpoint receives: all, or those of some types. `invoice.*` matches every type that
+/// begins with `invoice.`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Filter(Vec<Pattern>);
 
@@ -63,13 +63,13 @@ enum Pattern {
 }
 
 impl Filter {
-    /// Matches all events.
+    /// The filter that matches all events.
     pub const ALL: Self = Self(Vec::new());
 
-    /// Returns a filter for events of any of these types or patterns. Without any it matches all events.
+    /// Returns a filter for events of any of these types or patterns. An empty list matches all events.
     ///
     /// # Errors
-    /// If one is neither a type nor a type followed by `.*`.
+    /// Returns an error if an item is neither a type nor a type followed by `.*`.
     pub fn any_of<'t>(patterns: impl IntoIterator<Item = &'t str>) -> Result<Self, EventTypeError> {
         let pattern = |text: &str| match text.strip_suffix(".*") {
             Some(above) => above.parse().map(Pattern::Below),
@@ -90,7 +90,7 @@ impl Filter {
         self.0.is_empty() || self.0.iter().any(matches)
     }
 
-    /// Iterates over the types and patterns, as they were given.
+    /// Iterates over the types and patterns, as they were passed to [`any_of`](Self::any_of).
     pub fn patterns(&self) -> impl Iterator<Item = String> {
         self.0.iter().map(|pattern| match pattern {
             Pattern::Exactly(kind) => kind.to_string(),
@@ -99,61 +99,61 @@ impl Filter {
     }
 }
 
-/// The events of one request. They are accepted together or not at all.
+/// The events submitted by one request. They are accepted together or not at all.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewBatch {
-    /// The tenant that submits them.
+    /// The tenant that submits the events.
     pub tenant: TenantId,
     /// The events, in the order of the request.
     pub events: Vec<NewEvent>,
-    /// The idempotency key of the request. `None`: a repetition is accepted again.
+    /// The request's idempotency key. `None`: a repeated request is accepted again.
     pub idempotency: Option<IdempotencyKey>,
 }
 
-/// The idempotency key of a request, by which a repetition is recognized.
+/// A request's idempotency key, which identifies retries of the same request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IdempotencyKey {
     /// The key that the client chose.
     pub key: String,
-    /// SHA-256 of the request, so that a different request with the same key is detected.
+    /// The SHA-256 hash of the request. It detects a different request with the same key.
     pub fingerprint: [u8; 32],
 }
 
-/// An event that is submitted.
+/// An event as it is submitted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewEvent {
-    /// The type of the event.
+    /// The event's type, such as `invoice.paid`.
     pub kind: EventType,
-    /// The body of its requests, byte for byte.
+    /// The body of the event's requests, sent byte for byte.
     pub payload: Bytes,
     /// The media type of the payload, such as `application/json`.
     pub content_type: Arc<str>,
-    /// The priority within the tenant.
+    /// The priority within the tenant. Higher priorities are sent first.
     pub priority: Priority,
-    /// The dynamic URL that it is sent to, instead of the tenant's endpoints.
+    /// The dynamic URL that the event is sent to, instead of the tenant's endpoints.
     pub url: Option<Url>,
-    /// The earliest time of the first attempt.
+    /// The earliest time of the first attempt. `None`: as soon as possible.
     pub not_before: Option<Timestamp>,
-    /// When its deliveries expire. It replaces the setting of the endpoint or the tenant.
+    /// When the event's deliveries expire. It overrides the setting of the endpoint or the tenant.
     pub expires_at: Option<Timestamp>,
 }
 
-/// An event that was accepted.
+/// An event that the gateway accepted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Event {
-    /// The id of the event.
+    /// The event's id, `evt_...`.
     pub id: EventId,
     /// The name of the tenant that the event belongs to.
     pub tenant: TenantId,
-    /// The number of that tenant. After a tenant is deleted, another one may have its name, but never its number.
+    /// The number of that tenant. A deleted tenant's name may be reused, but its number never is.
     pub owner: TenantNumber,
     /// The event as it was submitted.
     pub submitted: NewEvent,
-    /// When the gateway accepted it.
+    /// When the gateway accepted the event.
     pub accepted_at: Timestamp,
-    /// The number of its deliveries.
+    /// The number of deliveries created from the event.
     pub deliveries: u32,
-    /// The number of its deliveries that are not written yet, because its fan-out is still running.
+    /// The number of deliveries that are not written yet, because the event's fan-out is still running.
     pub fanning_out: u32,
 }
 

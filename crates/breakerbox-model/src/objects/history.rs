@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use breakerbox_core::Change;
 
-/// A stored change of a circuit. There is one for each key and epoch.
+/// A stored change of a circuit. Each key and epoch has exactly one.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PastChange {
     /// The key of the circuit.
     pub key: Arc<str>,
-    /// The change.
+    /// The change, as observers of the circuit received it.
     pub change: Change,
 }

@@ -3,16 +3,16 @@
 //!
 //! | part | content |
 //! | --- | --- |
-//! | [`Id`] and its kin | ids that sort by time and name the kind of object |
+//! | [`Id`] and the typed ids | ids that sort by time; their prefix names the kind of object |
 //! | [`Tenant`] | a client of the gateway's operator: its limits, policies and secrets |
-//! | [`Endpoint`] | a registered destination of a tenant |
+//! | [`Endpoint`] | a destination that a tenant registered |
 //! | [`NewEvent`], [`Event`] | an event as a customer submits it, and as it is stored |
 //! | [`Delivery`] | one event for one endpoint |
-//! | [`DeliveryFilter`] | a filter for deliveries, for listings and resends |
-//! | [`Attempt`] | one request of a delivery |
+//! | [`DeliveryFilter`] | the filter that listings and resends select deliveries with |
+//! | [`Attempt`] | one HTTP request made for a delivery |
 //! | [`Reminder`], [`Run`] | a callback that is scheduled for a time, and one firing of it |
-//! | [`ApiKey`] | the stored part of an API key, with its scopes |
-//! | [`SigningSecrets`] | the secrets that requests are signed with, also during a rotation |
+//! | [`ApiKey`] | an API key as it is stored, with its scopes |
+//! | [`SigningSecrets`] | the secrets that requests are signed with, with their rotation |
 //! | [`Resend`] | a background job that makes finished deliveries pending again |
 //! | [`PastChange`] | a stored change of a circuit |
 //! | [`PermitTerm`], [`PermitSettled`] | a permit that a worker holds, and how it was settled |

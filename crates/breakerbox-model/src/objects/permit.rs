@@ -1,15 +1,15 @@
-//! Permits that workers hold, and their settlements.
+//! Permits held by workers, and their settlements.
 
 use std::fmt;
 
 use breakerbox_core::{OutcomeKind, Settlement, Timestamp};
 
-/// The id of a permit that was given to a worker. It is random, and is shown only inside the permit's token.
+/// The id of a permit that a worker holds. It is random, and appears only inside the permit's token.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PermitId(pub [u8; 16]);
 
 impl PermitId {
-    /// Creates a random id.
+    /// Creates an id from the system's random source.
     #[must_use]
     pub fn random() -> Self {
         Self(rand::random())
@@ -25,27 +25,27 @@ impl fmt::Debug for PermitId {
 /// A permit and its expiry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PermitTerm {
-    /// The id of the permit.
+    /// The id that the permit's token contains.
     pub id: PermitId,
-    /// The permit can be settled before this time only.
+    /// The time at which the permit expires. After it, the permit can't be settled.
     pub expires_at: Timestamp,
 }
 
-/// The circuit's response to an outcome, as it is stored and as the API shows it.
+/// The circuit's response to a reported outcome, in the database and in the API.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SettledAs {
     /// The outcome was counted.
     Counted,
-    /// The outcome was not counted: it was ignored, or an operator overrides the circuit.
+    /// The outcome was not counted: it was an ignored one, or an operator's override is in effect.
     Uncounted,
-    /// The outcome was late: the circuit, or its probe, had moved on. Nothing changed.
+    /// The outcome was late: the circuit or its probe lease had changed since. Nothing changed.
     Late,
-    /// The store of circuits did not respond: the outcome may have been counted or not.
+    /// The circuit store did not respond, so the outcome may or may not have been counted.
     Unconfirmed,
 }
 
 impl SettledAs {
-    /// All settlements. The index of each is its stored number.
+    /// All settlements. Each one's index is the number stored in the database.
     pub const ALL: [Self; 4] = [Self::Counted, Self::Uncounted, Self::Late, Self::Unconfirmed];
 }
 
@@ -60,11 +60,11 @@ impl From<Settlement> for SettledAs {
     }
 }
 
-/// How a permit was settled.
+/// The settlement of a permit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PermitSettled {
     /// The outcome that the worker reported.
     pub outcome: OutcomeKind,
-    /// The circuit's response to it.
+    /// The circuit's response to that outcome.
     pub settled: SettledAs,
 }

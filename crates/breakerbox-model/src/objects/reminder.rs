@@ -1,8 +1,8 @@
 //! Reminders: callbacks that are scheduled for a time, once or repeatedly.
 //!
-//! A reminder **fires** a run when it is due. A run is an event with one delivery, which goes through lanes, gates and
-//! attempts like any other; its `webhook-id` is the reminder's id and the number of the run. Only one run is open at a
-//! time: an occurrence that falls due meanwhile waits until that run ends.
+//! A reminder **fires** a run when it is due. A run is an event with one delivery, which goes through lanes, gates
+//! and attempts like any other; its `webhook-id` consists of the reminder's id and the run's number. Only one run is
+//! open at a time: an occurrence that becomes due in the meantime waits until that run ends.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,78 +15,78 @@ use url::Url;
 use super::{Delivery, DeliveryId, Priority, ReminderId, Revision, TenantId, TenantNumber};
 use crate::reminder::{CatchUp, Schedule, StopReason};
 
-/// A callback that is scheduled for a time.
+/// A callback that is scheduled for a time, once or repeatedly.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reminder {
-    /// The id of the reminder.
+    /// The reminder's id, `rem_...`.
     pub id: ReminderId,
     /// The name of the tenant that the reminder belongs to.
     pub tenant: TenantId,
-    /// The number of that tenant. After a tenant is deleted, another one may have its name, but never its number.
+    /// The number of that tenant. A deleted tenant's name may be reused, but its number never is.
     pub owner: TenantNumber,
-    /// The settings that can be changed.
+    /// The settings that the tenant can change.
     pub settings: ReminderSettings,
     /// The size of the payload, in bytes.
     pub payload_size: u64,
-    /// The present state.
+    /// The current state.
     pub state: ReminderState,
-    /// The number of runs that were fired.
+    /// The number of runs fired so far.
     pub runs: u32,
-    /// The number of occurrences that were not fired, because catch-up fires only the latest or because the reminder
-    /// was paused.
+    /// The number of occurrences that were not fired, because catch-up fires only the latest one or because the
+    /// reminder was paused.
     pub skipped: u64,
-    /// The occurrence for which the latest run was fired.
+    /// The occurrence for which the latest run was fired. `None`: no run was fired yet.
     pub last_at: Option<Timestamp>,
-    /// This occurrence and all before it are done: fired, skipped or cancelled.
+    /// The latest occurrence that is done: it and all earlier ones were fired, skipped or cancelled.
     pub done_until: Option<Timestamp>,
-    /// When the reminder is due next. `None` while a run is open, and if no occurrence is left.
+    /// When the reminder is due next. `None` while a run is open, or if no occurrence is left.
     pub next_at: Option<Timestamp>,
-    /// The delivery of the run that is not finished. `None`: no run is open.
+    /// The delivery of the run in progress. `None`: no run is open.
     pub open_run: Option<DeliveryId>,
-    /// When it was created.
+    /// When the reminder was created.
     pub created_at: Timestamp,
-    /// When a client last changed it.
+    /// When a client last changed the reminder.
     pub changed_at: Timestamp,
-    /// The number of the latest change.
+    /// The revision, which each change increments.
     pub revision: Revision,
 }
 
-/// The settings of a reminder that can be changed, besides its payload.
+/// The settings of a reminder that can be changed, except its payload.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReminderSettings {
-    /// The tenant's own name for the reminder, unique within the tenant.
+    /// The tenant's own identifier for the reminder, unique within the tenant.
     pub reference: Option<String>,
-    /// The URL that is called.
+    /// The URL that each run calls.
     pub url: Url,
-    /// The media type of the payload.
+    /// The media type of the payload, such as `application/json`.
     pub content_type: Arc<str>,
-    /// The priority of its runs.
+    /// The priority of the reminder's runs.
     pub priority: Priority,
-    /// The times at which it is due.
+    /// The times at which the reminder is due.
     pub schedule: Schedule,
-    /// Which missed occurrences are fired. `None`: the tenant's setting applies.
+    /// Which missed occurrences are fired. `None`: as the tenant's settings specify.
     pub catch_up: Option<CatchUp>,
-    /// How long a run may wait before it fails as expired. `None`: it never expires.
+    /// The maximum time that a run may wait before it fails as expired. `None`: runs never expire.
     pub expires_after: Option<Duration>,
 }
 
-/// The state of a reminder.
+/// Whether a reminder fires and, if not, why.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ReminderState {
-    /// It fires when it is due.
+    /// The reminder fires when it is due.
     Active,
-    /// The tenant paused it. It can be resumed.
+    /// The tenant paused the reminder. It can be resumed.
     Paused,
-    /// A run ended in a way that stops the reminder. It can be resumed.
+    /// A run's result stopped the reminder. It can be resumed.
     Stopped(StopReason),
-    /// No occurrence is left.
+    /// The schedule has no occurrence left.
     Finished,
-    /// The tenant cancelled it.
+    /// The tenant cancelled the reminder.
     Cancelled,
 }
 
 impl ReminderState {
-    /// Returns the name of the state, without the reason.
+    /// Returns the name of the state, without the stop reason.
     #[must_use]
     pub const fn name(self) -> ReminderStateName {
         match self {
@@ -99,26 +99,26 @@ impl ReminderState {
     }
 }
 
-/// The name of a state, without the reason, as filters use it.
+/// A reminder state without its stop reason, as filters use it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ReminderStateName {
-    /// It fires when it is due.
+    /// The reminder fires when it is due.
     Active,
-    /// The tenant paused it.
+    /// The tenant paused the reminder.
     Paused,
-    /// A run ended in a way that stops the reminder.
+    /// A run's result stopped the reminder.
     Stopped,
-    /// No occurrence is left.
+    /// The schedule has no occurrence left.
     Finished,
-    /// The tenant cancelled it.
+    /// The tenant cancelled the reminder.
     Cancelled,
 }
 
 impl ReminderStateName {
-    /// All states.
+    /// All states, the active one first.
     pub const ALL: [Self; 5] = [Self::Active, Self::Paused, Self::Stopped, Self::Finished, Self::Cancelled];
 
-    /// Returns the name as it is written in the API and in metrics.
+    /// Returns the name used in the API and in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -137,7 +137,7 @@ impl fmt::Display for ReminderStateName {
     }
 }
 
-/// The text is not the name of a state of a reminder.
+/// The string is not the name of a reminder state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must be active, paused, stopped, finished or cancelled")]
 pub struct ReminderStateError;
@@ -150,12 +150,12 @@ impl FromStr for ReminderStateName {
     }
 }
 
-/// The id of a run: a reminder and the number of the run.
+/// The id of a run: its reminder and its number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RunId {
-    /// The reminder.
+    /// The reminder that fired the run.
     pub reminder: ReminderId,
-    /// The number of the run, from 1 on.
+    /// The run's number; the first is 1.
     pub number: u32,
 }
 
@@ -166,17 +166,17 @@ impl fmt::Display for RunId {
     }
 }
 
-/// One run of a reminder.
+/// One run of a reminder, with its delivery.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Run {
-    /// The id of the run.
+    /// The run's id: its reminder and its number.
     pub id: RunId,
     /// The occurrence for which the run was fired.
     pub scheduled_at: Timestamp,
-    /// The number of occurrences before this one that were missed and not fired.
+    /// The number of missed occurrences before this one that were not fired.
     pub skipped: u32,
-    /// When its first request began. `None`: none has begun.
+    /// When the run's first request began. `None`: no request has begun.
     pub sent_at: Option<Timestamp>,
-    /// The delivery of the run, with its state.
+    /// The run's delivery, with its state.
     pub delivery: Delivery,
 }

@@ -1,4 +1,4 @@
-//! The settings for all reminders of a tenant. Unset fields take the gateway's default.
+//! A tenant's settings for its reminders.
 
 use std::time::Duration;
 
@@ -8,27 +8,28 @@ use super::Backlog;
 use crate::delivery::{ResponseRules, RetrySchedule};
 use crate::reminder::{CatchUp, WhenFailed};
 
-/// The settings for all reminders of a tenant.
+/// A tenant's settings for all its reminders. Unset fields take the gateway's default.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReminderRules {
-    /// The policy of the circuits for reminders, as JSON with the field names of the policy file. It is applied over
-    /// the preset `reminders`; the tenant's other policy is for deliveries.
+    /// The policy for reminder circuits, as JSON with the field names of the policy file. Its values override the
+    /// `reminders` preset. The tenant's own policy applies to deliveries only.
     pub policy: Option<serde_json::Value>,
-    /// Which URLs share a circuit. Callback URLs usually all differ, so by default all of a tenant's share one.
+    /// Which URLs share a circuit. Callback URLs usually all differ, so by default all of a tenant's callbacks share
+    /// one.
     pub circuit_by: CircuitBy,
-    /// The waits before a failed attempt of a run is retried.
+    /// The delays before a run's failed attempts are retried.
     pub retry: Option<RetrySchedule>,
-    /// Response rules where this tenant differs from the default.
+    /// The response rules in which this tenant differs from the defaults.
     pub response_rules: ResponseRules,
-    /// The effect of a run that failed for good on its reminder.
+    /// What happens to a reminder when one of its runs has failed for good.
     pub when_failed: WhenFailed,
-    /// Which missed occurrences are fired, unless the reminder sets it.
+    /// Which missed occurrences are fired, unless the reminder specifies it.
     pub catch_up: CatchUp,
-    /// The timeout of a callback.
+    /// The timeout for one callback request.
     pub timeout: Option<Duration>,
-    /// The maximum number of callbacks in flight, for each circuit.
+    /// The maximum number of callbacks in flight per circuit.
     pub max_in_flight: Option<u32>,
-    /// The maximum number of reminders that have not ended, and of bytes of their payloads.
+    /// The maximum number of unfinished reminders, and of their payload bytes.
     pub limit: Option<Backlog>,
 }
 

@@ -1,47 +1,48 @@
-//! Resends by filter: background jobs that make finished deliveries pending again, a few at a time and behind live
-//! traffic.
+//! Resend jobs: they make finished deliveries that match a filter pending again, a few at a time and at the lowest
+//! priority.
 
 use breakerbox_core::Timestamp;
 
 use super::{ApiKeyId, DeliveryFilter, JobId, TenantNumber};
 
-/// A resend by filter, and its progress.
+/// A job that resends the deliveries matching a filter, and its progress.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Resend {
-    /// The id of the job.
+    /// The job's id, `job_...`.
     pub id: JobId,
-    /// The deliveries to resend. The time range never ends after the job's creation, so that the job ends.
+    /// Which deliveries to resend. Its time range ends at the job's creation at the latest, so that the job ends.
     pub filter: DeliveryFilter,
-    /// The number of the tenant in the filter, because another tenant may have its name by now. `None`: all tenants.
+    /// The number of the filter's tenant. A name may meanwhile belong to another tenant, a number can't. `None`: all
+    /// tenants.
     pub owner: Option<TenantNumber>,
     /// The API key that created the job.
     pub by: Option<ApiKeyId>,
-    /// The present state.
+    /// The current state.
     pub state: ResendState,
-    /// The progress so far.
+    /// How far the job has come.
     pub progress: ResendProgress,
-    /// When it was created.
+    /// When the job was created.
     pub created_at: Timestamp,
-    /// When it was done or was cancelled.
+    /// When the job was done or cancelled. `None`: it is running.
     pub finished_at: Option<Timestamp>,
 }
 
-/// The state of a resend.
+/// The state of a resend job.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ResendState {
-    /// It is running.
+    /// The job is running.
     Running,
-    /// It went through all deliveries of the filter.
+    /// The job has processed all deliveries that match the filter.
     Done,
-    /// A client cancelled it. Deliveries that it had made pending by then stay pending.
+    /// A client cancelled the job. Deliveries that it had already made pending stay pending.
     Cancelled,
 }
 
 impl ResendState {
-    /// All states.
+    /// All states, in the order of a job's life cycle.
     pub const ALL: [Self; 3] = [Self::Running, Self::Done, Self::Cancelled];
 
-    /// Returns the name of the state.
+    /// Returns the state's name in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -52,13 +53,14 @@ impl ResendState {
     }
 }
 
-/// The progress of a resend.
+/// The progress of a resend job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ResendProgress {
-    /// The number of deliveries that it made pending again.
+    /// The number of deliveries made pending again.
     pub resent: u64,
-    /// The number of deliveries that it left as they were, because their endpoint was deleted.
+    /// The number of deliveries left unchanged because their endpoint was deleted.
     pub skipped: u64,
-    /// The creation time that the job has reached; it begins with the oldest deliveries. `None`: it has not begun.
+    /// The creation time of the latest delivery processed; the job proceeds from oldest to newest. `None`: it has not
+    /// begun.
     pub reached: Option<Timestamp>,
 }

@@ -1,15 +1,15 @@
-//! Revisions, by which concurrent edits of one object are detected.
+//! Revisions, which detect concurrent edits of one object.
 
-/// The number of a change of a tenant or an endpoint, from 1 on. A client may pass the revision that it read; if
-/// another client was faster, nothing is changed.
+/// The revision of a tenant, an endpoint or a reminder. It starts at 1, and each change increments it. If a client
+/// passes the revision that it read and another client has changed the object since, nothing is changed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Revision(pub i64);
 
 impl Revision {
-    /// The revision of an object that was just created.
+    /// The revision of a newly created object.
     pub const FIRST: Self = Self(1);
 
-    /// Returns the revision after one more change.
+    /// Returns the revision that follows the next change.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))

@@ -9,52 +9,53 @@ use super::{RateLimit, ReminderRules, Revision, SigningSecrets, TenantId};
 use crate::delivery::{ResponseRules, RetrySchedule};
 use crate::notifications::NotificationTarget;
 
-/// A client of the gateway's operator.
+/// A tenant: a client that the gateway's operator serves.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tenant {
-    /// The name of the tenant, in keys, paths and responses.
+    /// The tenant's name in circuit keys, paths and responses.
     pub id: TenantId,
-    /// The settings that can be changed.
+    /// The settings that an admin can change.
     pub settings: TenantSettings,
-    /// The secrets with which deliveries to dynamic URLs are signed.
+    /// The secrets that sign deliveries to dynamic URLs.
     pub secrets: SigningSecrets,
-    /// When it was created.
+    /// When the tenant was created.
     pub created_at: Timestamp,
-    /// When it was last changed.
+    /// When the tenant was last changed.
     pub changed_at: Timestamp,
-    /// The number of the latest change.
+    /// The revision, which each change increments.
     pub revision: Revision,
 }
 
 /// The settings of a tenant that can be changed. Unset fields take the gateway's default.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TenantSettings {
-    /// A description for people.
+    /// A human-readable description.
     pub name: String,
-    /// Whether anything is sent. While it is false, deliveries are parked.
+    /// Whether the tenant's deliveries are sent. While it is false, they are parked.
     pub enabled: bool,
-    /// The policy of its circuits, as JSON with the field names of the policy file.
+    /// The policy for the tenant's circuits, as JSON with the field names of the policy file.
     pub policy: Option<serde_json::Value>,
-    /// Which destinations share a circuit.
+    /// Which destinations share a circuit: those with the same URL, the same host, or all of the tenant's.
     pub circuit_by: CircuitBy,
-    /// The waits before failed attempts are retried.
+    /// The delays before failed attempts are retried.
     pub retry: Option<RetrySchedule>,
-    /// Response rules where this tenant differs from the default.
+    /// The response rules in which this tenant differs from the defaults.
     pub response_rules: ResponseRules,
-    /// The maximum backlog.
+    /// The maximum backlog of waiting deliveries.
     pub backlog: Option<Backlog>,
-    /// The limit on events that it may submit per second.
+    /// The limit on events submitted per second.
     pub ingest_rate: Option<RateLimit>,
-    /// How long a delivery may wait before it fails as expired, unless the endpoint or the event sets it.
+    /// The maximum time that a delivery may wait before it fails as expired, unless the endpoint or the event sets
+    /// it.
     pub expires_after: Option<Duration>,
-    /// The settings for its reminders.
+    /// The settings for the tenant's reminders.
     pub reminders: ReminderRules,
-    /// The targets of its notifications.
+    /// The targets that the tenant's notifications are sent to.
     pub notification_targets: Vec<NotificationTarget>,
 }
 
 impl TenantSettings {
-    /// Returns the settings of a tenant with this name. Everything else has its default.
+    /// Returns settings with this description and defaults for all other fields.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -73,12 +74,12 @@ impl TenantSettings {
     }
 }
 
-/// A limit on waiting work of a tenant.
+/// A limit on the work that may wait for a tenant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Backlog {
-    /// The number of deliveries.
+    /// The maximum number of deliveries.
     pub count: u64,
-    /// The number of payload bytes. A payload counts once for each delivery.
+    /// The maximum number of payload bytes. A payload counts once for each delivery.
     pub bytes: u64,
 }
 

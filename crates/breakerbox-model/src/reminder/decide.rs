@@ -1,83 +1,84 @@
-//! Decides the next step of a reminder that the scheduler has read, whatever the reason for reading it.
+//! Decides the next step for a reminder that the scheduler has read, regardless of why it was read.
 
 use breakerbox_core::Timestamp;
 
 use super::{CatchUp, Progress, RunResult, Schedule, Step, WhenFailed};
 use crate::values::{ReminderId, TenantId};
 
-/// A version of a reminder: it grows with every step and change.
+/// The version of a reminder. It increases with every step and every change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReminderVersion(pub i64);
 
-/// A reminder as the scheduler read it.
+/// A reminder as the scheduler read it from the database.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DueReminder {
-    /// The reminder.
+    /// The id of the reminder that was read.
     pub id: ReminderId,
-    /// The tenant that it belongs to.
+    /// The tenant that the reminder belongs to.
     pub tenant: TenantId,
-    /// The version that was read.
+    /// The version of the reminder that was read.
     pub version: ReminderVersion,
-    /// Whether it fires by itself.
+    /// Whether the reminder is active, and so fires by its schedule.
     pub is_active: bool,
-    /// When it is due.
+    /// The times at which the reminder is due.
     pub schedule: Schedule,
-    /// Which missed occurrences are fired. `None`: the tenant's setting applies.
+    /// Which missed occurrences are fired. `None`: as the tenant's settings specify.
     pub catch_up: Option<CatchUp>,
-    /// The number of runs that were fired.
+    /// The number of runs fired so far.
     pub runs: u32,
-    /// The occurrence that the latest run stands for.
+    /// The occurrence that the latest run stands for. `None`: there was no run.
     pub last_at: Option<Timestamp>,
-    /// The request of a client that is not carried out yet.
+    /// A client's request that is not carried out yet.
     pub request: Option<ClientRequest>,
-    /// The latest run, if its end was not processed yet.
+    /// The latest run, unless its end was already processed.
     pub run: OpenRun,
 }
 
-/// A request of a client to a reminder.
+/// A client's request concerning a reminder.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ClientRequest {
-    /// To resume after a pause or a stop.
+    /// Resume after a pause or a stop.
     Resume,
-    /// To run now.
+    /// Fire a run now.
     RunNow,
 }
 
-/// The latest run of a reminder, unless its end was processed already.
+/// The latest run of a reminder, unless its end was already processed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpenRun {
-    /// There is no such run.
+    /// There was no run, or its end was already processed.
     None,
-    /// It is not finished.
+    /// The run is not finished.
     Unfinished,
-    /// It has ended.
+    /// The run has ended, and its end is to be processed.
     Ended {
-        /// The result of the run.
+        /// How the run ended.
         how: RunResult,
-        /// When its first request began.
+        /// When the run's first request began. `None`: none was sent.
         first_sent_at: Option<Timestamp>,
     },
 }
 
-/// The decision about a reminder.
+/// The decision about a reminder's next step.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Decision {
-    /// The reminder.
+    /// The id of the reminder that the decision applies to.
     pub id: ReminderId,
-    /// The version that the decision is about: it is not carried out on a newer one.
+    /// The version that the decision is based on. It is not applied to a newer version.
     pub version: ReminderVersion,
-    /// The occurrence that the latest run turned out to stand for.
+    /// The occurrence that the latest run stands for, now that it may have ended.
     pub last_at: Option<Timestamp>,
-    /// The next step.
+    /// The next step to take.
     pub action: Action,
-    /// Whether a run that is fired stands for the latest occurrence until it is sent.
+    /// Whether a fired run stands for the latest occurrence at the time it is sent, rather than at the time it is
+    /// fired.
     pub latest: bool,
 }
 
-/// The next step of a reminder.
+/// The next step for a reminder, if there is one.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Action {
-    /// A step of the schedule.
+    /// A step that the schedule requires.
     Step(Step),
     /// No step: the reminder is not active, or its run is not finished.
     NoStep,
@@ -86,14 +87,14 @@ pub enum Action {
 /// The tenant's settings that the next step depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReminderDefaults {
-    /// Which missed occurrences are fired, unless the reminder sets it.
+    /// Which missed occurrences are fired, unless the reminder specifies it.
     pub catch_up: CatchUp,
-    /// The effect of a run that failed for good.
+    /// What happens to a reminder when one of its runs has failed for good.
     pub when_failed: WhenFailed,
 }
 
 impl DueReminder {
-    /// Returns the next step.
+    /// Returns the decision for this reminder at this time.
     #[must_use]
     pub fn decide(&self, tenant: ReminderDefaults, now: Timestamp) -> Decision {
         let catch_up = self.catch_up.unwrap_or(tenant.catch_up);
@@ -111,7 +112,7 @@ impl DueReminder {
                 (last, Action::Step(progress.ended(how, first_sent_at, now)))
             }
             (OpenRun::None, Some(ClientRequest::RunNow)) => {
-                // The run stands for no occurrence: the schedule continues as if it had not happened.
+                // This run stands for no occurrence: the schedule continues as if it had not been fired.
                 let fire = Step::Fire { run: self.runs.saturating_add(1), scheduled_at: now, skipped: 0 };
                 return Decision {
                     id: self.id,

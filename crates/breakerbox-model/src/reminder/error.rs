@@ -1,4 +1,4 @@
-//! Why a schedule is refused. Each error names the field and the remedy.
+//! The errors in a schedule. Each names the field and the remedy.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use super::schedule::{MAX_EVERY, MIN_EVERY};
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScheduleError {
-    /// A one-off has no time.
+    /// A reminder that runs once has no time.
     #[error("at: is missing; send the time of the run, or every or cron to repeat")]
     NoTime,
     /// A time is beyond the end of the calendar.
     #[error("{field}: must be before the year 9999")]
     TooLate {
-        /// The field: `at` or `ends_at`.
+        /// The invalid field: `at` or `ends_at`.
         field: &'static str,
     },
     /// The interval is too short or too long.
@@ -28,7 +28,7 @@ pub enum ScheduleError {
         format_duration(*.found)
     )]
     Every {
-        /// The interval.
+        /// The interval as given.
         found: Duration,
     },
     /// Both `every` and `cron` are set.
@@ -37,7 +37,7 @@ pub enum ScheduleError {
     /// The cron expression is invalid.
     #[error("cron: {problem}")]
     Cron {
-        /// The reason.
+        /// Why the expression is invalid.
         problem: CronError,
     },
     /// The time zone is unknown.
@@ -46,27 +46,27 @@ pub enum ScheduleError {
         did_you_mean(.near.as_deref())
     )]
     UnknownZone {
-        /// The name that was given, cut short.
+        /// The name as given, truncated for the error message.
         found: String,
-        /// A known name that is similar.
+        /// A similar name that is known.
         near: Option<String>,
     },
-    /// The schedule would end before now.
+    /// The schedule ends in the past.
     #[error("ends_at: {} is in the past; omit it, or use a later time", written(*.ends_at))]
     Ended {
-        /// The end of the schedule.
+        /// The end that the client specified.
         ends_at: Timestamp,
     },
-    /// The schedule would end before it begins.
+    /// The schedule ends before its first occurrence.
     #[error("ends_at: must not be before the first run, {}", written(*.first))]
     EndsBeforeFirst {
-        /// The first occurrence.
+        /// The schedule's first occurrence.
         first: Timestamp,
     },
-    /// The cron expression has no occurrence between its beginning and the end of the calendar.
+    /// The cron expression has no occurrence between the start of the schedule and the end of the calendar.
     #[error("at: the cron expression has no time after it; use an earlier one")]
     NothingAfter,
-    /// The schedule would never run.
+    /// The maximum number of runs is 0.
     #[error("max_runs: must be at least 1; omit it for no limit")]
     NoRuns,
 }

@@ -1,8 +1,8 @@
-//! Decides the next step of a reminder: fire, wait, stop or finish.
+//! Decides the next step for a reminder: fire, wait, stop or finish.
 //!
-//! Only one run is open at a time: these functions are called only when none is. The next run is counted from the
-//! occurrence that the latest one stands for, never from now. So a clock that is set back fires nothing twice, and a
-//! clock that is set forward has the same effect as down time.
+//! Only one run is open at a time, and these functions are called only when none is. The next run is calculated from
+//! the occurrence that the latest run stands for, never from now. So nothing fires twice when the clock is set back,
+//! and setting it forward has the same effect as downtime.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,18 +12,18 @@ use serde::{Deserialize, Serialize};
 
 use super::schedule::{Repeat, Schedule};
 
-/// The rule for occurrences that were missed while nothing could run.
+/// The rule for occurrences that were missed, for example during downtime.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CatchUp {
-    /// Each of them fires, one after the other.
+    /// Every missed occurrence is fired, one after the other.
     #[default]
     All,
-    /// Only the latest of them fires.
+    /// Only the latest missed occurrence is fired.
     Latest,
 }
 
-/// The effect of a failed run on its reminder.
+/// What happens to a reminder when a run has failed for good.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenFailed {
@@ -34,73 +34,73 @@ pub enum WhenFailed {
     NextRun,
 }
 
-/// Why a reminder has stopped.
+/// Why a reminder stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StopReason {
-    /// The receiver rejected a run.
+    /// The receiver rejected a run's payload.
     Rejected,
-    /// The receiver is gone for good.
+    /// The receiver responded with 410: it no longer exists.
     Gone,
-    /// A run failed with all its retries, or it expired.
+    /// A run expired, or all its attempts failed.
     Failed,
-    /// The stored reminder can't be read, so it can't run.
+    /// The stored reminder can't be read, so it can't fire.
     Unreadable,
 }
 
 /// How a run ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RunResult {
-    /// The receiver accepted it.
+    /// The receiver accepted the run.
     Delivered,
-    /// The receiver rejected it.
+    /// The receiver rejected the run's payload.
     Rejected,
-    /// The receiver is gone.
+    /// The receiver responded with 410: it no longer exists.
     Gone,
     /// All attempts failed.
     Exhausted,
-    /// It expired while it waited.
+    /// The run expired while it waited.
     Expired,
-    /// A client cancelled it.
+    /// A client cancelled the run.
     Cancelled,
 }
 
-/// The state of a reminder that the next step depends on.
+/// The facts about a reminder that determine its next step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// When it is due.
+    /// The times at which the reminder is due.
     pub schedule: Schedule,
-    /// The rule for occurrences that were missed while nothing could run.
+    /// The rule for occurrences that were missed, for example during downtime.
     pub catch_up: CatchUp,
-    /// The effect of a failed run.
+    /// What happens to the reminder when a run has failed for good.
     pub when_failed: WhenFailed,
-    /// The number of runs that were fired, including the open one.
+    /// The number of runs fired so far, including the open one.
     pub runs: u32,
-    /// The occurrence that the latest run stands for. It and all before it are done.
+    /// The occurrence that the latest run stands for. It and all earlier ones are done.
     pub last: Option<Timestamp>,
 }
 
-/// The next step of a reminder.
+/// The next step for a reminder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Fire a run now.
     Fire {
-        /// The number of the run, from 1 on.
+        /// The run's number; the first is 1.
         run: u32,
-        /// The occurrence that it stands for.
+        /// The occurrence that the run stands for.
         scheduled_at: Timestamp,
         /// The number of occurrences before it that are skipped.
         skipped: u32,
     },
     /// Do nothing until this time.
     Wait(Timestamp),
-    /// Stop for this reason, and notify the tenant.
+    /// Stop the reminder for this reason, and notify the tenant.
     Stop(StopReason),
-    /// Finish: no occurrence is left.
+    /// Finish the reminder: no occurrence is left.
     Finish,
 }
 
 impl Progress {
-    /// Returns the next step when the reminder is due, or was created or changed. No run is open.
+    /// Returns the next step for a reminder that is due, or was created or changed. No run may be open.
     ///
     /// ```
     /// use breakerbox_core::Timestamp;
@@ -127,10 +127,11 @@ impl Progress {
         self.next(self.last, now)
     }
 
-    /// Returns the next step when a run has ended. `first_sent_at` is when the run's first request began, if it did.
+    /// Returns the next step after a run has ended. `first_sent_at` is when the run's first request began, if any
+    /// did.
     ///
-    /// From then on [`last`](Self::last) is [`last_when_ended`](Self::last_when_ended): the caller stores that value
-    /// with the reminder.
+    /// The caller then stores [`last_when_ended`](Self::last_when_ended) with the reminder, as the new
+    /// [`last`](Self::last).
     #[must_use]
     pub fn ended(&self, how: RunResult, first_sent_at: Option<Timestamp>, now: Timestamp) -> Step {
         match (how, self.when_failed) {
@@ -144,18 +145,18 @@ impl Progress {
         }
     }
 
-    /// Returns the next step after a pause. Occurrences during the pause are skipped, but a one-off whose time has
-    /// passed fires at once.
+    /// Returns the next step after a pause. Occurrences during the pause are skipped, except that a reminder that
+    /// runs once and whose time has passed fires at once.
     ///
-    /// From then on [`last`](Self::last) is [`last_when_resumed`](Self::last_when_resumed): the caller stores that
-    /// value with the reminder.
+    /// The caller then stores [`last_when_resumed`](Self::last_when_resumed) with the reminder, as the new
+    /// [`last`](Self::last).
     #[must_use]
     pub fn resumed(&self, now: Timestamp) -> Step {
         self.next(self.last_when_resumed(now), now)
     }
 
-    /// Returns the occurrence that an ended run stands for. With [`CatchUp::Latest`] it is the latest one until its
-    /// first request began: occurrences that came due while the run was parked were skipped in its favour.
+    /// Returns the occurrence that an ended run stands for. With [`CatchUp::Latest`], it is the latest one before the
+    /// run's first request: the run replaces occurrences that became due while it was parked.
     #[must_use]
     pub fn last_when_ended(&self, first_sent_at: Option<Timestamp>) -> Option<Timestamp> {
         match (self.catch_up, first_sent_at) {
@@ -164,11 +165,11 @@ impl Progress {
         }
     }
 
-    /// Returns the latest occurrence that is skipped by a pause that ends now.
+    /// Returns the latest occurrence that is skipped if a pause ends now.
     #[must_use]
     pub fn last_when_resumed(&self, now: Timestamp) -> Option<Timestamp> {
         match (&self.schedule.repeat, now.as_micros().checked_sub(1)) {
-            // An occurrence at this very moment is not too late.
+            // An occurrence at exactly this time is not skipped.
             (Repeat::Every(_) | Repeat::Cron(_), Some(before)) => {
                 self.latest_or_last(Timestamp::from_micros(before))
             }
@@ -176,8 +177,7 @@ impl Progress {
         }
     }
 
-    /// Returns the next occurrences that fire if each run succeeds, the earliest first, including those that are
-    /// overdue.
+    /// Returns the next occurrences that will fire if each run succeeds, earliest first, including overdue ones.
     ///
     /// ```
     /// use breakerbox_core::Timestamp;
@@ -235,10 +235,10 @@ impl Progress {
 }
 
 impl StopReason {
-    /// All reasons.
+    /// All reasons, in the order of their declaration.
     pub const ALL: [Self; 4] = [Self::Rejected, Self::Gone, Self::Failed, Self::Unreadable];
 
-    /// Returns the name, as it is written in the API, the database and metrics.
+    /// Returns the name used in the API, the database and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -249,7 +249,7 @@ impl StopReason {
         }
     }
 
-    /// Returns a description for people.
+    /// Returns a human-readable description.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -262,10 +262,10 @@ impl StopReason {
 }
 
 impl CatchUp {
-    /// All rules.
+    /// All catch-up rules.
     pub const ALL: [Self; 2] = [Self::All, Self::Latest];
 
-    /// Returns the name, as it is written in the API and the database.
+    /// Returns the name used in the API and the database.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -276,10 +276,10 @@ impl CatchUp {
 }
 
 impl WhenFailed {
-    /// All effects.
+    /// All variants.
     pub const ALL: [Self; 2] = [Self::Stop, Self::NextRun];
 
-    /// Returns the name, as it is written in the API and the database.
+    /// Returns the name used in the API and the database.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -289,7 +289,7 @@ impl WhenFailed {
     }
 }
 
-/// The text is none of the names.
+/// The string is not one of the allowed names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must be {allowed}")]
 pub struct UnknownName {

@@ -1,7 +1,7 @@
 //! The schedule of a reminder.
 //!
-//! A schedule is a sequence of occurrences. It returns the first one, the first one after a time, and the latest one
-//! until a time. It does not know which of them have run.
+//! A schedule is a sequence of occurrences. It can return the first one, the first one after a time, and the latest
+//! one up to a time. It does not track which of them were fired.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use super::cron::Cron;
 use super::error::ScheduleError;
 use super::stored_schedule::StoredSchedule;
 
-/// The shortest time between two runs.
+/// The minimum interval between two runs.
 pub const MIN_EVERY: Duration = Duration::from_secs(1);
-/// The longest time between two runs: five years of 365 days.
+/// The maximum interval between two runs: five years of 365 days.
 pub const MAX_EVERY: Duration = Duration::from_secs(5 * 365 * 86_400);
-/// The highest number of skipped runs that is counted. Larger numbers are reported as this one.
+/// The maximum to which skipped occurrences are counted. Larger numbers are reported as this one.
 pub const MAX_SKIPPED: u32 = 10_000;
-/// The beginning of the year 9999, where the calendar ends.
+/// The end of the calendar: the beginning of the year 9999.
 const END_OF_TIME: Timestamp = Timestamp::from_millis(253_370_764_800_000);
 
 /// The times at which a reminder is due.
@@ -45,11 +45,11 @@ const END_OF_TIME: Timestamp = Timestamp::from_millis(253_370_764_800_000);
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "StoredSchedule", into = "StoredSchedule")]
 pub struct Schedule {
-    /// The first run; with a cron expression, no run is before it.
+    /// The time of the first run; with a cron expression, the earliest possible time.
     pub first_at: Timestamp,
     /// How the schedule repeats after the first run.
     pub repeat: Repeat,
-    /// The last time at which a run may be due. `None`: no end.
+    /// The latest time at which a run may be due. `None`: no end.
     pub ends_at: Option<Timestamp>,
     /// The maximum number of runs. `None`: no limit.
     pub max_runs: Option<u32>,
@@ -58,41 +58,41 @@ pub struct Schedule {
 /// How a reminder repeats after its first run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Repeat {
-    /// It does not repeat.
+    /// The reminder does not repeat.
     Once,
-    /// At a fixed interval, counted from the first run in elapsed time. A day is 24 hours, also where clocks change;
-    /// for local days use a cron expression.
+    /// At a fixed interval of elapsed time, counted from the first run. A day is always 24 hours, even when the
+    /// clocks change; for local days use a cron expression.
     Every(Duration),
-    /// At local times, by a cron expression.
+    /// At the local times that a cron expression matches.
     Cron(Cron),
 }
 
-/// The latest occurrence in a span of time.
+/// The latest occurrence in a time span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Missed {
-    /// The time of that occurrence.
+    /// The time of the latest occurrence.
     pub latest: Timestamp,
-    /// The number of occurrences before it in that span; [`MAX_SKIPPED`] means that many or more.
+    /// The number of earlier occurrences in the span; [`MAX_SKIPPED`] means that many or more.
     pub skipped: u32,
 }
 
-/// The effect of a new schedule on a reminder that has one.
+/// The effect of replacing a reminder's schedule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScheduleChange {
-    /// The new schedule has the same times, and only its end differs: the reminder continues where it was.
+    /// The new schedule has the same times and differs only in its end: the reminder continues where it was.
     Continues,
-    /// The reminder starts over, and a waiting run is withdrawn.
+    /// The reminder starts over, and a waiting run is cancelled.
     Restarts {
-        /// This occurrence and all before it are done.
+        /// This occurrence and all earlier ones are done.
         last: Option<Timestamp>,
     },
 }
 
 impl Schedule {
-    /// Returns a checked schedule. Without a first time, a repeating schedule begins now.
+    /// Creates a validated schedule. Without `first_at`, a repeating schedule begins now.
     ///
-    /// A first time in the past is valid. Of the occurrences before now only the latest is fired: the reminder did not
-    /// exist at the earlier ones.
+    /// `first_at` may be in the past. Of the occurrences before now only the latest is fired, because the reminder
+    /// did not exist at the earlier ones.
     ///
     /// ```
     /// use breakerbox_core::Timestamp;
@@ -106,7 +106,7 @@ impl Schedule {
     /// ```
     ///
     /// # Errors
-    /// If a field is wrong, or it would never run.
+    /// Returns an error if a field is invalid, or the schedule has no occurrence.
     pub fn new(
         first_at: Option<Timestamp>,
         repeat: Repeat,
@@ -135,8 +135,8 @@ impl Schedule {
         Ok(schedule)
     }
 
-    /// Returns the effect of replacing another schedule with this one. It counts from now on: earlier occurrences are
-    /// not caught up, except that a one-off whose time has passed is due at once.
+    /// Returns the effect of replacing the schedule `before` with this one. Occurrences before now are not caught up,
+    /// except that a reminder that runs once and whose time has passed is due at once.
     #[must_use]
     pub fn change_from(&self, before: &Self, now: Timestamp) -> ScheduleChange {
         if self.continues(before) {
@@ -145,7 +145,7 @@ impl Schedule {
         let last = match self.repeat {
             Repeat::Once => None,
             Repeat::Every(_) | Repeat::Cron(_) => {
-                // An occurrence at this very moment is not too late.
+                // An occurrence at exactly this time is not skipped.
                 let before = Timestamp::from_micros(now.as_micros().saturating_sub(1));
                 self.latest(None, before).map(|missed| missed.latest)
             }
@@ -153,8 +153,8 @@ impl Schedule {
         ScheduleChange::Restarts { last }
     }
 
-    /// Returns whether this schedule continues another one: the same times, though it may begin at a later one of them
-    /// and end differently.
+    /// Returns whether this schedule continues another one: it has the same times, but may begin at a later one and
+    /// end differently.
     fn continues(&self, before: &Self) -> bool {
         let begins_there = || {
             let missed = before.latest(None, self.first_at);
@@ -163,7 +163,7 @@ impl Schedule {
         self.repeat == before.repeat && (self.first_at == before.first_at || begins_there())
     }
 
-    /// Checks the conditions that do not depend on the present time.
+    /// Checks the conditions that do not depend on the current time.
     pub(super) fn check(&self) -> Result<(), ScheduleError> {
         if self.first_at >= END_OF_TIME {
             return Err(ScheduleError::TooLate { field: "at" });
@@ -211,10 +211,10 @@ impl Schedule {
         next.filter(|next| !self.is_over(*next))
     }
 
-    /// Returns the latest occurrence after `after` and not after `until`, and how many there were before it in that
-    /// span. Without `after`, the span begins with the first occurrence.
+    /// Returns the latest occurrence after `after` and up to `until`, and the number of earlier ones in that span.
+    /// Without `after`, the span begins with the first occurrence.
     ///
-    /// It costs about the same for an hour as for a year.
+    /// The cost hardly depends on the length of the span.
     ///
     /// ```
     /// use breakerbox_core::Timestamp;
@@ -230,7 +230,7 @@ impl Schedule {
     #[must_use]
     pub fn latest(&self, after: Option<Timestamp>, until: Timestamp) -> Option<Missed> {
         let until = self.ends_at.map_or(until, |end| until.min(end)).min(END_OF_TIME);
-        // No occurrence is before the first time, so the span begins there at the earliest.
+        // No occurrence is before `first_at`, so the span begins there at the earliest.
         let from = after.map_or(self.first_at, |after| self.first_at.max(after + Duration::from_micros(1)));
         if from > until {
             return None;
@@ -255,7 +255,7 @@ impl Schedule {
         }
     }
 
-    /// Returns this time in the schedule's time zone, or in UTC if it has none.
+    /// Returns this time in the schedule's time zone, or in UTC if the schedule has none.
     #[must_use]
     pub fn local(&self, at: Timestamp) -> Zoned {
         let micros = i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
@@ -271,7 +271,7 @@ impl Schedule {
     }
 }
 
-/// Rounds to the stored precision, so that a schedule that is read back is the same.
+/// Rounds to the precision of the stored form, so that a schedule does not change when it is stored and read back.
 fn whole_milliseconds(repeat: Repeat) -> Repeat {
     match repeat {
         Repeat::Every(every) => {
@@ -281,7 +281,7 @@ fn whole_milliseconds(repeat: Repeat) -> Repeat {
     }
 }
 
-/// Returns at least 1, because a public field can hold any value.
+/// Returns the interval in microseconds, but at least 1, because the public field can hold any value.
 fn micros(every: Duration) -> u64 {
     u64::try_from(every.as_micros()).unwrap_or(u64::MAX).max(1)
 }

@@ -1,7 +1,8 @@
-//! The stored form of a schedule: compact JSON, in which the field names are the version.
+//! The stored form of a schedule: compact JSON, without a version number.
 //!
 //! `{"at":1767225600000000}` runs once, `{"at":..,"every_ms":60000}` every minute, and `{"at":..,"cron":"0 9 * *
-//! *","zone":"UTC"}` by cron. Times are microseconds. Reading it parses and checks it again.
+//! *","zone":"UTC"}` by a cron expression. Times are in microseconds. A stored schedule is validated again when it is
+//! read.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::cron::Cron;
 use super::error::ScheduleError;
 use super::schedule::{Repeat, Schedule};
 
-// A field that a later version added may restrict when to run, so unknown fields are an error.
+// A field added by a later version may restrict the runs, so unknown fields are an error.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StoredSchedule {

@@ -2,16 +2,16 @@
 //!
 //! | part | task |
 //! | --- | --- |
-//! | [`Shares`] | pure: how much each owner holds, and how much it may hold right now |
-//! | [`SharePool`] | the same for threads: an amount that was taken is given back when its permit is dropped |
+//! | [`Shares`] | the rule, without locks: how much each owner holds, and how much it may hold right now |
+//! | [`SharePool`] | shares for use by several threads: dropping a permit gives its amount back |
 //!
-//! **The rule.** An owner may always hold its share of the whole, a quarter by default, as long as there is room. It
-//! may hold more only from what the others leave: a full share stays reserved for each other owner that holds
-//! something, and one more for an owner that holds nothing yet. So an owner alone can use three quarters, and a new
+//! **The rule.** An owner may always hold its share of the total, a quarter by default, as long as that much is free.
+//! It may hold more only from what the others leave: a full share stays reserved for each other owner that holds
+//! something, and one more for an owner that holds nothing yet. So a single owner can use three quarters, and a new
 //! owner gets its quarter at once.
 //!
-//! **Not guaranteed.** Nothing is taken back from an owner. One that holds more than it may gets nothing more until it
-//! has given enough back.
+//! **Not guaranteed.** Nothing is taken back from an owner. An owner that holds more than its allowance gets nothing
+//! more until it has given enough back.
 
 mod pool;
 
@@ -20,10 +20,10 @@ use std::hash::Hash;
 
 pub use self::pool::{SharePermit, SharePool};
 
-/// The share of one owner unless configured, in percent of the whole.
+/// The default share of one owner, in percent of the total.
 pub const DEFAULT_SHARE: u32 = 25;
 
-/// How much of a limited whole each owner holds.
+/// The amounts that owners hold of a limited total.
 ///
 /// ```
 /// use breakerbox_model::shares::{NoShare, Shares};
@@ -40,37 +40,38 @@ pub struct Shares<K> {
     whole: u64,
     percent: u32,
     used: u64,
-    /// Only owners that hold something.
+    /// The amount per owner; owners that hold nothing have no entry.
     held: HashMap<K, u64>,
 }
 
-/// Why an owner gets nothing more.
+/// Why an owner gets no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NoShare {
-    /// The owner holds as much as it may while others are to have their share.
+    /// The owner has reached its allowance: the rest is reserved for other owners.
     #[error("the share is used up")]
     OwnerOver,
-    /// All owners together hold the whole.
+    /// All owners together hold the total.
     #[error("the whole capacity is in use")]
     AllUsed,
 }
 
 impl<K: Clone + Eq + Hash> Shares<K> {
-    /// Returns shares of which nothing is held yet. `percent` is one owner's share of the whole, from 1 to 100; with
-    /// 100 there is a single limit, for all owners together.
+    /// Creates shares of a total of `whole`, of which nothing is held yet. `percent` is one owner's share of it, from
+    /// 1 to 100; 100 means a single limit for all owners together.
     #[must_use]
     pub fn new(whole: u64, percent: u32) -> Self {
         Self { whole, percent: percent.clamp(1, 100), used: 0, held: HashMap::new() }
     }
 
-    /// Returns the amount that an owner may hold however many others there are, as long as there is room. At least 1.
+    /// Returns the share that an owner may hold regardless of the number of other owners, as long as that much is
+    /// free; at least 1.
     #[must_use]
     pub fn share(&self) -> u64 {
         let share = u128::from(self.whole) * u128::from(self.percent) / 100;
         u64::try_from(share).unwrap_or(u64::MAX).max(1)
     }
 
-    /// Returns the maximum that this owner may hold right now, including what it holds already.
+    /// Returns the maximum that this owner may hold right now, including the amount that it holds already.
     #[must_use]
     pub fn allowance(&self, owner: &K) -> u64 {
         let others = self.held.len() - usize::from(self.held.contains_key(owner));
@@ -78,10 +79,10 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         self.whole.saturating_sub(reserved).max(self.share()).min(self.whole)
     }
 
-    /// Takes this amount for the owner, or nothing.
+    /// Takes the whole amount for the owner, or nothing.
     ///
     /// # Errors
-    /// If the owner would hold more than it may, or all owners together more than the whole.
+    /// Returns an error if the owner would exceed its allowance, or all owners together the total.
     pub fn try_take(&mut self, owner: &K, amount: u64) -> Result<(), NoShare> {
         if amount == 0 {
             return Ok(());
@@ -98,7 +99,7 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         Ok(())
     }
 
-    /// Gives back a part of what this owner holds. A larger amount counts as all that it holds.
+    /// Gives back an amount that this owner holds. An amount above what it holds gives back everything.
     pub fn give_back(&mut self, owner: &K, amount: u64) {
         let Some(held) = self.held.get_mut(owner) else { return };
         let amount = amount.min(*held);
@@ -109,8 +110,8 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         }
     }
 
-    /// Moves an amount from one owner to another, regardless of their shares. A larger amount than the first one holds
-    /// counts as all that it holds.
+    /// Moves an amount from one owner to another, regardless of their shares. An amount above what `from` holds moves
+    /// everything.
     pub fn hand_over(&mut self, from: &K, to: &K, amount: u64) {
         let amount = amount.min(self.held(from));
         self.give_back(from, amount);
@@ -120,7 +121,7 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         }
     }
 
-    /// Changes the whole from now on. What is held stays held.
+    /// Changes the total. Amounts already held stay held.
     pub const fn resize(&mut self, whole: u64) {
         self.whole = whole;
     }
@@ -165,7 +166,7 @@ mod tests {
         assert_eq!(shares.try_take(&'a', 1), Err(NoShare::OwnerOver));
         assert_eq!(shares.try_take(&'b', 25), Ok(()));
         assert_eq!(shares.try_take(&'c', 1), Err(NoShare::AllUsed));
-        // What the first one gives back is for others, until it holds no more than it may.
+        // The amount that the first owner gives back is for others, as long as that owner exceeds its allowance.
         shares.give_back(&'a', 10);
         assert_eq!(shares.try_take(&'a', 1), Err(NoShare::OwnerOver));
         assert_eq!(shares.try_take(&'c', 10), Ok(()));
@@ -236,7 +237,7 @@ mod tests {
         assert_eq!(shares.try_take(&'b', 10), Ok(()));
     }
 
-    /// Whatever one hostile owner does, another one within its share is refused only while others hold the whole.
+    /// One hostile owner can't cause another one within its share to be refused, except while others hold the total.
     #[test]
     fn one_hostile_owner_never_takes_a_share_from_another() {
         let mut random = 7_u64;

@@ -1,11 +1,11 @@
-//! Shares for threads: an amount that was taken is given back when its permit is dropped.
+//! Shares for use by several threads: dropping a permit gives its amount back.
 
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{NoShare, Shares};
 
-/// A limited whole that owners share. Cloning it makes another handle to the same whole.
+/// A limited total that owners share. A clone is another handle to the same total.
 ///
 /// ```
 /// use breakerbox_model::shares::SharePool;
@@ -35,16 +35,16 @@ pub struct SharePermit<K: Clone + Eq + Hash> {
 }
 
 impl<K: Clone + Eq + Hash> SharePool<K> {
-    /// Creates a whole of which one owner may hold this percentage; see [`Shares::new`].
+    /// Creates a pool with this total, of which one owner's share is this percentage; see [`Shares::new`].
     #[must_use]
     pub fn new(whole: u64, percent: u32) -> Self {
         Self(Arc::new(Mutex::new(Shares::new(whole, percent))))
     }
 
-    /// Takes this amount for the owner, or nothing. It never waits.
+    /// Takes the whole amount for the owner, or nothing. It never blocks.
     ///
     /// # Errors
-    /// If the owner would hold more than it may, or all owners together more than the whole.
+    /// Returns an error if the owner would exceed its allowance, or all owners together the total.
     pub fn try_acquire(&self, owner: &K, amount: u64) -> Result<SharePermit<K>, NoShare> {
         self.lock().try_take(owner, amount)?;
         Ok(SharePermit { pool: self.clone(), owner: owner.clone(), amount })
@@ -62,10 +62,10 @@ impl<K: Clone + Eq + Hash> SharePool<K> {
 }
 
 impl<K: Clone + Eq + Hash> SharePermit<K> {
-    /// Takes an additional amount for the same owner, or nothing.
+    /// Takes an additional amount for the same owner, all of it or nothing.
     ///
     /// # Errors
-    /// As for [`SharePool::try_acquire`]. What is held already stays held.
+    /// The same as for [`SharePool::try_acquire`]. The permit keeps the amount that it already holds.
     pub fn try_grow(&mut self, amount: u64) -> Result<(), NoShare> {
         self.pool.lock().try_take(&self.owner, amount)?;
         self.amount += amount;

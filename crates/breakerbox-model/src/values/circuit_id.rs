@@ -1,4 +1,4 @@
-//! The id of a circuit: its key, encoded so that it fits into any path. No lookup is needed to decode it.
+//! The id of a circuit: its key, encoded for use in URL paths. Decoding it needs no lookup.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,24 +11,24 @@ use super::CircuitOwner;
 
 const PREFIX: &str = "cir_";
 
-/// A circuit's key as it is written in paths: `cir_` and base 64.
+/// The id of a circuit in paths: `cir_`, followed by its key in base64.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CircuitId(Box<str>);
 
 impl CircuitId {
-    /// Returns the id of the circuit with this key. The key is not checked.
+    /// Returns the id of the circuit with this key. The key is not validated.
     #[must_use]
     pub fn of(key: &str) -> Self {
         Self(key.into())
     }
 
-    /// Returns the key of the circuit.
+    /// Returns the key that the id encodes.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.0
     }
 
-    /// Returns the tenant and the purpose of the circuit, or `None` if no tenant can have a circuit with this key.
+    /// Returns the tenant and the purpose of the circuit, or `None` if the key can't belong to a tenant.
     #[must_use]
     pub fn owner(&self) -> Option<CircuitOwner> {
         CircuitOwner::of_key(&self.0)
@@ -41,7 +41,7 @@ impl fmt::Display for CircuitId {
     }
 }
 
-/// The text is not the id of a circuit.
+/// The string is not a circuit id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must be `{PREFIX}` and the base64url of the circuit's key")]
 pub struct CircuitIdError;

@@ -1,8 +1,8 @@
 //! The owner of a circuit: the tenant and the purpose, as read from the circuit's key.
 //!
-//! Every key begins with its owner: `acme` for deliveries, `acme/reminders` for reminders. A space and the host or the
-//! URL follow, unless the circuit is that of the whole tenant. A tenant's name has neither a space nor a slash. So
-//! deliveries and reminders of one tenant never share a circuit, and each has its own policy.
+//! Every key begins with its owner: `acme` for deliveries, `acme/reminders` for reminders. A space and the host or
+//! URL follow, unless one circuit serves the whole tenant. Tenant names contain neither spaces nor slashes. So a
+//! tenant's deliveries and reminders never share a circuit, and each kind has its own policy.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use breakerbox_core::{CircuitBy, Key, KeyError};
 
 use super::TenantId;
 
-/// The part after the tenant in the keys of reminders.
+/// The part that follows the tenant's name in the keys of reminder circuits.
 const REMINDERS: &str = "reminders";
 
 /// The owner of a circuit: a tenant and a purpose.
@@ -25,26 +25,26 @@ pub struct CircuitOwner {
 /// The kind of calls that a circuit is for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Purpose {
-    /// Deliveries, and calls of workers that acquire permits by the decision API.
+    /// Deliveries, and calls by workers that acquire permits through the decision API.
     Deliveries,
-    /// Callbacks of reminders.
+    /// Callbacks fired by reminders.
     Reminders,
 }
 
 impl CircuitOwner {
-    /// Returns the owner of a tenant's circuits for deliveries.
+    /// Returns the owner of a tenant's delivery circuits.
     #[must_use]
     pub const fn of_deliveries(tenant: TenantId) -> Self {
         Self { tenant, purpose: Purpose::Deliveries }
     }
 
-    /// Returns the owner of a tenant's circuits for reminders.
+    /// Returns the owner of a tenant's reminder circuits.
     #[must_use]
     pub const fn of_reminders(tenant: TenantId) -> Self {
         Self { tenant, purpose: Purpose::Reminders }
     }
 
-    /// Returns the owner of the circuit with this key, or `None` if no tenant can have such a key.
+    /// Returns the owner of the circuit with this key, or `None` if the key can't belong to a tenant.
     #[must_use]
     pub fn of_key(key: &str) -> Option<Self> {
         let owner = key.split(' ').next().unwrap_or_default();
@@ -59,7 +59,7 @@ impl CircuitOwner {
     /// Returns the key of this owner's circuit for a URL.
     ///
     /// # Errors
-    /// If the URL can't be a destination.
+    /// Returns an error if the URL can't be a destination.
     pub fn circuit_of(&self, url: &str, by: CircuitBy) -> Result<Key, KeyError> {
         match self.purpose {
             Purpose::Deliveries => Key::of(self.tenant.as_str(), url, by),
@@ -68,7 +68,7 @@ impl CircuitOwner {
     }
 }
 
-/// The prefix of the owner's keys. The library treats it as the tenant of a key.
+/// Writes the prefix of the owner's keys, which the circuit library treats as a key's tenant.
 impl fmt::Display for CircuitOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.purpose {

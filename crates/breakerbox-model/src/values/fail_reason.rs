@@ -1,16 +1,16 @@
-//! Why a delivery failed.
+//! The reasons for which a delivery fails.
 
 /// The reason why a delivery failed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FailReason {
-    /// The receiver rejected this payload.
+    /// The receiver rejected the payload.
     Rejected,
     /// All attempts were used up.
     Exhausted,
-    /// The endpoint reported that it is gone.
+    /// The endpoint responded with 410: it no longer exists.
     Gone,
     /// The delivery expired while it waited.
     Expired,
-    /// The stored delivery can't be read.
+    /// The stored delivery can't be read from the database.
     Unreadable,
 }

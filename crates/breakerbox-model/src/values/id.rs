@@ -1,20 +1,20 @@
-//! Ids: 63 bits, of which the first 42 are the milliseconds since 1970. So ids sort by the time they were created, an
-//! index on them grows at its end, and a page can begin at any of them.
+//! Ids: 63-bit numbers whose first 42 bits are the milliseconds since 1970. So ids sort by creation time, an index on
+//! them grows at its end, and a page can begin at any of them.
 //!
-//! Written, an id is a prefix for the kind of object and 13 characters of Crockford's base 32 in lower case.
+//! An id is written as a prefix for the kind of object and 13 characters of Crockford's base 32, in lower case.
 
 use std::fmt;
 use std::str::FromStr;
 
 use breakerbox_core::Timestamp;
 
-/// The number of bits that count within a millisecond.
+/// The number of low bits that distinguish ids created in the same millisecond.
 const COUNTER_BITS: u32 = 21;
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-/// The number of digits of a written id, at 5 bits each.
+/// The number of digits after the prefix of a written id, at 5 bits each.
 const LENGTH: usize = 13;
 
-/// A 63-bit number that sorts by time.
+/// A 63-bit id that sorts by creation time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Id(i64);
 
@@ -31,20 +31,21 @@ impl Id {
         self.0
     }
 
-    /// Returns the lowest id of the millisecond that contains this time.
+    /// Returns the lowest possible id for the millisecond that contains this time.
     #[must_use]
     pub fn first_at(now: Timestamp) -> Self {
         let millis = i64::try_from(now.as_micros() / 1_000).unwrap_or(i64::MAX) & (i64::MAX >> COUNTER_BITS);
         Self(millis << COUNTER_BITS)
     }
 
-    /// Returns the next id after this one, at this time. It is always greater, even if the clock was set back.
+    /// Returns the id that follows this one, given the current time. It is always greater, even if the clock was set
+    /// back.
     #[must_use]
     pub fn next(self, now: Timestamp) -> Self {
         Self(Self::first_at(now).0.max(self.0.saturating_add(1)))
     }
 
-    /// Returns when the id was created, to the millisecond.
+    /// Returns the time at which the id was created, to the millisecond.
     #[must_use]
     pub fn made_at(self) -> Timestamp {
         Timestamp::from_millis((self.0 >> COUNTER_BITS).unsigned_abs())
@@ -72,7 +73,7 @@ impl FromStr for Id {
         }
         let number = text.bytes().try_fold(0_u64, |number, byte| {
             let digit = DIGITS.iter().position(|digit| *digit == byte).ok_or(IdError::Malformed)?;
-            // The first digit has room for only four bits; more would wrap.
+            // 13 digits of 5 bits are 65 bits: a first digit above 15 overflows.
             let shifted = number.checked_mul(32).ok_or(IdError::Malformed)?;
             Ok(shifted + digit as u64)
         })?;
@@ -80,17 +81,17 @@ impl FromStr for Id {
     }
 }
 
-/// Why a text is not an id of the expected kind.
+/// Why a string is not an id of the expected kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdError {
-    /// The text has the prefix of another kind, or none.
+    /// The string has another kind's prefix, or no prefix.
     #[error("must begin with `{expected}`")]
     Prefix {
-        /// The prefix of the expected kind.
+        /// The prefix of the expected kind of id.
         expected: &'static str,
     },
-    /// The text is not an id of any kind.
+    /// The string is not an id of any kind.
     #[error("must be a prefix and 13 characters of 0-9 and a-z without i, l, o and u")]
     Malformed,
 }
@@ -102,10 +103,10 @@ macro_rules! ids {
         pub struct $name(pub Id);
 
         impl $name {
-            /// The prefix of the text.
+            /// The prefix of this kind of id.
             pub const PREFIX: &str = $prefix;
 
-            /// Returns the number, as a database stores it.
+            /// Returns the number that the database stores.
             #[must_use]
             pub const fn number(self) -> i64 {
                 self.0.number()
@@ -129,23 +130,23 @@ macro_rules! ids {
 }
 
 ids! {
-    /// The ID of an endpoint.
+    /// The ID of an endpoint. The endpoint's lane has the same number.
     EndpointId "ep_",
     /// The ID of an event, and the `webhook-id` of all its requests.
     EventId "evt_",
-    /// The ID of a delivery.
+    /// The ID of a delivery. The deliveries of an event have the IDs that follow the event's.
     DeliveryId "dlv_",
-    /// The ID of a reminder. With the number of a run it is the `webhook-id` of that run's requests.
+    /// The ID of a reminder. Together with the number of a run, it forms the `webhook-id` of that run's requests.
     ReminderId "rem_",
     /// The ID of an API key. It is not a secret.
     ApiKeyId "key_",
     /// The ID of a background job, such as a resend.
     JobId "job_",
-    /// The ID of a lane. The lane of an endpoint has the endpoint's number; a lane of dynamic URLs has its own.
+    /// The ID of a lane. An endpoint's lane has the endpoint's number; a lane for dynamic URLs has its own.
     LaneId "lane_",
     /// The ID of a notification, and the `webhook-id` of its message.
     NotificationId "ntf_",
-    /// The ID of a notification target of a tenant.
+    /// The ID of a tenant's notification target.
     TargetId "tgt_",
 }
 

@@ -1,4 +1,4 @@
-//! Times as the API writes them: RFC 3339, to the millisecond, in UTC.
+//! Times as the API writes them: RFC 3339 in UTC, to the millisecond.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use breakerbox_core::Timestamp;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A time, written as RFC 3339, to the millisecond, in UTC.
+/// A time that is written as RFC 3339 in UTC, to the millisecond.
 ///
 /// ```
 /// use breakerbox_model::objects::Moment;
@@ -29,7 +29,7 @@ impl fmt::Display for Moment {
     }
 }
 
-/// The text is not a time by RFC 3339.
+/// The string is not an RFC 3339 time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must be a time such as \"2026-01-31T12:00:00Z\"")]
 pub struct MomentError;
@@ -38,12 +38,12 @@ impl FromStr for Moment {
     type Err = MomentError;
 
     fn from_str(text: &str) -> Result<Self, MomentError> {
-        // A longer text can't be a time.
+        // A longer string can't be a time.
         if text.len() > 64 {
             return Err(MomentError);
         }
         let moment: jiff::Timestamp = text.parse().map_err(|_| MomentError)?;
-        // No stored time is before 1970, so all times before it have the same effect.
+        // No stored time is before 1970, so all earlier times have the same effect.
         Ok(Self(Timestamp::from_micros(u64::try_from(moment.as_microsecond()).unwrap_or(0))))
     }
 }

@@ -1,21 +1,21 @@
-//! The priority of an event.
+//! The priorities of events.
 
 use std::fmt;
 use std::str::FromStr;
 
 use breakerbox_core::throttle;
 
-/// The priority of an event. It orders the work within one tenant, and never across tenants.
+/// The priority of an event. It orders deliveries within one tenant, never across tenants.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Priority {
-    /// Critical to the whole experience.
+    /// Critical to users.
     High,
     /// Important, but not critical.
     Important,
-    /// Few users see it if some are late.
+    /// A delay affects few users.
     #[default]
     Medium,
-    /// Trivial, or easily done later.
+    /// Trivial, or easily done at a later time.
     Low,
 }
 
@@ -23,13 +23,13 @@ impl Priority {
     /// All priorities, the most important first.
     pub const ALL: [Self; 4] = [Self::High, Self::Important, Self::Medium, Self::Low];
 
-    /// Returns its index in [`ALL`](Self::ALL).
+    /// Returns the priority's index in [`ALL`](Self::ALL).
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// Returns its name.
+    /// Returns the priority's name in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -58,7 +58,7 @@ impl fmt::Display for Priority {
     }
 }
 
-/// The text is not the name of a priority.
+/// The string is not the name of a priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must be high, important, medium or low")]
 pub struct UnknownPriority;

@@ -1,13 +1,13 @@
-//! Rate limits, of tenants and of endpoints.
+//! Rate limits for tenants and endpoints.
 
 use serde::{Deserialize, Serialize};
 
-/// A rate limit: a number per second and a burst.
+/// A rate limit: an average rate per second and a burst size.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RateLimit {
-    /// The average number per second; at least one per day.
+    /// The average number of requests or events per second; at least one per day.
     pub per_second: f64,
-    /// The number that is allowed at once after a pause; at least 1.
+    /// The maximum number allowed at once after a pause; at least 1.
     pub burst: u32,
 }
 
@@ -18,21 +18,21 @@ pub enum RateLimitError {
     /// The rate is out of range or not a number.
     #[error("rate.per_second: must be from one in a day (0.0000116) to 1000000, but is {0}")]
     PerSecond(f64),
-    /// The burst is 0, so nothing could ever be sent.
+    /// The burst is 0, which would allow nothing at all.
     #[error("rate.burst: must be at least 1")]
     Burst,
 }
 
 impl RateLimit {
-    /// The lowest rate: one per day.
+    /// The minimum rate: one per day.
     pub const MIN_PER_SECOND: f64 = 1.0 / 86_400.0;
-    /// The highest rate: a million per second.
+    /// The maximum rate: a million per second.
     pub const MAX_PER_SECOND: f64 = 1_000_000.0;
 
     /// Checks that the limit is valid.
     ///
     /// # Errors
-    /// Names the field that is not.
+    /// Returns an error that names the invalid field.
     pub fn check(self) -> Result<(), RateLimitError> {
         if !(Self::MIN_PER_SECOND..=Self::MAX_PER_SECOND).contains(&self.per_second) {
             return Err(RateLimitError::PerSecond(self.per_second));

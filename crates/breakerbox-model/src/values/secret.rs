@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use breakerbox_core::Timestamp;
 
-/// The prefix of a written secret, by Standard Webhooks.
+/// The prefix of a written secret, as defined by Standard Webhooks.
 const PREFIX: &str = "whsec_";
 
 /// A signing secret: 24 to 64 bytes, as Standard Webhooks requires.
@@ -16,10 +16,10 @@ const PREFIX: &str = "whsec_";
 pub struct Secret(Vec<u8>);
 
 impl Secret {
-    /// Returns a secret of these bytes.
+    /// Creates a secret from these bytes.
     ///
     /// # Errors
-    /// If they are too few or too many.
+    /// Returns an error if there are too few or too many bytes.
     pub fn new(bytes: Vec<u8>) -> Result<Self, SecretError> {
         if (24..=64).contains(&bytes.len()) { Ok(Self(bytes)) } else { Err(SecretError) }
     }
@@ -30,13 +30,13 @@ impl Secret {
         Self(rand::random::<[u8; 32]>().to_vec())
     }
 
-    /// Returns the bytes of the secret.
+    /// Returns the secret's bytes, for signing.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Returns the secret as its owner writes it. Show it to its owner only.
+    /// Returns the secret as a string, `whsec_` and base64. Show it to its owner only.
     #[must_use]
     pub fn reveal(&self) -> String {
         format!("{PREFIX}{}", STANDARD.encode(&self.0))
@@ -49,7 +49,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The text or the bytes are not a secret. The error never repeats them.
+/// The string or the bytes are not a valid secret. The error message never repeats them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must be `{PREFIX}` and the base64 of 24 to 64 bytes")]
 pub struct SecretError;
@@ -63,19 +63,19 @@ impl FromStr for Secret {
     }
 }
 
-/// A secret and the time during which requests are signed with it.
+/// A secret and the period in which it signs requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SigningSecret {
-    /// The secret.
+    /// The key that requests are signed with.
     pub secret: Secret,
-    /// The time from which on requests are signed with it.
+    /// The time at which signing with the secret begins.
     pub since: Timestamp,
-    /// The time at which signing with it ends. `None`: when it is replaced.
+    /// The time at which signing with the secret ends. `None`: when it is replaced.
     pub until: Option<Timestamp>,
 }
 
-/// The secrets that requests are signed with: one, and during a rotation also the previous one, until its time is over.
-/// Receivers accept either signature, so they can change over at any time in between.
+/// The secrets that requests are signed with: one, and during a rotation also the previous one until it expires.
+/// Receivers accept either signature, so they can switch to the new secret at any time during the rotation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SigningSecrets {
     current: SigningSecret,
@@ -83,40 +83,40 @@ pub struct SigningSecrets {
 }
 
 impl SigningSecrets {
-    /// Returns a set of one secret, valid from now on.
+    /// Creates a set with one secret, valid starting now.
     #[must_use]
     pub const fn new(secret: Secret, now: Timestamp) -> Self {
         Self { current: SigningSecret { secret, since: now, until: None }, previous: None }
     }
 
-    /// Returns the secrets as they were stored, the newest first, or `None` if there are none.
+    /// Creates the set from stored secrets, newest first, or returns `None` if there are none.
     #[must_use]
     pub fn from_newest_first(secrets: impl IntoIterator<Item = SigningSecret>) -> Option<Self> {
         let mut secrets = secrets.into_iter();
         Some(Self { current: secrets.next()?, previous: secrets.next() })
     }
 
-    /// Iterates over all secrets with their times, the newest first, including those whose time is over.
+    /// Iterates over all secrets with their periods, newest first, including expired ones.
     pub fn iter(&self) -> impl Iterator<Item = &SigningSecret> {
         std::iter::once(&self.current).chain(&self.previous)
     }
 
-    /// Iterates over the secrets that a request is signed with now, the newest first: one or two.
+    /// Iterates over the secrets that sign a request now, newest first: one or two.
     pub fn active(&self, now: Timestamp) -> impl Iterator<Item = &Secret> {
         let has_time = move |one: &&SigningSecret| one.until.is_none_or(|until| now < until);
         self.iter().filter(has_time).map(|one| &one.secret)
     }
 
-    /// Returns the secrets after a rotation to a new one. The previous one stays valid for the overlap; one that was
-    /// already being replaced is dropped at once, so that there are never more than two. Without an overlap only the
-    /// new one is left, as is needed after a leak.
+    /// Returns the secrets after a rotation to a new one. The previous secret stays valid for `overlap`; one that was
+    /// already being replaced is dropped at once, so that there are never more than two. If `overlap` is zero, only
+    /// the new secret remains, as is needed after a leak.
     #[must_use]
     pub fn rotated(&self, secret: Secret, overlap: Duration, now: Timestamp) -> Self {
         let previous = SigningSecret { until: Some(now + overlap), ..self.current.clone() };
         Self { previous: (!overlap.is_zero()).then_some(previous), ..Self::new(secret, now) }
     }
 
-    /// Returns only the newest secret, which ends a rotation early.
+    /// Returns the set with only the newest secret, which ends a rotation early.
     #[must_use]
     pub fn newest_only(&self) -> Self {
         Self { current: self.current.clone(), previous: None }

@@ -1,18 +1,19 @@
-//! The key of a circuit as it is written into logs and notifications.
+//! A circuit's key as it appears in logs and notifications.
 //!
-//! The path of a URL may be a secret (a capability URL), and logs and chat rooms have many readers. So a key with a URL
-//! is shown as its owner, the URL's origin and a fingerprint; `GET /v1/circuits` shows the fingerprint beside the key.
+//! The path of a URL may be a secret (a capability URL), and logs and chat rooms have many readers. So a key with a
+//! URL is shown as its owner, the URL's origin and a fingerprint; `GET /v1/circuits` lists both the fingerprint and
+//! the key.
 
 use std::fmt;
 
 use breakerbox_core::KeyId;
 
-/// The number of characters of the fingerprint that are shown: enough to tell a tenant's circuits apart.
+/// The number of fingerprint characters that are shown: enough to distinguish a tenant's circuits.
 const FINGERPRINT: usize = 12;
 
 /// A circuit's key without the secret parts of its URL: `acme https://hooks.example.com/... #3f2a9c1b8d02`.
 ///
-/// Keys of a whole tenant or of a host are shown as they are.
+/// Keys without a URL, for a host or a whole tenant, are shown unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShownKey<'k>(pub &'k str);
 
@@ -23,8 +24,8 @@ impl ShownKey<'_> {
         self.0.contains("://")
     }
 
-    /// Returns the destination that the circuit protects: the URL's origin and `/...`, or the host. `None` for the
-    /// circuit of a whole tenant.
+    /// Returns the destination that the circuit protects: the URL's origin and `/...`, or the host. `None` if the
+    /// circuit is for a whole tenant.
     #[must_use]
     pub fn destination(&self) -> Option<String> {
         let (_, place) = self.0.split_once(' ')?;
@@ -34,7 +35,7 @@ impl ShownKey<'_> {
         Some(format!("{scheme}://{host}{path}"))
     }
 
-    /// Returns the first characters of the key's hash.
+    /// Returns the first characters of the key's hash, which identify the circuit.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         let mut text = KeyId::of(self.0).to_string();

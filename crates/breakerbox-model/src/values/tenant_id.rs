@@ -1,39 +1,38 @@
-//! The name and the number of a tenant.
+//! The name and the number that identify a tenant.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// The longest name of a tenant, in bytes.
+/// The maximum length of a tenant's name, in bytes.
 const MAX_LENGTH: usize = 64;
 
-/// The name of a tenant. The operator chooses it; the key of each of the tenant's circuits begins with it.
+/// The name of a tenant, chosen by the operator. The key of each of the tenant's circuits begins with it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TenantId(Arc<str>);
 
 impl TenantId {
-    /// Returns the name as text.
+    /// Returns the name as a string.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Checks the name of a tenant that is created. A name of dots alone can't be written in a path: `/v1/tenants/..`
-    /// is `/v1`, so such a tenant could never be changed or deleted.
+    /// Checks the name of a new tenant. A name made of dots can't be used in a path: `/v1/tenants/..` means `/v1`, so
+    /// such a tenant could never be changed or deleted.
     ///
     /// # Errors
-    /// If it consists of dots. An existing tenant with such a name is still read.
+    /// Returns an error if the name consists of dots. Existing tenants with such names can still be read.
     pub fn check_new(&self) -> Result<(), DotsOnly> {
         if self.0.bytes().all(|byte| byte == b'.') { Err(DotsOnly) } else { Ok(()) }
     }
 }
 
-/// The number of a tenant. Unlike its name, it is never reused: the remains of a deleted tenant are bound to its
-/// number.
+/// The number of a tenant. Unlike its name, it is never reused: data left by a deleted tenant refers to its number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TenantNumber(pub i64);
 
-/// The name consists of dots, so no tenant of this name can be created.
+/// The name consists of dots, so a tenant can't be created with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must not consist of dots only, because it is part of paths; add a letter or a digit")]
 pub struct DotsOnly;
@@ -44,7 +43,7 @@ impl fmt::Display for TenantId {
     }
 }
 
-/// The text can't be the name of a tenant.
+/// The string can't be the name of a tenant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must be 1 to {MAX_LENGTH} characters of a-z, A-Z, 0-9, `.`, `_` and `-`")]
 pub struct TenantIdError;

@@ -1,2 +1,2 @@
--- Tells whoever listens on the channel $1 each of the texts $2. Nothing is stored.
+-- Sends each of the messages $2 to the listeners on the channel $1. Nothing is stored.
 SELECT count(pg_notify($1::text, message)) FROM unnest($2::text[]) AS message;

@@ -1,7 +1,7 @@
--- Writes the row $1 of leases, which is no office and expires by itself, to see whether it can be written. Each process has a
--- row of its own, so that none waits for another. Answers with the time.
+-- Writes the row $1 in leases, which does not belong to an election and expires, to check that writes are
+-- accepted. Each process has its own row, so that none waits for another. Returns the time.
 --
--- The other tables get no row, but the server checks the rights to them all the same.
+-- No rows are written to the other tables, but the server checks the permissions for them nevertheless.
 WITH may_swap AS (
     INSERT INTO breakerbox.circuits AS c (key) SELECT $1::bytea WHERE false
     ON CONFLICT (key) DO UPDATE SET expires_at = c.expires_at

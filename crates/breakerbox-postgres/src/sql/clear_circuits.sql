@@ -1,5 +1,5 @@
--- Clean-up: looks at the next $2 circuits from the key $1 on, and deletes those that have expired. Whoever is being swapped is
--- left alone. Answers with the last key that was looked at; no row if there was none.
+-- Cleanup: examines the next $2 circuits, starting at the key $1, and deletes those that have expired. Circuits
+-- that are being swapped are skipped. Returns the last key that was examined; no row if there was none.
 WITH looked_at AS MATERIALIZED (
     SELECT c.key FROM breakerbox.circuits AS c WHERE c.key >= $1::bytea ORDER BY c.key LIMIT $2::bigint
 ),

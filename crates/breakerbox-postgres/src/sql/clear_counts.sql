@@ -1,6 +1,6 @@
--- Clean-up: looks at the next $2 windows from the key $1 on, and deletes those that have expired. One lives at least as long
--- as the record of its epoch. Whatever is being added to is left alone. Answers with the last key that was looked at; no row
--- if there was none.
+-- Cleanup: examines the next $2 windows, starting at the key $1, and deletes those that have expired. A window
+-- lives at least as long as the record with its epoch. Windows that are being merged into are skipped. Returns
+-- the last key that was examined; no row if there was none.
 WITH looked_at AS MATERIALIZED (
     SELECT k.key FROM breakerbox.counts AS k WHERE k.key >= $1::bytea ORDER BY k.key LIMIT $2::bigint
 ),

@@ -1,5 +1,5 @@
--- Clean-up: looks at the next $2 offices from the name $1 on, and deletes those whose term has ended. Answers with the last
--- name that was looked at, as a key; no row if there was none.
+-- Cleanup: examines the next $2 elections, starting at the name $1, and deletes those whose term has ended.
+-- Returns the last name that was examined, as a key; no row if there was none.
 WITH looked_at AS MATERIALIZED (
     SELECT l.name FROM breakerbox.leases AS l WHERE l.name >= $1::bytea ORDER BY l.name LIMIT $2::bigint
 ),

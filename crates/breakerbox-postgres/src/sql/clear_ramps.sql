@@ -1,5 +1,5 @@
--- Clean-up: looks at the next $2 ramps from the key $1 on, and deletes those that have expired. Whatever is in use is left alone.
--- Answers with the last key that was looked at; no row if there was none.
+-- Cleanup: examines the next $2 ramps, starting at the key $1, and deletes those that have expired. Ramps that
+-- are in use are skipped. Returns the last key that was examined; no row if there was none.
 WITH looked_at AS MATERIALIZED (
     SELECT r.key FROM breakerbox.ramps AS r WHERE r.key >= $1::bytea ORDER BY r.key LIMIT $2::bigint
 ),

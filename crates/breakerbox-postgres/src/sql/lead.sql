@@ -1,5 +1,6 @@
--- Takes or prolongs the term of the office $1 for the candidate $2, by $3 from now on, if nobody else holds it.
--- Answers with the time, who holds it and until when. The time is read once the row is locked.
+-- Acquires or renews the term of the election $1 for the candidate $2, until $3 from now, unless another
+-- candidate leads. Returns the time, the leader, and the end of its term. The time is read once the row is
+-- locked.
 INSERT INTO breakerbox.leases AS l (name, holder, ends_at)
 VALUES ($1::bytea, $2::bytea, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $3::bigint)
 ON CONFLICT (name) DO UPDATE SET (holder, ends_at) = (

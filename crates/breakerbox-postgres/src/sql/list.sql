@@ -1,4 +1,4 @@
--- A page of circuits that have a record, in the order of their keys: from $1 on, before $2, at most $3.
+-- A page of circuits that have a record, in key order: from $1 (inclusive) to $2 (exclusive), at most $3.
 SELECT c.key, c.record
 FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now OFFSET 0) AS clock
 CROSS JOIN breakerbox.circuits AS c

@@ -1,17 +1,18 @@
--- Adds counts for many circuits at once. Answers with a row for each delta, in their order.
+-- Adds counts for many circuits at once. Returns a row for each delta, in the same order.
 --
--- For each delta: $1 its key (each at most once), $2 its epoch, $3 the width of a bucket, $4 for how long to keep the counts,
--- $5 and $6 which of all buckets are its own, $7 the age of its latest success, $8 that of the first failure after it.
--- For all buckets: $9 age, $10 successes, $11 failures, $12 slow calls, $13 sum of latencies, $14 failures of the run.
+-- For each delta: $1 its key (each at most once), $2 its epoch, $3 the width of a bucket, $4 the time to live
+-- of the counts, $5 and $6 the range of its buckets among all buckets, $7 the age of its latest success, $8
+-- that of the first failure after it. For all buckets: $9 age, $10 successes, $11 failures, $12 slow calls, $13
+-- sum of latencies, $14 consecutive failures (the run).
 --
--- The column first_outcome is of an earlier version, and stays empty.
+-- The column first_outcome is from an earlier version, and stays empty.
 --
--- A delta is late unless its epoch is the record's at the beginning of this statement. A swap that comes meanwhile comes
--- after it: then these counts are in the window of an epoch that is over, which nobody reads again.
+-- A delta is late unless its epoch is the record's at the start of this statement. A concurrent swap counts as
+-- later: then these counts are in the window of a past epoch, which is never read again.
 --
--- Rows are locked in the order of their keys, so that no two batches wait for each other. Look-ups are LATERAL with
--- OFFSET 0, which makes them go by primary key whatever the statistics say. The join at the end is FULL because such a join
--- is hashed or sorted, and never done by comparing all with all.
+-- Rows are locked in key order, so that no two batches deadlock. Lookups are LATERAL with OFFSET 0, which makes
+-- them use the primary key whatever the statistics are. The join at the end is FULL because such a join is
+-- hashed or sorted, and never a nested loop.
 WITH delta AS MATERIALIZED (
     SELECT
         d.ordinal, d.key, d.epoch, d.width, d.buckets_from, d.buckets_to, clock.now,
@@ -78,7 +79,7 @@ merged AS (
             coalesce(bucket.slow, '{}'), coalesce(bucket.latency_sum, '{}'), coalesce(bucket.run, '{}')
         FROM (
             SELECT old.last_success, old.run_began, old.begins
-            -- Counts live as long as the record of their epoch does.
+            -- Counts live as long as the record with their epoch.
             WHERE old.expires_at > excluded.merged_at OR (
                 SELECT c.expires_at FROM breakerbox.circuits AS c WHERE c.key = old.key AND c.epoch = old.epoch
             ) > excluded.merged_at
@@ -89,7 +90,8 @@ merged AS (
         CROSS JOIN LATERAL (
             SELECT
                 greatest(kept.last_success, excluded.last_success) AS latest,
-                -- A success ends the run, unless all of the run is later. The run is always later than the success before.
+                -- A success ends the run of failures, unless the whole run is later. The run is always later
+                -- than the previous success.
                 coalesce(excluded.last_success >= kept.run_began, false) AS ends_run
         ) AS success
         CROSS JOIN LATERAL (
@@ -137,7 +139,7 @@ FROM known AS d
 FULL JOIN (
     SELECT key, since, last_success, run_began, begins, successes, failures, slow, latency_sum, run FROM merged
     UNION ALL
-    -- Who is late hears what the window holds all the same.
+    -- Late deltas get the window's contents nevertheless.
     SELECT
         d.key, k.since, k.last_success, k.run_began,
         k.begins, k.successes, k.failures, k.slow, k.latency_sum, k.run

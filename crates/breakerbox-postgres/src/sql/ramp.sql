@@ -1,9 +1,10 @@
--- The second step of a ramp request, with the ramp of $1 locked: gives the places $6 back, whose calls succeeded as $7 says;
--- replaces the limit by $9 (0: over) if the ramp is at the step $8 (null: it is not to be replaced); takes the places $10 while
--- there is room, for $4 each. A ramp of another epoch than $2 is as good as none, and begins with the limit $3 at $5. The ramp
--- is kept for $11. Which limit comes next is decided by whoever asks.
+-- The second step of a ramp request, with the ramp of $1 locked: releases the slots $6, whose calls succeeded
+-- or not according to $7; replaces the limit by $9 (0: the ramp is over) if the ramp is at the step $8 (null:
+-- do not replace it); acquires the slots $10 up to the limit, for $4 each. A ramp from another epoch than $2 is
+-- ignored, and a new one starts with the limit $3 at $5. The ramp is kept for $11. The caller decides the next
+-- limit.
 --
--- Answers with the time, whether the record has another epoch, and the ramp; refused_at is from before this request.
+-- Returns the time, whether the record has another epoch, and the ramp; refused_at is from before this request.
 WITH found AS MATERIALIZED (
     SELECT
         clock.now,
@@ -27,7 +28,7 @@ WITH found AS MATERIALIZED (
     ) AS current ON true
     WHERE r.key = $1::bytea
 ),
--- Places that have not expired, each with whether it is given back, and how its call ended.
+-- Slots that have not expired, each with whether it is released, and whether its call succeeded.
 held AS MATERIALIZED (
     SELECT p.place, p.expires, g.place IS NOT NULL AS given, coalesce(g.succeeded, false) AS succeeded
     FROM found

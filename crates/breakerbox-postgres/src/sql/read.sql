@@ -1,4 +1,4 @@
--- The records of some circuits, in the order of $1, their keys; one row without a place if there are no keys.
+-- The records of the circuits with the keys $1, in that order; one row with only the time if there are no keys.
 SELECT clock.now, wanted.ordinal, circuit.record
 FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now OFFSET 0) AS clock
 LEFT JOIN unnest($1::bytea[]) WITH ORDINALITY AS wanted (key, ordinal) ON true

@@ -1,8 +1,10 @@
--- The third step of a swap, with everything locked: replaces the record of $1 if its version is $2 (null: if there is none)
--- and the time is not past $3. The new one: $4 version, $5 epoch, $6 status, $7 record, $8 for how long to keep it (null: for
--- ever). Whoever listens on the channel $9 is told $10. A new epoch drops the counts of the old one.
+-- The third step of a swap, with everything locked: replaces the record of $1 if its version is $2 (null: if
+-- there is none) and the time is not past $3. The new record: $4 version, $5 epoch, $6 status, $7 record, $8
+-- time to live (null: forever). Sends the message $10 to the listeners on the channel $9. A new epoch drops the
+-- counts of the old one.
 --
--- Answers with the time, whether the version was the expected one, whether the record was replaced, and what was there.
+-- Returns the time, whether the version was the expected one, whether the record was replaced, and the previous
+-- record.
 WITH found AS MATERIALIZED (
     SELECT
         c.key, clock.now, lives.yes AS lives,

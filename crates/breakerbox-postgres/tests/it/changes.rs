@@ -1,4 +1,4 @@
-//! What is heard: by everybody, however long, and nothing for a merge.
+//! Change notifications: all processes receive them, whatever their length, and merges send none.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,8 @@ fn changed(key: &Arc<str>, record: Record) -> StoreEvent {
     StoreEvent::Changed { key: Arc::clone(key), record: Arc::new(record) }
 }
 
-/// In one process and in another, in the order in which they happened, whether or not they fit into a notice.
+/// Listeners in all processes receive changes in the order in which they happened, whether or not they fit into
+/// a message.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_are_heard_in_their_order_however_long_they_are() {
     let (one, other) = (alone("heard").await, alone("heard").await);
@@ -38,14 +39,14 @@ async fn changes_are_heard_in_their_order_however_long_they_are() {
         assert_eq!(next_event(listener).await, changed(&key, record(7, 3)));
         assert_eq!(next_event(listener).await, changed(&key, record(8, 4)));
     }
-    // Not even the key fits.
+    // Not even the key fits into a message.
     put(&one, &"\u{1}".repeat(2_000).into(), None, record(5, 1)).await;
     for listener in &mut listeners {
         assert_eq!(next_event(listener).await, StoreEvent::Missed);
     }
 }
 
-/// Whoever announces takes a lock of the whole server; so merges, and swaps that do not win, announce nothing.
+/// `NOTIFY` takes a server-wide lock, so merges, and swaps that do not win, must not notify.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_what_changed_is_announced() {
     let held = alone("silent").await;

@@ -1,4 +1,4 @@
-//! The Postgres store, held to what every store must do.
+//! The requirements on every store, tested on Postgres.
 
 use crate::server::on_shared;
 

@@ -1,4 +1,4 @@
-//! Connecting: errors that say what to do, many at once, the rights that are needed, TLS.
+//! Connecting: errors that say what to do, concurrent starts, the required permissions, TLS.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ async fn an_error_says_what_is_wrong_and_what_to_do() {
     assert!(matches!(refused("mysql://somewhere").await, ConnectError::Url { .. }));
 }
 
-/// Somebody who takes connections and never says a word.
+/// A server that accepts connections and never responds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connecting_has_an_end() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -63,7 +63,7 @@ async fn connecting_has_an_end() {
     assert!(matches!(error, ConnectError::TimedOut { limit: stated, .. } if stated == limit), "{error:?}");
 }
 
-/// A service that must start without its store.
+/// A service that must start even if its store is down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_can_be_opened_before_its_server_is_there() {
     let mut server = PostgresServer::start().unwrap();
@@ -80,7 +80,7 @@ async fn a_store_can_be_opened_before_its_server_is_there() {
     assert!(matches!(PostgresStore::builder("nonsense").open(), Err(ConnectError::Url { .. })));
 }
 
-/// Eight processes of a fleet start at once, and there is nothing yet.
+/// Eight processes of a fleet start at once on an empty database.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eight_at_once_on_an_empty_database() {
     let server = PostgresServer::start().unwrap();
@@ -152,14 +152,14 @@ async fn schemas_have_nothing_to_do_with_each_other() {
     assert!(format!("{event:?}").contains("Epoch(6)"), "{event:?}");
 }
 
-/// What `docs/operating/postgres.md` tells operators to type.
+/// Returns the SQL that `docs/operating/postgres.md` gives to operators.
 fn sql_of_the_document() -> [String; 2] {
     let text = include_str!("../../../../docs/operating/postgres.md");
     let blocks = text.split("```sql\n").skip(1).map(|block| block.split("```").next().unwrap().to_owned());
     blocks.collect::<Vec<_>>().try_into().unwrap()
 }
 
-/// Whoever runs the fleet need not have the right to create tables, once somebody else has.
+/// The fleet's user need not have the permission to create tables, if another user has created them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_with_few_rights_will_do_once_the_tables_are_there() {
     let server = PostgresServer::start().unwrap();

@@ -1,4 +1,4 @@
-//! What the verbs cost: round trips, log, scans, room.
+//! The costs of the store's operations: round trips, WAL, scans, disk space.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::samples::{failures, read, record, swap, unique};
 use crate::server::{alone, on_shared, patient, until};
 
-/// How long the store must have been silent for what the server says to be passed on.
+/// How long the store must be idle before the proxy passes on the server's responses.
 const SILENCE: Duration = Duration::from_millis(30);
 
-/// Stands between the store and the server. What the server says is held back until the store has nothing more to say, and
-/// how often that happens is counted: it is how often the store waits for an answer.
+/// A proxy between the store and the server. It holds back the server's responses until the store sends nothing
+/// more, and counts how often that happens: that is the number of round trips.
 struct Between {
     port: u16,
     answers: Arc<AtomicUsize>,
@@ -38,7 +38,7 @@ impl Between {
         Self { port, answers }
     }
 
-    /// How many times the store has waited for an answer since the last time.
+    /// Returns the number of round trips since the previous call.
     fn answers(&self) -> usize {
         self.answers.swap(0, Ordering::SeqCst)
     }
@@ -53,7 +53,7 @@ async fn pass(mut near: TcpStream, mut far: TcpStream, answers: Arc<AtomicUsize>
             length = near.read(&mut sent) => match length? {
                 0 => return Ok(()),
                 length => {
-                    // What is announced is an answer to nobody.
+                    // On a listening connection, notifications are not responses to a request.
                     listens |= sent[..length].windows(6).any(|words| words == b"LISTEN");
                     far.write_all(&sent[..length]).await?;
                 }
@@ -76,14 +76,14 @@ async fn a_verb_costs_one_round_trip_even_for_a_thousand_circuits() {
     let held = on_shared().await;
     let between = Between::new(held.server.port()).await;
     let url = held.server.url().replace(&held.server.port().to_string(), &between.port.to_string());
-    // One connection, and nobody who cleans.
+    // One connection, and no cleanup.
     let builder = patient(&url).schema("round_trips").connections(1).clean_every(Duration::from_secs(3_600));
     let store = builder.connect().await.unwrap();
     let deltas: Vec<_> = (0..1_000).map(|_| failures(&unique("round trip"), 1)).collect();
     let keys: Vec<_> = deltas.iter().map(|delta| Arc::clone(&delta.key)).collect();
     let by_status = ListQuery { status: Some(Status::Open), limit: 1_000, ..ListQuery::default() };
     let mut least = BTreeMap::new();
-    // In the first round statements are prepared; in any, a busy machine may be silent where it should not.
+    // In the first round, statements are prepared; in any round, a busy machine may pause at the wrong moment.
     for round in 1..6_u128 {
         let mut costs = |verb: &'static str| {
             let answers = between.answers();
@@ -111,7 +111,7 @@ async fn a_verb_costs_one_round_trip_even_for_a_thousand_circuits() {
     assert!(least.values().all(|answers| *answers == 1), "{least:?}");
 }
 
-/// A merge writes no log to speak of, waits for no disk, and leaves nothing for vacuum.
+/// A merge writes almost no WAL, does not wait for the disk, and leaves nothing for vacuum.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn merges_write_no_log_and_stay_in_their_pages() {
     const MERGES: i64 = 50;
@@ -127,7 +127,7 @@ async fn merges_write_no_log_and_stay_in_their_pages() {
     }
     let written = log().parse::<i64>().unwrap() - before;
     assert!(written < MERGES * 1_000, "{written} bytes of log for {MERGES} merges of {CIRCUITS}");
-    // Counters of a connection are told when it ends, at the latest.
+    // A connection reports its statistics at the latest when it ends.
     drop(store);
     let sql = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'counts'";
     let mut updates = (0, 0);
@@ -144,12 +144,12 @@ async fn merges_write_no_log_and_stay_in_their_pages() {
     assert!(pages <= CIRCUITS, "{pages} pages for {CIRCUITS} circuits");
 }
 
-/// Each verb goes by an index, so that it costs the same however many circuits there are; also if its plan was made when there
-/// were none, and nobody has told the server since.
+/// Each operation uses an index, so its cost does not depend on the number of circuits, even if its plan was
+/// made while the tables were empty and no statistics have been collected since.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_verb_looks_at_all_circuits() {
     let server = PostgresOptions::new().set("autovacuum", "off").start().unwrap();
-    // The clean-up looks at all of them, but in steps.
+    // The cleanup examines all rows, but in steps.
     let store =
         patient(&server.url()).connections(1).clean_every(Duration::from_millis(1)).connect().await.unwrap();
     let keys: Vec<Arc<str>> = (1..=1_000).map(|n| format!("many {n}").into()).collect();
@@ -165,7 +165,7 @@ async fn no_verb_looks_at_all_circuits() {
         store.lead("office", Nonce(1), Duration::from_secs(60)).await.unwrap();
     };
     use_all(0).await;
-    // Many, and half of the records have expired but are kept by their counts.
+    // Many circuits. Half of their records have expired but are kept by their counts.
     server
         .query(
             "INSERT INTO breakerbox.circuits (key, version, epoch, status, record, expires_at)
@@ -191,7 +191,7 @@ async fn no_verb_looks_at_all_circuits() {
     assert_eq!(server.query(sql).unwrap(), "circuits|0\ncounts|0");
 }
 
-/// Buckets that no longer count are dropped, whatever the lengths of the windows.
+/// Buckets that have left the window are dropped, whatever the lengths of the windows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_window_has_no_more_buckets_than_count() {
     let held = alone("buckets").await;

@@ -1,4 +1,4 @@
-//! Expiry: what has expired is not there, for any verb, and its rows go in the end.
+//! Expiry: for all operations, expired data does not exist, and its rows are deleted eventually.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,11 +26,11 @@ async fn has_passed(held: &StoreWithServer, by: Duration) {
     until("time passes", async || held.read(&[]).await.unwrap().now > end).await;
 }
 
-/// A store that nobody cleans.
+/// Returns a store on which no cleanup runs.
 async fn never_cleaned(schema: &str) -> StoreWithServer {
     let rarely = |builder: Builder| builder.schema(schema).clean_every(Duration::from_secs(3_600));
     let first = on_shared_with(rarely).await;
-    // It holds the term for days, looks at the empty tables, and is gone.
+    // Another store holds the cleanup term for days, examines the empty tables, and is dropped.
     let offices = format!("SELECT count(*) FROM {schema}.leases");
     until("somebody is in office", async || first.server.query(&offices).unwrap() == "1").await;
     let held = on_shared_with(rarely).await;
@@ -38,7 +38,7 @@ async fn never_cleaned(schema: &str) -> StoreWithServer {
     held
 }
 
-/// The rows are still there.
+/// The rows still exist, but no operation sees them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_has_expired_is_not_there_for_any_verb() {
     let held = never_cleaned("expired").await;
@@ -64,7 +64,7 @@ async fn what_has_expired_is_not_there_for_any_verb() {
     assert_eq!(read(&held, &key).await, Some(record(6, 3)));
 }
 
-/// Counts that nobody has added to for long are not there either.
+/// Counts that have not been added to for a long time have expired as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counts_expire_unless_their_record_stays() {
     let held = never_cleaned("expired_counts").await;
@@ -77,7 +77,7 @@ async fn counts_expire_unless_their_record_stays() {
     let merged = held.merge(&both(1)).await.unwrap().all().unwrap().value;
     assert_eq!(merged[0].totals.failures, 1);
     assert_eq!(merged[1].totals.failures, 4, "they live as long as the record");
-    // Late ones hear the same.
+    // A late delta gets the same response.
     has_passed(&held, SOON).await;
     let late = |key: &Arc<str>| Delta { epoch: Epoch(9), ..brief(key, 1) };
     let merged = held.merge(&[late(&alone), late(&with_record)]).await.unwrap().all().unwrap().value;
@@ -85,7 +85,7 @@ async fn counts_expire_unless_their_record_stays() {
     assert_eq!((merged[0].totals.failures, merged[1].totals.failures), (0, 4));
 }
 
-/// A record stays for so long after the latest merge.
+/// A record is kept for a certain time after the latest merge.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_merge_prolongs_a_record() {
     let held =
@@ -105,7 +105,7 @@ async fn a_merge_prolongs_a_record() {
         if !merged.late {
             break key;
         }
-        // The machine is busy: it had expired by then.
+        // The machine is busy: the record had already expired.
         keep_for *= 2;
         assert!(keep_for < Duration::from_secs(10));
     };
@@ -118,7 +118,7 @@ async fn a_merge_prolongs_a_record() {
     put(&held, &key, Some(1), record(6, 2)).await;
 }
 
-/// More rows than one step looks at, among others that stay.
+/// More rows than one step examines, mixed with rows that stay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_that_have_expired_are_cleared_and_no_others() {
     let held =
@@ -138,7 +138,7 @@ async fn rows_that_have_expired_are_cleared_and_no_others() {
     for (office, ttl) in [("ended", Duration::from_millis(1)), ("led", Duration::from_secs(600))] {
         held.lead(office, Nonce(1), ttl).await.unwrap();
     }
-    // Of a record that stays, the counts stay too.
+    // If a record stays, its counts stay too.
     let kept = unique("kept");
     put(&held, &kept, None, record(5, 1)).await;
     held.merge(&[Delta { epoch: Epoch(5), keep_for: SOON, ..failures(&kept, 1) }]).await.unwrap();

@@ -1,4 +1,4 @@
-//! The server is restarted, killed, paused, away. The store says so in time, and comes back by itself.
+//! The server is restarted, killed, paused, or down. The store reports it in time, and recovers automatically.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use crate::samples::{counted, failures, put, read, record, swap, unique, whole};
 use crate::server::{WAIT_LIMIT, alone, patient, until};
 
-/// Waits for a change, or for hearing that some were missed.
+/// Waits for a change, or for the event that some were missed.
 async fn next_event(changes: &mut Changes) -> StoreEvent {
     let next = tokio::time::timeout(Duration::from_secs(20), changes.next());
     next.await.expect("something is heard in time").expect("the store is there")
@@ -41,7 +41,7 @@ async fn after_a_restart_it_is_back_by_itself_and_says_that_changes_were_missed(
     }
 }
 
-/// What a crash of the server costs: counts, and no records.
+/// A server crash loses counts, but no records.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_loses_counts_and_no_records() {
     let mut server = PostgresOptions::new().durable().start().unwrap();
@@ -57,7 +57,7 @@ async fn a_crash_loses_counts_and_no_records() {
     assert_eq!(counted(&store, &counts).await, 0);
 }
 
-/// A restart in good order loses nothing.
+/// A regular restart loses nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_loses_nothing() {
     let mut server = PostgresServer::start().unwrap();
@@ -79,7 +79,7 @@ async fn while_the_server_stands_still_every_verb_times_out() {
     server.pause().unwrap();
     for _ in 0..8 {
         let began = Instant::now();
-        // The server stands still for as long as this takes, so that nothing but the limit can end it.
+        // The server hangs all this time, so only the timeout can end the operation.
         let merged = tokio::time::timeout(WAIT_LIMIT, store.merge(&[failures(&key, 1)])).await;
         let error = merged.expect("it ends").unwrap_err();
         assert!(matches!(error, StoreError::TimedOut { limit: stated } if stated == limit), "{error}");
@@ -89,7 +89,7 @@ async fn while_the_server_stands_still_every_verb_times_out() {
     is_back(&store).await;
 }
 
-/// Nobody hangs up, and nobody says anything: that is noticed too.
+/// A connection that is neither closed nor responding is detected as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listening_connection_that_is_dead_is_replaced() {
     let mut server = PostgresServer::start().unwrap();
@@ -97,7 +97,7 @@ async fn a_listening_connection_that_is_dead_is_replaced() {
     let mut changes = store.changes();
     let key = unique("dead");
     server.pause().unwrap();
-    // Its attempts to come back wait for an answer too, and so does this.
+    // Its attempts to reconnect wait for a response too, and so does this call.
     let missed = tokio::spawn(async move {
         let missed = next_event(&mut changes).await;
         (changes, missed)
@@ -111,7 +111,8 @@ async fn a_listening_connection_that_is_dead_is_replaced() {
     assert!(matches!(next_event(&mut changes).await, StoreEvent::Changed { .. }));
 }
 
-/// Listens where a server was. Somebody's connection may have that port for a moment: ports are given out at random.
+/// Listens on the port of a stopped server. Another connection may use that port for a moment, because ports
+/// are assigned at random.
 async fn listen_in_its_place(port: u16) -> TcpListener {
     let began = Instant::now();
     loop {
@@ -123,7 +124,7 @@ async fn listen_in_its_place(port: u16) -> TcpListener {
     }
 }
 
-/// A server that is away is not asked for a connection as often as there are calls.
+/// While the server is down, the store makes far fewer connection attempts than there are calls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn attempts_to_connect_are_few_while_the_server_is_away() {
     let mut server = PostgresServer::start().unwrap();
@@ -131,7 +132,7 @@ async fn attempts_to_connect_are_few_while_the_server_is_away() {
     store.read(&[]).await.unwrap();
     let port = server.port();
     server.kill().unwrap();
-    // Somebody who hangs up at once takes its place, and counts.
+    // A listener that closes connections at once takes the server's place, and counts the attempts.
     let listener = listen_in_its_place(port).await;
     let attempts = Arc::new(AtomicUsize::new(0));
     let counting = tokio::spawn({
@@ -152,7 +153,7 @@ async fn attempts_to_connect_are_few_while_the_server_is_away() {
     }
     counting.abort();
     let _ = counting.await;
-    // Each wait is longer than the one before; the one who listens tries as well.
+    // Each pause is longer than the one before; the listening connection retries as well.
     let most = 2 * (2 + usize::try_from(began.elapsed().as_millis() / 25).unwrap());
     assert!(
         attempts.load(Ordering::Relaxed) < most.min(calls / 4),
@@ -162,7 +163,7 @@ async fn attempts_to_connect_are_few_while_the_server_is_away() {
     is_back(&store).await;
 }
 
-/// What somebody else wrote, or a version that is too new.
+/// A record that another program or a newer version wrote.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_that_makes_no_sense_is_named() {
     let held = alone("senseless").await;
@@ -172,7 +173,7 @@ async fn a_record_that_makes_no_sense_is_named() {
     let fine = unique("fine");
     put(&held, &fine, None, record(5, 9)).await;
     let is_it = |unreadable: &Unreadable| unreadable.key == *key;
-    // The others are not concerned.
+    // The other circuits are not affected.
     let found = held.read(&[Arc::clone(&key), Arc::clone(&fine)]).await.unwrap().value;
     assert!(is_it(found[0].as_ref().unwrap_err()));
     assert_eq!(found[1], Ok(Some(record(5, 9))));
@@ -184,7 +185,7 @@ async fn a_record_that_makes_no_sense_is_named() {
     assert!(page.unreadable.iter().all(is_it) && page.unreadable.len() == 1);
     let error = held.swap_if(&swap(&key, Some(7), record(6, 2))).await.unwrap_err();
     assert!(matches!(error, StoreError::Unreadable(unreadable) if is_it(&unreadable)));
-    // Whoever knows the version can replace it.
+    // A caller that knows the version can replace the record.
     put(&held, &key, Some(1), record(6, 2)).await;
     assert_eq!(read(&held, &key).await, Some(record(6, 2)));
 }

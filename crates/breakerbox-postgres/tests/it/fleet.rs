@@ -1,4 +1,4 @@
-//! Two processes of a fleet, with the library, on one database.
+//! Two processes of a fleet share one database, through the library.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,8 +37,8 @@ async fn process_storing(
         .build()
 }
 
-/// A trip in one process is one in the other, also after the server was restarted; of all who ask, one probes; and when the
-/// destination is back, both know.
+/// A trip in one process opens the circuit in the other, even after a server restart; of all callers, one
+/// probes; and when the destination recovers, both processes close the circuit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_one_process_learns_the_other_knows() {
     let mut server = PostgresServer::start().unwrap();
@@ -109,7 +109,7 @@ async fn with_hashed_keys_no_text_of_a_key_is_in_the_database() {
     let tables = server.query(tables).unwrap();
     let mut held = String::new();
     for table in tables.split_whitespace() {
-        // Bytes as text, or no word would be found in them.
+        // Bytes as text: otherwise no words could be found in them.
         let rows = format!("SELECT coalesce(string_agg(t::text, ' '), '') FROM {table} t");
         held += &server.query(&format!("SET bytea_output = 'escape'; {rows}")).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Keys of every kind: long, strange, alike.
+//! Keys of every kind: long, unusual, similar.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ async fn long_and_strange_keys_are_keys_like_others() {
         assert_eq!(read(&held, key).await.unwrap().version.0, u128::from(n), "{key:?}");
         assert_eq!(counted(&held, key).await, n, "{key:?}");
     }
-    // All of them, in the order of their bytes, whatever the page.
+    // All keys, in byte order, whatever the page size.
     for limit in [1, 5, 100] {
         let mut query = ListQuery { limit, ..ListQuery::default() };
         let mut found = Vec::new();
@@ -76,7 +76,7 @@ async fn long_and_strange_keys_are_keys_like_others() {
     assert!(whole(&error).contains("key: must be at most 2048 bytes, but is 2049"), "{error}");
 }
 
-/// A database with another encoding can't hold every text, but it holds all bytes.
+/// A database with another encoding can't store every string, but it stores all bytes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_encoding_of_the_database_does_not_matter() {
     let held = on_shared().await;

@@ -1,4 +1,5 @@
-//! Jobs of one call over Postgres: what each saw is in the store when it ends, however it ends.
+//! Jobs that make one call each, over Postgres: each job's outcome is in the store when the job ends, however
+//! it ends.
 
 use breakerbox_testkit::fleet_checks::one_call_jobs_count;
 

@@ -1,4 +1,4 @@
-//! The Postgres store, tried from outside, on private servers.
+//! Tests of the Postgres store through its public interface, on private servers.
 
 #![allow(clippy::unwrap_used)]
 

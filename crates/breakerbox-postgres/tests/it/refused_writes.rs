@@ -1,5 +1,5 @@
-//! A database that answers reads and refuses writes, or that has lost its tables: the store says so, and a fleet goes on without
-//! it until it is back. And a store whose runtime has ended.
+//! A database that answers reads and refuses writes, or that has lost its tables: the store reports it, and a
+//! fleet goes on without the store until it recovers. Also: a store whose runtime has ended.
 
 use breakerbox::StoreHealth;
 use breakerbox::store::Store;

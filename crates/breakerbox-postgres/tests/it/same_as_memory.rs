@@ -1,4 +1,5 @@
-//! Whatever is counted and swapped, the answers are those of the memory store at the same time, to the last digit.
+//! Any sequence of merges and swaps has the same results in this store as in the memory store, to the last
+//! digit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +12,11 @@ use proptest::test_runner::{Config, TestRunner};
 use crate::samples::{self, unique};
 use crate::server::{StoreWithServer, on_shared};
 
-/// One step, whatever the key.
+/// One operation on one or more keys.
 #[derive(Clone, Debug)]
 enum Step {
     Merge(Vec<(usize, u64, Delta)>),
-    /// Expecting what is there, or something else.
+    /// A swap that expects the current version, or a different one.
     Swap {
         key: usize,
         expected: Option<Option<u128>>,
@@ -28,7 +29,7 @@ enum Step {
 
 fn duration() -> impl Strategy<Value = Duration> {
     prop_oneof![
-        // So few that they often meet.
+        // A small range, so that equal ages are frequent.
         8 => (0_u64..7).prop_map(|n| Duration::from_secs(n * 8)),
         2 => (0_u64..400_000_000).prop_map(Duration::from_micros),
         1 => Just(Duration::MAX),
@@ -64,7 +65,7 @@ fn delta() -> impl Strategy<Value = Delta> {
             buckets,
             last_success,
             run_began,
-            // Long enough for nothing to expire here; see `expiry`.
+            // Long enough that nothing expires here; for expiry, see `expiry`.
             keep_for: Duration::from_secs(3_600),
         },
     )
@@ -87,7 +88,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The memory store, at the time of the other one.
+/// The memory store, with its clock set to the other store's time.
 struct Memory {
     store: MemoryStore,
     clock: ManualClock,
@@ -113,7 +114,8 @@ async fn take(step: &Step, keys: &[Arc<str>], held: &StoreWithServer, memory: &M
                 epoch: Epoch(*epoch),
                 ..delta.clone()
             };
-            // Rounds of one statement have times of their own, so each delta is told alone, and the last ones together.
+            // Each statement reads its own time, so each delta is merged separately, and the last ones
+            // together.
             let deltas: Vec<_> = deltas.iter().map(named).collect();
             for delta in &deltas {
                 let answer = held.merge(std::slice::from_ref(delta)).await.unwrap();
@@ -154,12 +156,13 @@ fn every_answer_is_that_of_the_memory_store() {
         }
         Ok(())
     });
-    // The store is used and dropped inside its runtime.
+    // The store must be used and dropped inside its runtime.
     runtime.block_on(async { drop(held) });
     ran.unwrap();
 }
 
-/// Orders that chance seldom finds: what is told late about a success, when the run began after it.
+/// Orders that random tests rarely produce: a success that is reported after a run of failures that began
+/// later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_run_begins_with_its_first_failure_whatever_was_told_before() {
     let held = on_shared().await;
@@ -188,11 +191,11 @@ async fn a_run_begins_with_its_first_failure_whatever_was_told_before() {
         )])
     };
     for (order, told) in [
-        // A run that is older than the success of its own delta is none.
+        // A run that is older than the success in the same delta does not count.
         [report(Some(10), Some(20)), report(None, Some(5)), report(Some(15), None), report(Some(3), None)],
-        // Nor is one that is older than a success which was known.
+        // Neither does one that is older than a known success.
         [report(Some(10), None), report(None, Some(20)), report(None, Some(5)), report(Some(15), None)],
-        // A run that has ended does not make the next one longer.
+        // A run that has ended does not extend the next one.
         [report(None, Some(40)), report(Some(30), None), report(None, Some(10)), report(Some(20), None)],
     ]
     .iter()

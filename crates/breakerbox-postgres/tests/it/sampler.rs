@@ -1,4 +1,4 @@
-//! The sampler, on a real server.
+//! Tests of the sampler on a real server.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use deadpool_postgres::Pool;
 
 use crate::server::{patient, shared, until};
 
-/// A table of attempts, whose names are as hostile as names can be.
+/// A table of attempts, with table and column names that need quoting.
 struct Attempts {
     server: Arc<PostgresServer>,
     pool: Pool,
@@ -21,7 +21,7 @@ struct Attempts {
 }
 
 impl Attempts {
-    /// Each test has a table of its own.
+    /// Creates a table that only this test uses.
     async fn new(name: &str, times: TimeFormat) -> Self {
         let server = tokio::task::spawn_blocking(shared).await.unwrap();
         let pool = patient(&server.url()).database().unwrap().pool().clone();
@@ -63,7 +63,7 @@ impl Attempts {
         PostgresSampler::new(&self.server.url(), self.table()).unwrap()
     }
 
-    /// Some attempts that started and ended so many seconds ago, of each key.
+    /// Adds an attempt for each key, which started and ended this many seconds ago.
     async fn add(&self, keys: &[&str], outcome: &str, from: u32, to: Option<u32>) {
         let ago = |seconds: u32| {
             let then = format!("extract(epoch FROM clock_timestamp() - interval '{seconds} s')");
@@ -161,7 +161,7 @@ async fn finds_its_way_by_the_indices() {
         ))
         .await;
     let sampler = attempts.sampler();
-    // As the sampler's own connection does it.
+    // The settings that the sampler's own connections use.
     let settings = PostgresStore::builder(&attempts.server.url()).session_settings();
     let client = attempts.pool.get().await.unwrap();
     client.batch_execute(&settings).await.unwrap();
@@ -195,7 +195,7 @@ async fn what_is_wrong_is_said() {
             error => error.to_string(),
         }
     };
-    // All four parameters must be in it, so that the server knows of them.
+    // The query must contain all four parameters, so that the server knows their types.
     let query = |select: &str| {
         SqlQuery(format!(
             "{select} WHERE $1::bigint > 0 AND $2::text[] IS NOT NULL AND $3::bigint[] IS NOT NULL AND $4::bool[] IS NOT NULL"
@@ -223,7 +223,7 @@ async fn a_poll_that_takes_too_long_is_ended_at_the_server() {
     assert!(matches!(error, SampleError::TimedOut { .. }), "{error}");
 }
 
-/// The whole of it: two agents, one table, one store, all on one server.
+/// End to end: two agents, one table and one store, all on one server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_agents_one_table_one_leader() {
     let server = Arc::new(tokio::task::spawn_blocking(PostgresServer::start).await.unwrap().unwrap());

@@ -1,4 +1,4 @@
-//! Records, swaps and deltas to try the store with.
+//! Sample records, swaps and deltas for the tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,16 +7,16 @@ use std::time::Duration;
 use breakerbox::store::{BucketDelta, Delta, Store, Swap, Swapped};
 use breakerbox::{Attribution, Epoch, Mode, Record, State, Timestamp, Version};
 
-/// The end of time, as far as stores go.
+/// A time that is never reached.
 pub(crate) const NEVER: Timestamp = Timestamp::from_micros(u64::MAX >> 11);
 
-/// A key that no other test uses.
+/// Returns a key that no other test uses.
 pub(crate) fn unique(name: &str) -> Arc<str> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!("{name} {}", COUNT.fetch_add(1, Ordering::Relaxed)).into()
 }
 
-/// An open circuit.
+/// Returns the record of an open circuit.
 pub(crate) fn record(epoch: u64, version: u128) -> Record {
     Record {
         state: State::Open,
@@ -37,13 +37,13 @@ pub(crate) fn record(epoch: u64, version: u128) -> Record {
     }
 }
 
-/// The same, with a reason that takes a lot of room.
+/// Returns the same record, with a very long reason.
 pub(crate) fn long_record(epoch: u64, version: u128) -> Record {
     let by = Attribution::new(&"\u{1}".repeat(1_024), &"\u{1f50c}".repeat(256)).unwrap();
     Record { mode: Mode::Disabled(by), ..record(epoch, version) }
 }
 
-/// A swap that is in time and whose record stays.
+/// Returns a swap whose deadline has not passed and whose record does not expire.
 pub(crate) fn swap(key: &Arc<str>, expected: Option<u128>, record: Record) -> Swap {
     Swap { key: Arc::clone(key), expected: expected.map(Version), record, not_after: NEVER, keep_for: None }
 }
@@ -56,7 +56,7 @@ pub(crate) async fn read(store: &impl Store, key: &Arc<str>) -> Option<Record> {
     store.read(std::slice::from_ref(key)).await.unwrap().all().unwrap().value.pop().unwrap()
 }
 
-/// So many failures just now, for a circuit without a record.
+/// Returns a delta with this many recent failures, for a circuit without a record.
 pub(crate) fn failures(key: &Arc<str>, count: u64) -> Delta {
     let bucket = BucketDelta { failures: count, run: count, ..BucketDelta::default() };
     Delta {
@@ -70,12 +70,12 @@ pub(crate) fn failures(key: &Arc<str>, count: u64) -> Delta {
     }
 }
 
-/// How many failures the window holds.
+/// Returns the number of failures in the circuit's window.
 pub(crate) async fn counted(store: &impl Store, key: &Arc<str>) -> u64 {
     store.merge(&[failures(key, 0)]).await.unwrap().all().unwrap().value[0].totals.failures
 }
 
-/// An error, and what caused it.
+/// Formats an error with all of its causes.
 pub(crate) fn whole(error: &dyn std::error::Error) -> String {
     let cause = error.source().map_or_else(String::new, |cause| format!(": {}", whole(cause)));
     format!("{error}{cause}")

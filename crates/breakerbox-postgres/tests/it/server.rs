@@ -1,4 +1,4 @@
-//! One private server for all tests that do it no harm, gone with the last of them.
+//! One private server that all tests share, except those that stop or damage it. It ends with the last of them.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use breakerbox_postgres::{Builder, PostgresStore};
 use breakerbox_testkit::servers::PostgresServer;
 
-/// How long a test waits for what must happen: only so that nothing hangs for ever.
+/// The maximum time that a test waits for an expected event, so that no test hangs forever.
 pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// The server that tests share.
+/// Returns the server that the tests share.
 pub(crate) fn shared() -> Arc<PostgresServer> {
     static SHARED: Mutex<Weak<PostgresServer>> = Mutex::new(Weak::new());
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -20,19 +20,19 @@ pub(crate) fn shared() -> Arc<PostgresServer> {
     })
 }
 
-/// A store for tests that are not about time: the machine may be busy.
+/// Returns a builder with long timeouts, for tests that are not about time: the machine may be busy.
 pub(crate) fn patient(url: &str) -> Builder {
     PostgresStore::builder(url).time_limit(Duration::from_secs(20)).start_within(Duration::from_secs(20))
 }
 
-/// A store on the server that tests share.
+/// A store on the server that the tests share.
 pub(crate) type StoreWithServer = breakerbox_testkit::StoreWithServer<PostgresStore, Arc<PostgresServer>>;
 
 pub(crate) async fn on_shared() -> StoreWithServer {
     on_shared_with(|builder| builder).await
 }
 
-/// In a schema of its own.
+/// Returns a store in a schema of its own, on the shared server.
 pub(crate) async fn alone(schema: &str) -> StoreWithServer {
     on_shared_with(|builder| builder.schema(schema)).await
 }
@@ -42,7 +42,7 @@ pub(crate) async fn on_shared_with(choose: impl FnOnce(Builder) -> Builder) -> S
     StoreWithServer { store: choose(patient(&server.url())).connect().await.unwrap(), server }
 }
 
-/// Waits until something holds, for as long as a busy machine may take.
+/// Waits until a condition is met, for as long as a busy machine may take.
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let limit = Instant::now() + WAIT_LIMIT;
     while !holds().await {

@@ -1,4 +1,4 @@
-//! Waiting for others: a deadline counts after the wait too, a wait has an end, and nobody waits in a circle.
+//! Lock waits: deadlines apply after a wait too, waits are bounded, and there are no deadlocks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,19 +10,19 @@ use deadpool_postgres::Object;
 use crate::samples::{counted, failures, put, read, record, swap, unique};
 use crate::server::{StoreWithServer, WAIT_LIMIT, alone, on_shared, patient, until};
 
-/// A connection that is not the store's.
+/// Returns a connection that the store does not use.
 async fn another(held: &StoreWithServer) -> Object {
     patient(&held.server.url()).database().unwrap().pool().get().await.unwrap()
 }
 
-/// How many statements of a schema wait for a lock right now.
+/// Returns the number of statements on a schema that wait for a lock now.
 async fn waiting(client: &Object, schema: &str) -> i64 {
     let sql =
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND strpos(query, $1) > 0";
     client.query_one(sql, &[&format!("\"{schema}\"")]).await.unwrap().get(0)
 }
 
-/// Swaps while somebody else holds a lock; lets go once the deadline has passed.
+/// Swaps while another connection holds a lock, which it releases once the deadline has passed.
 async fn swap_after_a_wait(
     schema: &str,
     hold: &str,
@@ -49,7 +49,7 @@ async fn swap_after_a_wait(
     answer.value
 }
 
-/// Whoever has waited for a lock may be too late by then.
+/// A swap that waited for a lock may be past its deadline.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deadline_counts_after_a_wait_for_the_record() {
     let schema = "wait_for_record";
@@ -85,7 +85,7 @@ async fn a_deadline_counts_after_a_wait_for_the_counts() {
     assert_eq!(counted(&held, &key).await, 3, "nothing was dropped");
 }
 
-/// A statement that takes too long is an error in time, and does not go on behind the caller's back.
+/// A statement that takes too long returns an error in time, and does not continue in the background.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_statement_that_waits_too_long_is_ended() {
     let (schema, limit) = ("wait_too_long", Duration::from_millis(300));
@@ -99,12 +99,12 @@ async fn a_statement_that_waits_too_long_is_ended() {
     for _ in 0..5 {
         let swap = swap(&key, Some(1), record(6, 2));
         let swapped = tokio::time::timeout(WAIT_LIMIT, hasty.swap_if(&swap)).await;
-        // What it waits for is held for as long as this takes.
+        // The lock that the swap waits for is held all this time.
         let error = swapped.expect("it ends").unwrap_err();
         assert!(matches!(error, StoreError::TimedOut { limit: stated } if stated == limit), "{error}");
     }
     until("nobody waits any more", async || waiting(&observer, schema).await == 0).await;
-    // Whoever gives up before the limit, which is long here, leaves nothing behind either.
+    // A caller that gives up before the timeout, which is long here, leaves nothing behind either.
     let _server = Arc::clone(&held.server);
     let given_up = tokio::spawn(async move { held.swap_if(&swap(&key, Some(1), record(6, 2))).await });
     until("one waits", async || waiting(&observer, schema).await == 1).await;
@@ -114,7 +114,7 @@ async fn a_statement_that_waits_too_long_is_ended() {
     put(&hasty, &unique("afterwards"), None, record(5, 1)).await;
 }
 
-/// Batches lock in the order of their keys, whatever order they come in.
+/// Batches acquire locks in key order, whatever the order of their deltas.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn batches_in_other_orders_and_swaps_do_not_wait_in_a_circle() {
     const TASKS: usize = 16;
@@ -133,7 +133,7 @@ async fn batches_in_other_orders_and_swaps_do_not_wait_in_a_circle() {
             store.merge(&deltas).await.unwrap();
         }
     };
-    // Records of the epoch that the counts have, so that none are dropped.
+    // The records have the epoch of the counts, so that no counts are dropped.
     let swapping = |n: u128, store: Arc<PostgresStore>, keys: Vec<Arc<str>>| async move {
         for (key, version) in keys.iter().zip(1..) {
             let there = read(&*store, key).await.map(|record| record.version.0);

@@ -1,8 +1,8 @@
--- check_write: writes a key that is no part of a circuit, with the commands that the other scripts write with. So whatever
--- keeps them from writing (no memory, a replica, rights) makes this fail too.
+-- check_write: writes a key that is not part of a circuit, with the same commands as the other scripts. Whatever
+-- prevents those from writing (no memory, a replica, missing permissions) makes this script fail as well.
 --
 -- KEYS   the key
--- ARGV   how long the key may stay (ms)
+-- ARGV   the key's time to live (ms)
 -- answer the time (us)
 
 local key, keep_for = KEYS[1], tonumber(ARGV[1])

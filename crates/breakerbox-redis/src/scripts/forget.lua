@@ -1,8 +1,8 @@
--- forget: takes circuits whose record has expired out of the index. Expiry itself is Redis's; this only tidies up after it.
+-- forget: removes circuits whose record has expired from the index. Redis itself deletes the expired records.
 --
--- KEYS   of the bucket: the index of circuits, the index by state, the expiries; then the records
+-- KEYS   the bucket's index of circuits, index by state, and expiries; then the records
 -- ARGV   the circuits' keys, in the order of the records; then the names of all states
--- answer how many were forgotten
+-- answer the number of circuits removed
 
 local circuits, states, expiries = KEYS[1], KEYS[2], KEYS[3]
 local count = #KEYS - 3
@@ -20,7 +20,7 @@ for i = 1, count do
   elseif expires == -1 then
     redis.call('ZREM', expiries, key)
   else
-    -- It was used since.
+    -- The circuit was used again meanwhile.
     redis.call('ZADD', expiries, expires, key)
   end
 end

@@ -1,8 +1,9 @@
--- lead: takes or prolongs a leader's term, unless somebody else's lasts. A term of no length gives one's own back.
+-- lead: acquires or renews a leader's term, unless another candidate leads. A term of length zero releases the
+-- candidate's own term.
 --
 -- KEYS   the term
--- ARGV   the candidate, how long (us)
--- answer the time (us), whether the candidate leads ('1' or '0'), until when somebody does (us)
+-- ARGV   the candidate, the length of the term (us)
+-- answer the time (us), whether the candidate leads ('1' or '0'), when the current leader's term ends (us)
 
 local term = KEYS[1]
 local candidate, ttl = ARGV[1], tonumber(ARGV[2])
@@ -21,6 +22,6 @@ if ttl == 0 then
 end
 local ends_at = string.format('%.0f', now + ttl)
 redis.call('HSET', term, 'leader', candidate, 'ends_at', ends_at)
--- Rounded up: until then the term must be there.
+-- Rounded up, so that the key does not expire before the term ends.
 redis.call('PEXPIREAT', term, string.format('%.0f', math.ceil((now + ttl) / 1000)))
 return { now_text, '1', ends_at }

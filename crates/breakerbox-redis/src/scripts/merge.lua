@@ -1,18 +1,18 @@
--- merge: adds what one process counted to the shared windows. Counts of another epoch are late, and not added.
+-- merge: adds one process's counts to the shared windows. Counts from another epoch are late, and not added.
 --
 -- KEYS   for each delta: the record, the window
--- ARGV   for each delta: epoch, width of a bucket (us), how long to keep the counts (ms), age of the latest success (us or ''),
+-- ARGV   for each delta: epoch, bucket width (us), time to live of the counts (ms), age of the latest success (us or ''),
 --        age of the first failure after it (us or ''), number of buckets, and for each bucket, oldest first: its age (us),
 --        successes, failures, slow calls, sum of latencies (us), failures after the latest success
--- answer the time (us), and for each delta: late ('1' or '0'), the counts of every bucket that counts, the latest success
---        (us or ''), the first failure of the run after it (us or ''), the record ('' if there is none)
+-- answer the time (us), and for each delta: late ('1' or '0'), the counts of every bucket in the window, the latest
+--        success (us or ''), the first of the consecutive failures after it (us or ''), the record ('' if there is none)
 --
--- A window is a hash. 'S' is the latest success, 'R' the first failure of the run. Every field whose name is a number is a
--- bucket: its name is the time at which it begins, its value the five counts; other names are not of this version. The arithmetic is that of the memory
--- store's window; whoever asked adds the buckets up. One field for each bucket, not for each count, and no sums here, take
--- half the memory and a third of the server's time.
+-- A window is a hash. 'S' is the latest success, 'R' the first failure of the run of failures after it. Every field whose
+-- name is a number is a bucket: its name is the bucket's start time, its value the five counts. Fields with other names are
+-- from other versions. The arithmetic is that of the memory store's window; the caller adds up the buckets. One field per
+-- bucket instead of one per count, and no sums here, take half the memory and a third of the server's time.
 --
--- Numbers are doubles, exact up to 2^53. Times stay below it for 250 years. So do counts, which stop there.
+-- Numbers are doubles, exact up to 2^53. Times stay below that for 250 years. Counts are capped there.
 
 local BUCKETS = 10
 local MOST = 9007199254740991
@@ -25,7 +25,7 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
--- The time that was so long ago; nil for ''.
+-- Converts an age to a time; '' becomes nil.
 local function ago(age)
   return age ~= '' and math.max(now - tonumber(age), 0) or nil
 end
@@ -78,7 +78,7 @@ for i = 1, #KEYS, 2 do
     if ends then
       last_success = success
       write('S', text(success))
-      -- A success ends the run, unless all of the run is later.
+      -- A success ends the run of failures, unless the whole run is later.
       ends = run and run <= success
       if ends then
         run = nil
@@ -118,7 +118,7 @@ for i = 1, #KEYS, 2 do
     end
   end
 
-  -- A record that stays for ever keeps its window. Otherwise both are kept as long as somebody still calls.
+  -- A record that never expires keeps its window. Otherwise both are kept as long as there are calls.
   local stays = known[1] and expires == -1
   if not stays and (known[1] or #fields > 0 or not late) then
     local until_ms = text(math.max(now_ms + keep_for, expires))

@@ -1,14 +1,17 @@
--- ramp: gives places of a circuit's ramp back, replaces its limit, and takes places, unless the record has another epoch.
+-- ramp: releases slots in a circuit's ramp, replaces the ramp's limit, and acquires slots, unless the record has another
+-- epoch.
 --
 -- KEYS   the record, the ramp
--- ARGV   the epoch, the first limit and the beginning (us) of a ramp that is not there yet, how long a place lasts (us), how long
---        to keep the ramp (ms), the expected step ('' if the limit is not to be replaced), the new limit ('0': over), the number
---        of places to give back, for each its token and whether its call succeeded ('1' or '0'), then the tokens to take
--- answer the time (us), 'late' or 'done', the step, the limit ('0': over), the successes, the latest refusal before this one
---        (us), how many places are taken, how many were taken now, whether the limit was replaced ('1' or '0')
+-- ARGV   the epoch, the first limit and the start time (us) of a ramp that does not exist yet, the time to live of a slot
+--        (us) and of the ramp (ms), the expected step ('' if the limit is not to be replaced), the new limit ('0': the ramp
+--        is over), the number of slots to release, for each its token and whether its call succeeded ('1' or '0'), then the
+--        tokens of the slots to acquire
+-- answer the time (us), 'late' or 'done', the step, the limit ('0': the ramp is over), the successes, the latest refusal
+--        before this request (us), the number of slots in use, the number acquired now, whether the limit was replaced
+--        ('1' or '0')
 --
--- A ramp is a hash: 'epoch', 'step', 'limit', 'successes', 'refused_at', and a field for each place, 'p:' and its token, that
--- says when it expires. A ramp of another epoch is as good as none. Which limit comes next is decided by whoever asks.
+-- A ramp is a hash: 'epoch', 'step', 'limit', 'successes', 'refused_at', and a field for each slot, 'p:' and its token, with
+-- the time at which the slot expires. A ramp from another epoch is ignored. The caller decides the next limit.
 
 local record, ramp = KEYS[1], KEYS[2]
 local epoch, first_limit, begun_at = ARGV[1], ARGV[2], ARGV[3]

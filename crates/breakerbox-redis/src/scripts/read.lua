@@ -1,4 +1,4 @@
--- read: records as they are.
+-- read: returns records.
 --
 -- KEYS   the records
 -- answer the time (us), and each record ('' if there is none)

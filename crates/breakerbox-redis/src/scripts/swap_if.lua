@@ -1,12 +1,14 @@
--- swap_if: replaces a record whose version is still the expected one, unless it is too late, and says so to everybody.
+-- swap_if: replaces a record if its version is still the expected one and the deadline has not passed, and publishes the
+-- new record.
 --
--- KEYS   the record, the window; of the bucket: the index of circuits, the index by state, the expiries
+-- KEYS   the record, the window; the bucket's index of circuits, index by state, and expiries
 -- ARGV   the circuit's key, the expected version ('' if there must be no record), the new version, epoch, status and record,
---        the last moment (us), how long to keep it (ms; '' for ever), how to publish, where, and the names of all states
--- answer the time (us), 'won', 'lost' or 'too_late', the record that is there ('' if none, or if won),
---        and some circuits of the bucket that are due to be forgotten
+--        the deadline (us), the record's time to live (ms; '' forever), the publish command, the channel, and the names of
+--        all states
+-- answer the time (us), 'won', 'lost' or 'too_late', the current record ('' if there is none, or if won),
+--        and some circuits in the bucket whose records may have expired
 --
--- Versions and epochs are compared as text: they do not fit the numbers of this language.
+-- Versions and epochs are compared as strings: they do not fit into Lua's numbers.
 
 local DUE_AT_ONCE = 16
 
@@ -27,9 +29,9 @@ if now > not_after then
   return { now_text, 'too_late', known[4] or '' }
 end
 
--- First, because this is what a server without memory refuses: then nothing is changed.
+-- This comes first, because a server that is out of memory refuses it; then nothing has changed.
 redis.call('HSET', record, 'version', version, 'epoch', epoch, 'status', status, 'record', new)
--- Counts belong to an epoch.
+-- Counts belong to one epoch.
 if (known[2] or '0') ~= epoch then
   redis.call('DEL', window)
 end
@@ -45,7 +47,7 @@ else
 end
 
 if not known[1] then
-  -- A record that expired may still be in the index, under whatever state it had.
+  -- An expired record may still be in the index, under any state.
   for i = 11, #ARGV do
     redis.call('ZREM', states, ARGV[i] .. ':' .. key)
   end

@@ -1,4 +1,4 @@
-//! A cluster whose slots move, whose masters end and are replaced.
+//! A cluster whose slots are moved and whose masters fail and are replaced.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use breakerbox_testkit::servers::RedisCluster;
 use crate::faults::{eventually, missed_before, next};
 use crate::server::{connect, delta, message, put, record, swap};
 
-/// The slot that a key is in, and the node that has it.
+/// Returns the hash slot that contains a key, and the node that owns the slot.
 fn located(cluster: &RedisCluster, pattern: &str) -> (u16, usize) {
     for (n, node) in cluster.nodes().iter().enumerate() {
         let keys: Vec<String> = node.query(&["KEYS", pattern]).unwrap_or_default();
@@ -20,12 +20,12 @@ fn located(cluster: &RedisCluster, pattern: &str) -> (u16, usize) {
     panic!("{pattern} is nowhere");
 }
 
-/// The bucket of a circuit. A node computes the CRC16 for us.
+/// Returns the bucket of a circuit. A node computes the CRC16.
 fn bucket(cluster: &RedisCluster, key: &str) -> u16 {
     cluster.nodes()[0].query::<u16>(&["CLUSTER", "KEYSLOT", key]).unwrap() % 1_024
 }
 
-/// How often each of the deltas was counted.
+/// Merges the deltas, and returns how often each was counted.
 async fn merged(store: &RedisStore, deltas: &[Delta]) -> Vec<u64> {
     let merged = store.merge(deltas).await.unwrap().all().unwrap().value;
     merged.iter().map(|merged| merged.totals.successes / 3).collect()
@@ -35,7 +35,7 @@ async fn merged(store: &RedisStore, deltas: &[Delta]) -> Vec<u64> {
 async fn slots_that_move_are_followed_and_nothing_counts_twice() {
     let cluster = RedisCluster::start().unwrap();
     let store = connect(&cluster.url()).await;
-    // One that asks for nothing, and so is sent nowhere.
+    // A store that makes no requests, so it is never redirected.
     let idle = connect(&cluster.url()).await;
     let (mut changes, mut idle_changes) = (store.changes(), idle.changes());
     put(&store, "e1", record(1)).await;
@@ -43,7 +43,7 @@ async fn slots_that_move_are_followed_and_nothing_counts_twice() {
     missed_before(&mut idle_changes, "e1", 1).await;
     let (slot, from) = located(&cluster, "*:record:e1");
     let to = (from + 1) % 3;
-    // One of them has counts in the slot that moves, and no record.
+    // One of them has counts in the moving slot, but no record.
     let names = (0..).map(|n| format!("many {n}"));
     let moving = bucket(&cluster, "e1");
     let here = names.clone().find(|name| bucket(&cluster, name) == moving).unwrap();
@@ -53,10 +53,11 @@ async fn slots_that_move_are_followed_and_nothing_counts_twice() {
     assert_eq!(merged(&store, &many).await, counted(1, 1));
 
     cluster.begin_move(slot, from, to).unwrap();
-    // Some keys of a call may be here, and some there: the servers say to try again, and we do, until a limit.
+    // Some keys of a call may be on either node: the servers respond "try again", and the store retries up to a
+    // limit.
     let torn = store.merge(&many).await.unwrap_err();
     assert!(message(&torn).contains("being rearranged"), "{torn:?}");
-    // One key is either here or there.
+    // A single key is on one node or the other.
     assert_eq!(store.read(&["e1".into()]).await.unwrap().value, [Ok(Some(record(1)))]);
     cluster.move_keys(slot, from, to).unwrap();
     assert_eq!(
@@ -73,15 +74,16 @@ async fn slots_that_move_are_followed_and_nothing_counts_twice() {
     assert_eq!(answer.value, Swapped::Won);
     assert_eq!(located(&cluster, "*:record:e1"), (slot, to));
 
-    // The listeners were told to go elsewhere too. Changes that are made until they are there are said to be missed.
+    // The listeners are redirected as well. Changes made before they are subscribed again are reported as
+    // missed.
     changes_until_heard(&store, &mut changes, Some(1)).await;
     assert_eq!(next(&mut idle_changes).await, StoreEvent::Missed);
     assert!(moved.elapsed() < Duration::from_secs(9), "sooner than nodes are asked anyway, every 10 s");
     changes_until_heard(&store, &mut idle_changes, None).await;
 }
 
-/// Changes the circuit `e1` again and again, until a change of it is heard. Between the `latest` version that was heard
-/// and that one, none may be skipped without word; None: that word was heard already.
+/// Changes the circuit `e1` repeatedly until a listener receives one of the changes. No change after the
+/// `latest` version received may be skipped without a `Missed` event. `None`: that event was received already.
 async fn changes_until_heard(store: &RedisStore, changes: &mut Changes, latest: Option<u128>) {
     let mut is_gap_known = latest.is_none();
     eventually("a change is heard", async || {

@@ -1,4 +1,4 @@
-//! What every store must do: on one server, by several processes, and on a cluster.
+//! The requirements on every store: on a single server, with several processes, and on a cluster.
 
 mod on_one_server {
     breakerbox_testkit::store_conformance!(crate::server::on_one());

@@ -1,4 +1,4 @@
-//! Connecting: what works, and errors that say what to do.
+//! Connecting, and errors that say what to do.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn a_login_that_is_wrong_or_missing_is_said_to_be() {
 #[tokio::test]
 async fn nobody_there_is_said_at_once() {
     let error = refused(&format!("redis://127.0.0.1:{}", free_port().unwrap())).await;
-    // Had it been waited for, the error would say so.
+    // If the store had waited for the server, this would be a timeout error.
     assert!(matches!(error, ConnectError::Unreachable { .. }), "{error}");
     says(&error, &["can't connect", "refused", "check the address"]);
     let error = refused("redis://no-such-host.invalid").await;
@@ -118,7 +118,7 @@ async fn tls_needs_a_certificate_that_is_trusted() {
     says(&error, &["check"]);
 }
 
-/// What `docs/operating/redis.md` gives a user is enough.
+/// The permissions in `docs/operating/redis.md` are sufficient.
 #[tokio::test]
 async fn a_user_needs_few_rights() {
     let server = RedisServer::start().unwrap();

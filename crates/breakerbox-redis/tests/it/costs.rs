@@ -1,5 +1,5 @@
-//! What it costs: commands, the server's time, and memory. The figures in `docs/operating/redis.md` are printed here
-//! (`cargo test -p breakerbox-redis costs -- --nocapture`), and may not grow unseen.
+//! Costs: commands, the server's CPU time, and memory. These tests print the figures in
+//! `docs/operating/redis.md` (`cargo test -p breakerbox-redis costs -- --nocapture`), and fail if they grow.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use crate::server::{delta, on_cluster, on_one, put, record, swap};
 
 const CIRCUITS: u64 = 2_000;
 
-/// How often a command was called since the last look, and for how long it kept the server busy, in microseconds.
+/// Returns how often a command was called since the previous check, and for how long it kept the server busy,
+/// in microseconds.
 fn since_last_look(server: &RedisServer, command: &str) -> (u64, u64) {
     let stats: String = server.query(&["INFO", "commandstats"]).unwrap();
     let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:")));
@@ -28,7 +29,7 @@ fn used_memory(server: &RedisServer) -> u64 {
     server.info("memory", "used_memory").unwrap().unwrap().parse().unwrap()
 }
 
-/// A delta of an endpoint that is called all the time: something in every bucket of a minute.
+/// Returns a delta for an endpoint under constant load: it has counts in every bucket of a minute.
 fn full_window(key: &str, failing: bool) -> Delta {
     let bucket = |n: u64| BucketDelta {
         age: Duration::from_secs(54 - 6 * n),
@@ -66,7 +67,7 @@ async fn in_a_cluster_there_is_a_call_for_each_bucket() {
     let held = on_cluster().await;
     let deltas: Vec<_> = (0..1_000).map(|n| delta(&format!("costs {}", name(n)))).collect();
     held.store.merge(&deltas).await.unwrap();
-    // Others use the cluster too; so count the buckets.
+    // Other tests use the cluster as well, so count only the windows of this test.
     let of_node = |node: &RedisServer| node.query::<Vec<String>>(&["KEYS", "*window:costs*"]).unwrap();
     let keys: Vec<_> = held.server.nodes().iter().flat_map(of_node).collect();
     let buckets: HashSet<_> = keys.iter().filter_map(|key| key.split(['{', '}']).nth(1)).collect();

@@ -1,4 +1,4 @@
-//! One server that forgets scripts, loses answers, hangs, ends, or comes back.
+//! A single server that forgets scripts, loses responses, hangs, stops or restarts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use breakerbox_testkit::servers::{RedisOptions, RedisServer, Restart};
 
 use crate::server::{WAIT_LIMIT, connect, delta, message, on_one, put, record, swap};
 
-/// Looks again and again, for a limited time.
+/// Retries `look` until it returns a value, for a limited time.
 pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let limit = Instant::now() + WAIT_LIMIT;
     loop {
@@ -23,7 +23,7 @@ pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Opt
     }
 }
 
-/// The next thing that is heard.
+/// Returns the next event that the listener receives.
 pub(crate) async fn next(changes: &mut Changes) -> StoreEvent {
     tokio::time::timeout(WAIT_LIMIT, changes.next())
         .await
@@ -31,7 +31,7 @@ pub(crate) async fn next(changes: &mut Changes) -> StoreEvent {
         .expect("the store is there")
 }
 
-/// Waits until this version of this circuit is heard, and says whether something was said to be missed before.
+/// Waits for this version of this circuit, and returns whether a `Missed` event was received before it.
 pub(crate) async fn missed_before(changes: &mut Changes, of: &str, version: u128) -> bool {
     let mut missed = false;
     loop {
@@ -63,7 +63,7 @@ async fn a_server_that_forgets_its_scripts_is_told_them_again() {
         forget();
         assert!(store.lead("office", Nonce(1), WAIT_LIMIT).await.unwrap().value.leads);
         forget();
-        // Many calls in one pipeline: none is done twice.
+        // Many calls in one pipeline: none is executed twice.
         let many: Vec<_> = (0..1_000).map(|n| delta(&format!("many {n}"))).collect();
         let merged = store.merge(&many).await.unwrap().all().unwrap().value;
         assert!(merged.iter().all(|merged| merged.totals.successes == 3 * round));
@@ -109,7 +109,7 @@ async fn a_lost_answer_to_a_merge_counts_once() {
         })
         .await;
     }
-    // Each merge that reached the server counted once: five whose answers were lost, and this one.
+    // Each merge that reached the server counted once: five whose responses were lost, and this one.
     let merged = eventually("it connects again", async || store.merge(&[delta("e1")]).await.ok()).await;
     assert_eq!(merged.all().unwrap().value[0].totals.successes, 6 * 3);
     assert!(proxy.connections() >= 6);
@@ -125,12 +125,12 @@ async fn a_server_that_hangs_costs_no_more_than_the_limit() {
     missed_before(&mut changes, "e1", 1).await;
     server.pause().unwrap();
     for _ in 0..3 {
-        // The server stands still for as long as this takes, so that nothing but the limit can end it.
+        // The server hangs all this time, so only the timeout can end the call.
         let answer = tokio::time::timeout(WAIT_LIMIT, store.merge(&[delta("e1")])).await.expect("it ends");
         let error = answer.unwrap_err();
         assert!(matches!(error, StoreError::TimedOut { limit: told } if told == limit), "{error}");
     }
-    // Once it is known that nobody answers, nobody waits.
+    // Once the server is known to be down, calls fail at once.
     eventually("it is known", async || {
         let since = Instant::now();
         let error = store.read(&["e1".into()]).await.unwrap_err();
@@ -144,7 +144,7 @@ async fn a_server_that_hangs_costs_no_more_than_the_limit() {
     assert_eq!(next(&mut changes).await, StoreEvent::Missed);
 }
 
-/// As after a failover where the old master's packets vanish.
+/// As after a failover in which the old master's packets are dropped.
 #[tokio::test]
 async fn a_connection_that_is_dead_without_an_end_is_replaced_however_impatient_callers_are() {
     let server = RedisServer::start().unwrap();
@@ -154,7 +154,7 @@ async fn a_connection_that_is_dead_without_an_end_is_replaced_however_impatient_
     let mut changes = store.changes();
     proxy.silence();
     eventually("it is replaced", async || {
-        // Given up sooner than the store itself would.
+        // The caller gives up before the store's own timeout.
         let answer = tokio::time::timeout(Duration::from_millis(100), store.read(&[])).await;
         answer.ok()?.ok()
     })
@@ -186,7 +186,7 @@ async fn a_hang_that_ends_is_no_reason_to_connect_again() {
     let before = server_connections(&server);
     server.pause().unwrap();
     assert!(matches!(store.read(&[]).await, Err(StoreError::TimedOut { .. })));
-    // From here on the connection is in doubt, and tried.
+    // From now on, the store suspects the connection and tests it.
     server.resume().unwrap();
     store.read(&[]).await.unwrap();
     store.read(&[]).await.unwrap();
@@ -243,7 +243,7 @@ async fn a_master_that_became_a_replica_is_left() {
     server.replica_of(&other).unwrap();
     let error = message(&store.merge(&[delta("e1")]).await.unwrap_err());
     assert!(error.contains("replica"), "{error}");
-    // Not even what could be read there is read: it may be old.
+    // The store does not even read from a replica, because its data may be stale.
     eventually("it is left", async || {
         let error = message(&store.read(&["e1".into()]).await.err()?);
         error.contains("this is a replica").then_some(())
@@ -305,11 +305,11 @@ async fn a_record_that_cannot_be_read_is_named_and_can_be_deleted() {
         assert_eq!(unreadable.key, "acme e1");
         assert!(unreadable.reason.contains(&name) && unreadable.reason.contains("ajar"), "{unreadable}");
     }
-    // The others are not concerned.
+    // The other circuits are not affected.
     assert_eq!(found[0], Ok(Some(record(7))));
     assert_eq!(merged[1].as_ref().unwrap().totals.successes, 3);
     assert_eq!(page.circuits, [("other".into(), record(7))]);
-    // Whoever knows the version can replace it, and whoever does not can delete it.
+    // A caller that knows the version can replace the record; any other caller can delete it.
     let answer = held.store.swap_if(&swap("acme e1", Some(1), record(2))).await.unwrap();
     assert_eq!(answer.value, Swapped::Won);
     held.server.query::<()>(&["DEL", &name]).unwrap();

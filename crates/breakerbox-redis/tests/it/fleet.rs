@@ -1,4 +1,5 @@
-//! A fleet over Redis, with the whole library: one trips and all are open; a store that loses everything is told again.
+//! A fleet over Redis, with the whole library: when one process trips, all are open; after Redis loses its
+//! data, the fleet restores it.
 
 use std::time::Duration;
 

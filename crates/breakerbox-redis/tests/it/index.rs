@@ -1,4 +1,4 @@
-//! The index of circuits: what has expired leaves it, and what lives stays.
+//! The index of circuits: expired circuits are removed, and live ones stay.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn closed(version: u128) -> Record {
     Record { state: State::Closed, ..record(version) }
 }
 
-/// All entries of all indices of one kind.
+/// Returns all entries in all indices of one kind.
 fn entries(server: &RedisServer, kind: &str) -> Vec<String> {
     let keys: Vec<String> = server.query(&["KEYS", &format!("*:{kind}")]).unwrap();
     let mut entries: Vec<String> = keys
@@ -66,7 +66,7 @@ async fn whoever_swaps_takes_out_what_has_expired_in_its_bucket() {
     for key in &first {
         put_briefly(&held.store, key, BRIEF).await;
     }
-    // Each swap takes out sixteen at the most. The circuits of the swaps themselves stay.
+    // Each swap removes at most sixteen. The circuits of the swaps themselves stay.
     let mut kept = Vec::new();
     eventually("nothing expired is left", async || {
         let key = of_bucket();
@@ -95,7 +95,7 @@ async fn what_is_still_used_stays_in_the_index() {
         (score < (now.0 * 1_000 + now.1 / 1_000) as f64).then_some(())
     })
     .await;
-    // A swap in its bucket looks at it, and finds that it was used since.
+    // A swap in its bucket checks the circuit, and finds that it was used meanwhile.
     let answer = held.store.swap_if(&swap("used", Some(1), record(2))).await.unwrap();
     assert_eq!(answer.value, Swapped::Won);
     assert_eq!(listed(&held.store, None).await, ["used"]);
@@ -143,7 +143,7 @@ async fn windows_and_records_expire_together_or_stay_together() {
     assert!((59_000..=60_000).contains(&ttl("record")) && (59_000..=60_000).contains(&ttl("window")));
 }
 
-/// The CRC16 of Redis Cluster, once more: what is in a bucket must not change by mistake.
+/// An independent implementation of Redis Cluster's CRC16: a circuit's bucket must not change by mistake.
 fn crc16(key: &str) -> u16 {
     key.bytes().fold(0, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {

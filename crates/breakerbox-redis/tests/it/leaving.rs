@@ -1,4 +1,5 @@
-//! Jobs of one call over Redis: what each saw is in the store when it ends, however it ends.
+//! Jobs that make one call each, over Redis: each job's outcome is in the store when the job ends, however it
+//! ends.
 
 use breakerbox_testkit::fleet_checks::one_call_jobs_count;
 use breakerbox_testkit::servers::RedisServer;

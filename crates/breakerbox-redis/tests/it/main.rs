@@ -1,4 +1,4 @@
-//! The Redis store against real servers.
+//! Tests of the Redis store against real servers.
 
 #![allow(clippy::unwrap_used)]
 

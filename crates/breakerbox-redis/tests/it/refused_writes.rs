@@ -1,5 +1,5 @@
-//! A server that answers reads and refuses writes, as one does whose memory is full: the store says so, and a fleet goes on
-//! without it until it is back. And a store whose runtime has ended.
+//! A server that answers reads and refuses writes, for example because its memory is full: the store reports
+//! it, and a fleet goes on without the store until it recovers. Also: a store whose runtime has ended.
 
 use breakerbox::store::Store;
 use breakerbox_testkit::fleet_checks::{outlasts_refused_writes, says_that_its_runtime_has_ended};
@@ -46,7 +46,7 @@ async fn a_replica_and_a_user_without_rights_are_no_store_to_write_to() {
     assert!(error.contains("replica"), "{error}");
 }
 
-/// Everything that a check leaves behind goes by itself.
+/// All that a check leaves behind expires.
 #[tokio::test]
 async fn a_check_leaves_one_key_that_expires() {
     let server = RedisServer::start().unwrap();

@@ -1,6 +1,7 @@
-//! Whatever is merged and swapped, in whatever order: this store says what the memory store says, to the microsecond.
+//! Any sequence of merges and swaps has the same results in this store as in the memory store, to the
+//! microsecond.
 //!
-//! The memory store gets Redis's time. Nothing expires here; that has tests of its own.
+//! The memory store gets Redis's time. Nothing expires here; expiry has its own tests.
 
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ enum Step {
     },
 }
 
-/// Ages at the edges of buckets are likely: windows are whole seconds, and so are many ages.
+/// Generates ages, many of them at the edges of buckets: windows are whole seconds, and so are many ages.
 fn age() -> impl Strategy<Value = u64> {
     prop_oneof![(0..70_u64).prop_map(|seconds| seconds * 1_000_000), 0..70_000_000_u64, Just(u64::MAX),]
 }

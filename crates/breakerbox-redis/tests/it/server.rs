@@ -1,4 +1,4 @@
-//! Stores that keep their server running, and what most tests need.
+//! Stores that keep their server running, and other helpers that most tests need.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,10 +15,10 @@ use breakerbox_redis::RedisStore;
 use breakerbox_testkit::StoreWithServer;
 use breakerbox_testkit::servers::{RedisCluster, RedisServer};
 
-/// How long a test waits for what must happen.
+/// The maximum time that a test waits for an expected event.
 pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// An error and all of its sources, as they are printed.
+/// Formats an error with all of its sources.
 pub(crate) fn message(error: &dyn Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {}", message(source)),
@@ -26,22 +26,22 @@ pub(crate) fn message(error: &dyn Error) -> String {
     }
 }
 
-/// A limit that a busy machine keeps.
+/// A request timeout that is sufficient on a busy machine.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Connects with that limit.
+/// Connects with that timeout.
 pub(crate) async fn connect(url: &str) -> RedisStore {
     RedisStore::builder(url).time_limit(LIMIT).connect().await.unwrap()
 }
 
-/// A store on a new server of its own.
+/// Returns a store on a new server of its own.
 pub(crate) async fn on_one() -> StoreWithServer<RedisStore, RedisServer> {
     let server = RedisServer::start().unwrap();
     let store = connect(&server.url()).await;
     StoreWithServer { store, server }
 }
 
-/// A store on a cluster that all tests of the moment share: it takes seconds to start one.
+/// Returns a store on a cluster that all running tests share, because starting one takes seconds.
 pub(crate) async fn on_cluster() -> StoreWithServer<RedisStore, Arc<RedisCluster>> {
     static SHARED: Mutex<Weak<RedisCluster>> = Mutex::new(Weak::new());
     let server = {
@@ -56,7 +56,7 @@ pub(crate) async fn on_cluster() -> StoreWithServer<RedisStore, Arc<RedisCluster
     StoreWithServer { store, server }
 }
 
-/// Several stores on one server: each call goes to the next of them, as calls of several processes would.
+/// Several stores on one server. Each call goes to the next store, like calls from several processes.
 pub(crate) struct Fleet {
     stores: Vec<RedisStore>,
     calls: AtomicUsize,
@@ -114,7 +114,7 @@ impl Store for Fleet {
     }
 }
 
-/// One failure and three successes, just now, for a circuit without a record.
+/// Returns a delta with one recent failure and three successes, for a circuit without a record.
 pub(crate) fn delta(key: &str) -> Delta {
     let latency_sum = Duration::from_millis(123);
     let bucket = BucketDelta { successes: 3, failures: 1, latency_sum, run: 1, ..BucketDelta::default() };
@@ -129,7 +129,7 @@ pub(crate) fn delta(key: &str) -> Delta {
     }
 }
 
-/// A record of an open circuit, about as long as they are.
+/// Returns a record of an open circuit, with a typical size.
 pub(crate) fn record(version: u128) -> Record {
     let at = |seconds: u64| Some(Timestamp::from_micros(1_700_000_000_123_456 + seconds * 1_000_000));
     Record {
@@ -151,13 +151,13 @@ pub(crate) fn record(version: u128) -> Record {
     }
 }
 
-/// A swap that is in time and whose record stays.
+/// Returns a swap whose deadline has not passed and whose record does not expire.
 pub(crate) fn swap(key: &str, expected: Option<u128>, record: Record) -> Swap {
     let not_after = Timestamp::from_micros(u64::MAX);
     Swap { key: key.into(), expected: expected.map(Version), record, not_after, keep_for: None }
 }
 
-/// Swaps in the first record of a circuit.
+/// Stores the first record of a circuit.
 pub(crate) async fn put(store: &RedisStore, key: &str, record: Record) {
     let answer = store.swap_if(&swap(key, None, record)).await.unwrap();
     assert_eq!(answer.value, Swapped::Won);

@@ -1,5 +1,6 @@
-//! CSV: a header with the names of the fields, then one row per line. Calls have the columns of a call. Samples have
-//! one row for each key and tick: `at_ms,key,successes,failures,latency_sum_ms`. An empty cell is an absent field.
+//! CSV input: a header with the field names, then one row per line. A call has one column for each field. Samples
+//! have one row for each key and tick: `at_ms,key,successes,failures,latency_sum_ms`. An empty cell is an absent
+//! field.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -14,18 +15,18 @@ use super::fields::{
 use super::lines::Lines;
 use super::{Input, Line, ReadError, Tick};
 
-/// The limit of cells in a row, far above the number of fields.
+/// The maximum number of cells in a row, far above the number of fields.
 const MAX_CELLS: usize = 64;
 
 pub(super) struct CsvRows<'r> {
     lines: Lines<'r>,
     cells: Cells,
     columns: Vec<&'static str>,
-    /// The first row of the next tick, read to find the end of the tick before.
+    /// The first row of the next tick, which was read to find the end of the current one.
     next_tick: Option<Result<Row, ReadError>>,
 }
 
-/// One sample: one key at one tick.
+/// One row of samples: one key at one tick.
 struct Row {
     line: u64,
     at_ms: u64,
@@ -45,7 +46,7 @@ impl<'r> CsvRows<'r> {
         Ok(Self { lines, cells, columns, next_tick: None })
     }
 
-    /// Returns the next call, or the next tick, which is all rows of one time.
+    /// Returns the next call, or the next tick, which consists of all rows with the same time.
     pub(super) fn next_line(&mut self) -> Result<Option<(u64, Line<'_>)>, ReadError> {
         if is_sampled(&self.columns) {
             return self.next_tick();
@@ -102,7 +103,7 @@ impl<'r> CsvRows<'r> {
         row.map(Some).map_err(|fault| fault.at_line(line))
     }
 
-    /// Reads the next row into the cells. Returns false at the end.
+    /// Reads the next row into the cells. Returns false at the end of the input.
     fn advance(&mut self) -> Result<bool, ReadError> {
         if !self.lines.advance()? {
             return Ok(false);
@@ -131,14 +132,14 @@ impl Cells {
         self.row.clear();
         self.row.extend_from_slice(row.as_bytes());
         self.row.push(b'\n');
-        // Unquoting only shortens.
+        // Unquoting never makes text longer.
         self.text.resize(self.row.len(), 0);
         self.parser.reset();
         let (result, read, _, count) = self.parser.read_record(&self.row, &mut self.text, &mut self.ends);
         self.count = count;
         let reason = match result {
             ReadRecordResult::Record if read == self.row.len() => return Ok(()),
-            // The end of the line became part of a cell.
+            // The line break became part of a cell.
             ReadRecordResult::InputEmpty => "has a quote that is not closed; a row is one line",
             ReadRecordResult::OutputEndsFull => "has more cells than fields",
             _ => "has a line end within the row; a row is one line",
@@ -155,7 +156,7 @@ impl Cells {
     }
 }
 
-/// Parses the columns of a header. The columns decide whether the rows are calls or samples.
+/// Parses the header. Its columns determine whether the rows are calls or samples.
 fn read_header(cells: &Cells) -> Result<Vec<&'static str>, Fault> {
     let known = || CALL_FIELDS.into_iter().chain(SAMPLE_FIELDS);
     let mut columns = Vec::new();
@@ -200,7 +201,7 @@ fn read_fields<'a>(columns: &[&'static str], cells: &'a Cells) -> Result<(Fields
         match name {
             "at_ms" => fields.at_ms = Some(millis(name, &number(cell))?),
             "key" => {
-                // Not trimmed: white space may be part of a key.
+                // Not trimmed, because whitespace may be part of a key.
                 check_key(name, raw)?;
                 fields.key = Some(Cow::Borrowed(raw));
             }

@@ -1,4 +1,4 @@
-//! The fields of a line in any format: accepted values, and which fields are required.
+//! The fields of a line, in any format: which values are accepted, and which fields are required.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use breakerbox_core::{FileValue, MAX_KEY_LENGTH, OutcomeKind, Sample, nearest};
 
 use super::{Call, InputError, Line, MAX_MILLIS, ReadError, Tick};
 
-/// A field, and what is wrong with it.
+/// An error in a line: the field, and what is wrong with it.
 #[derive(Debug)]
 pub(super) struct Fault {
     field: Option<String>,
@@ -18,12 +18,12 @@ impl Fault {
         Self { field: Some(field.into()), reason: reason.into() }
     }
 
-    /// A fault of the line as a whole, without a field.
+    /// Creates an error about the line as a whole, without a field.
     pub(super) fn of_line(reason: impl Into<String>) -> Self {
         Self { field: None, reason: reason.into() }
     }
 
-    /// Returns the same fault with its field below `path`.
+    /// Returns the same error, with `path` prepended to its field.
     pub(super) fn below(self, path: &str) -> Self {
         let field = self.field.map_or_else(|| path.to_owned(), |field| format!("{path}.{field}"));
         Self { field: Some(field), ..self }
@@ -34,13 +34,13 @@ impl Fault {
     }
 }
 
-/// The fields that a call may have, in JSON and as CSV columns.
+/// The fields of a call, in JSON and as CSV columns.
 pub(super) const CALL_FIELDS: [&str; 5] = ["at_ms", "key", "outcome", "latency_ms", "retry_after_ms"];
 
-/// The fields of one key's sample, in JSON and as CSV columns.
+/// The fields of a key's sample, in JSON and as CSV columns.
 pub(super) const SAMPLE_FIELDS: [&str; 3] = ["successes", "failures", "latency_sum_ms"];
 
-/// A line whose fields are being parsed.
+/// The fields of a line, as far as they are parsed.
 #[derive(Default)]
 pub(super) struct Fields<'a> {
     pub(super) at_ms: Option<u64>,
@@ -79,7 +79,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// One key's sample whose fields are being parsed.
+/// The fields of one key's sample, as far as they are parsed.
 #[derive(Default)]
 pub(super) struct SampleFields {
     pub(super) successes: Option<u64>,
@@ -93,7 +93,7 @@ impl SampleFields {
             successes: self.successes.ok_or_else(|| missing("successes"))?,
             failures: self.failures.ok_or_else(|| missing("failures"))?,
             latency_sum: self.latency_sum_ms.map(std::time::Duration::from_millis),
-            // A file has only the totals of each tick.
+            // Files contain only the totals of each tick.
             ..Sample::default()
         })
     }

@@ -1,4 +1,4 @@
-//! JSON lines: one object per line.
+//! JSON lines input: one object per line.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -45,7 +45,7 @@ fn parse(text: &str) -> Result<Line<'_>, Fault> {
     fields.finish()
 }
 
-/// The faults that visitors found; serde's own errors carry only text.
+/// The errors found by the visitors, because serde's own errors contain only text.
 #[derive(Default)]
 struct Faults {
     /// The field whose value is being parsed.
@@ -116,7 +116,7 @@ impl<'de> Visitor<'de> for LineVisitor<'_> {
     }
 }
 
-/// Parses one value into its field: of the right type, and only once.
+/// Parses a value into its field. The value must have the right type, and the field must occur only once.
 fn take<'de, A: MapAccess<'de>, T>(
     map: &mut A,
     name: &str,
@@ -135,7 +135,7 @@ fn put_once<T>(name: &str, place: &mut Option<T>, value: T) -> Result<(), Fault>
     }
 }
 
-/// `{"e1": {"successes": 9, ...}, ...}`
+/// Deserializes the samples of a tick: `{"e1": {"successes": 9, ...}, ...}`.
 struct SamplesSeed<'f>(&'f Faults);
 
 impl<'de> DeserializeSeed<'de> for SamplesSeed<'_> {
@@ -169,14 +169,14 @@ impl<'de> Visitor<'de> for SamplesSeed<'_> {
     }
 }
 
-/// `{"successes": 9, "failures": 3, "latency_sum_ms": 840}`
+/// Deserializes one key's sample: `{"successes": 9, "failures": 3, "latency_sum_ms": 840}`.
 struct SampleSeed<'f> {
     key: &'f str,
     faults: &'f Faults,
 }
 
 impl SampleSeed<'_> {
-    /// Records the fault with its field's full path.
+    /// Records the error, with the full path of its field.
     fn put<E: serde::de::Error>(&self, fault: Fault) -> E {
         self.faults.put(fault.below(&format!("samples.{}", self.key)))
     }
@@ -212,7 +212,7 @@ impl<'de> Visitor<'de> for SampleSeed<'_> {
     }
 }
 
-/// A text, borrowed from the line where that is possible.
+/// Deserializes a string, borrowed from the line if possible.
 struct Text;
 
 impl<'de> DeserializeSeed<'de> for Text {

@@ -1,4 +1,4 @@
-//! Reads lines of text, one at a time, into a reused buffer of limited size.
+//! Reads lines one at a time into a reused buffer of limited size.
 
 use std::io::{self, BufRead, Read};
 
@@ -12,12 +12,12 @@ pub(super) struct Lines<'r> {
 }
 
 impl<'r> Lines<'r> {
-    /// Reads the lines of `input`. `lines_before` is the number of lines that were read already.
+    /// Creates a reader for the lines of `input`. `lines_before` is the number of lines that were already read.
     pub(super) const fn new(input: Input<'r>, lines_before: u64) -> Self {
         Self { input, buffer: Vec::new(), number: lines_before }
     }
 
-    /// Reads the next line that is not blank. Returns false at the end.
+    /// Reads the next line that is not blank. Returns false at the end of the input.
     pub(super) fn advance(&mut self) -> Result<bool, ReadError> {
         loop {
             if !self.fill()? {
@@ -34,13 +34,13 @@ impl<'r> Lines<'r> {
         }
     }
 
-    /// Returns the line, without its end.
+    /// Returns the current line, without its line break.
     pub(super) fn text(&self) -> Result<&str, Fault> {
         std::str::from_utf8(self.buffer.trim_ascii_end())
             .map_err(|error| Fault::of_line(format!("is not UTF-8 after {} bytes", error.valid_up_to())))
     }
 
-    /// Returns the line's number, counted from 1.
+    /// Returns the number of the current line; the first is 1.
     pub(super) const fn number(&self) -> u64 {
         self.number
     }

@@ -1,7 +1,8 @@
-//! The input of a replay: parses lines of traffic, in JSON or CSV, and reports what is wrong with an invalid one.
+//! The input of a replay: parses lines of traffic, in JSON or CSV, and reports exactly what is wrong with an invalid
+//! line.
 //!
-//! A file holds calls or samples, never both, and its times never go back. Lines are read one at a time: a file of
-//! any size needs no more memory than its longest line, and that has a limit.
+//! A file contains calls or samples, never both, and its times never decrease. Lines are read one at a time, so the
+//! memory needed depends only on the longest line, whose length is limited.
 
 mod csv_rows;
 mod fields;
@@ -16,67 +17,67 @@ use breakerbox_core::{OutcomeKind, Sample};
 
 use fields::Fault;
 
-/// The longest line, in bytes. A tick with a million keys is below it.
+/// The maximum length of a line, in bytes. A tick with a million keys is shorter.
 pub const MAX_LINE_LENGTH: u64 = 128 * 1024 * 1024;
 
-/// The latest time and the longest latency, in milliseconds: the largest integer that every JSON parser preserves.
+/// The maximum for times and latencies, in milliseconds: the largest integer that every JSON parser preserves.
 pub const MAX_MILLIS: u64 = (1 << 53) - 1;
 
-/// The format of the traffic.
+/// The format of the input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// One JSON object per line.
     JsonLines,
-    /// A header, and one row per line.
+    /// CSV: a header, then one row per line.
     Csv,
 }
 
 /// The content of one line.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Line<'a> {
-    /// A past call.
+    /// A call in the recorded traffic.
     Call(Call<'a>),
     /// The samples of one tick.
     Tick(Tick),
 }
 
-/// One past call.
+/// One call in the recorded traffic.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Call<'a> {
-    /// The start of the call, in milliseconds.
+    /// The start of the call, in milliseconds since any origin.
     pub at_ms: u64,
-    /// The key of the circuit.
+    /// The circuit's key.
     pub key: Cow<'a, str>,
-    /// The outcome of the call.
+    /// The call's outcome.
     pub outcome: OutcomeKind,
-    /// The latency, in milliseconds.
+    /// The call's latency, in milliseconds.
     pub latency_ms: u64,
-    /// The destination's retry-after, in milliseconds.
+    /// The delay that the destination asked for, in milliseconds. `None`: it did not ask.
     pub retry_after_ms: Option<u64>,
 }
 
 /// The samples of all keys at one time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tick {
-    /// The time of the tick, in milliseconds.
+    /// The time of the tick, in milliseconds since any origin.
     pub at_ms: u64,
-    /// The totals of each key.
+    /// The keys, each with its totals.
     pub samples: Vec<(String, Sample)>,
 }
 
-/// The reason why a line was refused. It names the line, the field where there is one, and the reason.
+/// Why a line is invalid. The message names the line, the field if there is one, and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}: {}{reason}", FieldPrefix(field.as_deref()))]
 pub struct InputError {
-    /// The line, counted from 1.
+    /// The number of the invalid line; the first is 1.
     pub line: u64,
     /// The invalid field. `None` if the line as a whole is invalid.
     pub field: Option<String>,
-    /// What is wrong with it, and what is accepted.
+    /// What is wrong, and what is accepted instead.
     pub reason: String,
 }
 
-/// The reason why a line could not be read or parsed.
+/// Why a line could not be read or parsed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -96,7 +97,7 @@ impl fmt::Display for FieldPrefix<'_> {
     }
 }
 
-/// What is read. Boxed, so that the parsers are compiled once, in this crate.
+/// The input. It is boxed, so that the parsers are compiled once, in this crate.
 type Input<'r> = Box<dyn BufRead + 'r>;
 
 /// Reads traffic line by line.
@@ -112,10 +113,11 @@ enum Rows<'r> {
 }
 
 impl<'r> Reader<'r> {
-    /// Builds a reader of this format. Without one, the first character decides: JSON begins with `{`.
+    /// Creates a reader for this format. If it is `None`, the first character determines the format: JSON begins with
+    /// `{`.
     ///
     /// # Errors
-    /// If the input can't be read, or a CSV header is wrong.
+    /// Returns an error if the input can't be read or the CSV header is invalid.
     pub fn new(input: impl BufRead + 'r, format: Option<Format>) -> Result<Self, ReadError> {
         Self::of(Box::new(input), format)
     }
@@ -135,10 +137,11 @@ impl<'r> Reader<'r> {
         Ok(Self { rows, order: Order::default(), line: 0 })
     }
 
-    /// Returns the next line that is not blank, or `None` at the end.
+    /// Returns the next line that is not blank, or `None` at the end of the input.
     ///
     /// # Errors
-    /// If the line is invalid, is of another kind than those before, or is earlier than the one before.
+    /// Returns an error if the line is invalid, mixes calls with samples, or has an earlier time than the previous
+    /// line.
     pub fn next_line(&mut self) -> Result<Option<Line<'_>>, ReadError> {
         let read = match &mut self.rows {
             Rows::Json(rows) => rows.next_line()?,
@@ -150,7 +153,7 @@ impl<'r> Reader<'r> {
         Ok(Some(line))
     }
 
-    /// Returns the number of the last line that was read.
+    /// Returns the number of the last line read.
     #[must_use]
     pub const fn line_number(&self) -> u64 {
         self.line
@@ -176,7 +179,7 @@ fn refuse_compressed(input: &mut Input<'_>) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// Skips blank lines, and the white space before the first character. Returns the number of skipped lines.
+/// Skips blank lines, and whitespace before the first character. Returns the number of lines skipped.
 fn skip_blank_lines(input: &mut Input<'_>) -> io::Result<u64> {
     let mut lines = 0;
     loop {
@@ -191,7 +194,7 @@ fn skip_blank_lines(input: &mut Input<'_>) -> io::Result<u64> {
     }
 }
 
-/// Guesses the format by the first character: JSON lines begin with a brace, and a CSV header does not.
+/// Guesses the format from the first character: JSON lines begin with a brace, CSV headers do not.
 fn guess_format(input: &mut Input<'_>) -> io::Result<Format> {
     Ok(match input.fill_buf()?.first() {
         None | Some(b'{' | b'[') => Format::JsonLines,
@@ -199,7 +202,7 @@ fn guess_format(input: &mut Input<'_>) -> io::Result<Format> {
     })
 }
 
-/// The rules across lines: a file holds one kind, and times never go back.
+/// Checks the rules across lines: a file contains one kind of line, and times never decrease.
 #[derive(Default)]
 struct Order {
     kind: Option<Kind>,

@@ -1,4 +1,4 @@
-//! API keys. Read from the directory, changed through the writer.
+//! API keys: read from the directory, changed through the writer.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::error::JobError;
 
 const API_KEY: &str = "API key";
 
-/// The maximum number of keys that a page reads, to find those of one tenant.
+/// The maximum number of keys that are read for one page, to find those bound to a tenant.
 const LOOKS: usize = 10_000;
 
 impl SqliteRecords {
@@ -24,7 +24,7 @@ impl SqliteRecords {
         self.directory.api_key_named(id).ok_or_else(|| RecordsError::missing(API_KEY, id))
     }
 
-    /// Inserts a key, and after the commit puts it in memory.
+    /// Inserts an API key, and adds it to the directory after the commit.
     pub(super) fn insert_api_key(
         &self,
         transaction: &mut WriteTransaction<'_>,

@@ -1,5 +1,5 @@
-//! Cancels waiting deliveries, and makes finished ones pending again. Always in the writer, which counts the backlogs
-//! in the same transaction: first it is checked whether that is possible, then the row is changed.
+//! Cancels waiting deliveries, and makes finished ones pending again. It always runs on the writer, which updates the
+//! backlogs in the same transaction: first it checks whether the operation is possible, then it changes the row.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,28 +17,28 @@ use crate::error::JobError;
 use crate::lanes;
 use crate::settle::stop_waiting;
 
-/// The data of a delivery that is needed to move it.
+/// The columns of a delivery that are needed to cancel or resend it.
 struct Moved {
     tenant: i64,
     lane: i64,
     state: DeliveryState,
-    /// The lifetime that the event set, from when it could first be sent.
+    /// The time to live that the event set, counted from the earliest time at which it could be sent.
     lives_for: Option<Duration>,
     url: Option<String>,
-    /// The purpose of its circuit.
+    /// The purpose of the delivery's circuit.
     purpose: Purpose,
     bytes: u64,
 }
 
 /// The result of making a delivery pending again.
 pub(super) enum Resent {
-    /// It waits in this lane.
+    /// The delivery waits in this lane.
     Waits(WaitingLane),
-    /// It does not exist any more.
+    /// The delivery does not exist.
     Missing,
-    /// It is not finished.
+    /// The delivery is not finished.
     Unfinished(DeliveryState),
-    /// Its endpoint or its tenant was deleted.
+    /// The delivery's endpoint or tenant was deleted.
     EndpointGone(EndpointId),
     /// The tenant has reached its backlog limit.
     BacklogFull(RecordsError),
@@ -78,7 +78,8 @@ impl SqliteRecords {
     }
 }
 
-/// Makes a finished delivery pending again, at this priority or its old one. The caller wakes its lane.
+/// Makes a finished delivery pending again, with this priority or, if it is `None`, its old one. The caller wakes the
+/// lane.
 pub(super) fn resend(
     transaction: &mut WriteTransaction<'_>,
     directory: &Directory,
@@ -86,7 +87,7 @@ pub(super) fn resend(
     priority: Option<Priority>,
 ) -> Result<Resent, JobError<RecordsError>> {
     let Some(moved) = find(transaction, wanted)? else { return Ok(Resent::Missing) };
-    // A delivery that waits in a closed lane is cancelled, and its endpoint was deleted.
+    // A delivery that waits in a closed lane counts as cancelled, because its endpoint was deleted.
     if !moved.state.is_finished() && !transaction.writer_state.is_closed(moved.lane) {
         return Ok(Resent::Unfinished(moved.state));
     }
@@ -100,7 +101,7 @@ pub(super) fn resend(
     let (lane, expires_after) = match &moved.url {
         Some(url) => {
             let lane = transaction.lane_of(moved.tenant, &tenant.key_of(moved.purpose, url)?)?;
-            // The reminder, not the tenant, sets how long a run waits.
+            // The reminder, not the tenant, determines how long a run may wait.
             let expires_after = tenant.expires_after.filter(|_| moved.purpose == Purpose::Deliveries);
             (lane, expires_after)
         }
@@ -123,13 +124,13 @@ pub(super) fn resend(
             .prepare_cached("UPDATE deliveries SET priority = ?2 WHERE id = ?1 AND state >= ?3")?
             .execute(params![wanted.number(), level(priority), DELIVERED])?;
     }
-    // It has its original lifetime again, however often it is resent.
+    // The delivery's time to live starts over each time it is resent.
     let expires_at = moved.lives_for.or(expires_after).map(|lives_for| transaction.now() + lives_for);
     Ok(transaction.wait_again(wanted, lane, expires_at)?.map_or(Resent::Missing, Resent::Waits))
 }
 
 impl WriteTransaction<'_> {
-    /// Cancels a waiting delivery. False: it does not wait.
+    /// Cancels a delivery if it is waiting. Returns whether it was.
     pub(crate) fn cancel(&mut self, delivery: DeliveryId) -> Result<bool, JobError<QueueError>> {
         let state: Option<i64> = self
             .connection
@@ -143,9 +144,9 @@ impl WriteTransaction<'_> {
         Ok(bounded_waits)
     }
 
-    /// Makes a finished delivery pending again in this lane, due now, with all its attempts. Returns the lane to wake,
-    /// or `None` if the delivery is not finished or does not exist. The caller checks limits and whether its endpoint
-    /// still exists.
+    /// Makes a finished delivery pending again in this lane, due now and with no attempt used. Returns the lane to
+    /// wake, or `None` if the delivery is not finished or does not exist. The caller checks the limits and that the
+    /// endpoint still exists.
     fn wait_again(
         &mut self,
         delivery: DeliveryId,

@@ -1,4 +1,4 @@
-//! The end of a page, as text that fits into a URL query.
+//! Encodes the end of a page as text that can be used in a URL query.
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use breakerbox_model::objects::{Id, TenantId};
 use breakerbox_storage::RecordsError;
 use breakerbox_storage::records::{Cursor, Page, PageOf};
 
-/// A position that a page can end at.
+/// A position at which a page can end.
 pub(super) trait CursorPosition: Sized {
     fn write(&self) -> String;
     fn read(text: &str) -> Option<Self>;
@@ -44,7 +44,7 @@ impl CursorPosition for u64 {
     }
 }
 
-/// A time, an epoch and a key.
+/// A time, an epoch and a circuit key.
 impl CursorPosition for (u64, u64, String) {
     fn write(&self) -> String {
         format!("{}.{}.{}", self.0, self.1, URL_SAFE_NO_PAD.encode(&self.2))
@@ -62,7 +62,7 @@ fn number<T: FromStr>(text: &str) -> Option<T> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then_some(text)?.parse().ok()
 }
 
-/// Returns where the previous page ended.
+/// Returns the position at which the previous page ended. `None`: this is the first page.
 pub(super) fn position<P: CursorPosition>(page: &PageOf) -> Result<Option<P>, RecordsError> {
     match &page.after {
         None => Ok(None),
@@ -70,7 +70,7 @@ pub(super) fn position<P: CursorPosition>(page: &PageOf) -> Result<Option<P>, Re
     }
 }
 
-/// Returns a page of at most `size` items, made from one more if there is more.
+/// Returns a page of at most `size` items. `items` contains one more if there is another page.
 pub(super) fn page<T, P: CursorPosition>(
     mut items: Vec<T>,
     size: usize,

@@ -1,4 +1,4 @@
-//! Events, deliveries and attempts, read by readers.
+//! Events, deliveries and attempts, read on the reader threads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::columns::{content_type_of, id, number, parsed, priority, state, time,
 
 pub(super) const DELIVERY: &str = "delivery";
 
-/// The maximum number of rows that a page reads: some milliseconds.
+/// The maximum number of rows that are read for one page, which takes a few milliseconds.
 const LOOKS: usize = 20_000;
 
 /// Returns the delivery with this id, as the API shows it.
@@ -43,7 +43,7 @@ fn shown(row: &Row<'_>) -> rusqlite::Result<Delivery> {
     let url: Option<Arc<str>> = row.get(5)?;
     let endpoint = EndpointId(id(row.get(4)?));
     let attempts = row.get(9)?;
-    // A delivery that waits in a closed lane is cancelled, though its row may show it a little later.
+    // A delivery that waits in a closed lane counts as cancelled, even if its row does not say so yet.
     let is_cancelled: bool = row.get(15)?;
     let state =
         if is_cancelled { DeliveryState::Cancelled } else { state(row.get(7)?, row.get(8)?, attempts) };
@@ -102,7 +102,7 @@ fn attempt(row: &Row<'_>) -> rusqlite::Result<(u64, Attempt)> {
         started_at: time(row.get(1)?),
         latency: Duration::from_micros(whole(row.get(2)?)),
         status: row.get(3)?,
-        // A fault that only a newer version knows is shown as the most general one that this version knows.
+        // A fault that only a newer version knows is shown as the most general one.
         fault: fault.map(|fault| fault.unwrap_or(Fault::Protocol)),
         detail: row.get(5)?,
         probe: row.get(6)?,
@@ -187,7 +187,7 @@ impl Deliveries for SqliteRecords {
     }
 
     async fn waiting(&self) -> Result<UnfinishedWork, RecordsError> {
-        // The writer has it in memory; a transaction that writes nothing costs next to nothing.
+        // The writer has these counts in memory; a transaction that writes nothing is very cheap.
         self.database
             .write(|transaction| {
                 let (unfinished, tenants) = transaction.writer_state.total();

@@ -1,4 +1,4 @@
-//! Endpoints. Read from the directory, changed through the writer.
+//! Endpoints: read from the directory, changed through the writer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl SqliteRecords {
         self.directory.endpoint(id.into()).ok_or_else(|| RecordsError::missing(ENDPOINT, id))
     }
 
-    /// Inserts an endpoint, and after the commit puts it in memory.
+    /// Inserts an endpoint, and adds it to the directory after the commit.
     pub(super) fn insert_endpoint(
         &self,
         transaction: &mut WriteTransaction<'_>,
@@ -69,7 +69,7 @@ impl SqliteRecords {
         Ok(endpoint)
     }
 
-    /// Changes an endpoint in its row, and after the commit in memory.
+    /// Changes an endpoint's row, and after the commit its entry in the directory.
     pub(super) fn update_endpoint(
         &self,
         transaction: &mut WriteTransaction<'_>,
@@ -120,7 +120,7 @@ impl SqliteRecords {
     }
 }
 
-/// Returns the notification for an endpoint that responded with 410.
+/// Returns the notification that an endpoint responded with 410.
 fn gone(endpoint: &Endpoint) -> Notification {
     let revision = endpoint.revision.0.unsigned_abs();
     Notification::endpoint_gone(
@@ -221,7 +221,7 @@ impl Endpoints for SqliteRecords {
 
     async fn endpoint_backlog(&self, id: EndpointId) -> Result<Backlog, RecordsError> {
         self.known_endpoint(id)?;
-        // The writer has it in memory; a transaction that writes nothing costs next to nothing.
+        // The writer has this count in memory; a transaction that writes nothing is very cheap.
         self.database.write(move |transaction| Ok(transaction.unfinished_in(id.into()))).await
     }
 

@@ -1,4 +1,4 @@
-//! The history of circuits. Each change is stored once, by key and epoch.
+//! The history of circuits. Each change is stored once, identified by key and epoch.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use super::cursors::{CursorPosition, page, position};
 use super::{SqliteRecords, listed};
 use crate::columns::{micros, number, time, whole};
 
-/// The maximum number of changes that a page reads, with a filter by state.
+/// The maximum number of changes that are read for one page.
 const LOOKS: usize = 2_000;
 
-/// The stored form of a change, without the values that have columns of their own.
+/// The stored JSON of a change, without the values that have their own columns.
 #[derive(Serialize, Deserialize)]
 struct StoredChange {
     from: String,
@@ -62,7 +62,7 @@ fn status(name: &str) -> Status {
     known.into_iter().find(|status| status.name() == name).unwrap_or(Status::Closed)
 }
 
-/// Scans along one index, reads a bounded number of rows, and returns where it stopped.
+/// Scans one index, reads a bounded number of rows, and returns the matches and where it stopped.
 fn scan(
     connection: &Connection,
     filter: &ChangeFilter,
@@ -90,7 +90,7 @@ fn scan(
         let (key, epoch, at) = (row.get::<_, String>(0)?, whole(row.get(1)?), time(row.get(2)?));
         last = Some(Cursor((at.as_micros(), epoch, key.clone()).write()));
         let Some(past) = listed(past_change(row), "change of the circuit", key)? else { continue };
-        // A circuit is found by its key alone, which may belong, or have belonged, to another tenant.
+        // The index finds a circuit by its key alone, which may belong, or have belonged, to another tenant.
         let is_theirs = owner.is_none() || row.get::<_, Option<i64>>(4)? == owner;
         if is_theirs && filter.to.is_none_or(|to| past.change.to == to) {
             page.items.push(past);
@@ -99,7 +99,7 @@ fn scan(
     Ok(page)
 }
 
-/// Returns the query: for one circuit by its epochs, which grow with time; for a tenant or all by time.
+/// Returns the SQL query: for one circuit ordered by epoch, otherwise by time.
 const fn question(filter: &ChangeFilter) -> &'static str {
     match (&filter.circuit, &filter.tenant) {
         (Some(_), _) => {
@@ -119,7 +119,7 @@ const fn question(filter: &ChangeFilter) -> &'static str {
     }
 }
 
-/// Returns the number of the tenant that has this circuit now, or `None`.
+/// Returns the number of the tenant that this circuit belongs to now, if any.
 fn owner(directory: &Directory, key: &str) -> Option<i64> {
     directory.tenant(&CircuitOwner::of_key(key)?.tenant).map(|entry| entry.row)
 }

@@ -1,5 +1,5 @@
-//! Fills the directory at the start. Every secret is opened, so that a start without a needed key fails here and not at
-//! the first delivery.
+//! Loads the directory at startup. Every secret is decrypted, so that a missing master key is detected here and not
+//! at the first delivery.
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{
@@ -16,26 +16,26 @@ use crate::columns::{id, parsed, time};
 use crate::error::{JobError, queue_error};
 use std::sync::Arc;
 
-/// Why the records of a file can't be loaded.
+/// Why the records in a database can't be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// A secret can't be opened.
+    /// A secret can't be decrypted.
     #[error(transparent)]
     Secrets(#[from] SecretsError),
-    /// A row can't be read.
+    /// A column of a row can't be read.
     #[error(
         "the {column} of the {what} {name} can't be read; a newer version may have written it, or the file is damaged"
     )]
     Unreadable {
-        /// The kind of object.
+        /// The kind of object, as one word such as `tenant`.
         what: &'static str,
         /// The id or name of the object.
         name: String,
-        /// The column.
+        /// The name of the column that can't be read.
         column: &'static str,
     },
-    /// A row does not fit the others.
+    /// A row is inconsistent with others, for example a policy with the layers below it.
     #[error(transparent)]
     Records(#[from] RecordsError),
     /// The database failed.
@@ -90,7 +90,7 @@ fn tenants(connection: &Connection, directory: &Directory, keyring: &Keyring) ->
         };
         let number = row.get(0)?;
         let resolved = |tenant: &Tenant| directory.resolve_tenant(tenant.clone(), number);
-        // The gateway's own policy may have changed since. Sending continues with the gateway's.
+        // The gateway's own policy may have changed since. Deliveries continue with the gateway's policy.
         let mut entry = resolved(&tenant);
         if let Err(RecordsError::Policy(problem)) = &entry {
             tracing::warn!(tenant = %tenant.id, problem, "ignoring the tenant's policy: it is invalid together with the gateway's policy");
@@ -99,7 +99,7 @@ fn tenants(connection: &Connection, directory: &Directory, keyring: &Keyring) ->
         }
         if let Err(RecordsError::ReminderPolicy(problem)) = &entry {
             tracing::warn!(tenant = %tenant.id, problem, "ignoring the policy of the tenant's reminders: it is invalid; the preset applies");
-            // Independent of the layers below it: a preset starts over.
+            // This is independent of the layers below, because a preset starts over.
             tenant.settings.reminders.policy = Some(json!({ "preset": "reminders" }));
             entry = resolved(&tenant);
         }

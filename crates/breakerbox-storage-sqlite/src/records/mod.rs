@@ -1,22 +1,22 @@
-//! Records in the queue's file. Tenants, endpoints and API keys are read from the [`Directory`], the rest by readers;
-//! changes go through the writer, and from there into the directory.
+//! Records in the queue's database. Tenants, endpoints and API keys are read from the [`Directory`], everything else
+//! on the reader threads. The writer applies changes, and updates the directory after the commit.
 //!
 //! | part | task |
 //! | --- | --- |
-//! | `load` | fills the directory at the start |
-//! | `stored` | the form of tenants and endpoints in their rows |
-//! | `reseal` | seals everything with the newest master key |
+//! | `load` | loads the directory at startup |
+//! | `stored` | the stored form of tenants and endpoints |
+//! | `reseal` | reseals everything with the newest master key |
 //! | `tenants`, `endpoints`, `api_keys` | operations on tenants, endpoints and API keys |
 //! | `deliveries`, `scan` | listings of events, deliveries and attempts |
 //! | `cancel_and_resend` | cancels waiting deliveries, and makes finished ones pending again |
 //! | `reminders` | operations on reminders |
-//! | `requests` | idempotent requests: each creation with its idempotency key |
+//! | `requests` | idempotent requests |
 //! | `resends` | resends by filter, as background jobs |
 //! | `history` | the history of circuits |
 //! | `notifications` | notifications and their results |
-//! | `permits` | the settled permits of the decision API |
-//! | `routes` | the directory as the writer sees it |
-//! | `cursors` | the end of a page, as text |
+//! | `permits` | the decision API's settled permits |
+//! | `routes` | the writer's view of the directory |
+//! | `cursors` | pagination cursors |
 
 mod api_keys;
 mod cancel_and_resend;
@@ -50,21 +50,21 @@ use super::Database;
 use super::columns::is_unreadable;
 use crate::error::JobError;
 
-/// Records in the queue's file.
+/// The records in an SQLite database.
 #[derive(Clone)]
 pub struct SqliteRecords {
     database: Database,
     directory: Arc<Directory>,
     keyring: Arc<Keyring>,
-    /// The resend job that was continued last.
+    /// The id of the resend job that had the latest turn.
     last_resend: Arc<AtomicI64>,
 }
 
 impl SqliteRecords {
-    /// Loads tenants, endpoints and API keys from an open file.
+    /// Opens the records, and loads tenants, endpoints and API keys into the directory.
     ///
     /// # Errors
-    /// If a master key is missing that a value is sealed with, a row can't be read, or the database fails.
+    /// Returns an error if a master key that is needed is missing, a row can't be read, or the database fails.
     pub async fn open(database: Database, keyring: Keyring, defaults: Defaults) -> Result<Self, LoadError> {
         let keyring = Arc::new(keyring);
         let directory = Arc::new(Directory::new(defaults));
@@ -72,29 +72,29 @@ impl SqliteRecords {
         Ok(Self { database, directory, keyring, last_resend: Arc::default() })
     }
 
-    /// Returns whether a file holds any sealed values. If so, its master key must be available at the start.
+    /// Returns whether the database contains sealed (encrypted) values. If so, the master key is required at startup.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     pub async fn anything_sealed(database: &Database) -> Result<bool, QueueError> {
         let question = "SELECT EXISTS (SELECT 1 FROM tenants WHERE deleted_at IS NULL)";
         database.read(move |connection| Ok(connection.query_row(question, [], |row| row.get(0))?)).await
     }
 
-    /// Returns the keys that seal and open values.
+    /// Returns the master keys that seal and open secrets.
     #[must_use]
     pub const fn keyring(&self) -> &Arc<Keyring> {
         &self.keyring
     }
 
-    /// Returns the directory.
+    /// Returns the directory that these records keep up to date.
     #[must_use]
     pub const fn directory(&self) -> &Arc<Directory> {
         &self.directory
     }
 }
 
-/// Returns the result of a query for one row. It distinguishes a row that can't be read from a failed database.
+/// Returns the result of a query for one row. Its errors distinguish an unreadable row from a failed database.
 fn readable<T>(
     found: rusqlite::Result<Option<T>>,
     what: &'static str,
@@ -112,7 +112,7 @@ fn readable<T>(
     }
 }
 
-/// Returns a row of a listing. A row that can't be read is left out, so that the others are shown.
+/// Returns a row of a listing, or `None` if it can't be read, so that the other rows are still listed.
 fn listed<T>(row: rusqlite::Result<T>, what: &'static str, id: impl ToString) -> rusqlite::Result<Option<T>> {
     match row {
         Ok(found) => Ok(Some(found)),
@@ -124,7 +124,7 @@ fn listed<T>(row: rusqlite::Result<T>, what: &'static str, id: impl ToString) ->
     }
 }
 
-/// Checks that the revision is still the given one.
+/// Checks that the object still has the revision that the client has seen.
 fn unchanged(
     now: Revision,
     seen: Option<Revision>,

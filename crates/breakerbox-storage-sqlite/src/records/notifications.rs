@@ -1,4 +1,4 @@
-//! Notifications. They are written with their cause; here they are listed, sent and deleted.
+//! Lists, sends and deletes notifications. They are inserted together with their cause.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ use super::{SqliteRecords, listed, readable};
 use crate::columns::{id, micros, number, parsed, time, whole};
 use crate::error::JobError;
 
-/// The maximum number of notifications that a page reads.
+/// The maximum number of notifications that are read for one page.
 const LOOKS: usize = 5_000;
 
 const COLUMNS: &str = "n.id, n.subject, n.epoch, t.id, n.at, n.news FROM notifications n LEFT JOIN tenants t ON t.row = n.tenant";
 
-/// Returns the value of the column `state`.
+/// Returns the `state` column's value for this state.
 const fn state_number(state: SendState) -> i64 {
     match state {
         SendState::Waiting => 0,
@@ -77,7 +77,7 @@ fn sends(connection: &Connection, notification: NotificationId) -> rusqlite::Res
     rows.collect()
 }
 
-/// Returns a page of notifications from before this one.
+/// Returns a page of notifications that are older than `before`.
 fn list(
     connection: &Connection,
     filter: &NotificationFilter,
@@ -247,7 +247,7 @@ impl Notifications for SqliteRecords {
                          WHERE name = ?1",
                     )?
                     .execute(params![&*result.target, ended, number(result.said_not_kept)])?;
-                // A target for which nothing waits is created again when something does.
+                // A target without waiting notifications is deleted, and inserted again when one waits.
                 connection
                     .prepare_cached("DELETE FROM notification_targets WHERE name = ?1 AND waiting = 0 AND not_kept = 0")?
                     .execute([&*result.target])?;
@@ -281,7 +281,7 @@ impl Notifications for SqliteRecords {
     }
 
     async fn failed_since(&self, from: Timestamp) -> Result<Failed, QueueError> {
-        // Deliveries that are committed later are written by a later job, and have no earlier time.
+        // Deliveries that are committed later are written by a later job, so they can't have an earlier time.
         let until =
             self.database.write(move |transaction| Ok::<_, JobError<QueueError>>(transaction.wall())).await?;
         let of = self

@@ -1,5 +1,4 @@
-//! The settled permits. All operations go through the writer, also those that only read: so they see a claim that is
-//! still in flight.
+//! Settled permits. All operations run on the writer, even those that only read, so that they see claims in flight.
 
 use async_trait::async_trait;
 use breakerbox_core::{OutcomeKind, Timestamp};
@@ -95,7 +94,7 @@ fn find(transaction: &WriteTransaction<'_>, permit: PermitTerm) -> rusqlite::Res
     found.optional()
 }
 
-/// Returns the stored number of a value: its index.
+/// Returns the number that is stored for a value: its index.
 fn position<T: PartialEq>(words: &[T], word: T) -> i64 {
     number(words.iter().position(|other| *other == word).unwrap_or_default() as u64)
 }

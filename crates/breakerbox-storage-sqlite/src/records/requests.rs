@@ -1,4 +1,4 @@
-//! Requests that are carried out once: each creation in one transaction with its idempotency key.
+//! Idempotent requests: each object is created in one transaction with its idempotency key.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::error::JobError;
 use crate::idempotency::{OPERATOR, earlier, remember};
 
 impl SqliteRecords {
-    /// Carries a request out, unless it was carried out before.
+    /// Carries out a request, unless its key shows that it was already carried out.
     async fn once<T: Send + 'static>(
         &self,
         request: Request<T>,
@@ -38,7 +38,7 @@ impl SqliteRecords {
                     None => Some(OPERATOR),
                     Some(tenant) => records.directory.tenant(tenant).map(|entry| entry.row),
                 };
-                // Without its tenant nothing can be created: the creation itself reports that.
+                // Nothing can be created for a tenant that does not exist: the operation itself reports that.
                 let Some(scope) = scope else {
                     let created = create(&records, transaction)?;
                     return Ok(RequestResult { response: respond(&created), repeated: false });

@@ -1,5 +1,5 @@
-//! Reseals values of older master keys with the newest one, a few rows at a time and beside live traffic. Afterwards
-//! the older keys can be removed.
+//! Reseals (encrypts again) values of older master keys with the newest one, a few rows at a time, while the gateway
+//! is running. Afterwards the older keys can be removed.
 
 use breakerbox_model::objects::EndpointId;
 use breakerbox_storage::secrets::{Owner, Sealed};
@@ -10,15 +10,15 @@ use super::{LoadError, SqliteRecords};
 use crate::columns::id;
 use crate::error::JobError;
 
-/// The number of rows that are read and written at once.
+/// The number of rows read and written at once.
 const PIECE: i64 = 100;
 
-/// The result of resealing.
+/// The counts of a completed reseal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Resealed {
-    /// The number of rows that were checked.
+    /// The number of rows checked.
     pub looked_at: u64,
-    /// The number of rows that had been sealed with an older key.
+    /// The number of rows that an older key had sealed.
     pub resealed: u64,
 }
 
@@ -30,11 +30,12 @@ struct Row {
 }
 
 impl SqliteRecords {
-    /// Seals everything with the newest key. It may be interrupted at any time and repeated. Rows that change meanwhile
-    /// are sealed with the newest key anyway.
+    /// Reseals everything with the newest key. It can be interrupted at any time and repeated. Rows that change in
+    /// the meantime are sealed with the newest key anyway.
     ///
     /// # Errors
-    /// If a value can't be opened, or the database fails. Rows that were resealed by then stay so.
+    /// Returns an error if a value can't be opened, or the database fails. Rows that were already resealed stay
+    /// resealed.
     pub async fn reseal(&self) -> Result<Resealed, LoadError> {
         let tenants = self
             .reseal_table(
@@ -79,7 +80,7 @@ impl SqliteRecords {
             if changed.is_empty() {
                 continue;
             }
-            // If a row was changed meanwhile, its value is newer and sealed with the newest key.
+            // If a row was changed in the meantime, it is already sealed with the newest key.
             total.resealed += self
                 .database
                 .write(move |transaction| {

@@ -1,5 +1,5 @@
-//! Resends by filter. A step finds deliveries with a reader, and then moves them and stores its progress in one
-//! transaction, which first checks that no other step has been there.
+//! Resends by filter. A step finds deliveries on a reader thread, then makes them pending and stores its progress in
+//! one transaction, after checking that no other step was faster.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -27,13 +27,13 @@ use crate::error::JobError;
 const JOB: &str = "job";
 const KIND: &str = "resend";
 
-/// The maximum number of rows that a step reads.
+/// The maximum number of rows that one step reads.
 const LOOKS: usize = 20_000;
-/// How long a finished job is kept.
+/// The time for which a finished job is kept.
 const REMEMBERED: Duration = Duration::from_secs(30 * 86_400);
-/// The maximum number of finished jobs that are deleted when one is created.
+/// The maximum number of finished jobs that are deleted when a job is created.
 const FORGOTTEN_AT_ONCE: u32 = 16;
-/// The maximum number of jobs that a step tries, if their tenants' backlogs are full.
+/// The maximum number of jobs that one step tries, if their tenants' backlogs are full.
 const MAX_JOBS_TRIED: usize = 8;
 
 const COLUMNS: &str = "id, wanted, by, position, done, skipped, created_at, finished_at, cancelled, tenant";
@@ -63,7 +63,7 @@ impl StoredFilter {
         }
     }
 
-    /// Returns the filter, or `None` if a newer version wrote it.
+    /// Returns the filter, or `None` if a newer version wrote one that this version can't read.
     fn filter(&self) -> Option<DeliveryFilter> {
         fn read<T: std::str::FromStr>(text: Option<&String>) -> Option<Option<T>> {
             text.map(|text| text.parse().ok()).map_or(Some(None), |read| read.map(Some))
@@ -114,14 +114,14 @@ fn show(connection: &Connection, wanted: JobId) -> Result<Resend, JobError<Recor
     readable(found, JOB, wanted)
 }
 
-/// A job whose turn it is, and the deliveries that it found.
+/// The job whose turn it is, with the deliveries found for it.
 struct ResendPiece {
     job: i64,
     position: Option<i64>,
     found: Found,
 }
 
-/// Returns the running job after this one, or the first.
+/// Returns the next running job after `after`, or the first one.
 fn next_piece(connection: &Connection, after: i64, limit: usize) -> rusqlite::Result<Option<ResendPiece>> {
     let mut next = connection.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM jobs INDEXED BY jobs_to_do
@@ -137,11 +137,11 @@ fn next_piece(connection: &Connection, after: i64, limit: usize) -> rusqlite::Re
         return Ok(None);
     };
     let nothing = Found { ids: Vec::new(), stopped_at: None };
-    // A job that can't be read ends here: the others must not wait for it.
+    // A job that can't be read is ended, so that it does not block the others.
     let found = match listed(job, JOB, JobId(self::id(id)))? {
         None => nothing,
         Some(job) => match Scan::new(&job.filter, connection)? {
-            // Another tenant may have the name that the job was created for.
+            // The name may meanwhile belong to another tenant than the one that the job was created for.
             Some(scan) if scan.tenant() == job.owner.map(|owner| owner.0) => {
                 scan.run(connection, Order::OldestFirst, position, limit, LOOKS)?
             }
@@ -152,7 +152,8 @@ fn next_piece(connection: &Connection, after: i64, limit: usize) -> rusqlite::Re
 }
 
 impl SqliteRecords {
-    /// Moves the deliveries that a job found. `None` if another step was faster, or the backlog is full.
+    /// Makes the deliveries found for a job pending. Returns `None` if another step was faster or the backlog is
+    /// full.
     async fn write_piece(&self, next_piece: ResendPiece) -> Result<Option<BatchResult>, RecordsError> {
         let records = self.clone();
         self.database
@@ -213,7 +214,7 @@ impl SqliteRecords {
 }
 
 impl SqliteRecords {
-    /// Inserts a job.
+    /// Inserts a resend job, and deletes a few finished ones.
     pub(super) fn insert_resend(
         &self,
         transaction: &mut WriteTransaction<'_>,
@@ -238,7 +239,7 @@ impl SqliteRecords {
                 return Err(RecordsError::missing("event", id).into());
             }
         }
-        // Includes deliveries that were created while the clock was ahead.
+        // Include deliveries that were created while the clock was ahead.
         let newest = now.max(transaction.newest_id_time());
         let until = filter.until.map_or(newest, |until| until.min(newest));
         let wanted = StoredFilter::of(filter, filter.state.unwrap_or(StateName::Failed), until);

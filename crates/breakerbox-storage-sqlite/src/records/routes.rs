@@ -1,4 +1,4 @@
-//! The directory as the writer sees it while it accepts an event.
+//! The writer's view of the directory while it accepts events.
 
 use std::sync::Arc;
 use std::time::Duration;

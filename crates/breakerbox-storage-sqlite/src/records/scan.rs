@@ -1,9 +1,9 @@
-//! Finds deliveries by filter. A scan follows one index, reads a bounded number of rows, and returns where it stopped;
-//! so its cost depends neither on the number of rows nor on the number of matches.
+//! Finds deliveries by filter. A scan uses one index, reads a bounded number of rows, and returns where it stopped.
+//! So its cost depends neither on the number of rows nor on the number of matches.
 //!
-//! There is no index for each field of a filter: each would cost every delivery, and few are ever queried. The times of
-//! a filter narrow a scan without one, since ids sort by time, and so does an event. Dead letters, which are queried
-//! most, have their own.
+//! There is no index for each filter field: each would slow down every delivery, and few filters are ever used. Times
+//! and events narrow a scan without an index of their own, because ids sort by time. Dead letters, the most frequent
+//! query, have an index.
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{DeliveryFilter, EndpointId, Id, StateName};
@@ -11,26 +11,25 @@ use rusqlite::{Connection, OptionalExtension, params_from_iter};
 
 use crate::columns::{CANCELLED, WAITING, state};
 
-/// The order of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
     NewestFirst,
     OldestFirst,
 }
 
-/// The result of a scan.
+/// The matches of a scan, and where it stopped.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) ids: Vec<i64>,
-    /// The last row that was read. `None`: all rows were read.
+    /// The last row read, if there may be more. `None`: all rows were read.
     pub(super) stopped_at: Option<i64>,
 }
 
-/// A filter, resolved to values of rows.
+/// A filter converted to column values.
 pub(super) struct Scan {
-    /// The lowest id.
+    /// The lowest matching id.
     from: i64,
-    /// The exclusive upper bound of ids.
+    /// The exclusive upper bound of matching ids.
     until: i64,
     tenant: Option<i64>,
     lane: Option<i64>,
@@ -39,7 +38,7 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// Returns the scan, or `None` if nothing can match: the tenant or the event does not exist.
+    /// Creates a scan, or returns `None` if nothing can match because the tenant or the event does not exist.
     pub(super) fn new(filter: &DeliveryFilter, connection: &Connection) -> rusqlite::Result<Option<Self>> {
         let mut scan = Self {
             from: filter.from.map_or(0, first_at_or_after),
@@ -64,19 +63,19 @@ impl Scan {
                 .query_row([event.number()], |row| row.get(0))
                 .optional()?;
             let Some(fan_out) = fan_out else { return Ok(None) };
-            // The deliveries of an event have the ids after its own.
+            // The ids of an event's deliveries follow the event's id.
             scan.from = scan.from.max(event.number() + 1);
             scan.until = scan.until.min(event.number() + 1 + fan_out);
         }
         Ok(Some(scan))
     }
 
-    /// Returns the number of the tenant whose deliveries it finds. `None`: of all tenants.
+    /// Returns the number of the tenant whose deliveries match. `None`: those of all tenants.
     pub(super) fn tenant(&self) -> Option<i64> {
         self.tenant
     }
 
-    /// Reads at most `looks` rows after this position, and stops once `limit` match.
+    /// Reads at most `looks` rows after a position, and stops after `limit` matches.
     pub(super) fn run(
         &self,
         connection: &Connection,
@@ -113,7 +112,7 @@ impl Scan {
             }
             if let Some(wanted) = self.state {
                 let stored = row.get(4)?;
-                // A delivery that waits in a closed lane is cancelled, though its row may show it a little later.
+                // A delivery that waits in a closed lane counts as cancelled, even if its row does not say so yet.
                 let is_cancelled =
                     stored == WAITING && any_closed && is_closed.exists([row.get::<_, i64>(3)?])?;
                 let stored = if is_cancelled { CANCELLED } else { stored };
@@ -133,7 +132,7 @@ impl Scan {
         Ok(Found { ids, stopped_at: last })
     }
 
-    /// Returns the query. It filters by tenant where an index contains it.
+    /// Returns the SQL query. It filters by tenant if an index contains the tenant.
     fn question(&self, order: Order) -> String {
         let (index, condition) = match (self.state, self.tenant) {
             (Some(StateName::Failed), Some(_)) => {
@@ -153,7 +152,7 @@ impl Scan {
     }
 }
 
-/// Returns the lowest id of this time or later. Ids have a resolution of milliseconds.
+/// Returns the lowest id at or after this time. Ids have a resolution of milliseconds.
 fn first_at_or_after(at: Timestamp) -> i64 {
     let up = Timestamp::from_micros(at.as_micros().saturating_add(999));
     Id::first_at(up).number()
@@ -163,10 +162,10 @@ fn first_at_or_after(at: Timestamp) -> i64 {
 mod tests {
     use super::*;
 
-    /// How SQLite would go about it.
+    /// Returns SQLite's query plan.
     fn plan(connection: &Connection, question: &str) -> String {
         let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {question}")).unwrap();
-        // What is not bound is NULL, and the plan is the same.
+        // Unbound parameters are NULL, and do not change the plan.
         let mut rows = statement.raw_query();
         let mut plan = String::new();
         while let Some(row) = rows.next().unwrap() {

@@ -1,4 +1,4 @@
-//! The form of tenants and endpoints in their rows: settings as JSON, with the secret parts sealed.
+//! The stored form of tenants and endpoints: settings as JSON, with the secret parts sealed (encrypted).
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ struct StoredTenant {
     reminders: StoredReminderRules,
 }
 
-/// The settings that differ from the defaults.
+/// A tenant's reminder settings that differ from the defaults.
 #[derive(Serialize, Deserialize, Default)]
 #[serde(default)]
 struct StoredReminderRules {
@@ -98,13 +98,13 @@ struct StoredEndpoint {
     expires_after_us: Option<u64>,
 }
 
-/// The sealed part. Header values are often credentials.
+/// The part that is stored sealed. Header values are often credentials.
 #[derive(Serialize, Deserialize)]
 struct StoredSecrets {
     secrets: Vec<StoredSecret>,
     #[serde(default)]
     headers: CustomHeaders,
-    // Schema 10 renamed it. A row that was not written since has the earlier name.
+    // Schema 10 renamed this field. A row that was not written since has the old name.
     #[serde(default, alias = "notices", skip_serializing_if = "Vec::is_empty")]
     notification_targets: Vec<StoredTarget>,
 }
@@ -116,7 +116,7 @@ struct StoredSecret {
     until: Option<u64>,
 }
 
-/// A row's columns `settings` and `sealed`.
+/// The columns `settings` and `sealed` of a row.
 pub(super) struct Columns {
     pub(super) settings: String,
     pub(super) sealed: Sealed,
@@ -212,7 +212,7 @@ pub(super) fn endpoint_of(
     Ok((settings, secrets))
 }
 
-/// Returns the value of the column `disabled`. The state of a circuit is stored with the circuit.
+/// Returns the `disabled` column's value. The state of a circuit is stored with the circuit.
 pub(super) const fn disabled_name(because: DisabledBecause) -> &'static str {
     match because {
         DisabledBecause::Owner | DisabledBecause::Circuit => "owner",
@@ -220,7 +220,7 @@ pub(super) const fn disabled_name(because: DisabledBecause) -> &'static str {
     }
 }
 
-/// Reads the column `disabled`.
+/// Returns the reason, given the value of the column `disabled`.
 pub(super) fn disabled(name: &str) -> DisabledBecause {
     if name == "gone" { DisabledBecause::Gone } else { DisabledBecause::Owner }
 }
@@ -261,7 +261,7 @@ fn open(
 }
 
 fn read<T: DeserializeOwned>(text: &[u8], owner: Owner<'_>) -> Result<T, LoadError> {
-    // The error of the parser may repeat a part of the text, and sealed text must not be repeated.
+    // The parser's error may contain a part of the text, which must stay secret.
     serde_json::from_slice(text).map_err(|_| unreadable(owner, "settings"))
 }
 

@@ -1,4 +1,5 @@
-//! The stored form of a tenant's targets of notifications: all of it sealed, since their URLs are often credentials.
+//! The stored form of a tenant's notification targets. All of it is sealed (encrypted), since the URLs are often
+//! credentials.
 
 use breakerbox_model::notifications::{Kind, Kinds, NotificationTarget, Way};
 use breakerbox_storage::secrets::Owner;
@@ -15,7 +16,7 @@ pub(super) struct StoredTarget {
     secret: Option<String>,
     #[serde(default)]
     to: Vec<String>,
-    /// Empty: all kinds.
+    /// Empty means all kinds.
     #[serde(default)]
     on: Vec<String>,
 }

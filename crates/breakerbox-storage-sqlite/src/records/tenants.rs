@@ -1,4 +1,4 @@
-//! Tenants. Read from the directory, changed through the writer.
+//! Tenants: read from the directory, changed through the writer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::columns::micros;
 use crate::error::JobError;
 use crate::reminders::totals;
 
-/// The maximum number of tenants that a page reads, to find those with a backlog.
+/// The maximum number of tenants that are read for one page, to find those with a backlog.
 const LOOKS: usize = 10_000;
 
 impl SqliteRecords {
@@ -27,7 +27,7 @@ impl SqliteRecords {
         self.directory.tenant(id).ok_or_else(|| RecordsError::missing(TENANT, id))
     }
 
-    /// Inserts a tenant, and after the commit puts it in memory.
+    /// Inserts a tenant, and adds it to the directory after the commit.
     pub(super) fn insert_tenant(
         &self,
         transaction: &mut WriteTransaction<'_>,
@@ -67,7 +67,7 @@ impl SqliteRecords {
         Ok(tenant)
     }
 
-    /// Changes a tenant in its row, and after the commit in memory.
+    /// Changes a tenant's row, and after the commit its entry in the directory.
     pub(super) fn update_tenant(
         &self,
         transaction: &mut WriteTransaction<'_>,
@@ -199,7 +199,7 @@ impl Tenants for SqliteRecords {
         let after: Option<TenantId> = position(of)?;
         let size = of.size();
         let tenants = self.directory.tenants_after(after.as_ref(), LOOKS + 1);
-        // The writer has them in memory; a transaction that writes nothing costs next to nothing.
+        // The writer has these counts in memory; a transaction that writes nothing is very cheap.
         self.database
             .write(move |transaction| {
                 let mut items = Vec::new();

@@ -1,6 +1,5 @@
-//! Carries out decisions about reminders, each if its reminder has not changed since it was read. A run is fired with
-//! its event, its payload and its delivery, in the transaction that records it: so none is lost, and none is fired
-//! twice.
+//! Applies decisions about reminders, except those whose reminder has changed since it was read. A run is recorded
+//! together with its event, payload and delivery in one transaction, so that none is lost or fired twice.
 
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ use crate::routes::{Routes, TenantRoutes};
 use crate::submit::room_for;
 use crate::transaction::WriteTransaction;
 
-/// The event type of runs.
+/// The event type of reminder runs.
 const KIND: &str = "reminder";
 
 pub(crate) struct ApplyDecisions {
@@ -34,31 +33,31 @@ pub(crate) struct ApplyDecisions {
     pub(crate) deliveries: FreshDeliveries,
 }
 
-/// A reminder that has not changed since it was read.
+/// The columns of a reminder that has not changed since it was read.
 struct Current {
     id: i64,
     tenant: i64,
     size: u64,
-    /// The highest number of a run that a receiver may have seen.
+    /// The highest run number that a receiver may have seen.
     numbered: u32,
-    /// The content of a run. `None` unless one is fired.
+    /// The content of a run. `None` unless a run is fired.
     content: Option<Content>,
 }
 
-/// A reminder's stored settings, and its payload.
+/// A reminder's stored settings and its payload.
 struct Content {
     settings: String,
-    /// `None`: the payload is missing.
+    /// The payload. `None`: it is missing in the database.
     payload: Option<Vec<u8>>,
 }
 
-/// The data for firing a run.
+/// The data needed to fire a run.
 struct Firing<'f> {
     tenant: &'f TenantId,
-    /// The number of the tenant.
+    /// The tenant's number.
     row: i64,
     settings: ReminderSettings,
-    /// The key of the circuit.
+    /// The circuit's key.
     key: Arc<str>,
     payload: Bytes,
     run: NewRun,
@@ -105,7 +104,7 @@ impl Command for ApplyDecisions {
         for (mut found, decision) in current {
             match decision.action {
                 Action::Step(Step::Fire { run, scheduled_at, skipped }) => {
-                    // A number is not used twice, even if the run that had it was withdrawn.
+                    // A number is never reused, even if its run was withdrawn.
                     let number = run.max(found.numbered.saturating_add(1));
                     let id = RunId { reminder: decision.id, number };
                     let new = NewRun { id, scheduled_at, skipped, latest: decision.latest };
@@ -142,7 +141,7 @@ impl Command for ApplyDecisions {
 }
 
 impl ApplyDecisions {
-    /// Fires a run. False: its tenant was deleted, or it can't be read.
+    /// Fires a run. Returns false if its tenant was deleted or its content can't be read.
     fn fire(
         &mut self,
         transaction: &mut WriteTransaction<'_>,
@@ -160,7 +159,7 @@ impl ApplyDecisions {
         };
         let firing = match Firing::new(content, &tenant, &*routes, run) {
             Ok(firing) => firing,
-            // The reminder was checked when it was written. The other reminders must not wait for this one.
+            // The reminder was validated when it was written. It must not block the others.
             Err(error) => {
                 let (id, version, error) = (found.id, decision.version.0, error.to_string());
                 unreadable::stop(transaction, &Unreadable { id, version, error }, &*self.routes)?;
@@ -188,7 +187,7 @@ impl ApplyDecisions {
         Ok(true)
     }
 
-    /// Inserts the event and the delivery of a run. Returns the delivery's id.
+    /// Inserts a run's event and delivery, and returns the delivery's id.
     fn deliver(
         &mut self,
         transaction: &mut WriteTransaction<'_>,
@@ -229,10 +228,10 @@ fn kind() -> EventType {
     KIND.parse().expect("it is a word of letters")
 }
 
-/// The index of the settings in the columns of a reminder that fires.
+/// The index of the column `settings` in the query of [`find`].
 const SETTINGS: usize = 3;
 
-/// Returns the reminder, if it has not changed since it was read; with the content of a run, if one is fired.
+/// Returns the reminder, if it has not changed since it was read, with the run's content if a run is fired.
 fn find(transaction: &WriteTransaction<'_>, decision: &Decision) -> rusqlite::Result<Option<Current>> {
     let fires = matches!(decision.action, Action::Step(Step::Fire { .. }));
     let question = if fires {
@@ -257,14 +256,14 @@ fn find(transaction: &WriteTransaction<'_>, decision: &Decision) -> rusqlite::Re
     found.optional()
 }
 
-/// Sets when the reminder is checked next. `None`: not before something happens.
+/// Sets when the reminder is checked next. `None`: only after an event such as a client's request.
 fn set_next_check(
     transaction: &WriteTransaction<'_>,
     found: &Current,
     decision: &Decision,
     at: Option<Timestamp>,
 ) -> rusqlite::Result<()> {
-    // An unfinished run is still open: the check came too early.
+    // An unfinished run is still open: the check was too early.
     transaction
         .connection
         .prepare_cached(
@@ -276,7 +275,8 @@ fn set_next_check(
     Ok(())
 }
 
-/// Returns the notification for a reminder that stops. Called before it ends, because its run contains the reason.
+/// Returns the notification about a reminder that is stopped. It is called before the reminder ends, because the open
+/// run contains the reason.
 fn stopped(
     transaction: &mut WriteTransaction<'_>,
     found: &Current,
@@ -304,7 +304,7 @@ fn stopped(
     Ok(Notification::reminder_stopped(tenant, id, run, &url, reason, transaction.wall))
 }
 
-/// Ends the reminder.
+/// Ends the reminder with this state and reason.
 fn end(
     transaction: &WriteTransaction<'_>,
     found: &Current,

@@ -1,4 +1,4 @@
-//! Finds the reminders that are to be checked, with one seek in an index that holds nothing else.
+//! Finds the reminders that have to be checked, by one seek in an index that contains only those.
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{DeliveryState, FailReason, ReminderId};
@@ -22,10 +22,10 @@ pub(crate) fn next(connection: &Connection) -> rusqlite::Result<Option<Timestamp
     connection.prepare_cached(NEXT)?.query_row([], |row| row.get(0).map(time)).optional()
 }
 
-/// Reminders that are due.
+/// Reminders that have to be checked.
 pub(crate) struct DueRows {
     pub(crate) readable: Vec<DueReminder>,
-    /// Reminders whose row can't be read: the others must not wait for them.
+    /// Reminders whose row can't be read. They must not block the others.
     pub(crate) unreadable: Vec<Unreadable>,
 }
 
@@ -74,7 +74,7 @@ fn open_run(row: &Row<'_>) -> rusqlite::Result<OpenRun> {
         return Ok(OpenRun::None);
     }
     let how = match row.get::<_, Option<i64>>(9)? {
-        // The delivery does not exist any more, so it can't end in another way.
+        // The delivery no longer exists, so it can't end in any other way.
         None => RunResult::Cancelled,
         Some(number) => match state(number, row.get(10)?, row.get(11)?) {
             DeliveryState::Delivered => RunResult::Delivered,

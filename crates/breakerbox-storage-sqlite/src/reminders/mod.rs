@@ -1,16 +1,16 @@
-//! Reminders in their table.
+//! The table of reminders.
 //!
 //! | part | task |
 //! | --- | --- |
-//! | `stored` | the form of a reminder in its row |
-//! | `due` | finds the reminders that are to be checked |
-//! | `apply` | carries out decisions about them: fires runs, stops, finishes |
-//! | `prune` | deletes those that have ended |
-//! | `runs` | the effect of the end of a run on its reminder; withdraws one |
-//! | `totals` | the number of reminders of a tenant |
-//! | `unreadable` | stops those whose row can't be read |
+//! | `stored` | the stored form of a reminder |
+//! | `due` | finds the reminders that have to be checked |
+//! | `apply` | applies decisions: fires runs, stops and finishes reminders |
+//! | `prune` | deletes reminders that have ended |
+//! | `runs` | updates a reminder when its run ends or is withdrawn |
+//! | `totals` | counts a tenant's reminders |
+//! | `unreadable` | stops reminders whose row can't be read |
 //!
-//! The scheduler's operations are in [`reminder_store`](super::reminder_store), those of the API in
+//! The scheduler's operations are in [`reminder_store`](super::reminder_store), the API's in
 //! [`records`](super::records).
 
 pub(super) mod apply;

@@ -1,4 +1,4 @@
-//! Deletes reminders that have ended, a bounded number in one job.
+//! Deletes reminders that have ended, a bounded number per job.
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::reminder::StopReason;
@@ -12,7 +12,6 @@ use crate::error::JobError;
 use crate::job::Command;
 use crate::transaction::WriteTransaction;
 
-/// Deletes reminders that have ended.
 pub(crate) struct Prune {
     pub(crate) before: Timestamp,
     pub(crate) limit: usize,

@@ -1,4 +1,4 @@
-//! The effect of the end of a run on its reminder, all in the transaction that ends the run.
+//! Updates a reminder when its run ends, in the same transaction.
 
 use breakerbox_model::reminder::Missed;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -7,8 +7,8 @@ use super::stored::{CANCELLED, PAUSED};
 use crate::columns::micros;
 use crate::transaction::WriteTransaction;
 
-/// Schedules a check of the reminder at once, because its run has ended. A delivery that is not a run, or not the
-/// latest one, has no effect.
+/// Schedules an immediate check of the reminder, because its run has ended. It has no effect if the delivery is not a
+/// run, or not the latest run.
 pub(crate) fn ended(connection: &Connection, reminder: Option<i64>, delivery: i64) -> rusqlite::Result<()> {
     let Some(reminder) = reminder else { return Ok(()) };
     connection
@@ -17,14 +17,15 @@ pub(crate) fn ended(connection: &Connection, reminder: Option<i64>, delivery: i6
     Ok(())
 }
 
-/// Records that a run was sent later than it was due, and stands for a later occurrence than it was fired for.
+/// Records that a run was sent later than it was due, and so stands for a later occurrence than the one it was fired
+/// for.
 pub(crate) fn stands_for(
     connection: &Connection,
     reminder: i64,
     delivery: i64,
     missed: Missed,
 ) -> rusqlite::Result<()> {
-    // Also counts the occurrence that the run was fired for.
+    // This also counts the occurrence that the run was fired for.
     let skipped = missed.skipped.saturating_add(1);
     let at = micros(missed.latest);
     connection
@@ -42,8 +43,8 @@ pub(crate) fn stands_for(
     Ok(())
 }
 
-/// Returns whether a run that would be retried must not be, because its reminder was paused or cancelled meanwhile. If
-/// so, the run of a paused reminder is treated as not fired.
+/// Returns whether a run must not be retried, because its reminder was paused or cancelled in the meantime. If it was
+/// paused, the run is then treated as not fired.
 pub(crate) fn is_withdrawn(
     transaction: &mut WriteTransaction<'_>,
     reminder: i64,
@@ -60,17 +61,17 @@ pub(crate) fn is_withdrawn(
     Ok(matches!(state, Some(PAUSED | CANCELLED)))
 }
 
-/// Whether a receiver may have received a request of the run.
+/// Whether a receiver may have received one of the run's requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WasSent {
     Yes,
     No,
 }
 
-/// Undoes the firing of the latest run of a reminder. The caller handles its delivery.
+/// Undoes the firing of a reminder's latest run. The caller handles its delivery.
 ///
-/// Its number is reused only if no receiver has seen it: a receiver that knows a `webhook-id` treats the next request
-/// with it as a repetition.
+/// The run's number is reused only if no receiver has seen it: a receiver that knows a `webhook-id` treats another
+/// request with it as a retry.
 pub(crate) fn undo_firing(connection: &Connection, reminder: i64, was_sent: WasSent) -> rusqlite::Result<()> {
     let free = i64::from(was_sent == WasSent::No);
     connection

@@ -1,4 +1,4 @@
-//! The form of a reminder in its row.
+//! The stored form of a reminder.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) const NO_REQUEST: i64 = 0;
 pub(crate) const TO_RESUME: i64 = 1;
 pub(crate) const TO_RUN_NOW: i64 = 2;
 
-/// The column `settings`; the reference has a column of its own.
+/// The content of the column `settings`. The reference has a column of its own.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct StoredReminder {
     pub(crate) url: String,
@@ -76,7 +76,7 @@ impl StoredReminder {
     }
 }
 
-/// Returns the value of the column `state`.
+/// Returns the `state` column's value for this state.
 pub(crate) const fn state_number(state: ReminderStateName) -> i64 {
     match state {
         ReminderStateName::Active => ACTIVE,
@@ -87,7 +87,7 @@ pub(crate) const fn state_number(state: ReminderStateName) -> i64 {
     }
 }
 
-/// Returns the value of the column `reason`.
+/// Returns the `reason` column's value for this reason.
 pub(crate) const fn reason(reason: StopReason) -> i64 {
     match reason {
         StopReason::Rejected => 0,
@@ -97,7 +97,7 @@ pub(crate) const fn reason(reason: StopReason) -> i64 {
     }
 }
 
-/// Reads the columns `state` and `reason`.
+/// Returns the state, given the values of the columns `state` and `reason`.
 fn state(state: i64, reason: Option<i64>) -> ReminderState {
     match state {
         ACTIVE => ReminderState::Active,
@@ -113,7 +113,7 @@ fn state(state: i64, reason: Option<i64>) -> ReminderState {
     }
 }
 
-/// All columns of a reminder that the API shows, from `reminders r JOIN tenants t`.
+/// All columns that the API needs, from `reminders r JOIN tenants t`.
 pub(crate) const COLUMNS: &str = "r.id, t.id, r.settings, r.reference, r.size, r.state, r.reason, r.runs, \
     r.skipped, r.last_at, r.look_at, r.open_run, r.created_at, r.changed_at, r.revision, r.ran_at, r.tenant";
 
@@ -134,7 +134,7 @@ pub(crate) fn reminder(row: &Row<'_>) -> rusqlite::Result<Reminder> {
         skipped: whole(row.get(8)?),
         last_at: at(15)?,
         done_until: at(9)?,
-        // A reminder that is to be checked at once is due since it was changed.
+        // A reminder that has to be checked at once has been due since it was changed.
         next_at: at(10)?.filter(|_| open_run.is_none()).map(|next| next.max(changed_at)),
         open_run,
         created_at: time(row.get(12)?),

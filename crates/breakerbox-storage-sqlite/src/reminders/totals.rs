@@ -1,5 +1,5 @@
-//! The number of reminders of a tenant that have not ended for good, and the bytes of their payloads. The counts are
-//! maintained, since each new reminder is checked against a limit.
+//! Each tenant's number of unfinished reminders and of their payload bytes. The counts are maintained, because each
+//! new reminder is checked against a limit.
 
 use breakerbox_model::objects::Backlog;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -14,17 +14,17 @@ pub(crate) fn of(connection: &Connection, tenant: i64) -> rusqlite::Result<Backl
     Ok(found.unwrap_or(Backlog { count: 0, bytes: 0 }))
 }
 
-/// Adds a reminder.
+/// Adds a reminder to its tenant's counts.
 pub(crate) fn add(connection: &Connection, tenant: i64, bytes: u64) -> rusqlite::Result<()> {
     change(connection, tenant, 1, number(bytes))
 }
 
-/// Removes a reminder.
+/// Removes a reminder from its tenant's counts.
 pub(crate) fn remove(connection: &Connection, tenant: i64, bytes: u64) -> rusqlite::Result<()> {
     change(connection, tenant, -1, -number(bytes))
 }
 
-/// Changes the size of a reminder's payload.
+/// Updates a tenant's byte count when a reminder's payload changes its size.
 pub(crate) fn resize(connection: &Connection, tenant: i64, was: u64, is: u64) -> rusqlite::Result<()> {
     change(connection, tenant, 0, number(is) - number(was))
 }

@@ -1,9 +1,9 @@
-//! Stops reminders whose row can't be read, for instance because a newer version wrote it or because its time zone is
-//! not known any more. Such a reminder can't run by itself, so it must not stay due: it would be checked for ever, and
-//! enough of them would keep all others from running.
+//! Stops reminders whose row can't be read, for example because a newer version wrote it or because its time zone is
+//! no longer known. Such a reminder can't fire, so it must not stay due: it would be checked again and again, and
+//! enough of them would prevent all others from firing.
 //!
-//! It counts for no limit any more and frees its reference, so that its owner can create it again. It is logged once,
-//! and its owner is notified.
+//! It no longer counts towards limits, and its reference becomes free, so that its owner can create it again. It is
+//! logged once, and its owner is notified.
 
 use std::sync::Arc;
 
@@ -27,11 +27,11 @@ pub(crate) struct Unreadable {
     pub(crate) id: i64,
     /// The version of the row that was read.
     pub(crate) version: i64,
-    /// The error of reading it.
+    /// The error that occurred when the row was read.
     pub(crate) error: String,
 }
 
-/// Stops reminders that can't be read, each if its row has not changed since it was read.
+/// Stops unreadable reminders, except those whose row has changed since it was read.
 pub(crate) struct StopUnreadable {
     pub(crate) reminders: Vec<Unreadable>,
     pub(crate) routes: Arc<dyn Routes>,
@@ -45,7 +45,6 @@ impl Command for StopUnreadable {
     }
 }
 
-/// Stops one reminder.
 pub(super) fn stop(
     transaction: &mut WriteTransaction<'_>,
     unreadable: &Unreadable,
@@ -67,7 +66,7 @@ pub(super) fn stop(
     tracing::error!(%reminder, reference, error = unreadable.error, "can't read a reminder; it is stopped");
     let connection = transaction.connection;
     if has_ended {
-        // The reminder has ended already: only the requested run is dropped.
+        // The reminder has already ended: only the requested run is dropped.
         connection
             .prepare_cached("UPDATE reminders SET turn = turn + 1, look_at = NULL, asked = ?2 WHERE id = ?1")?
             .execute(params![unreadable.id, NO_REQUEST])?;
@@ -87,7 +86,7 @@ pub(super) fn stop(
             micros(transaction.wall)
         ])?;
     totals::remove(connection, tenant, whole(size))?;
-    // A tenant that can't be read can't be notified either.
+    // If the tenant can't be read, it can't be notified either.
     let Ok(tenant) = transaction.writer_state.tenant(connection, tenant) else { return Ok(()) };
     let run = u32::try_from(whole(numbered)).unwrap_or(u32::MAX);
     let why = StopReason::Unreadable.text();

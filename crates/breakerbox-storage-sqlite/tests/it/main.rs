@@ -1,4 +1,4 @@
-//! The SQLite backend: what every backend must do, and what is only true of a file.
+//! Tests of the SQLite backend: the conformance suites, and tests specific to a database file.
 
 #![allow(clippy::unwrap_used)]
 

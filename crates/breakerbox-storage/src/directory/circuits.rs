@@ -1,7 +1,8 @@
 //! The endpoints of each circuit, and the policy that applies to it.
 //!
-//! Endpoints of one tenant with the same URL share one circuit, and a circuit has one policy. So one of them decides:
-//! the oldest that has a policy or a timeout of its own. It never depends on which was called or changed last.
+//! Endpoints of one tenant with the same URL share one circuit, and a circuit has one policy. So one endpoint
+//! determines it: the oldest with a policy or a timeout of its own, regardless of which endpoint was called or
+//! changed last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,17 +12,17 @@ use breakerbox_model::objects::{Id, LaneId};
 
 use super::EndpointEntry;
 
-/// The endpoints of each circuit.
+/// Maps each circuit to its endpoints.
 #[derive(Default)]
 pub(super) struct Circuits {
     all: BTreeSet<(Arc<str>, LaneId)>,
-    /// Those of them that have a policy of their own.
+    /// The endpoints that have a policy of their own.
     own: BTreeMap<(Arc<str>, LaneId), Arc<EndpointEntry>>,
 }
 
 impl Circuits {
-    /// Records that an endpoint was changed, created or deleted. Returns the circuits that have another policy now, or
-    /// none of their own any more.
+    /// Records that an endpoint was created, changed or deleted. Returns the circuits whose own policy changed, with
+    /// the new one; `None` if the circuit no longer has one.
     pub(super) fn change(
         &mut self,
         before: Option<&Arc<EndpointEntry>>,
@@ -52,18 +53,18 @@ impl Circuits {
         pairs.filter(|(_, (was, is))| was != is).map(|(key, (_, is))| (key, is)).collect()
     }
 
-    /// Returns whether an endpoint has this circuit.
+    /// Returns whether any endpoint uses this circuit.
     pub(super) fn has(&self, key: &str) -> bool {
         self.all.range(first_of(key)..).next().is_some_and(|(found, _)| **found == *key)
     }
 
-    /// Returns the endpoint whose own policy the circuit has.
+    /// Returns the endpoint whose policy applies to the circuit.
     pub(super) fn deciding(&self, key: &str) -> Option<&Arc<EndpointEntry>> {
         let ((found, _), entry) = self.own.range(first_of(key)..).next()?;
         (**found == *key).then_some(entry)
     }
 
-    /// Returns each circuit with a policy of its own.
+    /// Returns the circuits that have a policy of their own, with that policy.
     pub(super) fn policies(&self) -> Vec<(Arc<str>, Arc<Policy>)> {
         let mut policies: Vec<(Arc<str>, Arc<Policy>)> = Vec::new();
         for ((key, _), entry) in &self.own {
@@ -75,7 +76,7 @@ impl Circuits {
     }
 }
 
-/// Returns the lower bound of a circuit's endpoints in the map.
+/// Returns the lower bound of a circuit's entries in the map.
 fn first_of(key: &str) -> (Arc<str>, LaneId) {
     (Arc::from(key), LaneId(Id::first_at(Timestamp::ZERO)))
 }

@@ -1,4 +1,4 @@
-//! The values for everything that is not set.
+//! The gateway's defaults for settings that are not set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,26 +11,26 @@ use serde_json::Value;
 
 use super::policy::{PolicyLayers, PolicyOrigin};
 
-/// The values that apply where neither the endpoint nor the tenant sets any.
+/// The values that apply where neither the endpoint nor the tenant sets one.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Defaults {
-    /// The timeout of a whole request.
+    /// The timeout for a whole request.
     pub timeout: Duration,
-    /// The maximum number of requests in flight for each endpoint.
+    /// The maximum number of requests in flight per endpoint.
     pub max_in_flight: u32,
-    /// The waits before failed attempts are retried.
+    /// The delays before failed attempts are retried.
     pub retry: RetrySchedule,
-    /// How long a delivery may wait before it expires. `None`: it never expires.
+    /// The maximum time that a delivery may wait before it expires. `None`: deliveries never expire.
     pub expires_after: Option<Duration>,
-    /// The maximum backlog of a tenant.
+    /// The maximum backlog per tenant.
     pub backlog: Backlog,
-    /// The maximum number of endpoints of a tenant.
+    /// The maximum number of endpoints per tenant.
     pub endpoints: u32,
-    /// The policy of all circuits in the gateway's configuration, as JSON with the names of the policy file.
+    /// The circuit policy from the gateway's configuration, as JSON with the names of the policy file.
     pub policy: Option<Value>,
     /// The gateway's built-in policy, for values that the configuration does not set.
     pub built_in_policy: Option<Value>,
-    /// The operator's targets of notifications.
+    /// The operator's notification targets.
     pub notification_targets: Arc<[NotificationTarget]>,
 }
 
@@ -51,7 +51,7 @@ impl Default for Defaults {
 }
 
 impl Defaults {
-    /// Returns the lowest layers: the gateway's configuration over the built-in policy.
+    /// Returns the lowest policy layers: the gateway's configuration over the built-in policy.
     #[must_use]
     pub fn policy_layers(&self) -> PolicyLayers {
         PolicyLayers::default()
@@ -59,8 +59,8 @@ impl Defaults {
             .over(PolicyOrigin::Default, self.built_in_policy.as_ref())
     }
 
-    /// Returns the same for reminders: the preset made for them, and of the gateway's only when an endpoint is disabled
-    /// for good.
+    /// Returns the lowest policy layers for reminders: the `reminders` preset, with only the `disable_*` values of
+    /// the gateway's configuration.
     #[must_use]
     pub fn reminder_layers(&self) -> PolicyLayers {
         let preset = serde_json::json!({ "preset": Preset::Reminders.to_string() });

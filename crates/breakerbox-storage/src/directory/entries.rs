@@ -1,4 +1,4 @@
-//! The effective settings of a tenant or an endpoint, with every default filled in.
+//! The effective settings of tenants and endpoints, with defaults filled in.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,65 +16,65 @@ use super::defaults::Defaults;
 use super::policy::{ExplainedValue, PolicyLayers, PolicyOrigin};
 use crate::records::RecordsError;
 
-/// The effective settings of a tenant.
+/// The effective settings of a tenant, with defaults filled in.
 #[derive(Debug)]
 pub struct TenantEntry {
-    /// The name of the tenant.
+    /// The tenant's name in circuit keys, paths and responses.
     pub id: TenantId,
-    /// The tenant as it is stored.
+    /// The tenant as it is stored, without defaults.
     pub source: Tenant,
-    /// The number of the tenant in the database.
+    /// The tenant's number in the database.
     pub row: i64,
-    /// Whether anything is sent.
+    /// Whether the tenant's deliveries are sent.
     pub enabled: bool,
-    /// Which destinations share a circuit.
+    /// Which destinations share a circuit: those with the same URL, the same host, or all of the tenant's.
     pub circuit_by: CircuitBy,
-    /// The policy of its circuits, unless an endpoint has its own.
+    /// The policy for the tenant's circuits, unless an endpoint has its own.
     pub policy: Arc<Policy>,
-    /// Whether that is its own policy, and not the gateway's.
+    /// Whether `policy` is the tenant's own, rather than the gateway's.
     pub has_own_policy: bool,
-    /// The waits before failed attempts to dynamic URLs are retried.
+    /// The delays before failed attempts to dynamic URLs are retried.
     pub retry: Arc<RetrySchedule>,
-    /// The timeout of a request to a dynamic URL.
+    /// The timeout for a request to a dynamic URL.
     pub timeout: Duration,
-    /// The maximum number of requests in flight for each dynamic lane.
+    /// The maximum number of requests in flight per dynamic-URL lane.
     pub max_in_flight: u32,
-    /// The response rules.
+    /// The tenant's exceptions to the default response handling.
     pub response_rules: Arc<ResponseRules>,
-    /// The maximum backlog.
+    /// The maximum backlog of waiting deliveries.
     pub backlog: Backlog,
-    /// The limit on events that it may submit per second. `None`: no limit.
+    /// The limit on events submitted per second. `None`: no limit.
     pub ingest_rate: Option<RateLimit>,
-    /// How long deliveries to dynamic URLs may wait before they expire. `None`: they never expire.
+    /// The maximum time that deliveries to dynamic URLs may wait before they expire. `None`: they never expire.
     pub expires_after: Option<Duration>,
-    /// The secrets with which deliveries to dynamic URLs are signed.
+    /// The secrets that sign deliveries to dynamic URLs.
     pub secrets: Arc<SigningSecrets>,
-    /// The effective settings for its reminders.
+    /// The effective settings for the tenant's reminders.
     pub reminders: ReminderEntry,
-    /// The layers below the policies of its endpoints.
+    /// The policy layers that the endpoints' policies are applied over.
     layers: PolicyLayers,
 }
 
-/// The effective settings for the reminders of a tenant.
+/// The effective settings for a tenant's reminders, with defaults filled in.
 #[derive(Debug)]
 pub struct ReminderEntry {
-    /// The policy of their circuits.
+    /// The policy for reminder circuits.
     pub policy: Arc<Policy>,
-    /// Which URLs share a circuit.
+    /// Which callback URLs share a circuit.
     pub circuit_by: CircuitBy,
-    /// The waits before a failed attempt of a run is retried.
+    /// The delays before a run's failed attempts are retried.
     pub retry: Arc<RetrySchedule>,
-    /// The response rules.
+    /// The exceptions to the default response handling.
     pub response_rules: Arc<ResponseRules>,
-    /// The effect of a run that failed for good on its reminder.
+    /// What happens to a reminder when one of its runs has failed for good.
     pub when_failed: WhenFailed,
-    /// Which missed occurrences are fired, unless the reminder sets it.
+    /// Which missed occurrences are fired, unless the reminder specifies it.
     pub catch_up: CatchUp,
-    /// The timeout of a callback.
+    /// The timeout for one callback request.
     pub timeout: Duration,
-    /// The maximum number of callbacks in flight, for each circuit.
+    /// The maximum number of callbacks in flight per circuit.
     pub max_in_flight: u32,
-    /// The maximum number of reminders that have not ended, and of bytes of their payloads.
+    /// The maximum number of unfinished reminders, and of their payload bytes.
     pub limit: Backlog,
     layers: PolicyLayers,
 }
@@ -104,10 +104,11 @@ impl ReminderEntry {
         })
     }
 
-    /// Returns the policy of their circuits: each value with its origin and the value without the tenant's settings.
+    /// Returns the values of the reminder policy, each with its origin and the value that applies without the
+    /// tenant's settings.
     ///
     /// # Errors
-    /// None for an entry of the directory: its policy was built before.
+    /// Never returns an error for an entry in the directory, because its policy was already built once.
     pub fn explained_policy(&self, defaults: &Defaults) -> Result<Vec<ExplainedValue>, RecordsError> {
         self.layers.explained(&defaults.reminder_layers(), self.timeout)
     }
@@ -138,26 +139,26 @@ impl TenantEntry {
         })
     }
 
-    /// Returns the policy of its circuits: each value with its origin and the gateway's value.
+    /// Returns the values of the tenant's policy, each with its origin and the gateway's value.
     ///
     /// # Errors
-    /// None for an entry of the directory: its policy was built before.
+    /// Never returns an error for an entry in the directory, because its policy was already built once.
     pub fn explained_policy(&self, defaults: &Defaults) -> Result<Vec<ExplainedValue>, RecordsError> {
         self.layers.explained(&defaults.policy_layers(), self.timeout)
     }
 
-    /// Returns the key of the circuit that a URL of this tenant belongs to.
+    /// Returns the key of the circuit that the tenant's deliveries to this URL use.
     ///
     /// # Errors
-    /// If the URL can't be a destination.
+    /// Returns an error if the URL can't be a destination.
     pub fn circuit_of(&self, url: &str) -> Result<Arc<str>, KeyError> {
         self.key_of(Purpose::Deliveries, url)
     }
 
-    /// Returns the key of the circuit that a URL of this tenant belongs to, for this purpose.
+    /// Returns the key of the circuit that the tenant's calls to this URL use, for this purpose.
     ///
     /// # Errors
-    /// If the URL can't be a destination.
+    /// Returns an error if the URL can't be a destination.
     pub fn key_of(&self, purpose: Purpose, url: &str) -> Result<Arc<str>, KeyError> {
         let by = match purpose {
             Purpose::Deliveries => self.circuit_by,
@@ -168,41 +169,41 @@ impl TenantEntry {
     }
 }
 
-/// The effective settings of an endpoint.
+/// The effective settings of an endpoint, with defaults filled in.
 #[derive(Debug)]
 pub struct EndpointEntry {
-    /// The id of the endpoint.
+    /// The endpoint's id in paths and responses.
     pub id: EndpointId,
-    /// The endpoint as it is stored.
+    /// The endpoint as it is stored, without defaults.
     pub source: Endpoint,
-    /// The tenant that it belongs to.
+    /// The tenant that the endpoint belongs to.
     pub tenant: Arc<TenantEntry>,
-    /// The destination of its requests.
+    /// The URL that requests are sent to.
     pub url: Url,
-    /// The key of its circuit.
+    /// The key of the endpoint's circuit.
     pub circuit: Arc<str>,
-    /// The policy of its circuit.
+    /// The policy that applies to the endpoint's circuit.
     pub policy: Arc<Policy>,
-    /// Whether that is its own policy, and not the tenant's. An own policy applies only where the tenant's `circuit_by`
-    /// is `endpoint`; otherwise the tenant's applies.
+    /// Whether `policy` is the endpoint's own, rather than the tenant's. An endpoint's own policy applies only if the
+    /// tenant's `circuit_by` is `endpoint`.
     pub has_own_policy: bool,
-    /// The events that it receives.
+    /// Which of the tenant's events the endpoint receives.
     pub filter: Filter,
-    /// Headers that are sent with each request.
+    /// Custom headers that are sent with each request.
     pub headers: CustomHeaders,
-    /// The timeout of a whole request.
+    /// The timeout for a whole request.
     pub timeout: Duration,
-    /// The maximum number of requests in flight.
+    /// The maximum number of requests in flight to the endpoint.
     pub max_in_flight: u32,
     /// The limit on requests per second. `None`: no limit.
     pub rate: Option<RateLimit>,
-    /// The waits before failed attempts are retried.
+    /// The delays before failed attempts are retried.
     pub retry: Arc<RetrySchedule>,
-    /// How long a delivery may wait before it expires. `None`: it never expires.
+    /// The maximum time that a delivery may wait before it expires. `None`: deliveries never expire.
     pub expires_after: Option<Duration>,
-    /// Why nothing is sent. `None`: it is enabled. The state of the circuit comes on top.
+    /// Why nothing is sent to the endpoint. `None`: it is enabled. Its circuit may be disabled in addition.
     pub disabled: Option<DisabledBecause>,
-    /// The secrets with which its requests are signed.
+    /// The secrets that sign the endpoint's requests.
     pub secrets: Arc<SigningSecrets>,
 }
 
@@ -214,8 +215,8 @@ impl EndpointEntry {
     ) -> Result<Self, RecordsError> {
         let settings = &endpoint.settings;
         let timeout = settings.timeout.unwrap_or(defaults.timeout);
-        // The policy must be valid even where it does not apply now: the tenant's circuit_by may change. An own timeout
-        // implies an own probe timeout.
+        // The policy must be valid even where it does not apply now, because the tenant's `circuit_by` may change. An
+        // endpoint with its own timeout also has its own probe timeout.
         let own = if settings.policy.is_some() || settings.timeout.is_some() {
             let layers = tenant.layers.clone().over(PolicyOrigin::Endpoint, settings.policy.as_ref());
             Some(Arc::new(layers.build(timeout)?.policy))
@@ -244,11 +245,11 @@ impl EndpointEntry {
         })
     }
 
-    /// Returns the policy of its circuit: each value with its origin and the tenant's value. If it has no own policy,
-    /// or that does not apply because of the tenant's `circuit_by`, returns the tenant's.
+    /// Returns the values of the policy that applies to the endpoint's circuit, each with its origin and the tenant's
+    /// value. It is the tenant's policy if the endpoint has none, or if the tenant's `circuit_by` is not `endpoint`.
     ///
     /// # Errors
-    /// None for an entry of the directory: its policy was built before.
+    /// Never returns an error for an entry in the directory, because its policy was already built once.
     pub fn explained_policy(&self) -> Result<Vec<ExplainedValue>, RecordsError> {
         let below = &self.tenant.layers;
         if !self.has_own_policy {
@@ -258,7 +259,7 @@ impl EndpointEntry {
         below.clone().over(PolicyOrigin::Endpoint, own).explained(below, self.timeout)
     }
 
-    /// Returns the lane in which its deliveries wait.
+    /// Returns the lane in which the endpoint's deliveries wait.
     #[must_use]
     pub fn lane(&self) -> LaneId {
         self.id.into()

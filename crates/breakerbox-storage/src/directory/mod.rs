@@ -1,29 +1,28 @@
-//! The directory: tenants, endpoints and API keys in memory, with their secrets in the clear and every default filled
-//! in.
+//! The directory: tenants, endpoints and API keys in memory, with decrypted secrets and defaults filled in.
 //!
 //! | part | content |
 //! | --- | --- |
-//! | [`Directory`] | lookups by lane, by tenant, by key |
+//! | [`Directory`] | lookups by lane, by tenant, by API key |
 //! | [`TenantEntry`], [`EndpointEntry`] | the effective settings of a tenant or an endpoint |
 //! | [`TenantEndpoints`] | a tenant with its endpoints, and which of them receive events of a type |
-//! | [`Defaults`] | the values for everything that is not set |
-//! | [`PolicyLayers`] | policies applied over each other, and the origin of each value |
+//! | [`Defaults`] | the gateway's defaults for settings that are not set |
+//! | [`PolicyLayers`] | policies layered over each other, and the origin of each value |
 //! | [`Watcher`], [`Changed`] | the observer of changes |
 //!
-//! Every delivery and every fan-out of an event uses it, so a lookup is one read lock and one hash, and returns an
-//! `Arc` that stays as it is while the directory changes.
+//! Every delivery and every fan-out uses it, so a lookup takes one read lock and one hash, and returns an `Arc` that
+//! does not change when the directory does.
 //!
-//! **Visibility.** The database comes first. The one thread that writes to it changes the directory right after each
-//! commit, in the order of the commits, and before any caller gets its result. Three things follow:
+//! **Visibility.** The thread that writes to the database updates the directory right after each commit, in the order
+//! of the commits, and before any caller gets its result. Therefore:
 //!
 //! - the fan-out of an event, which happens on that thread, never sees a change that is not durable, and sees every
-//!   change that was confirmed before the event was submitted;
-//! - an attempt that begins after the confirmation of a change uses the change; one that began before ends with the old
-//!   settings;
-//! - changes that are committed together may see each other or not, as two simultaneous requests may.
+//!   change whose caller had its result before the event was submitted;
+//! - an attempt that begins after the caller of a change had its result uses the change; an attempt that began before
+//!   ends with the old settings;
+//! - changes in the same commit may or may not see each other, like two concurrent requests.
 //!
-//! At the start it is loaded from the database before anything is served. It never writes, and it never decides. Only
-//! the writer of the database, and tests, call the methods that change it.
+//! At startup, the directory is loaded from the database before any request is served. It never writes to the
+//! database and makes no decisions. Only the database writer and tests call the methods that change it.
 
 mod circuits;
 mod defaults;
@@ -49,7 +48,7 @@ pub use self::tenant_endpoints::TenantEndpoints;
 use super::WaitingLane;
 use super::records::RecordsError;
 
-/// Tenants, endpoints and API keys in memory.
+/// Tenants, endpoints and API keys in memory, with defaults filled in.
 #[derive(Default)]
 pub struct Directory {
     defaults: Defaults,
@@ -66,76 +65,77 @@ struct Entries {
     keys_by_hash: HashMap<KeyHash, Arc<ApiKey>>,
 }
 
-/// Receives changes, after the commit and in its order, on the thread that writes: it must not block.
+/// Receives changes after each commit and in commit order. It is called on the writer's thread, so it must not block.
 pub trait Watcher: Send + Sync + 'static {
-    /// Receives a change.
+    /// Called once for each change.
     fn changed(&self, changed: Changed<'_>);
 }
 
-/// A change of the directory.
+/// A change in the directory.
 #[derive(Clone, Copy, Debug)]
 pub enum Changed<'c> {
-    /// A tenant was created or changed. Its endpoints follow, each on its own.
+    /// A tenant was created or changed. Each of its endpoints is reported separately afterwards.
     Tenant(&'c Arc<TenantEntry>),
     /// A tenant was deleted.
     TenantGone(&'c TenantId),
-    /// An endpoint was created or changed: another URL and circuit, enabled or disabled, other limits.
+    /// An endpoint was created or changed, for example its URL, its limits, or whether it is enabled.
     Endpoint(&'c Arc<EndpointEntry>),
-    /// An endpoint was deleted. Nothing in its lane may be sent.
+    /// An endpoint was deleted. Deliveries in its lane must no longer be sent.
     EndpointGone(LaneId),
-    /// A circuit got another policy of its own, or lost it, so that its tenant's applies. Reported before the endpoint
-    /// that it is about.
+    /// A circuit's own policy changed. `None`: it no longer has one, and the tenant's policy applies. It is reported
+    /// before the endpoint that caused it.
     CircuitPolicy(&'c Arc<str>, Option<&'c Arc<Policy>>),
-    /// Deliveries wait in this lane that did not before.
+    /// New deliveries wait in this lane.
     Woken(&'c WaitingLane),
-    /// A reminder needs a decision.
+    /// A reminder must be checked by the scheduler.
     Reminders,
 }
 
 impl Directory {
-    /// Creates an empty directory.
+    /// Creates an empty directory with these defaults.
     #[must_use]
     pub fn new(defaults: Defaults) -> Self {
         Self { defaults, ..Self::default() }
     }
 
-    /// Returns the values for everything that is not set.
+    /// Returns the gateway's defaults for settings that are not set.
     #[must_use]
     pub const fn defaults(&self) -> &Defaults {
         &self.defaults
     }
 
-    /// Sets the watcher. Only the first one counts; returns whether this was the first.
+    /// Sets the watcher, unless there is one already. Returns whether it was set.
     pub fn watch(&self, watcher: impl Watcher) -> bool {
         self.watcher.set(Box::new(watcher)).is_ok()
     }
 
-    /// Returns the endpoint of a lane, or `None` for lanes of dynamic URLs and of deleted endpoints.
+    /// Returns the endpoint that a lane belongs to, or `None` if the lane is for dynamic URLs or its endpoint was
+    /// deleted.
     #[must_use]
     pub fn endpoint(&self, lane: LaneId) -> Option<Arc<EndpointEntry>> {
         self.read().endpoints.get(&lane).cloned()
     }
 
-    /// Returns a tenant.
+    /// Returns the tenant with this name, if it exists.
     #[must_use]
     pub fn tenant(&self, id: &TenantId) -> Option<Arc<TenantEntry>> {
         self.read().tenants.get(id).map(|tenant_endpoints| Arc::clone(&tenant_endpoints.entry))
     }
 
-    /// Returns the endpoints of a tenant that receive events of this type, including disabled ones: their deliveries
-    /// are parked. `None` if the tenant does not exist.
+    /// Returns the tenant's endpoints that receive events of this type, including disabled ones, whose deliveries are
+    /// parked. `None`: the tenant does not exist.
     #[must_use]
     pub fn fan_out(&self, tenant: &TenantId, kind: &EventType) -> Option<Arc<[Arc<EndpointEntry>]>> {
         Some(self.tenant_endpoints(tenant)?.for_type(kind))
     }
 
-    /// Returns the number of endpoints of a tenant.
+    /// Returns the number of a tenant's endpoints, or 0 if the tenant does not exist.
     #[must_use]
     pub fn endpoint_count(&self, tenant: &TenantId) -> usize {
         self.tenant_endpoints(tenant).map_or(0, |tenant_endpoints| tenant_endpoints.endpoint_count())
     }
 
-    /// Returns the endpoints of a tenant, the oldest first.
+    /// Returns a tenant's endpoints, oldest first.
     #[must_use]
     pub fn endpoints_of(&self, tenant: &TenantId) -> Vec<Arc<EndpointEntry>> {
         self.tenant_endpoints(tenant)
@@ -143,13 +143,13 @@ impl Directory {
             .unwrap_or_default()
     }
 
-    /// Returns all tenants, by name.
+    /// Returns all tenants, ordered by name.
     #[must_use]
     pub fn tenants(&self) -> Vec<Arc<TenantEntry>> {
         self.tenants_after(None, usize::MAX)
     }
 
-    /// Returns tenants by name, after this one.
+    /// Returns up to `limit` tenants, ordered by name, that follow `after`.
     #[must_use]
     pub fn tenants_after(&self, after: Option<&TenantId>, limit: usize) -> Vec<Arc<TenantEntry>> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -158,19 +158,19 @@ impl Directory {
         found.map(|(_, tenant_endpoints)| Arc::clone(&tenant_endpoints.entry)).collect()
     }
 
-    /// Returns all endpoints, the oldest first.
+    /// Returns all endpoints, oldest first.
     #[must_use]
     pub fn endpoints(&self) -> Vec<Arc<EndpointEntry>> {
         self.read().endpoints.values().cloned().collect()
     }
 
-    /// Returns whether an endpoint has this circuit.
+    /// Returns whether any endpoint uses this circuit.
     #[must_use]
     pub fn has_circuit(&self, key: &str) -> bool {
         self.read().circuits.has(key)
     }
 
-    /// Returns the endpoint whose own policy this circuit has, if any; of several the oldest.
+    /// Returns the endpoint whose own policy applies to this circuit, if any; if there are several, the oldest.
     #[must_use]
     pub fn deciding(&self, key: &str) -> Option<Arc<EndpointEntry>> {
         self.read().circuits.deciding(key).cloned()
@@ -182,7 +182,8 @@ impl Directory {
         self.read().circuits.policies()
     }
 
-    /// Returns the endpoints of a tenant or of all, the newest first, from before this one.
+    /// Returns up to `limit` endpoints that are older than `before`, newest first: a tenant's, or those of all
+    /// tenants.
     #[must_use]
     pub fn endpoints_before(
         &self,
@@ -203,7 +204,7 @@ impl Directory {
         tenant_endpoints.endpoints[..end].iter().rev().take(limit).cloned().collect()
     }
 
-    /// Returns the API key with this hash, if it is valid now: known, not revoked, not expired.
+    /// Returns the API key with this hash, if it exists and is neither revoked nor expired.
     #[must_use]
     pub fn api_key(&self, hash: &KeyHash, now: Timestamp) -> Option<Arc<ApiKey>> {
         let key = self.read().keys_by_hash.get(hash).cloned()?;
@@ -218,8 +219,8 @@ impl Directory {
         self.read().keys.get(&id).cloned()
     }
 
-    /// Returns API keys, the newest first, from before this one: all, or those bound to one tenant. It reads at most
-    /// `looks` keys; the second result is the last one that it read, if there are more.
+    /// Returns up to `limit` API keys that are older than `before`, newest first: those bound to one tenant, or all.
+    /// It reads at most `looks` keys; if there are more, the second result is the last one that was read.
     #[must_use]
     pub fn api_keys_before(
         &self,
@@ -244,28 +245,28 @@ impl Directory {
         (found, None)
     }
 
-    /// Computes the entry of a tenant. Changes nothing.
+    /// Computes a tenant's effective settings, without storing them.
     ///
     /// # Errors
-    /// If its policy is invalid.
+    /// Returns an error if its policy is invalid.
     pub fn resolve_tenant(&self, tenant: Tenant, row: i64) -> Result<TenantEntry, RecordsError> {
         TenantEntry::resolve(tenant, row, &self.defaults)
     }
 
-    /// Computes the entry of an endpoint of an existing tenant. Changes nothing.
+    /// Computes an endpoint's effective settings, without storing them.
     ///
     /// # Errors
-    /// If the tenant does not exist, or the policy or the URL is invalid.
+    /// Returns an error if the tenant does not exist, or the policy or the URL is invalid.
     pub fn resolve_endpoint(&self, endpoint: Endpoint) -> Result<EndpointEntry, RecordsError> {
         let tenant = self.tenant(&endpoint.tenant);
         let tenant = tenant.ok_or_else(|| RecordsError::missing("tenant", &endpoint.tenant))?;
         EndpointEntry::resolve(endpoint, tenant, &self.defaults)
     }
 
-    /// Computes the entries of a tenant's endpoints for this entry of the tenant. Changes nothing.
+    /// Computes the effective settings of a tenant's endpoints, given those of the tenant, without storing them.
     ///
     /// # Errors
-    /// If the policy of an endpoint does not fit any more.
+    /// Returns an error if an endpoint's policy is no longer valid in combination with the tenant's.
     pub fn resolve_tenant_endpoints(&self, entry: TenantEntry) -> Result<TenantEndpoints, RecordsError> {
         let entry = Arc::new(entry);
         let resolve = |endpoint: &Arc<EndpointEntry>| {
@@ -280,7 +281,7 @@ impl Directory {
         Ok(TenantEndpoints::new(entry, endpoints))
     }
 
-    /// Stores a tenant and its endpoints as they were committed.
+    /// Stores a tenant and its endpoints after their commit.
     pub fn put_tenant_endpoints(&self, tenant_endpoints: TenantEndpoints) {
         let (entry, endpoints) = (Arc::clone(&tenant_endpoints.entry), tenant_endpoints.endpoints.clone());
         let mut policies = Vec::new();
@@ -297,7 +298,7 @@ impl Directory {
         endpoints.iter().for_each(|endpoint| self.notify(Changed::Endpoint(endpoint)));
     }
 
-    /// Removes a deleted tenant, with its API keys.
+    /// Removes a deleted tenant and its API keys.
     pub fn remove_tenant(&self, id: &TenantId) {
         {
             let mut known = self.write();
@@ -308,7 +309,7 @@ impl Directory {
         self.notify(Changed::TenantGone(id));
     }
 
-    /// Stores an endpoint as it was committed.
+    /// Stores an endpoint after its commit.
     pub fn put_endpoint(&self, entry: EndpointEntry) {
         let entry = Arc::new(entry);
         let policies = {
@@ -339,7 +340,7 @@ impl Directory {
         self.notify(Changed::EndpointGone(id.into()));
     }
 
-    /// Stores an API key as it was committed.
+    /// Stores an API key after its commit.
     pub fn put_api_key(&self, key: ApiKey) {
         let key = Arc::new(key);
         let mut known = self.write();
@@ -347,23 +348,23 @@ impl Directory {
         known.keys_by_hash.insert(key.hash, key);
     }
 
-    /// Reports that deliveries wait in a lane that did not before.
+    /// Notifies the watcher that new deliveries wait in a lane.
     pub fn woken(&self, lane: &WaitingLane) {
         self.notify(Changed::Woken(lane));
     }
 
-    /// Reports that a reminder needs a decision.
+    /// Notifies the watcher that a reminder must be checked by the scheduler.
     pub fn reminders_changed(&self) {
         self.notify(Changed::Reminders);
     }
 
-    /// Returns a tenant and its endpoints, as they are now. A backend calls this while it accepts events.
+    /// Returns a tenant and its current endpoints. Backends call this while they accept events.
     #[must_use]
     pub fn tenant_endpoints(&self, tenant: &TenantId) -> Option<Arc<TenantEndpoints>> {
         self.read().tenants.get(tenant).cloned()
     }
 
-    /// Never call this under the lock: a watcher may do lookups.
+    /// Must not be called under the lock, because a watcher may perform lookups.
     fn notify(&self, changed: Changed<'_>) {
         if let Some(watcher) = self.watcher.get() {
             watcher.changed(changed);

@@ -1,7 +1,8 @@
-//! Policies applied over each other, and the origin of each resulting value.
+//! Policies that are layered over each other, and the origin of each resulting value.
 //!
-//! A layer is a map with names of the policy file, set at one place. The gateway's is the lowest, then the tenant's,
-//! then the endpoint's. Reminders have layers of their own. Nothing here reads settings or stores anything.
+//! A layer is a map of values by their names in the policy file. The gateway's layer is the lowest, followed by the
+//! tenant's and the endpoint's. Reminders have layers of their own. This module neither reads settings nor stores
+//! anything.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,23 +14,23 @@ use serde_json::{Map, Value};
 
 use crate::records::RecordsError;
 
-/// The layer that sets a value of a policy.
+/// The layer that a policy value comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum PolicyOrigin {
-    /// Built in: the library's default, or the gateway's own.
+    /// The library's or the gateway's built-in default.
     Default,
-    /// The preset that is in force.
+    /// The preset that the policy is based on.
     Preset(Preset),
-    /// The gateway's configuration: file, variable or flag.
+    /// The gateway's configuration: file, environment variable or flag.
     Gateway,
-    /// The tenant.
+    /// The tenant's policy.
     Tenant,
-    /// The tenant, for its reminders.
+    /// The tenant's policy for its reminders.
     Reminders,
-    /// The endpoint.
+    /// The endpoint's own policy.
     Endpoint,
-    /// The timeout of requests: a probe gets that time plus [`PROBE_MARGIN`].
+    /// The request timeout: the probe timeout is that time plus [`PROBE_MARGIN`].
     Timeout,
 }
 
@@ -47,8 +48,8 @@ impl fmt::Display for PolicyOrigin {
     }
 }
 
-/// Policies applied over each other. A layer replaces values of the layers below it, name by name; one that names a
-/// preset starts over from that preset.
+/// Policies that are layered over each other. A layer overrides single values of the layers below it; a layer that
+/// names a preset starts over from that preset.
 ///
 /// ```
 /// use breakerbox_storage::{PolicyLayers, PolicyOrigin};
@@ -68,21 +69,21 @@ impl fmt::Display for PolicyOrigin {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PolicyLayers {
     said: BTreeMap<String, (Value, PolicyOrigin)>,
-    /// The highest layer that sets any value.
+    /// The highest layer that sets a value.
     top: Option<PolicyOrigin>,
-    /// Whether a layer is not a map.
+    /// Whether a layer is invalid because it is not a map.
     wrong: bool,
 }
 
 impl PolicyLayers {
-    /// Returns the layers with one more on top.
+    /// Returns the layers with another one on top.
     #[must_use]
     pub fn over(mut self, origin: PolicyOrigin, layer: Option<&Value>) -> Self {
         match layer {
             None | Some(Value::Null) => {}
             Some(Value::Object(names)) => {
                 if let Some(preset) = preset_in(names.get("preset")).map(policy_of) {
-                    // When an endpoint is disabled for good is the gateway's setting, unless the preset sets it.
+                    // The gateway decides when an endpoint is disabled for good, unless the preset does.
                     let disables = preset.disable_after() != Policy::default().disable_after();
                     self.said.retain(|name, _| name.starts_with("disable_") && !disables);
                 }
@@ -94,11 +95,12 @@ impl PolicyLayers {
         self
     }
 
-    /// Builds the policy for requests with this timeout: unless a layer sets it, a probe gets that time plus
+    /// Builds the policy for requests with this timeout. Unless a layer sets the probe timeout, it is that time plus
     /// [`PROBE_MARGIN`].
     ///
     /// # Errors
-    /// [`RecordsError::Policy`], which names the field, and the layer that set it if that was not the highest.
+    /// Returns [`RecordsError::Policy`], which names the field, and the layer that set it if that was not the
+    /// highest.
     pub fn build(&self, timeout: Duration) -> Result<BuiltPolicy, RecordsError> {
         if self.wrong {
             return Err(RecordsError::Policy(
@@ -125,11 +127,11 @@ impl PolicyLayers {
         Ok(BuiltPolicy { policy, preset, said, follows_timeout })
     }
 
-    /// Returns every name of the policy file with its value and its origin, and with the value that the layers `below`
-    /// alone would result in.
+    /// Returns the value of every name in the policy file, with its origin and the value that results from the layers
+    /// `below` alone.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// The same as for [`build`](Self::build).
     pub fn explained(&self, below: &Self, timeout: Duration) -> Result<Vec<ExplainedValue>, RecordsError> {
         let (built, below) = (self.build(timeout)?, below.build(timeout).ok());
         let explain = |name: &&'static str| ExplainedValue {
@@ -142,10 +144,10 @@ impl PolicyLayers {
     }
 }
 
-/// A policy, with the origins of its values.
+/// A policy with the origins of its values.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BuiltPolicy {
-    /// The numbers.
+    /// The resulting policy.
     pub policy: Policy,
     preset: Option<Preset>,
     said: BTreeMap<String, PolicyOrigin>,
@@ -153,7 +155,7 @@ pub struct BuiltPolicy {
 }
 
 impl BuiltPolicy {
-    /// Returns a value by its name in the policy file; null for a preset where none is in force.
+    /// Returns the value with this name in the policy file, or null for `preset` if none is used.
     #[must_use]
     pub fn value(&self, name: &str) -> Value {
         if name == "preset" {
@@ -162,7 +164,7 @@ impl BuiltPolicy {
         policy_value(&self.policy, name).unwrap_or(Value::Null)
     }
 
-    /// Returns the origin of a value. A value that a preset leaves at its default has the origin default.
+    /// Returns the origin of a value. A value that the preset does not set has the origin `Default`.
     #[must_use]
     pub fn origin(&self, name: &str) -> PolicyOrigin {
         if let Some(origin) = self.said.get(name) {
@@ -178,20 +180,20 @@ impl BuiltPolicy {
     }
 }
 
-/// A value that is in force, and its origin.
+/// A policy value with its origin.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ExplainedValue {
-    /// Its name in the policy file.
+    /// The value's name in the policy file.
     pub name: &'static str,
-    /// As the policy file writes it; null for a preset where none is in force.
+    /// The value as it is written in the policy file; null for `preset` if none is used.
     pub value: Value,
-    /// The value without this layer; null also where the layers below are not a valid policy.
+    /// The value that results from the layers below alone; null if they are not a valid policy.
     pub default: Value,
-    /// The origin of the value.
+    /// The layer that the value comes from.
     pub origin: PolicyOrigin,
 }
 
-/// Returns the named preset, if any. An unknown name is refused when the policy is built.
+/// Returns the preset that a layer names, if any. Unknown names are refused when the policy is built.
 fn preset_in(value: Option<&Value>) -> Option<Preset> {
     value?.as_str()?.parse().ok()
 }
@@ -237,7 +239,7 @@ mod tests {
                 json!(7),
                 "endpoint",
             ),
-            // A value that is said is the sayer's, though it is the default's.
+            // A value that a layer sets has that layer's origin, even if it equals the default.
             (layers(&nothing, &json!({ "probes": 3 }), &nothing), "probes", json!(3), "tenant"),
             (
                 layers(&nothing, &json!({ "failure_rate": "off" }), &nothing),
@@ -275,7 +277,7 @@ mod tests {
                 json!("5s"),
                 "preset redis_lua",
             ),
-            // A preset begins anew: what was said below it is gone, except when to give up.
+            // A preset starts over: the values of lower layers are dropped, except when to disable.
             (
                 layers(
                     &json!({ "probes": 5, "disable_min": "1h" }),

@@ -1,4 +1,4 @@
-//! A tenant and its endpoints, and which of them receive events of a type.
+//! A tenant with its endpoints, and which of them receive events of a type.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,29 +7,29 @@ use breakerbox_model::objects::{EndpointId, EventType};
 
 use super::{EndpointEntry, TenantEntry};
 
-/// The maximum number of event types of a tenant for which the match is cached.
+/// The maximum number of event types per tenant whose matching endpoints are cached.
 const REMEMBERED_TYPES: usize = 512;
 
-/// The maximum number of endpoints in all cached matches: 8 MiB.
+/// The maximum number of endpoints in all cached matches, which limits them to 8 MiB.
 const REMEMBERED_ENDPOINTS: usize = 1 << 20;
 
-/// Above this number of endpoints, an uncached match takes long enough to compute it ahead.
+/// The number of endpoints above which an uncached match is slow enough to be computed in advance.
 const MATCHED_AHEAD: usize = 256;
 
-/// A tenant and its endpoints.
+/// A tenant with its endpoints, which caches the endpoints that receive each event type.
 #[derive(Debug)]
 pub struct TenantEndpoints {
     pub(super) entry: Arc<TenantEntry>,
-    /// Ordered by age.
+    /// Ordered by age, oldest first.
     pub(super) endpoints: Vec<Arc<EndpointEntry>>,
-    /// The endpoints that receive events of a type. Cleared at each change.
+    /// The endpoints that receive events of a type. Each change of an endpoint clears the cache.
     by_type: Mutex<ByType>,
 }
 
 #[derive(Debug, Default)]
 struct ByType {
     endpoints: HashMap<EventType, Arc<[Arc<EndpointEntry>]>>,
-    /// The number of endpoints in all cached matches.
+    /// The total number of endpoints in the cached matches.
     count: usize,
 }
 
@@ -39,7 +39,7 @@ impl TenantEndpoints {
         Self { entry, endpoints, by_type: Mutex::default() }
     }
 
-    /// Returns the tenant.
+    /// Returns the tenant's effective settings.
     #[must_use]
     pub const fn tenant(&self) -> &Arc<TenantEntry> {
         &self.entry
@@ -51,11 +51,11 @@ impl TenantEndpoints {
         if let Some(endpoints) = self.by_type().endpoints.get(kind) {
             return Arc::clone(endpoints);
         }
-        // Not under the lock: the writer must not wait for it.
+        // Computed without the lock, so that the writer does not have to wait.
         let endpoints: Arc<[_]> =
             self.endpoints.iter().filter(|endpoint| endpoint.filter.admits(kind)).cloned().collect();
         let mut by_type = self.by_type();
-        // Customers choose the types: one that submits a new type with each event must not fill the memory.
+        // Customers choose the types: a customer that submits a new type with each event must not fill the memory.
         if by_type.endpoints.len() >= REMEMBERED_TYPES
             || by_type.count + endpoints.len() > REMEMBERED_ENDPOINTS
         {
@@ -67,7 +67,7 @@ impl TenantEndpoints {
         endpoints
     }
 
-    /// Computes the match ahead if it takes long, so that the writer finds it cached.
+    /// Computes a slow match in advance, so that the writer finds it in the cache.
     pub fn match_ahead(&self, kind: &EventType) {
         if self.endpoints.len() > MATCHED_AHEAD {
             let _ = self.for_type(kind);
@@ -84,13 +84,13 @@ impl TenantEndpoints {
         self.endpoints.binary_search_by_key(&id, |endpoint| endpoint.id).is_ok()
     }
 
-    /// Returns the number of endpoints.
+    /// Returns the number of the tenant's endpoints.
     #[must_use]
     pub fn endpoint_count(&self) -> usize {
         self.endpoints.len()
     }
 
-    /// Returns a mutable reference: to the value itself if it is not shared, else to a copy.
+    /// Returns a mutable reference to the value, which is cloned first if it is shared.
     pub(super) fn change(shared: &mut Arc<Self>) -> &mut Self {
         if Arc::get_mut(shared).is_none() {
             *shared = Arc::new(Self::new(Arc::clone(&shared.entry), shared.endpoints.clone()));

@@ -1,5 +1,5 @@
-//! Operations on API keys. The key itself is never stored. The [`Directory`](crate::Directory) checks whether a key is
-//! valid.
+//! Operations on API keys. Only hashes of keys are stored. The [`Directory`](crate::Directory) checks whether a key
+//! is valid.
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
@@ -7,16 +7,16 @@ use breakerbox_model::objects::{ApiKey, ApiKeyId, KeyHash, Scopes, TenantId};
 
 use super::{Page, PageOf, RecordsError};
 
-/// An API key to create.
+/// The input for creating an API key.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewApiKey {
-    /// The hash by which a presented key is recognized.
+    /// The hash that a key sent by a client is compared with.
     pub hash: KeyHash,
-    /// A description for people.
+    /// A human-readable description.
     pub name: String,
     /// The operations that the key allows.
     pub scopes: Scopes,
-    /// The tenant that the key is bound to. `None`: the key is for all tenants.
+    /// The tenant that the key is bound to. `None`: the key may act for all tenants.
     pub tenant: Option<TenantId>,
     /// When the key expires. `None`: it never expires.
     pub expires_at: Option<Timestamp>,
@@ -25,28 +25,29 @@ pub struct NewApiKey {
 /// Operations on API keys.
 #[async_trait]
 pub trait ApiKeys: Send + Sync + 'static {
-    /// Creates a key. It is valid from now on.
+    /// Creates an API key, which is valid at once.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing) tenant, [`Exists`](RecordsError::Exists), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing) if the tenant does not exist, [`Exists`](RecordsError::Exists), or
+    /// a database error.
     async fn create_api_key(&self, new: NewApiKey) -> Result<ApiKey, RecordsError>;
 
-    /// Returns a key.
+    /// Returns the API key with this id.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, or a database error.
     async fn api_key(&self, id: ApiKeyId) -> Result<ApiKey, RecordsError>;
 
-    /// Lists keys, the newest first, including revoked and expired ones: all, or those bound to one tenant.
+    /// Lists API keys, newest first, including revoked and expired ones: those bound to one tenant, or all.
     ///
     /// # Errors
-    /// If the cursor is invalid, or the database fails.
+    /// Returns an error if the cursor is invalid or the database fails.
     async fn api_keys(&self, tenant: Option<&TenantId>, page: &PageOf) -> Result<Page<ApiKey>, RecordsError>;
 
-    /// Revokes a key. When this returns, no request is accepted with it any more. A key that was revoked before is not
+    /// Revokes an API key. When this returns, the key is no longer accepted. A key that is already revoked is not
     /// changed.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, or a database error.
     async fn revoke_api_key(&self, id: ApiKeyId) -> Result<ApiKey, RecordsError>;
 }

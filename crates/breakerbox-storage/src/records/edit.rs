@@ -1,13 +1,12 @@
-//! Edits that are merged into the stored value.
+//! Edits that are applied to the stored value within a transaction.
 
 use std::error::Error;
 
 /// Computes the new value from the stored one. It runs in the transaction that writes the value, so two concurrent
-/// edits of different fields both take effect, and neither has to be retried. It must be quick: the writer waits for
-/// it.
+/// edits of different fields both take effect without retries. It must be fast, because it blocks the writer.
 pub type Edit<T, S> = Box<dyn FnOnce(&T) -> Result<S, Refused> + Send>;
 
-/// The reason why an edit was refused, as the author of the edit states it.
+/// Why an edit was refused, as stated by the edit itself.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Refused(pub Box<dyn Error + Send + Sync>);

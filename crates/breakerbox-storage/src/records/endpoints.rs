@@ -10,58 +10,58 @@ use breakerbox_model::objects::{
 use super::{Edit, Page, PageOf, RecordsError};
 use crate::{BatchResult, QueueError};
 
-/// An endpoint to create.
+/// The input for creating an endpoint.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewEndpoint {
     /// The tenant that the endpoint belongs to.
     pub tenant: TenantId,
-    /// The settings, which can be changed later.
+    /// The initial settings.
     pub settings: EndpointSettings,
-    /// The secret with which its requests are signed. `None`: a new random one.
+    /// The secret that signs the endpoint's requests. `None`: a new random secret.
     pub secret: Option<Secret>,
-    /// Whether it is disabled from the start.
+    /// Whether the endpoint is initially disabled.
     pub disabled: bool,
 }
 
 /// The result of deleting an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deleted {
-    /// The number of deliveries that waited and are cancelled. Those in flight end normally; none of them is retried.
+    /// The number of waiting deliveries that are cancelled. Requests in flight end normally, but are not retried.
     pub cancelled: u64,
 }
 
 /// Operations on endpoints.
 #[async_trait]
 pub trait Endpoints: Send + Sync + 'static {
-    /// Creates an endpoint. Events that are accepted from now on are sent there.
+    /// Creates an endpoint. It receives the events that are accepted from then on.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing) tenant, [`Url`](RecordsError::Url), [`Policy`](RecordsError::Policy), or the
-    /// database fails.
+    /// Returns [`Missing`](RecordsError::Missing) if the tenant does not exist, [`Url`](RecordsError::Url),
+    /// [`Policy`](RecordsError::Policy), or a database error.
     async fn create_endpoint(&self, new: NewEndpoint) -> Result<Endpoint, RecordsError>;
 
-    /// Returns an endpoint, with its secrets.
+    /// Returns the endpoint with this id, with its secrets.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, or a database error.
     async fn endpoint(&self, id: EndpointId) -> Result<Endpoint, RecordsError>;
 
-    /// Lists the endpoints of a tenant or of all, the newest first.
+    /// Lists endpoints, newest first: those of one tenant, or all.
     ///
     /// # Errors
-    /// If the cursor is invalid, or the database fails.
+    /// Returns an error if the cursor is invalid or the database fails.
     async fn endpoints(
         &self,
         tenant: Option<&TenantId>,
         page: &PageOf,
     ) -> Result<Page<Endpoint>, RecordsError>;
 
-    /// Changes an endpoint, if its revision is still the given one; without a revision, in any case. Waiting deliveries
-    /// are sent to the new URL.
+    /// Changes an endpoint's settings. If `seen` is set, the endpoint must still have that revision. Waiting
+    /// deliveries are sent to the new URL.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed), [`Url`](RecordsError::Url),
-    /// [`Policy`](RecordsError::Policy), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed), [`Url`](RecordsError::Url),
+    /// [`Policy`](RecordsError::Policy), or a database error.
     async fn change_endpoint(
         &self,
         id: EndpointId,
@@ -71,10 +71,11 @@ pub trait Endpoints: Send + Sync + 'static {
         self.edit_endpoint(id, Box::new(|_| Ok(settings)), seen).await
     }
 
-    /// Changes an endpoint like [`change_endpoint`](Self::change_endpoint), with an edit of the stored settings.
+    /// Changes an endpoint like [`change_endpoint`](Self::change_endpoint), with settings computed from the stored
+    /// endpoint.
     ///
     /// # Errors
-    /// As [`change_endpoint`](Self::change_endpoint), and [`Refused`](RecordsError::Refused).
+    /// The same as for [`change_endpoint`](Self::change_endpoint), and [`Refused`](RecordsError::Refused).
     async fn edit_endpoint(
         &self,
         id: EndpointId,
@@ -82,36 +83,36 @@ pub trait Endpoints: Send + Sync + 'static {
         seen: Option<Revision>,
     ) -> Result<Endpoint, RecordsError>;
 
-    /// Enables an endpoint, or disables it for this reason. Waiting deliveries stay parked, and drain after enabling. A
-    /// disabled circuit is stored with the circuit: [`DisabledBecause::Circuit`] is stored as
-    /// [`Owner`](DisabledBecause::Owner).
+    /// Enables an endpoint, or disables it for this reason. While it is disabled, deliveries are parked; enabling it
+    /// sends them. [`DisabledBecause::Circuit`] is stored as [`Owner`](DisabledBecause::Owner), because a circuit's
+    /// state is stored with the circuit.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, or a database error.
     async fn set_endpoint_disabled(
         &self,
         id: EndpointId,
         disabled: Option<DisabledBecause>,
     ) -> Result<Endpoint, RecordsError>;
 
-    /// Deletes an endpoint and cancels its waiting deliveries. It returns at once, however many wait:
-    /// [`cancel_orphans`](Self::cancel_orphans) cancels the rest, and none of them is sent meanwhile.
+    /// Deletes an endpoint and cancels its waiting deliveries. It returns at once, even if many are waiting:
+    /// [`cancel_orphans`](Self::cancel_orphans) cancels the rest, and none of them is sent in the meantime.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed), or a database error.
     async fn delete_endpoint(&self, id: EndpointId, seen: Option<Revision>) -> Result<Deleted, RecordsError>;
 
-    /// Cancels waiting deliveries of deleted endpoints, a bounded number. The caller repeats it.
+    /// Cancels up to `limit` waiting deliveries of deleted endpoints. Call it again while the result has more.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     async fn cancel_orphans(&self, limit: usize) -> Result<BatchResult, QueueError>;
 
-    /// Rotates the signing secret: requests are signed with this one from now on, and for the overlap with the previous
-    /// one too.
+    /// Rotates the endpoint's signing secret. Requests are signed with the new secret and, during the overlap, also
+    /// with the previous one.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, or a database error.
     async fn rotate_endpoint_secret(
         &self,
         id: EndpointId,
@@ -119,15 +120,16 @@ pub trait Endpoints: Send + Sync + 'static {
         overlap: Duration,
     ) -> Result<Endpoint, RecordsError>;
 
-    /// Ends a rotation: only the newest secret stays.
+    /// Ends a rotation: only the newest secret remains valid.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, or a database error.
     async fn end_endpoint_rotation(&self, id: EndpointId) -> Result<Endpoint, RecordsError>;
 
-    /// Returns the deliveries of an endpoint that wait or are in flight. The counts are maintained, so this is cheap.
+    /// Returns the number and bytes of an endpoint's deliveries that are waiting or in flight. The counts are
+    /// maintained, so this is cheap.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, or a database error.
     async fn endpoint_backlog(&self, id: EndpointId) -> Result<Backlog, RecordsError>;
 }

@@ -1,5 +1,5 @@
-//! The history of circuits: each change is stored once, by however many processes it is seen. Changes are appended, and
-//! deleted when they were kept long enough; no method modifies one.
+//! The history of circuits. Each change is stored once, even if several processes observe it. Changes are only
+//! appended, and deleted when their retention ends.
 
 use std::sync::Arc;
 
@@ -11,62 +11,63 @@ use breakerbox_model::objects::{PastChange, TenantId};
 use super::{Page, PageOf, RecordsError};
 use crate::QueueError;
 
-/// A change that a process observed.
+/// A circuit change that a process observed.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ObservedChange {
-    /// The change.
+    /// The observed change.
     pub change: PastChange,
-    /// The notifications that it causes.
+    /// The notifications that the change causes.
     pub notifications: Vec<Notification>,
 }
 
 impl From<PastChange> for ObservedChange {
-    /// A change without notifications.
+    /// Converts a change that causes no notifications.
     fn from(change: PastChange) -> Self {
         Self { change, notifications: Vec::new() }
     }
 }
 
-/// A filter for changes. A change must match all fields that are set.
+/// A filter for circuit changes. A change must match all fields that are set.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ChangeFilter {
-    /// Changes of this tenant's circuits, for any purpose. Not of a deleted tenant that had the same name.
+    /// Only changes of this tenant's circuits, for deliveries and reminders. Changes of a deleted tenant with the
+    /// same name are excluded.
     pub tenant: Option<TenantId>,
-    /// Changes of the circuit with this key.
+    /// Only changes of the circuit with this key.
     pub circuit: Option<Arc<str>>,
-    /// Changes at this time or later.
+    /// Only changes at this time or later.
     pub from: Option<Timestamp>,
-    /// Changes before this time.
+    /// Only changes before this time.
     pub until: Option<Timestamp>,
-    /// Changes into this state.
+    /// Only changes into this state.
     pub to: Option<Status>,
 }
 
-/// The history of circuits.
+/// Operations on the history of circuits.
 #[async_trait]
 pub trait History: Send + Sync + 'static {
-    /// Stores changes and their notifications in one commit. A change whose key and epoch are stored already is left
-    /// out, with its notifications. Returns how many were new.
+    /// Stores changes and their notifications in one commit. A change whose key and epoch are already stored is
+    /// skipped, with its notifications. Returns the number of new changes.
     ///
     /// # Errors
-    /// If the database fails; none was written.
+    /// Returns an error if the database fails; then nothing was written.
     async fn append_history(&self, changes: Vec<ObservedChange>) -> Result<u64, QueueError>;
 
-    /// Lists the changes of one circuit, the newest epoch first.
+    /// Lists the changes of one circuit, latest epoch first.
     ///
     /// # Errors
-    /// If the cursor is invalid, or the database fails.
+    /// Returns an error if the cursor is invalid or the database fails.
     async fn circuit_history(&self, key: &str, page: &PageOf) -> Result<Page<PastChange>, RecordsError>;
 
-    /// Lists changes of circuits, the newest first.
+    /// Lists the changes that match a filter, newest first.
     ///
     /// # Errors
-    /// If the cursor is invalid, or the database fails.
+    /// Returns an error if the cursor is invalid or the database fails.
     async fn history(&self, filter: &ChangeFilter, page: &PageOf) -> Result<Page<PastChange>, RecordsError>;
 
-    /// Deletes changes from before this time, a bounded number. Returns how many.
+    /// Deletes up to `limit` changes from before this time. Returns the number deleted.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     async fn prune_history(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError>;
 }

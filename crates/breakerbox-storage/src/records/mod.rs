@@ -1,4 +1,5 @@
-//! Records: everything that the gateway stores besides the hot queue, as the API shows and changes it.
+//! Records: everything that the gateway stores and that is not on the queue's hot path, as the API shows and changes
+//! it.
 //!
 //! | part | operations |
 //! | --- | --- |
@@ -7,23 +8,24 @@
 //! | [`Deliveries`] | events, deliveries and attempts: show, list by filter, cancel, resend one |
 //! | [`Reminders`] | create, show, list, change, pause, resume, cancel, run now; their runs |
 //! | [`Resends`] | resend by filter, as a background job |
-//! | [`Requests`] | everything that creates something, at most once for an idempotency key |
+//! | [`Requests`] | operations that create objects, at most once for an idempotency key |
 //! | [`History`] | the history of circuits |
 //! | [`Notifications`] | notifications and their results |
-//! | [`SettledPermits`] | the settled permits of the decision API; not part of `Records`, since the API does not list them |
-//! | [`Records`] | all of the above but the settled permits |
+//! | [`SettledPermits`] | the decision API's settled permits; not part of `Records`, since the API does not list them |
+//! | [`Records`] | all of the above except the settled permits |
 //! | [`Page`], [`PageOf`], [`Cursor`] | pagination |
 //!
-//! **Durability.** As in the queue: when a method returns `Ok`, its effect survives a power cut.
+//! **Durability.** The same as for the queue: when a method returns `Ok`, its effect survives a power cut.
 //!
-//! **Visibility.** A listing reads committed data. The [`Directory`](super::Directory), which deliveries are made by,
-//! changes right after the commit and before the method returns. So after the response to a creation, change or
-//! deletion of an endpoint, every event that is accepted and every attempt that begins takes it into account.
+//! **Visibility.** A listing reads committed data. The [`Directory`](super::Directory), which deliveries use, changes
+//! right after the commit and before the method returns. So after an endpoint was created, changed or deleted, all
+//! events that are then accepted and all attempts that then begin take it into account.
 //!
-//! **Cost.** A page costs the same however much is stored. Where a filter matches little among much, a page may be
-//! short, or empty, and not the last: it has read its share, and its cursor continues there.
+//! **Cost.** The cost of a page does not depend on the amount of stored data. If a filter matches few of many rows, a
+//! page may be short or empty without being the last: it reads a bounded number of rows, and its cursor continues
+//! from there.
 //!
-//! Nothing here decides the disposition of a delivery, and nothing here checks permissions: the API does.
+//! Records neither decide what happens to a delivery nor check permissions; the API does.
 
 mod api_keys;
 mod deliveries;
@@ -58,7 +60,7 @@ use breakerbox_model::objects::{DeliveryId, EndpointId, ReminderId, ReminderStat
 
 use super::QueueError;
 
-/// All records: everything that the gateway stores besides the hot queue.
+/// All records: everything that the gateway stores, except the queue and the settled permits.
 pub trait Records:
     Tenants + Endpoints + ApiKeys + Deliveries + Reminders + Resends + Requests + History + Notifications
 {
@@ -69,21 +71,21 @@ impl<R: Tenants + Endpoints + ApiKeys + Deliveries + Reminders + Resends + Reque
 {
 }
 
-/// Why an operation was refused or failed. Nothing was changed.
+/// Why an operation on records was refused or failed. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordsError {
     /// The object does not exist.
     #[error("there is no {what} {name}")]
     Missing {
-        /// The kind of object, in a word.
+        /// The kind of object, as one word such as `tenant`.
         what: &'static str,
         /// The id or name of the object.
         name: String,
     },
-    /// The object exists already.
+    /// The object already exists.
     #[error("the {what} {name} already exists")]
     Exists {
-        /// The kind of object, in a word.
+        /// The kind of object, as one word such as `tenant`.
         what: &'static str,
         /// The id or name of the object.
         name: String,
@@ -91,15 +93,15 @@ pub enum RecordsError {
     /// The stored object can't be read.
     #[error("the stored {what} {name} can't be read: a newer version wrote it, or the file is damaged")]
     Unreadable {
-        /// The kind of object, in a word.
+        /// The kind of object, as one word such as `tenant`.
         what: &'static str,
         /// The id or name of the object.
         name: String,
     },
-    /// Another client changed the object first: the revision does not match.
+    /// Another client has changed the object: its revision does not match.
     #[error("another client changed the {what} {name}; read it again")]
     Changed {
-        /// The kind of object, in a word.
+        /// The kind of object, as one word such as `tenant`.
         what: &'static str,
         /// The id or name of the object.
         name: String,
@@ -107,75 +109,75 @@ pub enum RecordsError {
     /// The idempotency key was used with a different request.
     #[error("this idempotency key was used for another request within the last 24 hours")]
     KeyReused,
-    /// The request was carried out before, and its response held a secret, which is not stored.
+    /// The request was already carried out, and its response contained a secret, which is not stored.
     #[error(
         "an earlier request with this key created {id}; its response contained a secret and was not stored"
     )]
     AlreadyCreated {
-        /// The id of the created object.
+        /// The id of the object that the first request created.
         id: String,
     },
     /// An [`Edit`] refused the stored value.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// The tenant still has endpoints, or work that is not finished.
+    /// The tenant still has endpoints, or unfinished work.
     #[error(
         "the tenant {0} still has endpoints, reminders or waiting deliveries; delete the endpoints, cancel the reminders and \
          wait or cancel first"
     )]
     InUse(TenantId),
-    /// The delivery is in a state in which the operation is not possible.
+    /// The delivery's state does not allow the operation.
     #[error("the delivery {id} is {state}; it can't be {verb}")]
     State {
-        /// The id of the delivery.
+        /// The id of the delivery in question.
         id: DeliveryId,
-        /// The state of the delivery.
+        /// The delivery's current state.
         state: StateName,
-        /// The operation: `cancelled` or `resent`.
+        /// The operation, as a participle: `cancelled` or `resent`.
         verb: &'static str,
     },
-    /// The reminder is in a state in which the operation is not possible.
+    /// The reminder's state does not allow the operation.
     #[error("the reminder {id} is {state}; it can't be {verb}")]
     ReminderState {
-        /// The id of the reminder.
+        /// The id of the reminder in question.
         id: ReminderId,
-        /// The state of the reminder.
+        /// The reminder's current state.
         state: ReminderStateName,
-        /// The operation, such as `paused`.
+        /// The operation, as a participle, such as `paused`.
         verb: &'static str,
     },
-    /// The tenant has reached its limit of endpoints.
+    /// The tenant has the maximum number of endpoints.
     #[error("{tenant} has reached the limit of {limit} endpoints; delete some, or raise limits.endpoints")]
     EndpointsFull {
-        /// The tenant.
+        /// The name of the tenant at its limit.
         tenant: TenantId,
         /// The maximum number of endpoints.
         limit: u32,
     },
-    /// The tenant has reached its limit of reminders.
+    /// The tenant has reached its limit on reminders or on their payload bytes.
     #[error(
         "{tenant} has reached its limit with {count} reminders and {bytes} bytes of payload; cancel some, or raise the limit"
     )]
     RemindersFull {
-        /// The tenant.
+        /// The name of the tenant at its limit.
         tenant: TenantId,
-        /// The number of reminders that have not ended.
+        /// The number of unfinished reminders.
         count: u64,
-        /// The bytes of their payloads.
+        /// The payload bytes of the unfinished reminders.
         bytes: u64,
     },
-    /// One of several items was refused, and so none of them was accepted.
+    /// One of several items was refused, so none was accepted.
     #[error("number {index}: {error}")]
     OneOf {
-        /// The index of the item, from 0 on.
+        /// The index of the refused item; the first is 0.
         index: usize,
-        /// The error of the item.
+        /// Why the item was refused.
         error: Box<RecordsError>,
     },
-    /// The disk is nearly full. The rest is reserved for settlements.
+    /// The disk is nearly full. The remaining space is reserved for settlements.
     #[error("the disk is nearly full: {free} bytes are free, {reserve} are reserved")]
     DiskReserve {
-        /// The number of free bytes.
+        /// The number of free bytes on the disk.
         free: u64,
         /// The number of reserved bytes.
         reserve: u64,
@@ -183,31 +185,31 @@ pub enum RecordsError {
     /// The tenant has reached its backlog limit.
     #[error("the backlog of {tenant} is full: {waiting} deliveries of {bytes} bytes wait")]
     BacklogFull {
-        /// The tenant.
+        /// The name of the tenant at its limit.
         tenant: TenantId,
         /// The number of waiting deliveries.
         waiting: u64,
-        /// The bytes of their payloads.
+        /// The payload bytes of the waiting deliveries.
         bytes: u64,
     },
-    /// The cursor is invalid.
+    /// The pagination cursor is invalid.
     #[error("cursor: must be the `next` of an earlier page of this listing")]
     Cursor,
-    /// The policy is invalid, together with the layers that it is applied over.
+    /// The policy is invalid in combination with the layers below it. The message names the field.
     #[error("policy: {0}")]
     Policy(String),
-    /// The tenant's policy is valid, but not together with that of one of its endpoints.
+    /// The tenant's policy is valid by itself, but not in combination with an endpoint's policy.
     #[error("policy: {why}; together with the policy of the endpoint {endpoint}: change that policy first")]
     EndpointPolicy {
-        /// The endpoint whose policy does not fit.
+        /// The endpoint whose policy conflicts.
         endpoint: EndpointId,
         /// The reason, which names the field.
         why: String,
     },
-    /// The policy of the tenant's reminders is invalid, together with the layers that it is applied over.
+    /// The tenant's reminder policy is invalid in combination with the layers below it. The message names the field.
     #[error("reminders.policy: {0}")]
     ReminderPolicy(String),
-    /// The URL is invalid.
+    /// The URL is not a valid destination.
     #[error(transparent)]
     Url(#[from] breakerbox_core::KeyError),
     /// The database failed.
@@ -216,7 +218,7 @@ pub enum RecordsError {
 }
 
 impl RecordsError {
-    /// Returns [`Missing`](Self::Missing), for a backend that found no row. `what` is one word, such as `tenant`.
+    /// Creates [`Missing`](Self::Missing), for a backend that found no row. `what` is one word, such as `tenant`.
     pub fn missing(what: &'static str, name: impl ToString) -> Self {
         Self::Missing { what, name: name.to_string() }
     }

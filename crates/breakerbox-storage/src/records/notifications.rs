@@ -1,4 +1,4 @@
-//! Notifications: stored, waiting to be sent, and their results.
+//! Stored notifications, their delivery to targets, and the results.
 
 use std::sync::Arc;
 
@@ -13,62 +13,62 @@ use crate::QueueError;
 /// A filter for notifications. A notification must match all fields that are set.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct NotificationFilter {
-    /// Notifications of this tenant.
+    /// Only notifications that concern this tenant.
     pub tenant: Option<TenantId>,
-    /// Notifications of this kind.
+    /// Only notifications of this kind.
     pub kind: Option<Kind>,
-    /// Notifications that are in this state at one of the tenant's targets; without a tenant, at any target.
+    /// Only notifications in this state at one of the tenant's targets or, without a tenant, at any target.
     pub state: Option<SendState>,
 }
 
-/// A stored notification.
+/// A stored notification, with its results at each target.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PastNotification {
-    /// The id of the notification.
+    /// The notification's id, which is also the `webhook-id` of its message.
     pub id: NotificationId,
-    /// The content.
+    /// The content of the notification.
     pub notification: Notification,
-    /// The targets that it is sent to, with the results.
+    /// The targets of the notification, with the results.
     pub sends: Vec<PastSend>,
 }
 
-/// The state of a notification at one target.
+/// A notification's progress at one target.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PastSend {
-    /// The name of the target.
+    /// The name of the target: `tgt_...` or `operator/...`.
     pub target: Arc<str>,
-    /// The present state.
+    /// The current state.
     pub state: SendState,
-    /// The number of tries.
+    /// The number of tries so far.
     pub tries: u32,
-    /// While it waits: when it is tried next.
+    /// When the next try is due. `None`: it does not wait.
     pub due_at: Option<Timestamp>,
-    /// When it was last tried.
+    /// When it was last tried. `None`: it was not tried yet.
     pub tried_at: Option<Timestamp>,
-    /// The result of the latest try.
+    /// The result of the latest try, in a few words.
     pub answer: Option<String>,
-    /// The id of the latest message that contained it.
+    /// The id of the latest message that contained the notification.
     pub message: Option<String>,
 }
 
 /// The state of a notification at one target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendState {
-    /// It waits to be sent or retried.
+    /// The notification waits to be sent or retried.
     Waiting,
-    /// The target accepted it.
+    /// The target accepted the notification.
     Sent,
     /// All tries failed.
     GivenUp,
-    /// The target was removed.
+    /// The target was removed before the notification was sent.
     Dropped,
 }
 
 impl SendState {
-    /// All states.
+    /// All states, in the order of their declaration.
     pub const ALL: [Self; 4] = [Self::Waiting, Self::Sent, Self::GivenUp, Self::Dropped];
 
-    /// Returns the name of the state.
+    /// Returns the state's name in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -80,114 +80,116 @@ impl SendState {
     }
 }
 
-/// A target for which notifications wait.
+/// A target that has waiting notifications.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WaitingTarget {
-    /// The name of the target.
+    /// The target's name.
     pub name: Arc<str>,
-    /// The tenant that the target belongs to. `None`: the operator.
+    /// The tenant that the target belongs to. `None`: it is the operator's.
     pub tenant: Option<TenantId>,
-    /// The number of due notifications, counted up to a bound.
+    /// The number of due notifications, counted up to a maximum.
     pub due: u64,
-    /// The number of all waiting notifications.
+    /// The number of waiting notifications, due or not.
     pub waiting: u64,
-    /// The number of notifications that were dropped because too many waited, and that no digest has mentioned yet.
+    /// The number of notifications that were dropped because too many were waiting, and that no digest has mentioned
+    /// yet.
     pub not_kept: u64,
 }
 
 /// A notification that is due at a target.
 #[derive(Clone, PartialEq, Debug)]
 pub struct WaitingNotification {
-    /// The part of it that a digest needs.
+    /// The parts of the notification that a digest needs.
     pub headline: Headline,
     /// The number of tries so far.
     pub tries: u32,
 }
 
-/// The result of a message.
+/// The result of sending a message.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SendResult {
-    /// The name of the target.
+    /// The name of the target that the message was for.
     pub target: Arc<str>,
-    /// The id of the message.
+    /// The id of the message: a notification's or a digest's.
     pub message: String,
-    /// The result, in a few words.
+    /// The target's response or the error, in a few words.
     pub answer: String,
-    /// The new state of each of its notifications, and when it is due if it waits.
+    /// The new state of each notification in the message, and when it is due if it waits.
     pub notifications: Vec<(NotificationId, SendState, Timestamp)>,
     /// The number of dropped notifications that the message mentioned.
     pub said_not_kept: u64,
-    /// Whether the message was tried, and not merely dropped.
+    /// Whether the message was sent, with or without success, rather than dropped.
     pub tried: bool,
 }
 
-/// Deliveries that failed in a period.
+/// Deliveries that failed for good in a period.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failed {
-    /// The exclusive end of the period.
+    /// The end of the period, exclusive.
     pub until: Timestamp,
-    /// The number for each tenant and minute.
+    /// The number of failed deliveries for each tenant and minute.
     pub of: Vec<(TenantId, Timestamp, u64)>,
 }
 
-/// Notifications.
+/// Operations on notifications.
 #[async_trait]
 pub trait Notifications: Send + Sync + 'static {
-    /// Stores a notification, which then waits for each of its targets. Returns whether it is new: there is one for
-    /// each kind, subject and epoch.
+    /// Stores a notification, which then waits to be sent to each of its targets. Returns whether it is new: kind,
+    /// subject and epoch together are unique.
     ///
     /// # Errors
-    /// If the database fails; nothing was stored.
+    /// Returns an error if the database fails; then nothing was stored.
     async fn notify(&self, notification: Notification) -> Result<bool, QueueError>;
 
-    /// Lists notifications, the newest first.
+    /// Lists the notifications that match a filter, newest first.
     ///
     /// # Errors
-    /// If the cursor is invalid, or the database fails.
+    /// Returns an error if the cursor is invalid or the database fails.
     async fn notifications(
         &self,
         filter: &NotificationFilter,
         page: &PageOf,
     ) -> Result<Page<PastNotification>, RecordsError>;
 
-    /// Returns a notification.
+    /// Returns the notification with this id.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, or a database error.
     async fn notification(&self, id: NotificationId) -> Result<PastNotification, RecordsError>;
 
-    /// Returns the targets for which notifications wait. The cost grows with the number of such targets only.
+    /// Returns the targets that have waiting notifications. The cost depends only on the number of such targets.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     async fn waiting_targets(&self) -> Result<Vec<WaitingTarget>, QueueError>;
 
-    /// Returns the due notifications of a target, the oldest first.
+    /// Returns up to `limit` due notifications of a target, oldest first.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     async fn due_notifications(
         &self,
         target: &str,
         limit: usize,
     ) -> Result<Vec<WaitingNotification>, QueueError>;
 
-    /// Stores the result of a message.
+    /// Stores the result of sending a message.
     ///
     /// # Errors
-    /// If the database fails; nothing was written.
+    /// Returns an error if the database fails; then nothing was written.
     async fn settle_message(&self, result: SendResult) -> Result<(), QueueError>;
 
-    /// Deletes notifications from before this time that wait for no target, a bounded number. Returns how many.
+    /// Deletes up to `limit` notifications from before this time that no longer wait for any target. Returns the
+    /// number deleted.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     async fn prune_notifications(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError>;
 
-    /// Returns the deliveries that failed for good from this time until now; the result contains its end. Each is in
-    /// exactly one result, if the next call begins where this one ends.
+    /// Returns the deliveries that failed for good from this time until now. If the next call begins at
+    /// [`Failed::until`], each failed delivery is in exactly one result.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     async fn failed_since(&self, from: Timestamp) -> Result<Failed, QueueError>;
 }

@@ -8,7 +8,7 @@ pub const MAX_PAGE: usize = 500;
 pub struct PageOf {
     /// Where the previous page ended. `None`: the first page.
     pub after: Option<Cursor>,
-    /// The maximum number of items, from 1 to [`MAX_PAGE`]; values outside are clamped.
+    /// The maximum number of items, from 1 to [`MAX_PAGE`]; other values are clamped.
     pub limit: usize,
 }
 
@@ -25,7 +25,7 @@ impl PageOf {
         Self { after: Some(cursor), limit }
     }
 
-    /// Returns the limit, clamped to its bounds.
+    /// Returns the limit, clamped to the range from 1 to [`MAX_PAGE`].
     #[must_use]
     pub fn size(&self) -> usize {
         self.limit.clamp(1, MAX_PAGE)
@@ -38,15 +38,15 @@ impl Default for PageOf {
     }
 }
 
-/// The end of a page. Its content is private to the listing; it fits into a URL query as it is.
+/// The position after a page. Its content is opaque; it can be used in a URL query without encoding.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cursor(pub String);
 
 /// One page of a listing.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Page<T> {
-    /// The items. There may be fewer than requested, or none, although it is not the last page.
+    /// The items. A page may contain fewer than requested, or none, even if it is not the last.
     pub items: Vec<T>,
-    /// The cursor of the next page. `None`: this is the last page.
+    /// The cursor for the next page. `None`: this is the last page.
     pub next: Option<Cursor>,
 }

@@ -1,4 +1,4 @@
-//! Reminders for the API: create, show, list, change.
+//! Operations on reminders, for the API: create, show, list, change.
 
 use async_trait::async_trait;
 use breakerbox_core::Timestamp;
@@ -15,41 +15,43 @@ pub trait Reminders: Send + Sync + 'static {
     /// Creates a reminder.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing) tenant, [`Exists`](RecordsError::Exists) by its reference,
-    /// [`RemindersFull`](RecordsError::RemindersFull), [`Url`](RecordsError::Url), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing) if the tenant does not exist, [`Exists`](RecordsError::Exists) if
+    /// the reference is in use, [`RemindersFull`](RecordsError::RemindersFull), [`Url`](RecordsError::Url), or a
+    /// database error.
     async fn create_reminder(&self, new: NewReminder) -> Result<Reminder, RecordsError>;
 
-    /// Creates several reminders, all or none.
+    /// Creates several reminders, either all or none.
     ///
     /// # Errors
-    /// [`OneOf`](RecordsError::OneOf) them, with its error; or the database fails.
+    /// Returns [`OneOf`](RecordsError::OneOf) with the refused reminder's error, or a database error.
     async fn create_reminders(&self, new: Vec<NewReminder>) -> Result<Vec<Reminder>, RecordsError>;
 
-    /// Returns a reminder.
+    /// Returns the reminder with this id.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, or a database error.
     async fn reminder(&self, id: ReminderId) -> Result<Reminder, RecordsError>;
 
-    /// Returns the payload of a reminder.
+    /// Returns a reminder's payload.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, or a database error.
     async fn reminder_payload(&self, id: ReminderId) -> Result<Bytes, RecordsError>;
 
-    /// Lists reminders, the newest first.
+    /// Lists the reminders that match a filter, newest first.
     ///
     /// # Errors
-    /// If the cursor is invalid, or the database fails.
+    /// Returns an error if the cursor is invalid or the database fails.
     async fn reminders(&self, filter: &ReminderFilter, page: &PageOf)
     -> Result<Page<Reminder>, RecordsError>;
 
-    /// Changes a reminder that has not ended, if its revision is still the given one. A waiting run takes the new
-    /// settings; one in flight ends with the old ones.
+    /// Changes an unfinished reminder. If `seen` is set, the reminder must still have that revision. A waiting run
+    /// uses the new settings; a run in flight ends with the old ones.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed), [`Exists`](RecordsError::Exists) by its
-    /// reference, [`ReminderState`](RecordsError::ReminderState), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed),
+    /// [`Exists`](RecordsError::Exists) if the reference is in use, [`ReminderState`](RecordsError::ReminderState),
+    /// or a database error.
     async fn change_reminder(
         &self,
         id: ReminderId,
@@ -59,10 +61,11 @@ pub trait Reminders: Send + Sync + 'static {
         self.edit_reminder(id, Box::new(|_| Ok(change)), seen).await
     }
 
-    /// Changes a reminder like [`change_reminder`](Self::change_reminder), with an edit of the stored one.
+    /// Changes a reminder like [`change_reminder`](Self::change_reminder), with a change computed from the stored
+    /// reminder.
     ///
     /// # Errors
-    /// As [`change_reminder`](Self::change_reminder), and [`Refused`](RecordsError::Refused).
+    /// The same as for [`change_reminder`](Self::change_reminder), and [`Refused`](RecordsError::Refused).
     async fn edit_reminder(
         &self,
         id: ReminderId,
@@ -70,75 +73,81 @@ pub trait Reminders: Send + Sync + 'static {
         seen: Option<Revision>,
     ) -> Result<Reminder, RecordsError>;
 
-    /// Pauses an active reminder. A waiting run is withdrawn, as if it had not been fired; one in flight ends, and is
-    /// not retried.
+    /// Pauses an active reminder. A waiting run is withdrawn, as if it had not been fired; a run in flight ends
+    /// normally, but is not retried.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), [`ReminderState`](RecordsError::ReminderState), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing), [`ReminderState`](RecordsError::ReminderState), or a database
+    /// error.
     async fn pause_reminder(&self, id: ReminderId) -> Result<Reminder, RecordsError>;
 
-    /// Resumes a paused or stopped reminder. Occurrences in the meantime are skipped, except that of a one-off.
+    /// Resumes a paused or stopped reminder. Occurrences during the pause are skipped, unless the reminder runs only
+    /// once.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), [`ReminderState`](RecordsError::ReminderState), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing), [`ReminderState`](RecordsError::ReminderState), or a database
+    /// error.
     async fn resume_reminder(&self, id: ReminderId) -> Result<Reminder, RecordsError>;
 
-    /// Cancels a reminder for good. A waiting run is cancelled; one in flight ends, and is not retried.
+    /// Cancels a reminder permanently. A waiting run is cancelled; a run in flight ends normally, but is not retried.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), [`ReminderState`](RecordsError::ReminderState), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing), [`ReminderState`](RecordsError::ReminderState), or a database
+    /// error.
     async fn cancel_reminder(&self, id: ReminderId) -> Result<Reminder, RecordsError>;
 
-    /// Fires a run now, besides the schedule, in every state but cancelled. If a run waits, that run is made due at
-    /// once instead.
+    /// Fires a run now, in addition to the schedule, unless the reminder is cancelled. If a run is already waiting,
+    /// it is made due at once instead.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), [`ReminderState`](RecordsError::ReminderState), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing), [`ReminderState`](RecordsError::ReminderState), or a database
+    /// error.
     async fn run_reminder(&self, id: ReminderId) -> Result<Reminder, RecordsError>;
 
-    /// Lists the runs of a reminder, the newest first, for as long as finished work is kept.
+    /// Lists a reminder's runs, newest first. Runs are kept as long as other finished deliveries.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), an invalid cursor, or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, [`Cursor`](RecordsError::Cursor), or a
+    /// database error.
     async fn runs(&self, id: ReminderId, page: &PageOf) -> Result<Page<Run>, RecordsError>;
 
-    /// Deletes reminders that ended before this time, a bounded number. Returns how many. Their runs are deleted with
-    /// finished work.
+    /// Deletes up to `limit` reminders that ended before this time. Returns the number deleted. Their runs are pruned
+    /// with other finished deliveries.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     async fn prune_reminders(&self, before: Timestamp, limit: usize) -> Result<u64, QueueError>;
 }
 
-/// A reminder to create.
+/// The input for creating a reminder.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewReminder {
     /// The tenant that the reminder belongs to.
     pub tenant: TenantId,
-    /// The settings, which can be changed later.
+    /// The initial settings.
     pub settings: ReminderSettings,
-    /// The body of its requests.
+    /// The body of the reminder's requests.
     pub payload: Bytes,
 }
 
-/// A change of a reminder.
+/// The input for changing a reminder.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReminderChange {
-    /// All settings, both changed and unchanged.
+    /// The new settings, including unchanged ones.
     pub settings: ReminderSettings,
-    /// The new payload. `None`: unchanged.
+    /// The new payload. `None`: it stays unchanged.
     pub payload: Option<Bytes>,
-    /// The wall-clock time. A new schedule counts from it on: earlier occurrences are not caught up.
+    /// The current wall-clock time. A new schedule starts at this time: earlier occurrences are not caught up.
     pub now: Timestamp,
 }
 
 /// A filter for reminders. A reminder must match all fields that are set.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ReminderFilter {
-    /// Reminders of this tenant.
+    /// Only reminders of this tenant.
     pub tenant: Option<TenantId>,
-    /// Reminders in this state.
+    /// Only reminders in this state.
     pub state: Option<ReminderStateName>,
-    /// Reminders with this reference. Together with a tenant it uses an index; without one it is a scan.
+    /// Only reminders with this reference. With a tenant, the lookup uses an index; otherwise it is a scan.
     pub reference: Option<String>,
 }

@@ -1,8 +1,8 @@
-//! Idempotent requests: each is carried out once, however often a client repeats it.
+//! Idempotent requests: each is carried out once, even if a client retries it.
 //!
-//! A request with an idempotency key is stored in the transaction that carries it out, for 24 hours, within its tenant.
-//! A repetition creates nothing: it gets the stored response. A response that holds a secret is not stored; then the
-//! repetition is refused with the id of the created object.
+//! The response to a request with an idempotency key is stored for 24 hours, in the same transaction that carries out
+//! the request. Keys are unique within a tenant. A retry creates nothing, and returns the stored response. A response
+//! that contains a secret is not stored; a retry is then refused with the id of the created object.
 
 use std::time::Duration;
 
@@ -15,96 +15,96 @@ use bytes::Bytes;
 
 use super::{NewApiKey, NewEndpoint, NewReminder, NewResend, NewTenant, RecordsError};
 
-/// A request that creates a `T`.
+/// A client's request that creates a `T`, with its idempotency key.
 pub struct Request<T> {
-    /// The key by which a repetition is recognized. `None`: every request is a new one.
+    /// The idempotency key, which identifies retries. `None`: every request is carried out.
     pub key: Option<IdempotencyKey>,
-    /// The tenant within which the key is unique. `None`: the requests of the operator.
+    /// The tenant within which the key is unique. `None`: the request is the operator's.
     pub scope: Option<TenantId>,
-    /// Builds the response. With a key it runs in the transaction, so it must be quick.
+    /// Builds the response from the created object. With a key, it runs in the transaction, so it must be fast.
     pub respond: Box<dyn FnOnce(&T) -> RequestResponse + Send>,
 }
 
-/// The response to a request.
+/// The HTTP response to a request, as it is stored.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RequestResponse {
     /// The id of the created object.
     pub created: String,
-    /// The HTTP status.
+    /// The response's HTTP status.
     pub status: u16,
-    /// The revision, for the `etag` header.
+    /// The created object's revision, for the `etag` header.
     pub revision: Option<Revision>,
-    /// The body, as JSON.
+    /// The response body, as JSON.
     pub body: Bytes,
-    /// Whether the body holds a secret. If so, it is not stored.
+    /// Whether the body contains a secret. If so, it is not stored.
     pub has_secret: bool,
 }
 
-/// The response to a request, and whether it is that of an earlier request with the same key.
+/// The response to a request, and whether it was stored by an earlier request with the same key.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RequestResult {
-    /// The response.
+    /// The new or stored response.
     pub response: RequestResponse,
-    /// Whether the request was carried out before. If so, nothing was created now.
+    /// Whether the request was already carried out. If so, nothing was created now.
     pub repeated: bool,
 }
 
-/// All operations that create something for a client.
+/// All operations that create objects for a client, with idempotency keys.
 ///
-/// Each method does the same as the method of the same name that takes no request. Besides its errors it has
+/// Each method does the same as the method that it refers to. In addition to that method's errors, it returns
 /// [`KeyReused`](RecordsError::KeyReused) and [`AlreadyCreated`](RecordsError::AlreadyCreated).
 #[async_trait]
 pub trait Requests: Send + Sync + 'static {
-    /// As [`create_tenant`](super::Tenants::create_tenant).
+    /// Idempotent [`create_tenant`](super::Tenants::create_tenant).
     async fn create_tenant_for(
         &self,
         request: Request<Tenant>,
         new: NewTenant,
     ) -> Result<RequestResult, RecordsError>;
 
-    /// As [`create_endpoint`](super::Endpoints::create_endpoint).
+    /// Idempotent [`create_endpoint`](super::Endpoints::create_endpoint).
     async fn create_endpoint_for(
         &self,
         request: Request<Endpoint>,
         new: NewEndpoint,
     ) -> Result<RequestResult, RecordsError>;
 
-    /// As [`create_api_key`](super::ApiKeys::create_api_key).
+    /// Idempotent [`create_api_key`](super::ApiKeys::create_api_key).
     async fn create_api_key_for(
         &self,
         request: Request<ApiKey>,
         new: NewApiKey,
     ) -> Result<RequestResult, RecordsError>;
 
-    /// As [`create_reminder`](super::Reminders::create_reminder).
+    /// Idempotent [`create_reminder`](super::Reminders::create_reminder).
     async fn create_reminder_for(
         &self,
         request: Request<Reminder>,
         new: NewReminder,
     ) -> Result<RequestResult, RecordsError>;
 
-    /// As [`create_reminders`](super::Reminders::create_reminders).
+    /// Idempotent [`create_reminders`](super::Reminders::create_reminders).
     async fn create_reminders_for(
         &self,
         request: Request<Vec<Reminder>>,
         new: Vec<NewReminder>,
     ) -> Result<RequestResult, RecordsError>;
 
-    /// As [`run_reminder`](super::Reminders::run_reminder), which creates a run.
+    /// Idempotent [`run_reminder`](super::Reminders::run_reminder), which creates a run.
     async fn run_reminder_for(
         &self,
         request: Request<Reminder>,
         id: ReminderId,
     ) -> Result<RequestResult, RecordsError>;
 
-    /// As [`create_resend`](super::Resends::create_resend).
+    /// Idempotent [`create_resend`](super::Resends::create_resend).
     async fn create_resend_for(
         &self,
         request: Request<Resend>,
         new: NewResend,
     ) -> Result<RequestResult, RecordsError>;
 
-    /// As [`rotate_tenant_secret`](super::Tenants::rotate_tenant_secret).
+    /// Idempotent [`rotate_tenant_secret`](super::Tenants::rotate_tenant_secret).
     async fn rotate_tenant_secret_for(
         &self,
         request: Request<Tenant>,
@@ -113,7 +113,7 @@ pub trait Requests: Send + Sync + 'static {
         overlap: Duration,
     ) -> Result<RequestResult, RecordsError>;
 
-    /// As [`rotate_endpoint_secret`](super::Endpoints::rotate_endpoint_secret).
+    /// Idempotent [`rotate_endpoint_secret`](super::Endpoints::rotate_endpoint_secret).
     async fn rotate_endpoint_secret_for(
         &self,
         request: Request<Endpoint>,

@@ -1,5 +1,5 @@
-//! Resends by filter: background jobs that continue after a restart, in small steps, so that they hardly affect live
-//! traffic.
+//! Resends by filter: background jobs that proceed in small steps, so that they hardly affect live traffic, and
+//! continue after a restart.
 
 use async_trait::async_trait;
 use breakerbox_model::objects::{ApiKeyId, DeliveryFilter, JobId, Resend, TenantId};
@@ -7,48 +7,49 @@ use breakerbox_model::objects::{ApiKeyId, DeliveryFilter, JobId, Resend, TenantI
 use super::{Page, PageOf, RecordsError};
 use crate::{BatchResult, QueueError};
 
-/// A resend to create.
+/// The input for creating a resend job.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewResend {
-    /// The deliveries to resend. Without a state: those that failed. Only finished ones can be resent.
+    /// Which deliveries to resend. If no state is set, failed ones are. Only finished deliveries can be resent.
     pub filter: DeliveryFilter,
-    /// The API key that creates the job.
+    /// The API key that creates the job, if any.
     pub by: Option<ApiKeyId>,
 }
 
-/// Resends by filter.
+/// Operations on resend jobs.
 #[async_trait]
 pub trait Resends: Send + Sync + 'static {
-    /// Creates a job. Nothing is resent yet.
+    /// Creates a resend job. Nothing is resent yet.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing) tenant, endpoint or event, or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing) if the filter's tenant, endpoint or event does not exist, or a
+    /// database error.
     async fn create_resend(&self, new: NewResend) -> Result<Resend, RecordsError>;
 
-    /// Returns a job.
+    /// Returns the resend job with this id.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, or a database error.
     async fn resend(&self, id: JobId) -> Result<Resend, RecordsError>;
 
-    /// Lists jobs, the newest first: all, or those whose filter names this tenant.
+    /// Lists resend jobs, newest first: those whose filter names this tenant, or all.
     ///
     /// # Errors
-    /// If the cursor is invalid, or the database fails.
+    /// Returns an error if the cursor is invalid or the database fails.
     async fn resends(&self, tenant: Option<&TenantId>, page: &PageOf) -> Result<Page<Resend>, RecordsError>;
 
-    /// Cancels a job. Deliveries that it has made pending stay pending. A finished job is not changed.
+    /// Cancels a resend job. Deliveries that it has already made pending stay pending. A finished job is not changed.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, or a database error.
     async fn cancel_resend(&self, id: JobId) -> Result<Resend, RecordsError>;
 
-    /// Makes deliveries of the next job pending again, at most `limit` and at the lowest priority. The running jobs
-    /// take turns; one whose tenant's backlog is full is skipped. Deliveries and progress are one transaction, so a
-    /// crash resends nothing twice. The caller repeats it at a paced rate; `more` is set if some job may not be done.
-    /// Only the result contains the lanes that it woke; no watcher is notified of them.
+    /// Makes up to `limit` deliveries of the next job pending again, at the lowest priority. Running jobs take turns;
+    /// a job whose tenant's backlog is full is skipped. Deliveries and progress are written in one transaction, so a
+    /// crash resends nothing twice. The caller repeats this at a limited rate while `more` is set. The woken lanes
+    /// are only returned; watchers are not notified.
     ///
     /// # Errors
-    /// If the database fails; nothing was resent.
+    /// Returns an error if the database fails; then nothing was resent.
     async fn step_resends(&self, limit: usize) -> Result<BatchResult, QueueError>;
 }

@@ -7,52 +7,53 @@ use breakerbox_model::objects::{Backlog, Revision, Secret, Tenant, TenantId, Ten
 
 use super::{Edit, Page, PageOf, RecordsError};
 
-/// A tenant to create.
+/// The input for creating a tenant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewTenant {
-    /// The name of the tenant.
+    /// The name of the new tenant.
     pub id: TenantId,
-    /// The settings, which can be changed later.
+    /// The initial settings.
     pub settings: TenantSettings,
-    /// The secret with which deliveries to dynamic URLs are signed. `None`: a new random one.
+    /// The secret that signs deliveries to dynamic URLs. `None`: a new random secret.
     pub secret: Option<Secret>,
 }
 
-/// The backlog of a tenant.
+/// A tenant's unfinished deliveries, as count and bytes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TenantBacklog {
-    /// The tenant.
+    /// The name of the tenant.
     pub tenant: TenantId,
-    /// Deliveries that wait or are in flight.
+    /// Deliveries that are waiting or in flight.
     pub waiting: Backlog,
 }
 
 /// Operations on tenants.
 #[async_trait]
 pub trait Tenants: Send + Sync + 'static {
-    /// Creates a tenant.
+    /// Creates a tenant with these settings.
     ///
     /// # Errors
-    /// [`Exists`](RecordsError::Exists), [`Policy`](RecordsError::Policy), or the database fails.
+    /// Returns [`Exists`](RecordsError::Exists), [`Policy`](RecordsError::Policy), or a database error.
     async fn create_tenant(&self, new: NewTenant) -> Result<Tenant, RecordsError>;
 
-    /// Returns a tenant, with its secrets.
+    /// Returns the tenant with this name, with its secrets.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, or a database error.
     async fn tenant(&self, id: &TenantId) -> Result<Tenant, RecordsError>;
 
-    /// Lists tenants by name.
+    /// Lists tenants, ordered by name.
     ///
     /// # Errors
-    /// If the cursor is invalid, or the database fails.
+    /// Returns an error if the cursor is invalid or the database fails.
     async fn tenants(&self, page: &PageOf) -> Result<Page<Tenant>, RecordsError>;
 
-    /// Changes a tenant, if its revision is still the given one; without a revision, in any case.
+    /// Changes a tenant's settings. If `seen` is set, the tenant must still have that revision.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed), [`Policy`](RecordsError::Policy) (also
-    /// if an endpoint's policy does not fit the new one), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed),
+    /// [`Policy`](RecordsError::Policy) (also if an endpoint's policy conflicts with the new one), or a database
+    /// error.
     async fn change_tenant(
         &self,
         id: &TenantId,
@@ -62,10 +63,10 @@ pub trait Tenants: Send + Sync + 'static {
         self.edit_tenant(id, Box::new(|_| Ok(settings)), seen).await
     }
 
-    /// Changes a tenant like [`change_tenant`](Self::change_tenant), with an edit of the stored settings.
+    /// Changes a tenant like [`change_tenant`](Self::change_tenant), with settings computed from the stored tenant.
     ///
     /// # Errors
-    /// As [`change_tenant`](Self::change_tenant), and [`Refused`](RecordsError::Refused).
+    /// The same as for [`change_tenant`](Self::change_tenant), and [`Refused`](RecordsError::Refused).
     async fn edit_tenant(
         &self,
         id: &TenantId,
@@ -73,19 +74,19 @@ pub trait Tenants: Send + Sync + 'static {
         seen: Option<Revision>,
     ) -> Result<Tenant, RecordsError>;
 
-    /// Deletes a tenant that has no endpoints and no unfinished work, with its API keys. Its finished work stays until
-    /// its retention ends.
+    /// Deletes a tenant that has no endpoints and no unfinished work, together with its API keys. Its finished
+    /// deliveries are kept until their retention ends.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed), [`InUse`](RecordsError::InUse), or the
-    /// database fails.
+    /// Returns [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed),
+    /// [`InUse`](RecordsError::InUse), or a database error.
     async fn delete_tenant(&self, id: &TenantId, seen: Option<Revision>) -> Result<(), RecordsError>;
 
-    /// Rotates the signing secret: requests are signed with this one from now on, and for the overlap with the previous
-    /// one too.
+    /// Rotates the tenant's signing secret. Requests are signed with the new secret and, during the overlap, also
+    /// with the previous one.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, or a database error.
     async fn rotate_tenant_secret(
         &self,
         id: &TenantId,
@@ -93,22 +94,22 @@ pub trait Tenants: Send + Sync + 'static {
         overlap: Duration,
     ) -> Result<Tenant, RecordsError>;
 
-    /// Ends a rotation: only the newest secret stays.
+    /// Ends a rotation: only the newest secret remains valid.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, or a database error.
     async fn end_tenant_rotation(&self, id: &TenantId) -> Result<Tenant, RecordsError>;
 
-    /// Lists the backlogs of tenants, by name; tenants without any are left out. The counts are maintained, so the cost
-    /// grows with the length of the page only.
+    /// Lists the tenants' backlogs, ordered by name, without tenants whose backlog is empty. The counts are
+    /// maintained, so the cost depends only on the page size.
     ///
     /// # Errors
-    /// If the cursor is invalid, or the database fails.
+    /// Returns an error if the cursor is invalid or the database fails.
     async fn backlogs(&self, page: &PageOf) -> Result<Page<TenantBacklog>, RecordsError>;
 
-    /// Returns the backlog of one tenant.
+    /// Returns the number and bytes of a tenant's unfinished deliveries.
     ///
     /// # Errors
-    /// [`Missing`](RecordsError::Missing), or the database fails.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, or a database error.
     async fn backlog(&self, id: &TenantId) -> Result<Backlog, RecordsError>;
 }

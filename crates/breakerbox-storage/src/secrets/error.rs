@@ -1,4 +1,4 @@
-//! Errors of master keys and sealed values. They never repeat a secret.
+//! Errors concerning master keys and sealed (encrypted) values. Their messages never contain a secret.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use super::KeyId;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SecretsError {
-    /// The value is sealed with a key that was not given.
+    /// The value is sealed with a key that was not provided.
     #[error(
         "the {what} {name} is encrypted with the master key {key}, which is missing; add that key after the newest one, or \
          restore the key file of this database"
@@ -22,7 +22,7 @@ pub enum SecretsError {
         /// The id of the missing key.
         key: KeyId,
     },
-    /// The sealed value was changed, or belongs to another object.
+    /// The sealed value was modified, or belongs to another object.
     #[error(
         "the encrypted data of the {what} {name} is damaged, or was copied from another row; restore it from a backup"
     )]
@@ -32,52 +32,52 @@ pub enum SecretsError {
         /// The id or name of the object.
         name: String,
     },
-    /// There is no key at all.
+    /// No key was found.
     #[error("{place}: contains no master key; write the base64 of 32 random bytes to it")]
     NoKey {
-        /// The source that was searched.
+        /// The source that was searched: the variable's name or the file's path.
         place: String,
     },
-    /// A text in the source is not a key.
+    /// An entry in the source is not a valid key.
     #[error("{place}: key {number} is not a master key; each must be the base64 of 32 random bytes")]
     Malformed {
-        /// The source.
+        /// The source: the variable's name or the file's path.
         place: String,
-        /// The position of the text, from 1 on.
+        /// The position of the invalid entry; the first is 1.
         number: usize,
     },
-    /// Other users can read or write the file.
+    /// Other users can read or write the key file.
     #[error(
         "{} is accessible to other users (mode {mode:03o}); run `chmod 600` on it, and replace the key if it was read",
         path.display()
     )]
     Exposed {
-        /// The path of the file.
+        /// The path of the key file.
         path: PathBuf,
-        /// The mode of the file.
+        /// The file's permission bits.
         mode: u32,
     },
     /// The path is not a regular file.
     #[error("{} is not a regular file", path.display())]
     NotAFile {
-        /// The path.
+        /// The path that was given for the key file.
         path: PathBuf,
     },
-    /// The database holds sealed secrets, but the file with their key is missing.
+    /// The database contains sealed secrets, but the key file is missing.
     #[error(
         "{} does not exist, but the database contains encrypted secrets; restore the key file, or set its path in the configuration",
         path.display()
     )]
     FileMissing {
-        /// The path of the file.
+        /// The path of the key file.
         path: PathBuf,
     },
-    /// The file can't be read or created.
+    /// The key file can't be read or created.
     #[error("can't use the key file {}", path.display())]
     File {
-        /// The path of the file.
+        /// The path of the key file.
         path: PathBuf,
-        /// The cause.
+        /// The underlying I/O error.
         #[source]
         error: io::Error,
     },

@@ -1,7 +1,8 @@
-//! Sealing and opening: XChaCha20-Poly1305, whose nonces are long enough to be random, with the owner of the value as
-//! associated data.
+//! Sealing (encrypting) and opening values: XChaCha20-Poly1305, whose nonces are long enough to be random, with the
+//! value's owner as associated data.
 //!
-//! A sealed value is one byte for the format version, the key's id, the nonce, and the ciphertext with its tag.
+//! A sealed value consists of one byte for the format version, the key's id, the nonce, and the ciphertext with its
+//! tag.
 
 use std::fmt;
 
@@ -18,25 +19,25 @@ const HEAD_LENGTH: usize = 1 + ID_LENGTH + NONCE_LENGTH;
 /// The object that a sealed value belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Owner<'o> {
-    /// The kind of object, in a word, such as `endpoint`.
+    /// The kind of object, as one word such as `endpoint`.
     pub what: &'static str,
     /// The id or name of the object.
     pub name: &'o str,
 }
 
 impl Owner<'_> {
-    /// A kind never contains a zero byte, so no two owners have the same bytes.
+    /// Returns the associated data. A kind never contains a zero byte, so different owners have different bytes.
     fn associated(self) -> Vec<u8> {
         [self.what.as_bytes(), &[0], self.name.as_bytes()].concat()
     }
 }
 
-/// A sealed value, as the database stores it.
+/// A sealed (encrypted) value, as the database stores it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sealed(pub Vec<u8>);
 
 impl Sealed {
-    /// Returns the id of the key that sealed it, or `None` if it is not a sealed value.
+    /// Returns the id of the key that sealed the value, or `None` if it is not a sealed value.
     #[must_use]
     pub fn key(&self) -> Option<KeyId> {
         let (version, rest) = self.0.split_first()?;
@@ -47,7 +48,7 @@ impl Sealed {
     }
 }
 
-/// The available keys, the newest first. `Debug` shows their ids.
+/// The available master keys, newest first. `Debug` shows only their ids.
 pub struct Keyring {
     newest: Ring,
     older: Vec<Ring>,
@@ -65,26 +66,26 @@ impl Ring {
 }
 
 impl Keyring {
-    /// Returns a keyring with this key alone.
+    /// Creates a keyring with only this key.
     #[must_use]
     pub fn new(key: &MasterKey) -> Self {
         Self { newest: Ring::of(key), older: Vec::new() }
     }
 
-    /// Returns a keyring with these keys, the newest first, or `None` if there are none.
+    /// Creates a keyring with these keys, newest first, or returns `None` if there are none.
     #[must_use]
     pub fn newest_first(keys: &[MasterKey]) -> Option<Self> {
         let (newest, older) = keys.split_first()?;
         Some(Self { newest: Ring::of(newest), older: older.iter().map(Ring::of).collect() })
     }
 
-    /// Returns the id of the key that seals now.
+    /// Returns the id of the newest key, which seals new values.
     #[must_use]
     pub const fn newest(&self) -> KeyId {
         self.newest.id
     }
 
-    /// Returns whether there are older keys, so that values may be sealed with one of them.
+    /// Returns whether there are older keys, with which some values may be sealed.
     #[must_use]
     pub const fn has_older(&self) -> bool {
         !self.older.is_empty()
@@ -106,7 +107,7 @@ impl Keyring {
     /// Opens a value that was sealed for this owner.
     ///
     /// # Errors
-    /// [`KeyMissing`](SecretsError::KeyMissing), or [`Damaged`](SecretsError::Damaged).
+    /// Returns [`KeyMissing`](SecretsError::KeyMissing), or [`Damaged`](SecretsError::Damaged).
     pub fn open(&self, sealed: &Sealed, owner: Owner<'_>) -> Result<Vec<u8>, SecretsError> {
         let Owner { what, name } = owner;
         let damaged = || SecretsError::Damaged { what, name: name.to_owned() };
@@ -119,10 +120,10 @@ impl Keyring {
         ring.ok_or_else(missing)?.cipher.decrypt(&XNonce::from(*nonce), payload).map_err(|_| damaged())
     }
 
-    /// Returns the same value sealed with the newest key, or `None` if it already is.
+    /// Reseals a value with the newest key, or returns `None` if that key sealed it.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// The same as for [`open`](Self::open).
     pub fn reseal(&self, sealed: &Sealed, owner: Owner<'_>) -> Result<Option<Sealed>, SecretsError> {
         if sealed.key() == Some(self.newest.id) {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Master keys: 32 random bytes that seal all other secrets.
+//! Master keys: 32 random bytes that encrypt all other secrets.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 /// The length of a key id, in bytes.
 pub(super) const ID_LENGTH: usize = 8;
 
-/// A master key. `Debug` shows its id only.
+/// A master key. `Debug` shows only its id.
 #[derive(Clone)]
 pub struct MasterKey([u8; 32]);
 
@@ -20,20 +20,20 @@ impl MasterKey {
         Self(rand::random())
     }
 
-    /// Parses a key, or returns `None` if the text is not one.
+    /// Parses a base64 key, or returns `None` if the string is not a key.
     #[must_use]
     pub fn from_base64(text: &str) -> Option<Self> {
         let bytes = STANDARD.decode(text.trim()).ok()?;
         bytes.try_into().ok().map(Self)
     }
 
-    /// Returns the key as it is written into a key file. Never show it.
+    /// Returns the key in base64, as key files contain it. Never show it.
     #[must_use]
     pub fn reveal(&self) -> String {
         STANDARD.encode(self.0)
     }
 
-    /// Returns the id of the key. It is derived from the key and does not reveal it.
+    /// Returns the key's id. It is derived from the key, but does not reveal it.
     #[must_use]
     pub fn id(&self) -> KeyId {
         let digest = Sha256::new().chain_update(b"breakerbox master key").chain_update(self.0).finalize();
@@ -51,7 +51,7 @@ impl fmt::Debug for MasterKey {
     }
 }
 
-/// The id of a master key.
+/// The id of a master key, which is not secret.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyId(pub [u8; ID_LENGTH]);
 

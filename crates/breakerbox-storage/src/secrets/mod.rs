@@ -1,21 +1,21 @@
-//! Secrets at rest: signing secrets and custom headers are sealed before they reach the database. The master key never
-//! reaches it.
+//! Secrets at rest: signing secrets and custom headers are sealed (encrypted) before they are stored in the database.
+//! The master key is never stored there.
 //!
 //! | part | task |
 //! | --- | --- |
-//! | [`MasterKey`] | 32 random bytes, written as base64; identified by an id that does not reveal it |
-//! | [`Keyring`] | the newest key seals, all of them open |
-//! | [`Owner`] | the object that a sealed value belongs to: a value that was moved to another row does not open |
+//! | [`MasterKey`] | 32 random bytes, written as base64, with an id that does not reveal them |
+//! | [`Keyring`] | all available keys: the newest seals new values, and each opens the values that it sealed |
+//! | [`Owner`] | the object that a sealed value belongs to: a value moved to another row can't be opened |
 //! | [`KeySource`] | an environment variable's value, or a file that only its owner can read |
 //! | [`private_file`] | reads and creates such files |
 //!
-//! A stolen database, or a backup of one, reveals no secret. An attacker who can read the process's memory, or the key
-//! file, has them all; that is not guarded against.
+//! A stolen database or backup reveals no secret. An attacker who can read the process's memory or the key file has
+//! them all; there is no protection against that.
 //!
 //! **Rotation.** Put a new key before the others, restart, reseal everything in the background (`reseal` of the
-//! database), then remove the old one. A start without a key that is still needed is refused.
+//! database), then remove the old one. The gateway refuses to start if a key that is still needed is missing.
 //!
-//! Nothing here is logged, and `Debug` shows ids only.
+//! This module logs nothing, and `Debug` shows only ids.
 
 mod error;
 mod keyring;

@@ -1,8 +1,8 @@
-//! The source of master keys: an environment variable, or a file that only its owner can read. Both hold one or more
-//! keys, the newest first, separated by white space; in a file, a `#` begins a comment.
+//! The source of master keys: an environment variable, or a file that only its owner can read. Both contain one or
+//! more keys, newest first, separated by whitespace; in a file, `#` begins a comment.
 //!
-//! At the very first start a file is created, with one new key. Later a missing file is not created again: the secrets
-//! that the lost key sealed would be lost with it, unnoticed until the next delivery.
+//! At the first startup, a file with one new key is created. A file that is missing later is not created again: the
+//! loss of all secrets sealed with its key would go unnoticed until the next delivery.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -10,29 +10,29 @@ use std::path::{Path, PathBuf};
 
 use super::{Keyring, MasterKey, SecretsError, private_file};
 
-/// The environment variable that may hold the keys.
+/// The environment variable that may contain the keys.
 pub const KEY_VARIABLE: &str = "BREAKERBOX_MASTER_KEY";
 
-/// The source of the keys.
+/// The source of the master keys.
 #[derive(Clone)]
 pub enum KeySource {
-    /// The value of [`KEY_VARIABLE`], as the configuration reader found it.
+    /// The value of [`KEY_VARIABLE`], as read by the configuration.
     Variable(String),
-    /// A file.
+    /// A file that only its owner can read.
     File(PathBuf),
 }
 
 impl KeySource {
-    /// Returns the key file of a data folder: `keys/master.key` in it.
+    /// Returns the key file in a data directory: `keys/master.key`.
     #[must_use]
     pub fn in_folder(data: &Path) -> Self {
         Self::File(data.join("keys").join("master.key"))
     }
 
-    /// Reads the keys. A missing file is created, unless the database already holds sealed values.
+    /// Reads the keys. A missing file is created, unless the database already contains sealed values.
     ///
     /// # Errors
-    /// If there is no usable key, or other users can read the file.
+    /// Returns an error if there is no usable key, or other users can read the file.
     pub fn keyring(&self, anything_sealed: bool) -> Result<Keyring, SecretsError> {
         let (place, text) = match self {
             Self::Variable(value) => (KEY_VARIABLE.to_owned(), value.clone()),

@@ -1,4 +1,4 @@
-//! Write checks: they write to the store, and change nothing that callers see.
+//! Write checks: they write to the store, but change nothing that callers see.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use breakerbox::{Nonce, Status};
 
 use super::{AnyStore, at_once, put, read, record, unique, unique_key};
 
-/// A write check changes no circuit and no term, and announces nothing, however many processes check at once.
+/// A write check changes no circuit and no term, and publishes nothing, however many processes check at once.
 pub async fn a_write_check_changes_nothing(store: AnyStore) {
     let tenant = unique("checked");
     let key = unique_key(&format!("{tenant} e1"));
@@ -40,7 +40,7 @@ pub async fn a_write_check_changes_nothing(store: AnyStore) {
     assert_eq!(listed, [(Arc::clone(&key), record(Status::Open, 5, 1))]);
     let other = store.lead(&tenant, Nonce(2), Duration::from_secs(1)).await.expect("the store answers").value;
     assert_eq!((other.leads, other.ends_at), (false, term.ends_at));
-    // Ignores announcements about other checks' circuits.
+    // Ignores events about the circuits of other checks.
     put(&store, &key, Some(1), record(Status::Closed, 6, 2)).await;
     let mut versions = Vec::new();
     while versions.last() != Some(&2) {
@@ -56,7 +56,7 @@ pub async fn a_write_check_changes_nothing(store: AnyStore) {
 
 /// A write check returns the store's time, as every operation does.
 pub async fn a_write_check_answers_with_the_stores_time(store: AnyStore) {
-    // Servers of one store may have clocks of their own, which agree well enough.
+    // The servers of one store may have separate clocks, which differ only slightly.
     let margin = Duration::from_secs(1);
     let before = store.read(&[]).await.expect("the store answers").now;
     let checked = store.check_write().await.expect("the store accepts writes").now;

@@ -1,4 +1,4 @@
-//! Lists, and the changes that a store announces.
+//! Listing circuits, and the change events that a store publishes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use breakerbox::store::{ListQuery, StoreEvent};
 
 use super::{AnyStore, WAIT_LIMIT, put, record, unique};
 
-/// Returns all keys of a query, page by page, without their prefix.
+/// Lists all pages of a query, and returns the keys without their prefix.
 async fn keys(store: &AnyStore, query: &ListQuery) -> Vec<String> {
     let mut query = query.clone();
     let mut keys = Vec::new();
@@ -30,7 +30,7 @@ fn under(prefix: &str, limit: usize) -> ListQuery {
     ListQuery { prefix: prefix.to_owned(), limit, ..ListQuery::default() }
 }
 
-/// Holds for every page size, and while other circuits are added and removed.
+/// Every circuit is on exactly one page, for every page size, even while other circuits are added and removed.
 pub async fn pages_hold_every_circuit_once(store: AnyStore) {
     let prefix = unique("pages ");
     let names: BTreeSet<_> = (0..100).map(|n| format!("e{n}")).collect();
@@ -44,7 +44,7 @@ pub async fn pages_hold_every_circuit_once(store: AnyStore) {
     }
 }
 
-/// A circuit is listed under the state that it is in, and no other.
+/// A circuit is listed under its current state, and under no other.
 pub async fn circuits_are_found_by_state(store: AnyStore) {
     let prefix = unique("states ");
     let key: Arc<str> = format!("{prefix}e1").into();
@@ -60,8 +60,8 @@ pub async fn circuits_are_found_by_state(store: AnyStore) {
     }
 }
 
-/// A tenant's circuits begin with its name. A tenant whose name is a prefix of another's gets only its own circuits,
-/// and pattern characters in a name have no special meaning.
+/// The keys of a tenant's circuits start with its name. A tenant whose name is a prefix of another's gets only
+/// its own circuits, and pattern characters in a name have no special meaning.
 pub async fn circuits_are_found_by_tenant(store: AnyStore) {
     let unique = unique("tenants");
     for tenant in ["a", "ab", "a*", "a_", "a%"] {
@@ -74,7 +74,8 @@ pub async fn circuits_are_found_by_tenant(store: AnyStore) {
     }
 }
 
-/// Every listener receives every swap, whichever process made it; a listener that missed some is notified that it did.
+/// Every listener receives every swap, whichever process made it. A listener that missed some receives a
+/// `Missed` event.
 pub async fn a_swap_is_heard_by_everybody(store: AnyStore) {
     let key: Arc<str> = unique("heard").into();
     let mut listeners = [store.changes(), store.changes()];
@@ -94,8 +95,8 @@ pub async fn a_swap_is_heard_by_everybody(store: AnyStore) {
     }
 }
 
-/// Every listener receives the keys for which reports are requested, however many there are. A request may be lost, so
-/// it is repeated.
+/// Every listener receives the keys for which reports are requested, however many there are. Requests may be
+/// lost, so the check retries them.
 pub async fn a_call_for_reports_is_heard_by_everybody(store: AnyStore) {
     let unique = unique("called");
     let keys: Vec<Arc<str>> = (0..1_500).map(|n| format!("{unique} \u{e9} \" {n}").into()).collect();

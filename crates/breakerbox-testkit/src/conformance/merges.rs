@@ -1,4 +1,4 @@
-//! Counts: none is lost, doubled or added to another epoch.
+//! Counts: none is lost, counted twice or added to another epoch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Returns a delta of one bucket for a circuit without a record.
+/// Returns a delta with one bucket, for a circuit without a record.
 fn delta(key: &Arc<str>, bucket: BucketDelta) -> Delta {
     Delta {
         key: Arc::clone(key),
@@ -72,7 +72,7 @@ pub async fn counts_of_many_processes_add_up(store: AnyStore) {
     assert_eq!(merge(&store, again).await.totals, expected);
 }
 
-/// A result of an old epoch is not evidence about the new one.
+/// Counts from an old epoch are late, and are not added to the new one.
 pub async fn counts_of_another_epoch_are_late(store: AnyStore) {
     let key = unique_key("epochs");
     put(&store, &key, None, record(Status::Closed, 7, 1)).await;
@@ -84,7 +84,7 @@ pub async fn counts_of_another_epoch_are_late(store: AnyStore) {
     }
 }
 
-/// Most circuits have no record. Their epoch is the default one, and counts of any other epoch are late.
+/// Most circuits have no record. Their epoch is the default one, and counts from any other epoch are late.
 pub async fn counts_for_a_circuit_without_a_record_need_no_epoch(store: AnyStore) {
     let key = unique_key("pristine");
     let merged = merge(&store, Delta { epoch: Epoch(5), ..delta(&key, failures(1)) }).await;
@@ -93,7 +93,7 @@ pub async fn counts_for_a_circuit_without_a_record_need_no_epoch(store: AnyStore
     assert_eq!((merged.late, merged.totals.failures, merged.record), (false, 1, None));
 }
 
-/// A batch may have many keys. The answers are in the order of the deltas.
+/// A batch may have many keys. The results are in the order of the deltas.
 pub async fn a_batch_is_answered_in_its_order(store: AnyStore) {
     let keys: Vec<_> = (0..1_000).map(|_| unique_key("batch")).collect();
     let deltas: Vec<_> = keys.iter().zip(1..).map(|(key, n)| delta(key, successes(n))).collect();
@@ -114,7 +114,7 @@ pub async fn what_is_older_than_the_window_does_not_count(store: AnyStore) {
     }
 }
 
-/// A policy change loses no counts.
+/// Changing the policy's window loses no counts.
 pub async fn a_window_of_another_length_sees_the_same_counts(store: AnyStore) {
     let key = unique_key("lengths");
     merge(&store, delta(&key, aged(failures(3), 30))).await;
@@ -124,7 +124,7 @@ pub async fn a_window_of_another_length_sees_the_same_counts(store: AnyStore) {
     assert_eq!(merge(&store, shorter).await.totals.failures, 0);
 }
 
-/// Failures of all processes extend one run, until any process reports a success.
+/// Failures in all processes extend one run of consecutive failures, until any process reports a success.
 pub async fn a_success_ends_the_run_of_failures(store: AnyStore) {
     let key = unique_key("runs");
     assert_eq!(merge(&store, delta(&key, aged(failures(2), 3))).await.totals.failure_run, 2);
@@ -140,20 +140,20 @@ pub async fn failures_before_the_latest_success_extend_no_run(store: AnyStore) {
     merge(&store, delta(&key, aged(successes(1), 20))).await;
     let merged = merge(&store, delta(&key, aged(failures(3), 40))).await;
     assert_eq!((merged.totals.failure_run, merged.totals.failures), (0, 3));
-    // In one delta, at the same time as the latest success: their order is unknown.
+    // One delta has both in the same bucket as the latest success, so their order is unknown.
     let mixed = BucketDelta { age: seconds(15), successes: 1, failures: 1, run: 1, ..BucketDelta::default() };
     assert_eq!(merge(&store, delta(&key, mixed)).await.totals.failure_run, 0);
     assert_eq!(merge(&store, delta(&key, aged(failures(2), 10))).await.totals.failure_run, 2);
-    // A success that is reported late, and was before the run, does not end it.
+    // A success that is reported late, but happened before the run, does not end it.
     assert_eq!(merge(&store, delta(&key, aged(successes(1), 30))).await.totals.failure_run, 2);
     assert_eq!(merge(&store, delta(&key, aged(successes(1), 5))).await.totals.failure_run, 0);
 }
 
-/// A trip needs these times to decide for how long an endpoint has been failing.
+/// A trip decision needs these times to know for how long an endpoint has been failing.
 pub async fn the_latest_success_and_the_first_failure_after_it_are_remembered(store: AnyStore) {
     let key = unique_key("successes");
-    // Reads the ages of the latest success and of the first failure after it, to five seconds, because a machine may
-    // be slow.
+    // Returns the ages of the latest success and of the first failure after it, rounded to five seconds,
+    // because the machine may be slow.
     let merge_bucket = async |bucket| {
         let answer = store.merge(&[delta(&key, bucket)]).await.expect("the store answers");
         let answer = answer.all().expect("the record can be read");
@@ -188,7 +188,7 @@ pub async fn what_the_record_knows_of_outcomes_is_answered_too(store: AnyStore) 
     assert!(latest.last_success > ago(10) && latest.failing_since.is_none(), "{latest:?}");
 }
 
-/// Fifty processes make a thousand merges.
+/// Fifty processes make a thousand merges at once.
 pub async fn merges_at_once_lose_nothing(store: AnyStore) {
     let key = unique_key("crowd");
     at_once(50, |_| {
@@ -205,7 +205,7 @@ pub async fn merges_at_once_lose_nothing(store: AnyStore) {
     assert_eq!((totals.successes, totals.failures), (3_000, 1_000));
 }
 
-/// Counts belong to an epoch. A swap within it keeps them.
+/// Counts belong to one epoch. A swap within the epoch keeps them.
 pub async fn a_new_epoch_begins_with_an_empty_window(store: AnyStore) {
     let key = unique_key("empties");
     merge(&store, delta(&key, failures(3))).await;

@@ -1,16 +1,16 @@
-//! The conformance suite: what every store must do, with one test for each check.
+//! The conformance suite: the requirements on every store, with one test for each.
 //!
-//! A store's tests call [`store_conformance!`](crate::store_conformance) with an expression that makes a store. Each
-//! check uses keys of its own, so that stores may share a server. Checks test the operations alone: no time passes that a
-//! check does not wait for, and times in the past are given as ages.
+//! A store's tests call [`store_conformance!`](crate::store_conformance) with an expression that creates a
+//! store. Each check uses its own keys, so that stores may share a server. Checks test only the operations:
+//! they wait explicitly whenever time must pass, and pass past times as ages.
 //!
 //! | file | checks |
 //! | --- | --- |
 //! | `merges` | counts: none is lost or added to another epoch |
 //! | `swaps` | one winner, deadlines, complete records |
-//! | `lists` | pages, filters, announced changes |
-//! | `ramps` | ramp slots: never more than the limit, none of another epoch |
-//! | `terms` | terms of leaders: one leader at a time |
+//! | `lists` | pages, filters, change events |
+//! | `ramps` | ramp slots: never more than the limit, none from another epoch |
+//! | `terms` | leaders' terms: one leader at a time |
 //! | `checks` | write checks change nothing |
 
 mod checks;
@@ -34,11 +34,11 @@ pub use self::ramps::*;
 pub use self::swaps::*;
 pub use self::terms::*;
 
-/// How long a check waits for an expected event before it fails.
+/// The maximum time that a check waits for an expected event.
 const WAIT_LIMIT: Duration = Duration::from_secs(20);
 
-/// Runs the whole suite: one test for each check. The argument is an expression for a future that returns a store, new
-/// or shared.
+/// Runs the whole suite: one test for each check. The argument is an expression for a future that returns a new
+/// or shared store.
 ///
 /// ```
 /// use breakerbox::store::MemoryStore;
@@ -104,7 +104,7 @@ macro_rules! store_conformance {
 /// The store that a check runs against.
 type AnyStore = Arc<dyn Store>;
 
-/// Returns a text that no other check uses, in this process or another.
+/// Returns a string that no other check uses, in this process or another.
 fn unique(name: &str) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -116,7 +116,7 @@ fn unique_key(name: &str) -> Arc<str> {
     unique(name).into()
 }
 
-/// Returns the record of a circuit in this state.
+/// Returns a record for a circuit in this state.
 fn record(status: Status, epoch: u64, version: u128) -> Record {
     let by = || breakerbox::Attribution::new("ops", "a check").expect("short");
     let (state, mode) = match status {
@@ -150,7 +150,7 @@ fn swap(key: &Arc<str>, expected: Option<u128>, record: Record) -> Swap {
     Swap { key: Arc::clone(key), expected: expected.map(Version), record, not_after, keep_for: None }
 }
 
-/// Checks that a swap won, where no other swap competes with it.
+/// Asserts that a swap without competitors won.
 #[track_caller]
 fn won(swapped: &Swapped) {
     assert_eq!(*swapped, Swapped::Won);

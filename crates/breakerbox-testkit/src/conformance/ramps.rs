@@ -12,7 +12,7 @@ const LONG: Duration = Duration::from_secs(600);
 
 const BEGUN: Timestamp = Timestamp::from_micros(1_700_000_000_123_456);
 
-/// Returns a request of the circuit's first epoch that takes and gives back nothing.
+/// Returns a request in epoch 5, the circuit's first, that neither acquires nor releases slots.
 fn request(key: &Arc<str>) -> RampRequest {
     RampRequest {
         key: Arc::clone(key),
@@ -51,19 +51,19 @@ fn done(reply: RampReply) -> RampView {
     }
 }
 
-/// Returns the calls in flight, the slots taken, and the successes.
+/// Returns the calls in flight, the slots acquired, and the successes.
 const fn brief(view: &RampView) -> (u32, u32, u32) {
     (view.in_flight, view.taken, view.state.successes)
 }
 
-/// Makes a circuit that has closed, in epoch 5.
+/// Creates a closed circuit with epoch 5, and returns its key.
 async fn closed(store: &AnyStore, name: &str) -> Arc<str> {
     let key = unique_key(name);
     put(store, &key, None, record(Status::Closed, 5, 1)).await;
     key
 }
 
-/// The first request sets the limit of a ramp, and the ramp gives out as many slots as the limit allows.
+/// The first request sets the ramp's limit, and no more slots than that can be acquired.
 pub async fn slots_are_taken_up_to_the_limit(store: AnyStore) {
     let key = closed(&store, "ramp").await;
     let view = done(send(&store, &take(&key, [1, 2])).await);
@@ -82,24 +82,25 @@ pub async fn slots_are_taken_up_to_the_limit(store: AnyStore) {
     assert_eq!(brief(&done(send(&store, &take(&other, [3, 4, 5])).await)), (3, 1, 0), "the first that fits");
 }
 
-/// A slot is given back once, and its success counts once.
+/// A slot can be released once, and its success counts once.
 pub async fn a_slot_that_is_given_back_is_free(store: AnyStore) {
     let key = closed(&store, "ramp given back").await;
     send(&store, &take(&key, [1])).await;
     assert_eq!(brief(&done(send(&store, &give(&key, 9, true)).await)), (1, 0, 0), "nobody has that one");
     assert_eq!(brief(&done(send(&store, &give(&key, 1, true)).await)), (0, 0, 1));
     assert_eq!(brief(&done(send(&store, &give(&key, 1, true)).await)), (0, 0, 1), "once");
-    // The slot is given back and taken in one request.
+    // The slot is released and acquired in one request.
     send(&store, &take(&key, [2])).await;
     let both = RampRequest { take: vec![Nonce(3), Nonce(4)], ..give(&key, 2, false) };
     assert_eq!(brief(&done(send(&store, &both).await)), (1, 1, 1), "an unsuccessful call adds nothing");
 }
 
-/// Of several processes that saw the same step, one replaces the limit; a new limit begins without successes.
+/// If several processes saw the same step, one of them replaces the limit. A new limit starts with zero
+/// successes.
 pub async fn a_limit_is_replaced_by_whoever_saw_the_latest_step(store: AnyStore) {
     let key = closed(&store, "ramp limit").await;
     send(&store, &take(&key, [1])).await;
-    // Give back, replace and take, in this order and in one request.
+    // Release, replace and acquire, in this order and in one request.
     let all = RampRequest {
         replace: Some(RampStep { expected: 0, limit: Some(4) }),
         take: (2..8).map(Nonce).collect(),
@@ -126,7 +127,7 @@ pub async fn a_limit_is_replaced_by_whoever_saw_the_latest_step(store: AnyStore)
     assert_eq!(brief(&done(send(&store, &take(&key, [9])).await)), (2, 1, 0));
 }
 
-/// The slot of a process that died becomes free.
+/// The slot of a process that died becomes free when it expires.
 pub async fn a_slot_expires(store: AnyStore) {
     let key = closed(&store, "ramp expiry").await;
     let brief_one = RampRequest { slot_for: Duration::from_millis(5), ..take(&key, [1]) };
@@ -140,7 +141,7 @@ pub async fn a_slot_expires(store: AnyStore) {
     assert_eq!(brief(&late), (1, 0, 0), "the place of before is nobody's, and its success counts nowhere");
 }
 
-/// A ramp that has ended stays ended, and gives out no slots.
+/// A ramp that has ended stays ended, and no slots can be acquired.
 pub async fn a_ramp_that_is_over_is_over_for_everybody(store: AnyStore) {
     let key = closed(&store, "ramp over").await;
     send(&store, &take(&key, [1])).await;
@@ -153,7 +154,7 @@ pub async fn a_ramp_that_is_over_is_over_for_everybody(store: AnyStore) {
     assert_eq!(view.state.refused_at, before, "what needs no place is not refused one");
 }
 
-/// A ramp belongs to an epoch: requests of other epochs are late, and a new epoch begins a new ramp.
+/// A ramp belongs to one epoch: requests from other epochs are late, and a new epoch starts a new ramp.
 pub async fn a_ramp_belongs_to_an_epoch(store: AnyStore) {
     let nobodys = unique_key("ramp of nobody");
     assert_eq!(send(&store, &take(&nobodys, [1])).await, RampReply::Late, "there is no record");
@@ -176,7 +177,7 @@ pub async fn a_ramp_belongs_to_an_epoch(store: AnyStore) {
     assert_eq!((view.state.step, view.state.limit, brief(&view)), (0, Some(1), (1, 1, 0)));
 }
 
-/// A ramp without requests expires.
+/// A ramp that gets no requests expires.
 pub async fn an_idle_ramp_goes(store: AnyStore) {
     let key = closed(&store, "ramp idle").await;
     let brief_one = RampRequest { keep_for: Duration::from_millis(5), ..replace(&key, 0, Some(8)) };
@@ -194,7 +195,7 @@ pub async fn an_idle_ramp_goes(store: AnyStore) {
     }
 }
 
-/// Holds for any number of concurrent requests.
+/// The limit is never exceeded, for any number of concurrent requests.
 pub async fn takes_at_once_never_exceed_the_limit(store: AnyStore) {
     let key = closed(&store, "ramp race").await;
     let (tasks, rounds) = (20, 10);

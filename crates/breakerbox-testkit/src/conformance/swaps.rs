@@ -15,7 +15,7 @@ async fn swap_if(store: &AnyStore, swap: &Swap) -> Swapped {
     store.swap_if(swap).await.expect("the store answers").value
 }
 
-/// A process cannot replace a record that it has not read.
+/// A process can't replace a record that it has not read.
 pub async fn the_first_record_needs_that_there_is_none(store: AnyStore) {
     let key = unique_key("first");
     let first = record(Status::Open, 5, 1);
@@ -37,7 +37,7 @@ pub async fn a_record_comes_back_whole(store: AnyStore) {
         Mode::ForcedClosed(by.clone()),
         Mode::Disabled(Attribution::new("", "").expect("short")),
     ];
-    // No store's clock gets beyond this time: more than 250 years of microseconds.
+    // No store's clock ever exceeds this time: more than 250 years in microseconds.
     let latest = Timestamp::from_micros(1 << 53);
     let mut version = None;
     for (n, mode) in (1..).zip(modes) {
@@ -79,7 +79,7 @@ pub async fn a_swap_needs_the_version_that_is_there(store: AnyStore) {
     assert_eq!(read(&store, &key).await, Some(second));
 }
 
-/// A process that was paused between deciding and writing writes nothing.
+/// A process that was paused between its decision and its write writes nothing.
 pub async fn a_swap_after_its_deadline_writes_nothing(store: AnyStore) {
     let key = unique_key("deadlines");
     let now = store.read(&[]).await.expect("the store answers").now;
@@ -93,7 +93,7 @@ pub async fn a_swap_after_its_deadline_writes_nothing(store: AnyStore) {
     assert_eq!(swap_if(&store, &late).await, Swapped::TooLate(Some(in_time.record)));
 }
 
-/// A transition happens exactly once, however many processes see that it is due.
+/// A transition happens exactly once, however many processes detect that it is due.
 pub async fn of_swaps_at_once_one_wins_and_all_see_it(store: AnyStore) {
     let key = unique_key("race");
     put(&store, &key, None, record(Status::Open, 5, 0)).await;
@@ -118,7 +118,7 @@ pub async fn of_swaps_at_once_one_wins_and_all_see_it(store: AnyStore) {
     }
 }
 
-/// The same holds if there was no record before.
+/// Exactly one swap wins, even if there was no record before.
 pub async fn of_first_records_at_once_one_wins(store: AnyStore) {
     for _ in 0..20 {
         let key = unique_key("first race");
@@ -131,7 +131,7 @@ pub async fn of_first_records_at_once_one_wins(store: AnyStore) {
     }
 }
 
-/// In a batch, each swap succeeds or fails by itself, and the answers are in the order of the swaps.
+/// In a batch, each swap wins or loses independently, and the results are in the order of the swaps.
 pub async fn of_many_swaps_each_stands_for_itself(store: AnyStore) {
     let answer = store.swap_all(&[]).await.expect("the store answers");
     assert_eq!(answer.value, [], "none at all");
@@ -168,7 +168,7 @@ pub async fn of_many_swaps_each_stands_for_itself(store: AnyStore) {
         while !not_received.is_empty() {
             match listener.next().await.expect("the store is there") {
                 StoreEvent::Changed { key, .. } => _ = not_received.remove(&key),
-                // From another check on the same server.
+                // An event from another check on the same server.
                 StoreEvent::ReportsWanted { .. } => {}
                 _ => return,
             }
@@ -177,13 +177,13 @@ pub async fn of_many_swaps_each_stands_for_itself(store: AnyStore) {
     tokio::time::timeout(WAIT_LIMIT, receive_all).await.expect("all winners are heard of");
 }
 
-/// Expiry removes idle records and is no transition: records that must be kept stay.
+/// Expiry removes idle records, and does not count as a transition. Records that must be kept stay.
 pub async fn an_idle_record_goes_and_one_to_keep_stays(store: AnyStore) {
     let (goes, stays) = (unique_key("goes"), unique_key("stays"));
     let brief = Some(Duration::from_millis(1));
     won(&swap_if(&store, &Swap { keep_for: brief, ..swap(&goes, None, record(Status::Closed, 5, 1)) }).await);
     won(&swap_if(&store, &Swap { keep_for: brief, ..swap(&stays, None, record(Status::Closed, 5, 1)) }).await);
-    // The second record gets a reason to be kept, unless it has expired already.
+    // The second record becomes one that must be kept, unless it has already expired.
     let reason = swap(&stays, Some(1), record(Status::Open, 6, 2));
     if swap_if(&store, &reason).await != Swapped::Won {
         put(&store, &stays, None, record(Status::Open, 6, 2)).await;

@@ -1,4 +1,4 @@
-//! Terms of leaders: one leader at a time.
+//! Leaders' terms: one leader at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ async fn lead(store: &AnyStore, name: &str, candidate: u64, ttl: Duration) -> Te
     store.lead(name, Nonce(candidate.into()), ttl).await.expect("the store answers").value
 }
 
-/// Holds for any number of concurrent candidates.
+/// Exactly one candidate leads, for any number of concurrent candidates.
 pub async fn of_candidates_at_once_one_leads(store: AnyStore) {
     let name = unique("election");
     let terms = at_once(50, |n| {
@@ -28,7 +28,7 @@ pub async fn of_candidates_at_once_one_leads(store: AnyStore) {
     assert!(lead(&store, &unique("another"), 1, LONG).await.leads, "another name is another office");
 }
 
-/// A term continues as long as its leader prolongs it.
+/// A term continues as long as its leader renews it.
 pub async fn a_leader_prolongs_its_term(store: AnyStore) {
     let name = unique("prolonged");
     let first = lead(&store, &name, 1, LONG).await;

@@ -1,5 +1,5 @@
-//! Processes that make one call and end, such as cron jobs: the outcome is in the store when the process has ended,
-//! however it ended.
+//! Processes that make one call and exit, such as cron jobs: the outcome is in the store when the process has
+//! ended, however it ended.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use tokio::runtime::{Builder, Runtime};
 /// The number of consecutive failures that open a circuit with the default policy.
 const FAILURES: usize = 5;
 
-/// The number of jobs; more than open the circuit.
+/// The number of jobs: more than it takes to open the circuit.
 const JOBS: usize = 8;
 
-/// How a job ends.
+/// The way in which a job ends.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum End {
-    /// It closes the registry.
+    /// The job closes the registry.
     Close,
-    /// It drops all handles.
+    /// The job drops all handles.
     Drop,
     /// The runtime ends before the last handle is dropped.
     Shutdown,
 }
 
-/// Checks that of several jobs with one failing call each, as many send it as open the circuit, whatever the
-/// consistency and however they end.
+/// Runs several jobs that each make one failing call, and checks that exactly as many send their call as it
+/// takes to open the circuit, for every consistency and every way to end.
 ///
 /// # Panics
-/// If another number of jobs sends its call.
+/// Panics if a different number of jobs sends its call.
 pub fn one_call_jobs_count<S: Store>(connect: impl AsyncFn() -> S) {
     for consistency in [Consistency::LocalFirst, Consistency::Strict] {
         for end in [End::Close, End::Drop, End::Shutdown] {
@@ -46,7 +46,7 @@ pub fn one_call_jobs_count<S: Store>(connect: impl AsyncFn() -> S) {
     }
 }
 
-/// Makes one failing call. Returns whether it was sent.
+/// Runs a job that makes one failing call. Returns whether the call was sent.
 fn run_job<S: Store>(
     connect: &impl AsyncFn() -> S,
     runtime: Runtime,

@@ -1,14 +1,14 @@
-//! Checks of a fleet over a real server, for the tests of every shared store.
+//! Fleet checks over a real server, for the tests of every shared store.
 //!
-//! The conformance suite checks a store's operations one by one. These checks run the library over the store: processes
-//! that end after one call, a server that refuses writes, a store whose runtime has ended. The caller connects to the
-//! server and injects its faults, since those differ from server to server.
+//! The conformance suite checks a store's operations one by one. These checks run the library over the store:
+//! processes that exit after one call, a server that refuses writes, a store whose runtime has ended. The
+//! caller connects to the server and injects its faults, which differ from server to server.
 //!
 //! | file | checks |
 //! | --- | --- |
-//! | `jobs` | processes that make one call and end: their outcomes count |
-//! | `refused_writes` | a server that answers reads and refuses writes is lost until it accepts writes again |
-//! | `runtime_end` | a store whose runtime has ended says so |
+//! | `jobs` | processes that make one call and exit: their outcomes count |
+//! | `refused_writes` | a server that answers reads and refuses writes is treated as lost until it accepts writes again |
+//! | `runtime_end` | a store whose runtime has ended reports it |
 
 mod jobs;
 mod refused_writes;
@@ -23,13 +23,13 @@ pub use self::jobs::one_call_jobs_count;
 pub use self::refused_writes::{Process, outlasts_refused_writes};
 pub use self::runtime_end::says_that_its_runtime_has_ended;
 
-/// The key of the circuit in these checks.
+/// The circuit's key in these checks.
 pub const KEY: &str = "acme https://hooks.acme.example/in";
 
-/// How long a check waits for what must happen, on a busy machine.
+/// The maximum time that a check waits for an expected event, on a busy machine.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// Waits until a condition holds.
+/// Waits until a condition is met.
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let limit = Instant::now() + WAIT_LIMIT;
     while !holds().await {
@@ -38,7 +38,7 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Returns the text of an error and of all its sources.
+/// Returns the messages of an error and all its sources.
 fn message(error: &dyn Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {}", message(source)),

@@ -1,5 +1,5 @@
-//! A server that answers reads and refuses writes: the loss is reported with its cause, circuits recover without the
-//! store, and what was decided meanwhile is published when the server accepts writes again.
+//! A server that answers reads and refuses writes: the fleet reports the loss with its cause, circuits recover
+//! without the store, and decisions made meanwhile are written when the server accepts writes again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,19 +13,19 @@ use super::{KEY, until};
 /// The number of consecutive failures that open the circuit.
 const FAILURES: usize = 3;
 
-/// One process of a fleet, and the changes of its store's health.
+/// One process in a fleet, and the changes in its store's health.
 pub struct Process {
     _breakers: Breakerbox,
-    /// The circuit of [`KEY`].
+    /// The circuit for [`KEY`].
     pub circuit: Circuit,
     health: Arc<Mutex<Vec<StoreHealth>>>,
 }
 
 impl Process {
-    /// Starts a process over this store.
+    /// Starts a process that uses this store.
     ///
     /// # Panics
-    /// If the process can't be set up.
+    /// Panics if the process can't be set up.
     #[must_use]
     pub fn start(store: impl Store) -> Self {
         let policy = Policy::builder().failure_rate(None).consecutive_failures(FAILURES as u64);
@@ -35,7 +35,7 @@ impl Process {
         let breakers = Breakerbox::builder()
             .policy(policy.build().expect("within the bounds"))
             .store(store)
-            // Only the server's answers count, however busy the machine is.
+            // Only the server's responses matter, however busy the machine is.
             .store_timeout(Duration::from_secs(30))
             .store_observer(move |health| {
                 seen.lock().unwrap_or_else(PoisonError::into_inner).push(health.clone());
@@ -45,13 +45,13 @@ impl Process {
         Self { _breakers: breakers, circuit, health }
     }
 
-    /// Returns the changes of the store's health, in their order.
+    /// Returns the changes in the store's health, in order.
     #[must_use]
     pub fn health(&self) -> Vec<StoreHealth> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Opens the circuit of a fleet by failing calls, and waits until every process knows it.
+    /// Opens a fleet's circuit with failing calls, and waits until every process knows it.
     pub async fn open(fleet: &[Self]) {
         for n in 0..FAILURES {
             let _ = fleet[n % fleet.len()].circuit.call(async { Err::<(), _>("down") }).await;
@@ -64,12 +64,12 @@ impl Process {
     }
 }
 
-/// Opens a circuit, makes the server refuse writes, and checks that the loss is reported once, with every text of
-/// `cause`; that the circuit of a destination that recovers closes all the same; and that the fleet returns to the
-/// store, with its decisions, when the server accepts writes again.
+/// Opens a circuit, makes the server refuse writes, and checks that the loss is reported once, with every
+/// string in `cause`; that the circuit of a destination that recovers closes nevertheless; and that the fleet
+/// returns to the store, with its decisions, when the server accepts writes again.
 ///
 /// # Panics
-/// If one of these does not hold.
+/// Panics if one of these checks fails.
 pub async fn outlasts_refused_writes<S: Store>(
     connect: impl AsyncFn() -> S,
     cause: &[&str],

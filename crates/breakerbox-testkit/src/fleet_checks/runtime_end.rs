@@ -1,14 +1,15 @@
-//! A store whose runtime has ended, as in a program that connects in one runtime and calls in another.
+//! A store whose runtime has ended, as in a program that connects in one runtime and makes calls in another.
 
 use breakerbox::store::{Store, StoreError};
 use tokio::runtime::{Builder, Runtime};
 
 use super::message;
 
-/// Checks that every request to a store fails with the reason, once the runtime has ended on which it was connected.
+/// Checks that every request to a store fails with this reason once the runtime on which the store was
+/// connected has ended.
 ///
 /// # Panics
-/// If a request succeeds, or fails for another reason.
+/// Panics if a request succeeds, or fails for another reason.
 pub fn says_that_its_runtime_has_ended<S: Store>(connect: impl AsyncFn() -> S) {
     let first = runtime();
     let store = first.block_on(async {

@@ -1,4 +1,4 @@
-//! A blocking client for the API of a gateway.
+//! A blocking client for a gateway's API.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use super::{GatewayError, Metrics};
 use crate::load::{Load, NUMBER, STAMP, Template};
 
-/// The timeout of a call, so that no test hangs for ever.
+/// The timeout for a request, so that no test hangs forever.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A client for the API of a gateway, with one API key.
+/// A client for a gateway's API, with one API key.
 #[derive(Clone, Debug)]
 pub struct Api {
     address: SocketAddr,
@@ -21,21 +21,21 @@ pub struct Api {
     client: Client,
 }
 
-/// The description of an event that a load submits again and again.
+/// The event that a load generator submits repeatedly.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// The tenant id.
+    /// The ID of the tenant that submits the event.
     pub tenant: String,
     /// The event type. A [`NUMBER`] in it is replaced by the number of the request.
     pub kind: String,
     /// The priority, as in the API.
     pub priority: &'static str,
-    /// The size of the payload in bytes.
+    /// The payload size in bytes.
     pub size: usize,
 }
 
 impl Event {
-    /// Returns an event of this tenant and type, with a payload of 512 bytes.
+    /// Returns an event with this tenant and type, and a payload of 512 bytes.
     #[must_use]
     pub fn new(tenant: &str, kind: &str) -> Self {
         Self { tenant: tenant.into(), kind: kind.into(), priority: "medium", size: 512 }
@@ -48,7 +48,7 @@ impl Event {
     }
 }
 
-/// Returns a payload of this many bytes, with placeholders for the time of sending and the number of the request.
+/// Returns a payload of this many bytes, with placeholders for the send time and the number of the request.
 #[must_use]
 pub fn payload(size: usize) -> String {
     let fixed = format!(r#"{{"at":"{STAMP}","n":"{NUMBER}","fill":""}}"#);
@@ -57,23 +57,23 @@ pub fn payload(size: usize) -> String {
 }
 
 impl Api {
-    /// Returns a client of the gateway at this address.
+    /// Returns a client for the gateway at this address.
     #[must_use]
     pub fn new(address: SocketAddr, key: &str) -> Self {
         let client = Client::builder().timeout(REQUEST_TIMEOUT).no_proxy().build().unwrap_or_default();
         Self { address, key: key.to_owned(), client }
     }
 
-    /// Returns a client of the same gateway with another API key.
+    /// Returns a client for the same gateway, with another API key.
     #[must_use]
     pub fn with_key(&self, key: &str) -> Self {
         Self { key: key.to_owned(), ..self.clone() }
     }
 
-    /// Sends a request, and returns any answer: the status, and the body if it is JSON.
+    /// Sends a request, and returns the response, whatever its status: the status, and the body if it is JSON.
     ///
     /// # Errors
-    /// If no answer arrives.
+    /// Returns an error if no response arrives.
     pub fn request(
         &self,
         method: &Method,
@@ -103,7 +103,7 @@ impl Api {
     /// Sends a `GET` request.
     ///
     /// # Errors
-    /// If the answer is no success.
+    /// Returns an error if the status is not a success.
     pub fn get(&self, path: &str) -> Result<Value, GatewayError> {
         self.done(&Method::GET, path, None)
     }
@@ -111,7 +111,7 @@ impl Api {
     /// Sends a `POST` request.
     ///
     /// # Errors
-    /// If the gateway refuses.
+    /// Returns an error if the status is not a success.
     pub fn post(&self, path: &str, body: &Value) -> Result<Value, GatewayError> {
         self.done(&Method::POST, path, Some(body))
     }
@@ -119,7 +119,7 @@ impl Api {
     /// Sends a `PATCH` request.
     ///
     /// # Errors
-    /// If the gateway refuses.
+    /// Returns an error if the status is not a success.
     pub fn patch(&self, path: &str, body: &Value) -> Result<Value, GatewayError> {
         self.done(&Method::PATCH, path, Some(body))
     }
@@ -127,7 +127,7 @@ impl Api {
     /// Sends a `DELETE` request.
     ///
     /// # Errors
-    /// If the gateway refuses.
+    /// Returns an error if the status is not a success.
     pub fn delete(&self, path: &str) -> Result<Value, GatewayError> {
         self.done(&Method::DELETE, path, None)
     }
@@ -135,15 +135,15 @@ impl Api {
     /// Creates a tenant.
     ///
     /// # Errors
-    /// If the gateway refuses.
+    /// Returns an error if the gateway refuses the request.
     pub fn create_tenant(&self, id: &str, settings: &Value) -> Result<(), GatewayError> {
         self.post("/v1/tenants", &with(json!({"id": id}), settings)).map(drop)
     }
 
-    /// Creates an endpoint, and returns its id.
+    /// Creates an endpoint, and returns its ID.
     ///
     /// # Errors
-    /// If the gateway refuses.
+    /// Returns an error if the gateway refuses the request.
     pub fn create_endpoint(
         &self,
         tenant: &str,
@@ -161,22 +161,22 @@ impl Api {
         })
     }
 
-    /// Returns the samples of `/metrics`.
+    /// Returns the samples from `/metrics`.
     ///
     /// # Errors
-    /// If the gateway does not answer.
+    /// Returns an error if the gateway does not respond.
     pub fn metrics(&self) -> Result<Metrics, GatewayError> {
         let answer = self.done(&Method::GET, "/metrics", None)?;
         Ok(Metrics::parse(answer.as_str().unwrap_or_default()))
     }
 
-    /// Returns a load that submits such events, one in each request.
+    /// Returns a load generator that submits such events, one per request.
     #[must_use]
     pub fn load(&self, event: &Event) -> Load {
         Load::new(self.address, self.template("/v1/events", &event.body()))
     }
 
-    /// Returns a load that submits batches of `count` such events.
+    /// Returns a load generator that submits batches of `count` such events.
     #[must_use]
     pub fn load_of_batches(&self, event: &Event, count: usize) -> Load {
         let Event { tenant, kind, priority, size } = event;
@@ -195,7 +195,7 @@ impl Api {
     }
 }
 
-/// Returns one object with the fields of both.
+/// Merges two JSON objects.
 fn with(mut one: Value, other: &Value) -> Value {
     if let (Some(one), Some(other)) = (one.as_object_mut(), other.as_object()) {
         one.extend(other.clone());

@@ -1,11 +1,11 @@
-//! The samples of `/metrics`, as numbers by name.
+//! The samples from `/metrics`, as numbers by name.
 
-/// The samples of a gateway's metrics.
+/// The samples from a gateway's `/metrics`.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Metrics(Vec<(String, f64)>);
 
 impl Metrics {
-    /// Parses the text format: a line such as `name{label="value"} 12` for each sample.
+    /// Parses the Prometheus text format: one line per sample, such as `name{label="value"} 12`.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let sample = |line: &str| {
@@ -15,13 +15,13 @@ impl Metrics {
         Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(sample).collect())
     }
 
-    /// Returns the sum of all samples of this name, over all labels. None: no such metric exists.
+    /// Returns the sum of all samples with this name, over all labels. `None` if there is no such metric.
     #[must_use]
     pub fn sum(&self, name: &str) -> Option<f64> {
         self.sum_with(name, "")
     }
 
-    /// Returns the sum of the samples whose labels contain this text.
+    /// Returns the sum of the samples whose labels contain this string.
     #[must_use]
     pub fn sum_with(&self, name: &str, label: &str) -> Option<f64> {
         let is = |sample: &&(String, f64)| {

@@ -1,13 +1,13 @@
-//! A gateway in a process of its own, with a folder of its own, driven through its API.
+//! A gateway in its own process and directory, controlled through its API.
 //!
-//! | part | what it does |
+//! | item | description |
 //! | --- | --- |
-//! | [`Gateway`] | the process, which tests can start, stop, kill, and start again on the same folder; it ends when this is dropped |
+//! | [`Gateway`] | the process: start, stop, kill, and restart on the same directory; it is killed when dropped |
 //! | [`Api`] | a client for the API: tenants, endpoints, events, deliveries |
-//! | [`Metrics`] | the samples of `/metrics` |
+//! | [`Metrics`] | the samples from `/metrics` |
 //!
-//! The module knows only the path of the gateway's program, so that proofs, benchmarks and the gateway's own tests can
-//! use it.
+//! The module depends only on the path of the gateway's program, so that proofs, benchmarks and the gateway's
+//! own tests can use it.
 
 mod api;
 mod metrics;
@@ -20,7 +20,7 @@ pub use self::metrics::Metrics;
 pub use self::process::{Gateway, Settings};
 use crate::servers::ServerError;
 
-/// An error of a gateway process, or of a request to it.
+/// An error from a gateway process, or from a request to it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GatewayError {
@@ -30,31 +30,31 @@ pub enum GatewayError {
     /// The gateway did not end in time.
     #[error("it did not end within {limit:?}; the log:\n{log}")]
     DidNotEnd {
-        /// The limit that it exceeded.
+        /// The time limit that was exceeded.
         limit: std::time::Duration,
-        /// The output of the gateway.
+        /// The gateway's output.
         log: String,
     },
-    /// The gateway answered with an unexpected status.
+    /// The gateway responded with an unexpected status.
     #[error("{request} was answered {status}: {body}")]
     Refused {
         /// Method and path of the request.
         request: String,
-        /// The HTTP status.
+        /// The response's HTTP status.
         status: u16,
-        /// The body of the answer.
+        /// The response body.
         body: String,
     },
-    /// The gateway did not answer.
+    /// The gateway did not respond.
     #[error("{request} was not answered")]
     NoAnswer {
         /// Method and path of the request.
         request: String,
-        /// The error of the HTTP client.
+        /// The HTTP client's error.
         #[source]
         source: reqwest::Error,
     },
-    /// The system did not provide a file or a process.
+    /// A file or process could not be created.
     #[error(transparent)]
     System(#[from] io::Error),
 }

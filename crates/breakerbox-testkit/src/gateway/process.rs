@@ -1,4 +1,4 @@
-//! The process of a gateway: start, pause, kill, stop, and start again.
+//! A gateway process: start, pause, kill, stop, and restart.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -19,7 +19,7 @@ use crate::usage::Usage;
 /// The pause between two checks whether the process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// The prefix of API keys, by which the admin key is found in the output.
+/// The prefix of API keys. It is used to find the admin key in the output.
 const KEY_PREFIX: &str = "bbx_";
 
 /// The settings with which a gateway process is started.
@@ -33,14 +33,15 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns the settings for `serve` of this program, with loopback addresses allowed as destinations.
+    /// Returns the settings for this program's `serve` command, with loopback addresses allowed as
+    /// destinations.
     #[must_use]
     pub fn new(program: &Path) -> Self {
         let flags = ["--allow", "127.0.0.0/8"].map(OsString::from).to_vec();
         Self { program: program.to_owned(), command: "serve", flags, variables: Vec::new(), folder: None }
     }
 
-    /// Runs another command of the program that takes the same flags as `serve`.
+    /// Runs another of the program's commands, which takes the same flags as `serve`.
     #[must_use]
     pub fn command(self, command: &'static str) -> Self {
         Self { command, ..self }
@@ -53,14 +54,14 @@ impl Settings {
         self
     }
 
-    /// Adds an environment variable, for each start.
+    /// Adds an environment variable, for every start.
     #[must_use]
     pub fn variable(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.variables.push((name.into(), value.as_ref().into()));
         self
     }
 
-    /// Uses this folder, and keeps it. Default: a new folder that is removed with the gateway.
+    /// Uses this directory, and keeps it. Default: a new directory that is removed with the gateway.
     #[must_use]
     pub fn folder(self, folder: &Path) -> Self {
         Self { folder: Some(folder.to_owned()), ..self }
@@ -69,17 +70,17 @@ impl Settings {
     /// Starts the gateway for the first time, and waits until it is ready.
     ///
     /// # Errors
-    /// If it does not start, or prints no admin key.
+    /// Returns an error if the gateway does not start, or does not print an admin key.
     pub fn start(self) -> Result<Gateway, GatewayError> {
         let mut gateway = self.prepare()?;
         gateway.start_again()?;
         Ok(gateway)
     }
 
-    /// Returns a gateway that is not started yet.
+    /// Returns a gateway that has not been started yet.
     ///
     /// # Errors
-    /// If the system provides no folder or no port.
+    /// Returns an error if no directory or port is available.
     pub fn prepare(self) -> Result<Gateway, GatewayError> {
         let own = tempfile::Builder::new().prefix("gateway").tempdir()?;
         Ok(Gateway {
@@ -94,7 +95,7 @@ impl Settings {
     }
 }
 
-/// A gateway process. It is killed when this is dropped, also by a panic.
+/// A gateway process. It is killed when the value is dropped, even by a panic.
 pub struct Gateway {
     settings: Settings,
     data: PathBuf,
@@ -106,52 +107,53 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts a gateway in a new folder.
+    /// Starts a gateway in a new directory.
     ///
     /// # Errors
-    /// As [`Settings::start`].
+    /// See [`Settings::start`].
     pub fn start(program: &Path) -> Result<Self, GatewayError> {
         Settings::new(program).start()
     }
 
-    /// Starts the gateway on the same folder, at the same address, and waits until it answers.
+    /// Restarts the gateway in the same directory, at the same address, and waits until it responds.
     ///
     /// # Errors
-    /// If it does not start.
+    /// Returns an error if the gateway does not start.
     pub fn start_again(&mut self) -> Result<(), GatewayError> {
         self.launch(&[])?;
         self.wait_until_ready()
     }
 
-    /// Starts the gateway with additional environment variables, and does not wait.
+    /// Starts the gateway with additional environment variables, without waiting until it is ready.
     ///
     /// # Errors
-    /// If the program can't be run.
+    /// Returns an error if the program can't be run.
     pub fn launch(&mut self, environment: &[(&str, OsString)]) -> Result<(), GatewayError> {
         self.process = None;
         let mut command = Command::new(&self.settings.program);
         command.arg(self.settings.command).arg("--data").arg(&self.data);
         command.arg("--listen").arg(self.address.to_string()).args(&self.settings.flags);
-        // The output goes to a file, and not to a terminal: without this, the gateway does not print its first key.
+        // The output goes to a file, not to a terminal: without this variable, the gateway does not print its
+        // first key.
         command.env("BREAKERBOX_PRINT_ADMIN_KEY", "true");
         command.envs(self.settings.variables.iter().map(|(name, value)| (name, value)));
         command.envs(environment.iter().map(|(name, value)| (name, value)));
-        // So that the gateway does not read a settings file of the folder in which the tests run.
+        // So that the gateway does not read a settings file in the directory in which the tests run.
         command.current_dir(self.log.parent().unwrap_or(Path::new("/")));
         self.process = Some(Process::start(&mut command, "breakerbox", &self.log)?);
         Ok(())
     }
 
-    /// Waits until the gateway answers, and, at the first start, until it has printed its admin key.
+    /// Waits until the gateway responds and, after the first start, until it has printed its admin key.
     ///
     /// # Errors
-    /// If it ends, or does not answer.
+    /// Returns an error if the gateway exits or does not respond.
     pub fn wait_until_ready(&mut self) -> Result<(), GatewayError> {
         let process = self.process.as_mut().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
         let (address, log, is_first) = (self.address, &self.log, self.api.is_none());
         let key = process.wait_until_ready(|_| {
             is_ready(address)?;
-            // It may answer before it prints the key.
+            // The gateway may respond before it prints the key.
             if is_first { printed_key(log).map(Some) } else { Ok(None) }
         })?;
         if let Some(key) = key {
@@ -160,13 +162,13 @@ impl Gateway {
         Ok(())
     }
 
-    /// Returns the address on which the gateway listens.
+    /// Returns the address that the gateway listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns the gateway's data folder.
+    /// Returns the gateway's data directory.
     #[must_use]
     pub fn data(&self) -> &Path {
         &self.data
@@ -175,7 +177,7 @@ impl Gateway {
     /// Returns a client for the API, with the admin key.
     ///
     /// # Panics
-    /// If the gateway was never ready.
+    /// Panics if the gateway was never ready.
     #[must_use]
     #[expect(clippy::expect_used, reason = "start waits for the key")]
     pub fn api(&self) -> &Api {
@@ -191,7 +193,7 @@ impl Gateway {
     /// Returns the CPU time and memory that the process uses.
     ///
     /// # Errors
-    /// If the process has ended.
+    /// Returns an error if the process has ended.
     pub fn usage(&self) -> io::Result<Usage> {
         Usage::of(self.process.as_ref().ok_or(io::ErrorKind::NotFound)?.id())
     }
@@ -199,15 +201,15 @@ impl Gateway {
     /// Returns the exit status if the process has ended.
     ///
     /// # Errors
-    /// If the system does not report it.
+    /// Returns an error if the exit status can't be read.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.process.as_mut().map_or(Ok(None), Process::ended)
     }
 
-    /// Kills the process, as `kill -9` does.
+    /// Kills the process, like `kill -9`.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// Returns an error if the system call fails.
     pub fn kill(&mut self) -> io::Result<()> {
         self.process.take().map_or(Ok(()), |mut process| process.kill())
     }
@@ -215,15 +217,15 @@ impl Gateway {
     /// Returns the process id.
     ///
     /// # Errors
-    /// If the process has ended.
+    /// Returns an error if the process has ended.
     pub fn id(&self) -> io::Result<u32> {
         self.process.as_ref().map(Process::id).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Pauses the process, as `SIGSTOP` does, until [`resume`](Self::resume).
+    /// Pauses the process with `SIGSTOP`, until [`resume`](Self::resume).
     ///
     /// # Errors
-    /// If the system refuses.
+    /// Returns an error if the system call fails.
     pub fn pause(&mut self) -> io::Result<()> {
         self.process.as_mut().map_or(Ok(()), |process| process.signal(Signal::STOP))
     }
@@ -231,7 +233,7 @@ impl Gateway {
     /// Resumes a paused process.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// Returns an error if the system call fails.
     pub fn resume(&mut self) -> io::Result<()> {
         self.process.as_mut().map_or(Ok(()), |process| process.signal(Signal::CONT))
     }
@@ -239,15 +241,15 @@ impl Gateway {
     /// Sends `SIGTERM`, which requests a graceful shutdown.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// Returns an error if the system call fails.
     pub fn ask_to_stop(&mut self) -> io::Result<()> {
         self.process.as_mut().map_or(Ok(()), |process| process.signal(Signal::TERM))
     }
 
-    /// Waits until the process has ended, and returns its exit status.
+    /// Waits until the process has exited, and returns its exit status.
     ///
     /// # Errors
-    /// If the process does not end in time.
+    /// Returns an error if the process does not exit in time.
     pub fn wait_for_end(&mut self, limit: Duration) -> Result<ExitStatus, GatewayError> {
         let end = Instant::now() + limit;
         loop {
@@ -263,13 +265,11 @@ impl Gateway {
     }
 }
 
-/// Checks whether the gateway at this address has started, healthy or not. Written by hand, because it runs every few
-/// milliseconds, and the time to the first answer is a part of what is proved.
 fn read_log(log: &Path) -> String {
     fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
-/// Returns the last key in a log: one that a crash rolled back was followed by another.
+/// Returns the last key in a log. If a crash rolled back the first key, another one was printed after it.
 fn printed_key(log: &Path) -> Result<String, String> {
     let log = read_log(log);
     let mut words = log.split(|c: char| c.is_whitespace() || "\"'`,;".contains(c));
@@ -277,6 +277,8 @@ fn printed_key(log: &Path) -> Result<String, String> {
     key.map(str::to_owned).ok_or_else(|| "no admin key was printed".to_owned())
 }
 
+/// Checks whether the gateway at this address has started, healthy or not. Uses a plain socket, because it runs
+/// every few milliseconds, and the time to the first response is measured.
 fn is_ready(address: SocketAddr) -> Result<(), String> {
     let ask = || -> io::Result<String> {
         let mut stream = TcpStream::connect(address)?;
@@ -293,8 +295,8 @@ fn is_ready(address: SocketAddr) -> Result<(), String> {
     }
 }
 
-/// Returns a free address whose port is never used for outgoing connections: a load that continues while the gateway
-/// is down would otherwise sooner or later get the gateway's own port as a local port.
+/// Returns a free address whose port is never used for outgoing connections. Otherwise a load generator that
+/// continues while the gateway is down would eventually get the gateway's port as its local port.
 fn quiet_address() -> io::Result<SocketAddr> {
     const PORTS: std::ops::Range<u16> = 12_000..30_000;
     for _ in 0..1_000 {

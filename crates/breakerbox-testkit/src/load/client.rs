@@ -1,4 +1,5 @@
-//! One keep-alive connection: sends a request, reads the answer. It is cheap, since benchmarks pay for it.
+//! A keep-alive HTTP connection that sends a request and reads the response. It uses little CPU time, because
+//! benchmarks measure it too.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,16 +11,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How many bytes are read at once.
+/// The number of bytes to read at once.
 const CHUNK: usize = 8 << 10;
 
-/// Answers with more headers are rejected.
+/// The maximum number of headers in a response.
 const MOST_HEADERS: usize = 64;
 
-/// The largest answer that is accepted, in bytes.
+/// The maximum size of a response, in bytes.
 const LARGEST: usize = 64 << 20;
 
-/// One keep-alive connection: sends a request, reads the answer.
+/// A keep-alive HTTP connection that sends a request and reads the response.
 #[derive(Debug)]
 pub struct Client {
     target: SocketAddr,
@@ -28,26 +29,26 @@ pub struct Client {
     limit: Duration,
 }
 
-/// An answer. Its body is in the client's buffer until the next call.
+/// A response. Its body is in the client's buffer until the next call.
 #[derive(Clone, Debug)]
 pub struct Answered {
-    /// The HTTP status.
+    /// The response's HTTP status.
     pub status: u16,
     body: Range<usize>,
     closes: bool,
 }
 
 impl Client {
-    /// Returns a client of this server. `limit` is the timeout of each call.
+    /// Returns a client for this server. `limit` is the timeout for each call.
     #[must_use]
     pub fn new(target: SocketAddr, limit: Duration) -> Self {
         Self { target, stream: None, buffer: BytesMut::with_capacity(CHUNK), limit }
     }
 
-    /// Sends a request and waits for its answer. After an error the next call begins with a new connection.
+    /// Sends a request and waits for the response. After an error, the next call opens a new connection.
     ///
     /// # Errors
-    /// If no answer arrives in time, or it can't be read.
+    /// Returns an error if no response arrives in time, or it can't be parsed.
     pub async fn call(&mut self, request: &[u8]) -> io::Result<Answered> {
         let answered = timeout(self.limit, self.exchange(request)).await.unwrap_or_else(|_| {
             Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer for {:?}", self.limit)))
@@ -58,7 +59,7 @@ impl Client {
         answered
     }
 
-    /// Returns the body of the latest answer.
+    /// Returns the body of the latest response.
     #[must_use]
     pub fn body(&self, answered: &Answered) -> &[u8] {
         &self.buffer[answered.body.clone()]
@@ -88,7 +89,7 @@ impl Client {
     }
 }
 
-/// Returns the answer once it is complete.
+/// Returns the response, or `None` if it is not complete yet.
 fn parse(buffer: &mut BytesMut) -> io::Result<Option<Answered>> {
     loop {
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
@@ -99,7 +100,7 @@ fn parse(buffer: &mut BytesMut) -> io::Result<Option<Answered>> {
         };
         let status = response.code.unwrap_or(0);
         if status < 200 {
-            // An informational answer (1xx); the final one follows.
+            // This is an informational response (1xx); the final one follows.
             buffer.advance(length);
             continue;
         }

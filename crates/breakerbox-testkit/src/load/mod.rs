@@ -1,17 +1,17 @@
-//! A load generator: it sends a request again and again over keep-alive connections, and reports the results.
+//! A load generator: it sends a request repeatedly over keep-alive connections, and reports the results.
 //!
-//! | part | what it does |
+//! | item | description |
 //! | --- | --- |
 //! | [`Load`] | the request, the rate, the duration |
 //! | [`Template`] | a request with placeholders for a timestamp and a number |
-//! | [`Client`] | one keep-alive connection, for requests that depend on answers |
-//! | [`Running`] | a load in progress, on a thread of its own; it stops when this is dropped |
-//! | [`Report`] | answers, latencies, CPU time, and the ids of accepted events |
+//! | [`Client`] | one keep-alive connection, for requests that depend on responses |
+//! | [`Running`] | a running load generator, on its own thread; it stops when dropped |
+//! | [`Report`] | responses, latencies, CPU time, and the IDs of accepted events |
 //!
-//! **Closed loop**: each connection sends its next request when it has its answer. This measures the most that a
-//! server can do. **Open loop**: requests begin at fixed times, however slow the server is. A latency counts from the
-//! time when its request should have begun, so a stall of the server counts for all requests that it delayed, and not
-//! for one.
+//! **Closed loop**: each connection sends its next request when it has received the response to the previous
+//! one. This measures a server's maximum throughput. **Open loop**: requests start at fixed times, however slow
+//! the server is. Latency is measured from the scheduled start of a request, so a server stall counts for all
+//! requests that it delayed, not just for one.
 
 mod client;
 mod pace;
@@ -34,44 +34,44 @@ pub use self::template::{NUMBER, STAMP, Template};
 use crate::stamp;
 use crate::usage::ThreadId;
 
-/// How long a connection waits after an error before it connects again.
+/// The delay after an error before a connection is reopened.
 const BEFORE_CONNECTING_AGAIN: Duration = Duration::from_millis(5);
 
 /// The rate of requests.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Pace {
-    /// Each connection sends its next request when it has its answer.
+    /// Each connection sends its next request when it has received the response to the previous one.
     Closed,
-    /// Requests begin at fixed times.
+    /// Requests start at fixed times.
     Open {
         /// Requests per second.
         per_second: f64,
     },
 }
 
-/// The description of a load.
+/// The configuration of a load generator.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// The address of the server.
     pub target: SocketAddr,
-    /// The request.
+    /// The request to send.
     pub template: Template,
-    /// How many connections to use.
+    /// The number of connections.
     pub connections: usize,
     /// The rate of requests.
     pub pace: Pace,
-    /// The maximum number of requests.
+    /// The maximum number of requests to send.
     pub requests: u64,
-    /// The maximum duration.
+    /// The maximum duration of the run.
     pub time: Duration,
-    /// The timeout of one call.
+    /// The timeout for one request.
     pub call_limit: Duration,
-    /// Whether the report contains the ids of accepted events.
+    /// Whether the report contains the IDs of accepted events.
     pub keep_ids: bool,
 }
 
 impl Load {
-    /// Returns a load in a closed loop over 32 connections that lasts an hour unless it is stopped.
+    /// Returns a closed-loop load generator with 32 connections. It runs for an hour unless it is stopped.
     #[must_use]
     pub fn new(target: SocketAddr, template: Template) -> Self {
         Self {
@@ -86,10 +86,10 @@ impl Load {
         }
     }
 
-    /// Starts the load in the background.
+    /// Starts sending in the background.
     ///
     /// # Errors
-    /// If the system provides no thread.
+    /// Returns an error if the thread can't be started.
     pub fn start(self) -> io::Result<Running> {
         let shared = Arc::new(Progress::default());
         let (progress, runtime) =
@@ -103,10 +103,10 @@ impl Load {
         Ok(Running { progress: shared, thread: Some(thread) })
     }
 
-    /// Runs the load, and waits for its end.
+    /// Sends the requests, and waits until all are done.
     ///
     /// # Errors
-    /// If the system provides no thread.
+    /// Returns an error if the thread can't be started.
     pub fn run(self) -> io::Result<Report> {
         self.start().map(Running::finish)
     }
@@ -118,27 +118,27 @@ struct Progress {
     successes: AtomicU64,
 }
 
-/// A load in progress.
+/// A running load generator.
 pub struct Running {
     progress: Arc<Progress>,
     thread: Option<JoinHandle<Report>>,
 }
 
 impl Running {
-    /// Returns how many requests were answered with success so far.
+    /// Returns the number of successful responses so far.
     #[must_use]
     pub fn successes(&self) -> u64 {
         self.progress.successes.load(Ordering::Relaxed)
     }
 
-    /// Waits for the end of the load.
+    /// Waits for the end of the run.
     #[must_use]
     pub fn finish(mut self) -> Report {
         let report = self.thread.take().and_then(|thread| thread.join().ok());
         report.unwrap_or_else(Report::new)
     }
 
-    /// Sends no more requests, and waits for the outstanding answers.
+    /// Stops sending requests, and waits for the outstanding responses.
     #[must_use]
     pub fn stop(self) -> Report {
         self.progress.stopped.store(true, Ordering::Relaxed);
@@ -172,7 +172,7 @@ async fn run(load: Load, progress: &Arc<Progress>) -> Report {
     report
 }
 
-/// Runs one connection, request after request.
+/// Sends requests over one connection, one after the other.
 async fn drive(load: &Load, slots: &Schedule, progress: &Progress) -> Report {
     let (mut report, mut request) = (Report::new(), Vec::new());
     let mut client = Client::new(load.target, load.call_limit);

@@ -1,4 +1,4 @@
-//! The schedule of the requests: the times at which they should begin.
+//! The schedule: the times at which requests should start.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -9,19 +9,19 @@ use tokio::sync::{Mutex, mpsc};
 
 use super::Pace;
 
-/// The longest sleep of the pacer, so that it notices soon that the load was stopped.
+/// The maximum time that the pacer sleeps at once, so that it soon detects that the load generator was stopped.
 const LONGEST_NAP: Duration = Duration::from_millis(50);
 
 /// The permission to send one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendSlot {
     pub(super) number: u64,
-    /// When the request should begin.
+    /// The scheduled start of the request.
     pub(super) at: Instant,
 }
 
 pub(super) enum Schedule {
-    /// A request is due as soon as a connection requests it.
+    /// A request is due as soon as a connection asks for one.
     Closed { next: AtomicU64, requests: u64, end: Instant },
     /// A request is due at its scheduled time.
     Open { slots: Mutex<mpsc::UnboundedReceiver<SendSlot>>, _pacer: Arc<AtomicBool> },
@@ -36,8 +36,8 @@ impl Schedule {
                 let alive = Arc::new(AtomicBool::new(true));
                 let watched = Arc::downgrade(&alive);
                 let every = Duration::from_secs_f64(1.0 / per_second.max(1e-3));
-                // The runtime's timers have a resolution of a millisecond, which is coarser than the latencies to
-                // measure. A thread's sleep is finer.
+                // The runtime's timers have a resolution of a millisecond, which is coarser than the latencies
+                // to measure. A thread's sleep is finer.
                 thread::spawn(move || pace_out(&give, &watched, requests, start, time, every));
                 Self::Open { slots: Mutex::new(slots), _pacer: alive }
             }
@@ -55,7 +55,7 @@ impl Schedule {
     }
 }
 
-/// Hands out send slots at their times until the limit is reached, or the load is stopped.
+/// Emits send slots at their scheduled times until a limit is reached or the load generator is stopped.
 fn pace_out(
     give: &mpsc::UnboundedSender<SendSlot>,
     watched: &Weak<AtomicBool>,

@@ -1,4 +1,4 @@
-//! The result of a load: answers by status, latencies, and the ids of accepted events.
+//! The result of a load test: responses by status, latencies, and the IDs of accepted events.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,35 +7,35 @@ use hdrhistogram::Histogram;
 
 use crate::receiver::latencies;
 
-/// An event that was accepted.
+/// An event that the gateway accepted.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Accepted {
-    /// The id of the event.
+    /// The event's ID.
     pub id: Box<str>,
-    /// The number of the request that submitted it.
+    /// The number of the request that submitted the event.
     pub number: u64,
 }
 
-/// The result of a load.
+/// The result of a load test.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The number of answers by HTTP status.
+    /// The number of responses by HTTP status.
     pub answers: BTreeMap<u16, u64>,
-    /// Requests without an answer. It is unknown whether they were accepted.
+    /// The number of requests without a response. Whether they were accepted is unknown.
     pub unanswered: u64,
-    /// The first answer that was no success, or the first error.
+    /// The first response that was not a success, or the first error.
     pub first_refusal: Option<String>,
-    /// Latencies of successes in microseconds, from the time when a request should have begun to its answer.
+    /// The latencies of successful requests in microseconds, from the scheduled start to the response.
     pub latencies: Histogram<u64>,
     /// The accepted events, if [`Load::keep_ids`](super::Load::keep_ids) is set.
     pub accepted: Vec<Accepted>,
-    /// The time from the first request to the last answer.
+    /// The time from the first request to the last response.
     pub took: Duration,
-    /// The CPU time of the load generator.
+    /// The CPU time that the load generator used.
     pub cpu: Duration,
 }
 
-/// How many bytes of an answer are shown.
+/// The maximum number of bytes of a response in a message.
 const SHOWN: usize = 300;
 
 impl Report {
@@ -51,19 +51,19 @@ impl Report {
         }
     }
 
-    /// Returns how many requests were answered with success.
+    /// Returns the number of successful responses.
     #[must_use]
     pub fn successes(&self) -> u64 {
         self.answers.range(200..300).map(|(_, count)| count).sum()
     }
 
-    /// Returns how many requests were answered with another status, or not at all.
+    /// Returns the number of requests with any other response, or none.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.answers.values().sum::<u64>() - self.successes() + self.unanswered
     }
 
-    /// Returns the successes per second.
+    /// Returns the number of successes per second.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
     pub fn rate(&self) -> f64 {
@@ -107,7 +107,7 @@ impl Report {
         }
         self.unanswered += other.unanswered;
         self.first_refusal = self.first_refusal.take().or(other.first_refusal);
-        // The histograms have the same bounds, so this does not fail.
+        // The histograms have the same bounds, so this can't fail.
         let _ = self.latencies.add(other.latencies);
         self.accepted.extend(other.accepted);
     }
@@ -119,7 +119,7 @@ pub fn percentile(latencies: &Histogram<u64>, percent: f64) -> Duration {
     Duration::from_micros(latencies.value_at_quantile(percent / 100.0))
 }
 
-/// Returns the ids of events in an answer, in any of its forms.
+/// Returns the event IDs in a response, whatever its form.
 fn ids_in(body: &[u8]) -> impl Iterator<Item = &str> {
     let text = str::from_utf8(body).unwrap_or("");
     text.split('"').filter(|word| word.starts_with("evt_"))

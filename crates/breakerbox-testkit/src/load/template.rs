@@ -1,11 +1,11 @@
-//! A request that is built once and sent again and again, with placeholders for a timestamp and a number.
+//! A request that is built once and sent repeatedly, with placeholders for a timestamp and a number.
 
 use crate::stamp;
 
-/// The placeholder of the timestamp in a body: as long as a timestamp has digits.
+/// The placeholder for the timestamp in a body. It is as long as a timestamp.
 pub const STAMP: &str = "@@@@@@@@@@@@@@@@@@@@";
 
-/// The placeholder of the request's number.
+/// The placeholder for the request's number.
 pub const NUMBER: &str = "##########";
 
 /// A request with placeholders for its timestamp and its number.
@@ -24,7 +24,7 @@ pub struct Template {
     request: Vec<u8>,
     stamps: Vec<usize>,
     numbers: Vec<usize>,
-    /// After this many requests the numbers begin again.
+    /// The number of requests after which the numbers restart.
     cycle: u64,
 }
 
@@ -49,13 +49,13 @@ impl Template {
         Self { request: request.into_bytes(), stamps, numbers, cycle: u64::MAX }
     }
 
-    /// Makes the numbers begin again after this many requests.
+    /// Makes the numbers restart after this many requests.
     #[must_use]
     pub fn cycle(self, cycle: u64) -> Self {
         Self { cycle: cycle.max(1), ..self }
     }
 
-    /// Writes a request into a buffer, and replaces its contents.
+    /// Writes a request with its placeholders filled in to a buffer, replacing the buffer's contents.
     pub fn fill(&self, number: u64, stamp: u64, into: &mut Vec<u8>) {
         into.clear();
         into.extend_from_slice(&self.request);

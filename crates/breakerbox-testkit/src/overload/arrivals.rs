@@ -1,9 +1,9 @@
-//! The calls of a scenario: when they come, from which client, and with which priority.
+//! The calls in a scenario: when they arrive, from which client, and with which priority.
 //!
-//! Calls are spaced evenly or at random, one by one or several at once. They are dealt to the clients in rounds, each
-//! in a new random order (with a fixed order, the same clients would always meet the same gaps of the backend). Each
-//! client draws a new random order of the priorities whenever it has used up the last one, so that all priorities are
-//! equally frequent.
+//! Calls are spaced evenly or at random, and arrive one by one or several at once. They are distributed to the
+//! clients in rounds, each in a new random order (with a fixed order, the same clients would always get the
+//! same gaps in the backend's capacity). Each client shuffles the priorities again whenever it has used all of
+//! them, so that all priorities are equally frequent.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use rand::seq::SliceRandom;
 
 use super::scenario::{Distribution, Phase, Scenario, Spacing};
 
-/// One call, as it comes in.
+/// One call that arrives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub(super) at_micros: u64,
@@ -22,19 +22,20 @@ pub(super) struct Arrival {
     pub(super) priority: Priority,
 }
 
-/// All calls of a scenario, in order of time.
+/// All calls in a scenario, ordered by time.
 pub(super) struct Arrivals<'a> {
     scenario: &'a Scenario,
     rng: SmallRng,
     phases: std::slice::Iter<'a, Phase>,
     phase: Option<&'a Phase>,
     phase_began: Duration,
-    /// How much of the phase has to pass before the next call, in calls.
+    /// The time from the start of the phase to the next call, in units of the phase's mean interval between
+    /// calls.
     worth: f64,
     left_at_once: usize,
-    /// The clients that are still to come in the current round.
+    /// The clients that have not had a call in the current round.
     round: Vec<usize>,
-    /// The rest of each client's current order of priorities.
+    /// The remaining priorities in each client's current order.
     orders: Vec<Vec<Priority>>,
 }
 
@@ -53,12 +54,12 @@ impl<'a> Arrivals<'a> {
         }
     }
 
-    /// Returns when the next call comes; None after the end of the scenario.
+    /// Returns the time of the next call, or `None` after the end of the scenario.
     fn next_time(&mut self) -> Option<Duration> {
         loop {
             if let Some(phase) = self.phase {
                 let passed = self.worth / phase.rate;
-                // At a rate of 0, no call comes in this phase.
+                // At a rate of 0, no calls arrive in this phase.
                 if passed < phase.lasts.as_secs_f64() {
                     return Some(self.phase_began + Duration::from_secs_f64(passed));
                 }

@@ -1,4 +1,4 @@
-//! The simulated backend: a token bucket of capacity, without a queue. The oracle uses such a bucket, too, in front of
+//! The simulated backend: a token bucket without a queue. The oracle uses such a bucket as well, in front of
 //! the real one.
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use rand::rngs::SmallRng;
 
 use super::scenario::{BackendModel, holds_at};
 
-/// A token bucket, in millionths of a call, so that a rate of whole calls per second is exact.
+/// A token bucket that counts millionths of a call, so that a rate of whole calls per second is exact.
 pub(super) struct Capacity {
     model: BackendModel,
     filled: f64,
@@ -21,12 +21,12 @@ impl Capacity {
         Self { model: model.clone(), filled: model.burst * 1e6, filled_at: 0 }
     }
 
-    /// Returns the oracle's copy of the backend's bucket. The oracle's own sheds cost no capacity.
+    /// Returns the oracle's copy of the backend's bucket. Calls that the oracle sheds use no capacity.
     pub(super) fn oracle(model: &BackendModel, by_priority: bool) -> Self {
         Self::of(&BackendModel { by_priority, rejection_cost: 0.0, ..model.clone() })
     }
 
-    /// Takes a call if there is capacity for it. A rejection costs as much capacity as the model states.
+    /// Accepts a call if there is capacity for it. A rejection uses as much capacity as the model specifies.
     pub(super) fn take(&mut self, priority: Priority, now: u64) -> bool {
         self.fill(now);
         let levels = f64::from(Levels::STANDARD.count());
@@ -47,13 +47,13 @@ impl Capacity {
     }
 }
 
-/// The backend's answer to one call.
+/// The backend's response to one call.
 pub(super) struct Answer {
     pub(super) verdict: LoadSignal,
     pub(super) at_micros: u64,
 }
 
-/// The backend as clients see it.
+/// The backend from the clients' point of view.
 pub(super) struct Backend {
     capacity: Capacity,
     calls: u32,

@@ -1,4 +1,5 @@
-//! The gate in front of the backend: none, a throttle, or the oracle, which knows the backend's capacity.
+//! What decides which calls are sent to the backend: nothing, a throttle, or the oracle, which knows the
+//! backend's capacity.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,23 +12,24 @@ use rand::rngs::SmallRng;
 use super::backend::Capacity;
 use super::scenario::BackendModel;
 
-/// The kind of gate of a run.
+/// The kind of admission control in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GateKind {
-    /// No gate: all calls are sent.
+    /// No admission control: all calls are sent.
     None,
-    /// The published formula (strategy `Sre`), with its defaults.
+    /// The formula published in Google's SRE book (strategy `Sre`), with its defaults.
     Sre,
-    /// The default strategy of the throttle.
+    /// The throttle's default strategy.
     Adaptive,
-    /// One bucket for all clients with the backend's true capacity, which serves the most important calls first.
+    /// One bucket for all clients with the backend's true capacity, which admits the most important calls
+    /// first.
     Oracle,
-    /// The oracle without priorities: it sheds no call that the backend would accept.
+    /// The oracle without priorities: it never sheds a call that the backend would accept.
     BlindOracle,
 }
 
 impl GateKind {
-    /// The gates of the printed tables, in their order.
+    /// The kinds that are compared in the printed tables, in order.
     pub const TABLED: [Self; 4] = [Self::None, Self::Sre, Self::Adaptive, Self::Oracle];
 }
 
@@ -43,7 +45,7 @@ impl fmt::Display for GateKind {
     }
 }
 
-/// The gates of all clients.
+/// The admission control of all clients.
 pub(super) enum Gates {
     None,
     Throttles(Vec<Throttle>),
@@ -65,7 +67,7 @@ impl Gates {
         }
     }
 
-    /// Returns whether a call is admitted; a throttle also returns a pass. A refusal of a throttle states when to ask
+    /// Returns whether a call is admitted. A throttle also returns a pass, or states in its refusal when to ask
     /// again.
     pub(super) fn try_acquire(
         &mut self,

@@ -1,4 +1,4 @@
-//! The measures of a run, and how they are recorded.
+//! The measurements of a run, and how they are recorded.
 
 use std::time::Duration;
 
@@ -6,37 +6,39 @@ use breakerbox_core::throttle::{Levels, Priority};
 
 use super::scenario::Scenario;
 
-/// Service is normal again when this share of the calls within [`BACK_OVER`] is admitted.
+/// Service counts as normal again when this share of the calls within [`BACK_OVER`] is admitted.
 const BACK_SHARE: f64 = 0.99;
 /// The time over which that share is measured.
 const BACK_OVER: Duration = Duration::from_secs(5);
-/// The resolution with which the return of normal service is timed.
+/// The time resolution with which the return to normal service is measured.
 const BACK_STEP: Duration = Duration::from_millis(10);
-/// The intervals in which the sheds of two runs are compared: long enough for a load of one call per second.
+/// The length of the intervals in which the shed calls of two runs are compared: long enough for one call per
+/// second.
 const SHEDS_OVER: Duration = Duration::from_secs(10);
 
-/// The measures of a run, or the means of several runs.
+/// The measurements of one run, or the means of several runs.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Measures {
     /// Successful calls per second.
     pub goodput: f64,
     /// Calls sent to the backend per second.
     pub sent: f64,
-    /// Successful calls of each priority, in percent; the most important level first.
+    /// The share of successful calls for each priority, in percent, most important first.
     pub success: Vec<f64>,
-    /// Sheds after the end of the overload, all of which are needless.
+    /// The number of calls shed after the end of the overload, all of them needlessly.
     pub needless: f64,
-    /// Seconds from the end of the overload to normal service; infinite if it did not return.
+    /// Seconds from the end of the overload to normal service; infinite if service did not return to normal.
     pub back: f64,
-    /// Seconds from the start of an outage to the first shed.
+    /// Seconds from the start of an outage to the first shed call.
     pub first_shed_seconds: f64,
-    /// Calls sent from the start of an outage to the first shed, of the slowest client.
+    /// Calls sent from the start of an outage to the first shed call, for the slowest client.
     pub first_shed_calls: f64,
-    /// The longest wait that a shed call was given, in seconds; of several runs, the maximum.
+    /// The maximum delay until the next attempt that a refusal stated, in seconds. For several runs, it is the
+    /// maximum, not the mean.
     pub longest_hold: f64,
-    /// All calls that came in.
+    /// The number of calls that arrived.
     pub arrived: f64,
-    /// Sheds in each interval of ten seconds.
+    /// The number of shed calls in each interval of ten seconds.
     pub sheds: Vec<f64>,
 }
 
@@ -65,7 +67,8 @@ impl Measures {
         }
     }
 
-    /// Returns the sheds that another run did not make in the same ten seconds, in percent of all calls.
+    /// Returns the calls shed in excess of another run, compared in intervals of ten seconds, in percent of all
+    /// calls.
     #[must_use]
     pub fn sheds_beyond(&self, other: &Self) -> f64 {
         let beyond = self.sheds.iter().zip(&other.sheds).map(|(own, others)| (own - others).max(0.0));
@@ -73,7 +76,7 @@ impl Measures {
     }
 }
 
-/// Records the measures of a run.
+/// Records the measurements of a run.
 pub(super) struct Recorder {
     from: u64,
     to: u64,
@@ -86,11 +89,11 @@ pub(super) struct Recorder {
     arrived: f64,
     sheds: Vec<f64>,
     needless: f64,
-    /// For each call since the end of the overload: when it came, and whether it was admitted.
+    /// For each call since the end of the overload: when it arrived, and whether it was admitted.
     since_over: Vec<(u64, bool)>,
     first_shed: Option<u64>,
     longest_hold: Duration,
-    /// For each client: the calls sent in the outage before its first shed, and whether there was a shed.
+    /// For each client: the calls sent in the outage before its first shed call, and whether a call was shed.
     before_shed: Vec<(f64, bool)>,
 }
 
@@ -121,7 +124,7 @@ impl Recorder {
         self.end
     }
 
-    /// Records that a call came, and whether it was admitted or shed.
+    /// Records that a call arrived, and whether it was admitted or shed.
     pub(super) fn arrived(&mut self, client: usize, priority: Priority, admitted: bool, now: u64) {
         self.arrived += 1.0;
         if self.is_measured(now) {
@@ -145,7 +148,7 @@ impl Recorder {
         }
     }
 
-    /// Records the wait that a shed call was given.
+    /// Records the delay until the next attempt that a refusal stated.
     pub(super) fn held(&mut self, hold: Duration) {
         self.longest_hold = self.longest_hold.max(hold);
     }
@@ -154,7 +157,7 @@ impl Recorder {
         self.sent += f64::from(u8::from(self.is_measured(now)));
     }
 
-    /// Records the success of a call that came at `came_at`.
+    /// Records the success of a call that arrived at `came_at`.
     pub(super) fn succeeded(&mut self, priority: Priority, came_at: u64) {
         if self.is_measured(came_at) {
             self.succeeded_by_level[usize::from(priority.level())] += 1.0;
@@ -185,7 +188,7 @@ impl Recorder {
     }
 }
 
-/// Returns the seconds from `over_at` to the first moment from which service is normal.
+/// Returns the seconds from `over_at` until service is normal.
 fn back(calls: &[(u64, bool)], over_at: u64, end: u64) -> f64 {
     let mut admitted = vec![0.0];
     admitted.extend(calls.iter().scan(0.0, |sum, (_, admitted)| {
@@ -218,7 +221,7 @@ mod tests {
 
     #[test]
     fn service_is_back_when_99_of_100_are_admitted_for_five_seconds() {
-        // 100 calls per second from 10 s on, of which those before `until` are shed.
+        // 100 calls per second starting at 10 s; those before `until` are shed.
         let calls = |until: u64| -> Vec<_> {
             (0..1_000).map(|n| (10_000_000 + n * 10_000, n * 10_000 >= until)).collect()
         };

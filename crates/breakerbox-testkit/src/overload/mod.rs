@@ -1,16 +1,16 @@
 //! Throttles in front of a simulated backend, in virtual time.
 //!
-//! | part | what it does |
+//! | item | description |
 //! | --- | --- |
 //! | [`Scenario`] | a scenario file: the load, the backend, the targets |
-//! | `arrivals` | when calls come, from which client, with which priority |
-//! | `backend` | the answers to the calls that are sent |
-//! | `gate` | the gate in front of the backend: none, a throttle, the oracle |
-//! | [`simulate`] | one run: one scenario, one gate, one seed |
-//! | [`Measures`] | the measures of a run |
-//! | [`prove`](prove()) | all scenarios over many seeds, against their targets |
+//! | `arrivals` | when calls arrive, from which client, with which priority |
+//! | `backend` | the responses to the calls that are sent |
+//! | `gate` | what decides which calls are sent: nothing, a throttle, or the oracle |
+//! | [`simulate`] | one run: one scenario, one kind of admission control, one seed |
+//! | [`Measures`] | the measurements of a run |
+//! | [`prove`](prove()) | runs all scenarios with many seeds, and compares them with their targets |
 //!
-//! A run is deterministic: it depends only on its scenario, its gate and its seed.
+//! A run is deterministic: it depends only on its scenario, its admission control and its seed.
 
 mod arrivals;
 mod backend;

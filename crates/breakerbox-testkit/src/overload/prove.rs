@@ -1,4 +1,4 @@
-//! Runs all scenarios over many seeds, and compares them with their targets.
+//! Runs all scenarios with many seeds, and compares the results with their targets.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::run::simulate;
 use super::scenario::{Scenario, ScenarioError};
 use super::target::{Compared, Judged};
 
-/// The result of one scenario over many seeds: the means of each gate, and the targets.
+/// The result of one scenario over many seeds: the means for each kind of admission control, and the targets.
 #[derive(Debug)]
 pub struct Proof {
     scenario: String,
@@ -16,8 +16,8 @@ pub struct Proof {
     judged: Vec<Judged>,
 }
 
-/// Runs a scenario through every gate of [`GateKind::TABLED`] with the seeds 1 to `seeds`, and judges
-/// [`GateKind::Adaptive`].
+/// Runs a scenario with every kind in [`GateKind::TABLED`] and the seeds 1 to `seeds`, and compares
+/// [`GateKind::Adaptive`] with the targets.
 #[must_use]
 pub fn prove(scenario: &Scenario, seeds: u64) -> Proof {
     let means = |gate| (gate, Measures::mean(&runs(scenario, gate, seeds)));
@@ -25,8 +25,8 @@ pub fn prove(scenario: &Scenario, seeds: u64) -> Proof {
     Proof { scenario: scenario.name.clone(), means, judged: judge(scenario, seeds) }
 }
 
-/// Returns whether [`GateKind::Adaptive`] reaches each target of a scenario, over the seeds 1 to `seeds`. Runs only
-/// the gates that the targets need.
+/// Returns whether [`GateKind::Adaptive`] reaches each target of a scenario, over the seeds 1 to `seeds`. Runs
+/// only what the targets require.
 #[must_use]
 pub fn judge(scenario: &Scenario, seeds: u64) -> Vec<Judged> {
     let targets = &scenario.targets;
@@ -44,7 +44,7 @@ pub fn judge(scenario: &Scenario, seeds: u64) -> Vec<Judged> {
     }
     if targets.percent_beyond_oracle_max.is_some() {
         let oracle = runs(scenario, GateKind::BlindOracle, seeds);
-        // Compares seed by seed, so that a good run does not compensate for the excess sheds of another.
+        // Compares seed by seed, so that a good run does not compensate for the excess shed calls of another.
         let beyond = own.iter().zip(&oracle).map(|(own, oracle)| own.sheds_beyond(oracle));
         compared.percent_beyond_oracle = Some(beyond.sum::<f64>() / own.len() as f64);
     }
@@ -55,11 +55,11 @@ fn runs(scenario: &Scenario, gate: GateKind, seeds: u64) -> Vec<Measures> {
     (1..=seeds).map(|seed| simulate(scenario, gate, seed)).collect()
 }
 
-/// Proves every scenario whose name contains `only`, prints each result as it is ready, and returns the names of the
-/// scenarios that missed a target.
+/// Runs every scenario whose name contains `only`, prints each result when it is ready, and returns the names
+/// of the scenarios that missed a target.
 ///
 /// # Errors
-/// If a scenario file is invalid.
+/// Returns an error if a scenario file is invalid.
 pub fn print_proofs(only: &str, seeds: u64) -> Result<Vec<String>, ScenarioError> {
     println!("{}", Proof::head());
     let mut missed = Vec::new();
@@ -80,7 +80,7 @@ impl Proof {
         self.judged.iter().all(|judged| judged.met)
     }
 
-    /// Returns the header of the table. A proof displays as one of its rows.
+    /// Returns the table header. A proof's `Display` output is one row of the table.
     #[must_use]
     pub fn head() -> String {
         format!(

@@ -1,4 +1,4 @@
-//! One run: one scenario, one gate, one seed, in virtual time.
+//! One run: one scenario, one kind of admission control, one seed, in virtual time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,7 +13,7 @@ use super::gate::{GateKind, Gates};
 use super::measures::{Measures, Recorder};
 use super::scenario::Scenario;
 
-/// Runs a scenario through a gate. The same seed gives the same run.
+/// Runs a scenario with one kind of admission control. The same seed gives the same results.
 #[must_use]
 pub fn simulate(scenario: &Scenario, gate: GateKind, seed: u64) -> Measures {
     let mut rng = SmallRng::seed_from_u64(seed);
@@ -61,7 +61,7 @@ struct Run {
     gates: Gates,
     backend: Backend,
     rng: SmallRng,
-    /// Time, sequence number and index of each answer to come.
+    /// The time, sequence number and call index of each response that is due.
     due: BinaryHeap<Reverse<(u64, u64, usize)>>,
     in_flight: Vec<Option<InFlight>>,
     free: Vec<usize>,

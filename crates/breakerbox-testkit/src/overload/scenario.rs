@@ -1,4 +1,4 @@
-//! The scenario files: the load, the backend, the measured interval and the targets.
+//! The scenario files: the load, the backend, the measured interval, and the targets.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -13,9 +13,9 @@ macro_rules! files {
     ($($name:literal)*) => { [$(($name, include_str!(concat!("../../scenarios/", $name, ".toml")))),*] };
 }
 
-/// The name and the text of every scenario file in `scenarios/`: first those of the overload tables, in their order,
-/// then further requirements, then scenarios that are only reported. ARCHITECTURE.md lists them with the other tables
-/// below its section "Transition table".
+/// The name and contents of every scenario file in `scenarios/`: first those in the overload tables, in order,
+/// then further requirements, then scenarios that are only reported. ARCHITECTURE.md lists them with the other
+/// tables below its section "Transition table".
 const FILES: [(&str, &str); 34] = files! {
     "reference"
     "fleet-of-100"
@@ -53,36 +53,36 @@ const FILES: [(&str, &str); 34] = files! {
     "fleet-of-1000"
 };
 
-/// One scenario.
+/// A scenario file, parsed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// The name of the file.
+    /// The name of the scenario file.
     #[serde(skip)]
     pub name: String,
-    /// How many clients share the load, each with its own throttle.
+    /// The number of clients that share the load, each with its own throttle.
     #[serde(default = "one")]
     pub clients: NonZeroUsize,
-    /// How the calls are distributed over the clients.
+    /// How calls are distributed over the clients.
     #[serde(default)]
     pub dealt: Distribution,
     /// How the calls are spaced.
     #[serde(default)]
     pub spaced: Spacing,
-    /// How many calls come at once.
+    /// The number of calls that arrive at once.
     #[serde(default = "one")]
     pub at_once: NonZeroUsize,
-    /// How often a failed call is retried. A shed call is never retried.
+    /// The maximum number of retries of a failed call. A shed call is never retried.
     #[serde(default)]
     pub retries: u32,
-    /// The calls per second of all clients together, one phase after the other. The scenario ends with the last phase.
+    /// The calls per second from all clients together, in phases. The scenario ends with the last phase.
     pub offered: Vec<Phase>,
     /// The simulated backend.
     pub backend: BackendModel,
-    /// The interval and the time for which measures are taken.
+    /// The times that the measurements refer to.
     #[serde(default)]
     pub measure: Measured,
-    /// The targets.
+    /// The values that the measurements must reach.
     #[serde(default)]
     pub targets: Targets,
 }
@@ -94,65 +94,66 @@ pub enum Distribution {
     /// A fresh random order of the clients for every round of calls.
     #[default]
     InRounds,
-    /// Each call goes to a random client.
+    /// A random client for each call.
     AtRandom,
 }
 
-/// The spacing of calls.
+/// The spacing of calls over time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Spacing {
-    /// With equal gaps.
+    /// Equal intervals.
     #[default]
     Evenly,
-    /// At random times, independently of each other: a Poisson process.
+    /// Random times, independent of each other: a Poisson process.
     AtRandom,
 }
 
-/// A rate that holds for a time.
+/// A rate that applies for some time.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phase {
-    /// The duration of the phase. If nothing else ends the scenario, the last phase continues.
+    /// The duration of the phase. Where there is no other end, the last phase continues.
     #[serde(rename = "for", deserialize_with = "duration")]
     pub lasts: Duration,
     /// Calls per second.
     pub rate: f64,
 }
 
-/// The simulated backend: a token bucket of capacity, without a queue.
+/// The simulated backend: a token bucket without a queue.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BackendModel {
-    /// The calls per second that it accepts, one phase after the other; the last phase continues.
+    /// The calls per second that the backend accepts, in phases; the last phase continues.
     pub capacity: Vec<Phase>,
-    /// The size of the bucket: how many calls it accepts at once.
+    /// The size of the bucket: the number of calls that the backend accepts at once.
     pub burst: f64,
     /// The duration of an accepted call, in phases; the last phase continues.
     pub accept_takes: Vec<Latency>,
     /// The duration of a rejected call.
     #[serde(deserialize_with = "duration")]
     pub reject_takes: Duration,
-    /// Whether it rejects the least important calls first.
+    /// Whether the backend rejects the least important calls first.
     #[serde(default)]
     pub by_priority: bool,
-    /// The capacity that a rejection costs, as a fraction of a call.
+    /// The capacity that a rejection uses, as a fraction of a call.
     #[serde(default)]
     pub rejection_cost: f64,
-    /// The share of calls that it rejects at random, whatever the load.
+    /// The share of calls that the backend rejects at random, whatever the load.
     #[serde(default)]
     pub stray_rejections: f64,
-    /// How many calls at the beginning are rejected, whatever the load.
+    /// The number of calls at the start that are rejected, whatever the load.
     #[serde(default)]
     pub first_rejected: u32,
-    /// How many connections at the beginning are refused: the calls were neither accepted nor rejected.
+    /// The number of connections at the start that are refused, so that the calls are neither accepted nor
+    /// rejected.
     #[serde(default)]
     pub first_refused: u32,
-    /// The time in which every call fails. None: there is no outage.
+    /// The period in which every call fails. `None`: there is no outage.
     pub outage: Option<Outage>,
 }
 
-/// A latency that holds for a time.
+/// A latency that applies for some time.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latency {
@@ -164,37 +165,38 @@ pub struct Latency {
     pub takes: Duration,
 }
 
-/// A time in which every call fails.
+/// A period in which every call fails.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outage {
-    /// When the outage begins, from the start of the scenario.
+    /// The start of the outage, relative to the start of the scenario.
     #[serde(deserialize_with = "duration")]
     pub from: Duration,
-    /// When the outage ends.
+    /// The end of the outage, relative to the start of the scenario.
     #[serde(deserialize_with = "duration")]
     pub to: Duration,
-    /// The time until a call fails.
+    /// The time that a call takes to fail.
     #[serde(deserialize_with = "duration")]
     pub fails_after: Duration,
 }
 
-/// The times that measures refer to, from the start of the scenario.
+/// The times that the measurements refer to, relative to the start of the scenario.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Measured {
-    /// The beginning of the interval for goodput, calls sent and success.
+    /// The start of the interval in which goodput, calls sent and success are measured.
     #[serde(deserialize_with = "duration")]
     pub from: Duration,
-    /// The end of that interval. None: the end of the scenario.
+    /// The end of that interval. `None`: the end of the scenario.
     #[serde(deserialize_with = "some_duration")]
     pub to: Option<Duration>,
-    /// When the overload or the outage is over: every shed from then on is needless. None: not measured.
+    /// The end of the overload or the outage: every call shed after it is shed needlessly. `None`: not
+    /// measured.
     #[serde(deserialize_with = "some_duration")]
     pub over_at: Option<Duration>,
 }
 
-/// The error of an invalid scenario file.
+/// The error for an invalid scenario file.
 #[derive(Debug, thiserror::Error)]
 #[error("scenario {name}: {error}")]
 pub struct ScenarioError {
@@ -206,7 +208,7 @@ impl Scenario {
     /// Returns all scenarios.
     ///
     /// # Errors
-    /// Names the first invalid file, and the error in it.
+    /// Returns an error that names the first invalid file and its problem.
     pub fn all() -> Result<Vec<Self>, ScenarioError> {
         let read = |(name, text): &(&'static str, &str)| {
             let scenario: Self = toml::from_str(text).map_err(|error| ScenarioError { name, error })?;
@@ -215,14 +217,14 @@ impl Scenario {
         FILES.iter().map(read).collect()
     }
 
-    /// Returns when the scenario ends.
+    /// Returns the time at which the scenario ends.
     #[must_use]
     pub fn end(&self) -> Duration {
         self.offered.iter().map(|phase| phase.lasts).sum()
     }
 }
 
-/// Returns the phase that holds at a time; the last one continues.
+/// Returns the phase at a time; the last one continues.
 pub(super) fn holds_at<T>(phases: &[T], lasts: impl Fn(&T) -> Duration, mut passed: Duration) -> Option<&T> {
     for phase in phases {
         if passed < lasts(phase) {

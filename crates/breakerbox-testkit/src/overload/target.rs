@@ -1,4 +1,4 @@
-//! The targets of a scenario file, and whether a throttle reaches them.
+//! The targets in a scenario file, and whether a throttle reaches them.
 
 use std::fmt;
 
@@ -6,39 +6,41 @@ use serde::Deserialize;
 
 use super::measures::Measures;
 
-/// The targets of a scenario. A target that the file omits is not judged.
+/// The targets of a scenario. A target that the file omits is not checked.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Targets {
-    /// Whether the scenario is only reported, and nothing is judged.
+    /// Whether the scenario is only reported, and no target is checked.
     pub report_only: bool,
-    /// The least successful calls per second.
+    /// The minimum of successful calls per second.
     pub goodput_min: Option<f64>,
-    /// The most calls per second sent to the backend.
+    /// The maximum of calls per second sent to the backend.
     pub sent_max: Option<f64>,
-    /// The least share of successful calls of the highest priorities, in percent, level 0 first.
+    /// The minimum share of successful calls for the highest priorities, in percent, level 0 first.
     pub success_min: Vec<f64>,
-    /// The most sheds after the overload.
+    /// The maximum number of calls shed after the overload.
     pub needless_max: Option<f64>,
-    /// The most seconds from the end of the overload to normal service.
+    /// The maximum time from the end of the overload to normal service, in seconds.
     pub back_max: Option<f64>,
-    /// The most seconds to the first shed in an outage. If the number of calls is given as well, reaching one of them
-    /// is enough.
+    /// The maximum time to the first shed call in an outage, in seconds. If the number of calls is given as
+    /// well, one of the two targets is sufficient.
     pub first_shed_seconds_max: Option<f64>,
-    /// The most calls to the first shed in an outage.
+    /// The maximum number of calls to the first shed call in an outage.
     pub first_shed_calls_max: Option<f64>,
-    /// The least goodput, in percent of that of the same scenario without retries.
+    /// The minimum goodput, in percent of the goodput of the same scenario without retries.
     pub goodput_percent_of_no_retries_min: Option<f64>,
-    /// How much less of any level may succeed than without a throttle, in percentage points.
+    /// The maximum by which the success of any priority may be below that without a throttle, in percentage
+    /// points.
     pub points_below_none_max: Option<f64>,
-    /// The longest wait that a shed call may be given in any run, in seconds.
+    /// The maximum delay that a refusal may state in any run, in seconds.
     pub longest_hold_max: Option<f64>,
-    /// The most sheds that the oracle did not make in the same ten seconds, in percent of all calls.
+    /// The maximum of calls shed in excess of the oracle, compared in intervals of ten seconds, in percent of
+    /// all calls.
     pub percent_beyond_oracle_max: Option<f64>,
 }
 
-/// The measures that targets are judged by: the means of the throttle, and those of other runs where a target needs
-/// them.
+/// The measurements that targets are compared with: the throttle's means, and those of other runs where a
+/// target needs them.
 pub(super) struct Compared {
     own: Measures,
     pub(super) none: Option<Measures>,
@@ -51,12 +53,12 @@ impl Compared {
         Self { own, none: None, without_retries: None, percent_beyond_oracle: None }
     }
 
-    /// Returns the goodput in percent of that without retries.
+    /// Returns the goodput in percent of the goodput without retries.
     fn percent_of_no_retries(&self) -> Option<f64> {
         self.without_retries.as_ref().map(|other| 100.0 * self.own.goodput / other.goodput)
     }
 
-    /// Returns by how many percentage points the worst level is below its success without a throttle.
+    /// Returns how far the worst priority is below its success without a throttle, in percentage points.
     fn points_below_none(&self) -> Option<f64> {
         let below = |none: &Measures| {
             self.own.success.iter().zip(&none.success).map(|(own, none)| none - own).fold(0.0, f64::max)
@@ -68,9 +70,9 @@ impl Compared {
 /// One target, and the measured value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Judged {
-    /// The target.
+    /// The target, for output.
     pub wanted: String,
-    /// The measured value.
+    /// The measured value, for output.
     pub found: String,
     /// Whether the target was reached.
     pub met: bool,
@@ -84,7 +86,7 @@ impl fmt::Display for Judged {
 }
 
 impl Targets {
-    /// Returns each target, and whether it was reached.
+    /// Returns for each target whether it was reached.
     pub(super) fn judge(&self, compared: &Compared) -> Vec<Judged> {
         let own = &compared.own;
         let mut judged = vec![
@@ -132,7 +134,7 @@ impl Targets {
     }
 }
 
-/// Judges a minimum. A missing target is not judged; a missing measure does not reach the target.
+/// Compares a value with a minimum. A missing target is not checked; a missing value does not reach the target.
 fn at_least(what: &str, wanted: Option<f64>, found: Option<f64>) -> Option<Judged> {
     let (wanted, found) = (wanted?, found.unwrap_or(f64::NAN));
     let met = found >= wanted;

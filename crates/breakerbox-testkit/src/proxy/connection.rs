@@ -1,5 +1,5 @@
-//! One connection through the proxy. Each direction has a short queue of chunks, each with the time at which it
-//! arrives. Faults apply at the end of the queue: a chunk that was in flight when the fault began is lost too.
+//! One connection through the proxy. Each direction has a short queue of chunks, each with its arrival time.
+//! Faults apply at the end of the queue, so a chunk that was in flight when the fault was set is lost too.
 
 use std::io;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use tokio::time::Instant;
 
 use super::{NetworkFault, Settings, State, connect};
 
-/// How many bytes are read at once.
+/// The number of bytes to read at once.
 const PIECE: usize = 16 * 1024;
 
-/// How many chunks may be in flight in each direction. A sender of more has to wait.
+/// The maximum number of chunks in flight in each direction. A sender of more has to wait.
 const MAX_CHUNKS: usize = 64;
 
 /// The way in which a connection ends.
 enum End {
-    /// Client and server have closed it, or the proxy was set to cut it.
+    /// The client and the server have closed the connection, or the proxy was set to close it.
     Closed,
     Reset,
 }
@@ -35,7 +35,7 @@ enum Direction {
 struct Connection {
     number: u64,
     state: Arc<State>,
-    /// Whether the next answer is to be lost.
+    /// Whether the next response is to be lost.
     loses_answer: AtomicBool,
     client_is_gone: Notify,
 }
@@ -83,7 +83,7 @@ impl Connection {
     ) -> io::Result<End> {
         let now = *settings.borrow();
         if now.fault == NetworkFault::BlackHole {
-            // The server receives nothing of it.
+            // The server does not receive these bytes.
             swallow(client).await?;
             return Ok(End::Closed);
         }
@@ -96,7 +96,7 @@ impl Connection {
         Ok(End::Closed)
     }
 
-    /// Carries bytes in one direction, until the sender closes. An error ends the whole connection.
+    /// Forwards bytes in one direction, until the sender closes. An error ends the whole connection.
     async fn carry(
         &self,
         direction: Direction,
@@ -119,7 +119,7 @@ impl Connection {
                         let passed = &self.state.passed[usize::from(direction == Direction::ToClient)];
                         passed.fetch_add(read as u64, Ordering::Relaxed);
                     }
-                    // While answers are lost, the end of the server's connection is lost, too.
+                    // While responses are lost, the end of the server's connection is lost, too.
                     Ok(_) => break,
                     Err(_)
                         if direction == Direction::ToClient && self.loses(direction, &settings.borrow()) =>
@@ -140,7 +140,7 @@ impl Connection {
             if direction == Direction::ToServer {
                 self.client_is_gone.notify_one();
             }
-            // Dropping the sender ends the other end of the queue.
+            // Dropping the sender ends the receiving side of the queue.
             drop(queue);
             io::Result::Ok(())
         };
@@ -167,7 +167,8 @@ impl Connection {
                 }
             }
             if was_lost || self.loses(direction, &settings.borrow()) {
-                // While nothing arrives in this direction, the client does not learn that the connection has ended.
+                // While nothing arrives in this direction, the client does not see that the connection has
+                // ended.
                 if direction == Direction::ToClient {
                     self.client_is_gone.notified().await;
                 }
@@ -188,7 +189,7 @@ impl Connection {
     }
 }
 
-/// Reads until the client closes.
+/// Reads and discards bytes until the client closes the connection.
 async fn swallow(client: &mut TcpStream) -> io::Result<()> {
     let mut swallowed = vec![0; PIECE];
     while client.read(&mut swallowed).await? > 0 {}

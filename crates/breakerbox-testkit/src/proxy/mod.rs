@@ -1,14 +1,15 @@
-//! A TCP proxy in front of a server. Tests set the faults that it applies to connections: delay, loss, cut, reset.
+//! A TCP proxy in front of a server. Tests set the faults that it applies to connections: delay, loss, close,
+//! reset.
 //!
-//! | part | what it does |
+//! | item | description |
 //! | --- | --- |
 //! | [`Proxy`] | listens, takes settings, counts |
 //! | `connection` | one connection: both directions, with their queues and faults |
 //!
-//! Guarantees: a setting holds for existing and for new connections; bytes stay in their order; a connection that lost
-//! bytes never works again, as the bytes after a gap would make no sense; memory is bounded, as a sender of too much
-//! has to wait. The proxy uses the real clock and real sockets, listens on the loopback address only, and ends with
-//! all its connections when it is dropped. It does not interpret the bytes.
+//! Guarantees: a setting applies to existing and new connections; bytes stay in order; a connection that lost
+//! bytes never works again, because the bytes after a gap would be meaningless; memory is bounded, because a
+//! fast sender has to wait. The proxy uses the real clock and real sockets, listens only on the loopback
+//! address, and ends with all its connections when it is dropped. It does not interpret the bytes.
 
 mod connection;
 
@@ -24,27 +25,27 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// How many connections there may be at once. Further ones are closed.
+/// The maximum number of concurrent connections. Further ones are closed.
 const AT_ONCE: usize = 1_024;
 
-/// A fault of the connection to the server.
+/// A fault in the connection to the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum NetworkFault {
     /// No fault.
     #[default]
     None,
-    /// Connections are closed in good order, new ones as soon as they are made.
+    /// Existing connections are closed regularly, and new ones as soon as they are made.
     Cut,
-    /// Connections are reset, new ones as soon as they are made.
+    /// Existing connections are reset, and new ones as soon as they are made.
     Reset,
     /// Connections stay open and new ones can be made, but all bytes in both directions are lost.
     BlackHole,
-    /// Requests arrive, and their answers are lost.
+    /// Requests arrive, but their responses are lost.
     HalfOpen,
 }
 
-/// The delay of the bytes in one direction. Default: none.
+/// The delay for bytes in one direction. Default: none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Delay {
     least: Duration,
@@ -59,8 +60,8 @@ impl Delay {
         Self { least: by, most: by, seed: 0 }
     }
 
-    /// Returns a delay between these two, both included, drawn anew for each chunk. The same seed draws the same
-    /// delays for the same connection. Bytes stay in their order.
+    /// Returns a random delay in this range (inclusive), chosen for each chunk. The same seed gives the same
+    /// delays for the same connection. Bytes stay in order.
     #[must_use]
     pub const fn between(least: Duration, most: Duration, seed: u64) -> Self {
         Self { least, most, seed }
@@ -75,14 +76,15 @@ impl Delay {
     }
 }
 
-/// The current settings. Connections are numbered in the order in which they came.
+/// The current settings. Connections are numbered in the order in which they were accepted.
 #[derive(Clone, Copy, Debug)]
 struct Settings {
     fault: NetworkFault,
     to_server: Delay,
     to_client: Delay,
     server: SocketAddr,
-    /// Connections with smaller numbers must close, or stay silent for good, however short the fault was.
+    /// Connections with lower numbers must close, reset or stay silent permanently, however short the fault
+    /// was.
     cut_before: u64,
     reset_before: u64,
     silent_before: u64,
@@ -90,16 +92,16 @@ struct Settings {
 
 struct State {
     settings: watch::Sender<Settings>,
-    /// How many connections there were so far.
+    /// The number of connections so far.
     connections: AtomicU64,
     lost_answers: AtomicU64,
-    /// Bytes that arrived: from clients, and from the server.
+    /// The number of bytes that arrived from clients, and from the server.
     passed: [AtomicU64; 2],
-    /// The proxy loses the answer to the next request that contains these bytes.
+    /// The proxy drops the response to the next request that contains these bytes.
     lose_answer_to: std::sync::Mutex<Option<Vec<u8>>>,
 }
 
-/// A proxy. It ends with all its connections when this is dropped.
+/// A TCP proxy. It ends with all its connections when the value is dropped.
 ///
 /// ```
 /// use std::time::Duration;
@@ -133,10 +135,11 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy in front of a server, on a free port, without a fault. The server need not run yet.
+    /// Starts a proxy in front of a server, on a free port, without a fault. The server need not be running
+    /// yet.
     ///
     /// # Errors
-    /// If there is no free port.
+    /// Returns an error if there is no free port.
     pub async fn before(server: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -160,27 +163,27 @@ impl Proxy {
         Ok(Self { address, state, task })
     }
 
-    /// Starts a proxy in front of a server on a port of this machine.
+    /// Starts a proxy in front of a server on a local port.
     ///
     /// # Errors
-    /// If there is no free port.
+    /// Returns an error if there is no free port.
     pub async fn before_port(port: u16) -> io::Result<Self> {
         Self::before((Ipv4Addr::LOCALHOST, port).into()).await
     }
 
-    /// Returns the address on which the proxy listens.
+    /// Returns the address that the proxy listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns the port on the loopback address.
+    /// Returns the port that the proxy listens on.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// Sets the fault, until the next call of this or of [`heal`](Self::heal).
+    /// Sets the fault, until the next call to this method or to [`heal`](Self::heal).
     pub fn set(&self, fault: NetworkFault) {
         self.change_settings(|settings, next| {
             settings.fault = fault;
@@ -192,12 +195,12 @@ impl Proxy {
         });
     }
 
-    /// Sets the delay of each direction, until the next call of this or of [`heal`](Self::heal).
+    /// Sets the delay for each direction, until the next call to this method or to [`heal`](Self::heal).
     pub fn delay(&self, to_server: Delay, to_client: Delay) {
         self.change_settings(|settings, _| (settings.to_server, settings.to_client) = (to_server, to_client));
     }
 
-    /// Removes fault and delays. Connections that lost bytes stay silent.
+    /// Removes the fault and the delays. Connections that lost bytes stay silent.
     pub fn heal(&self) {
         self.change_settings(|settings, _| {
             settings.fault = NetworkFault::None;
@@ -205,35 +208,37 @@ impl Proxy {
         });
     }
 
-    /// Makes all existing connections silent: they stay open, and nothing passes on them any more. New ones work.
+    /// Makes all existing connections silent: they stay open, but pass no more bytes. New ones work.
     pub fn silence(&self) {
         self.change_settings(|settings, next| settings.silent_before = next);
     }
 
-    /// Sends new connections to another server. Existing ones stay with the old one: [`cut`](NetworkFault::Cut) them.
+    /// Sends new connections to another server. Existing ones stay with the old server; use
+    /// [`cut`](NetworkFault::Cut) to close them.
     pub fn lead_to(&self, server: SocketAddr) {
         self.change_settings(|settings, _| settings.server = server);
     }
 
-    /// Passes on the next request that contains these bytes, waits for its answer, loses the answer and closes the
-    /// connection. So it is certain that the server executed the request. The bytes must arrive in one read.
+    /// Passes on the next request that contains these bytes, waits for its response, drops the response and
+    /// closes the connection. So the server has certainly executed the request. The bytes must arrive in one
+    /// read.
     pub fn lose_answer_to(&self, request: impl Into<Vec<u8>>) {
         *self.state.lose_answer() = Some(request.into());
     }
 
-    /// Returns how many answers were lost on purpose.
+    /// Returns the number of responses dropped by [`lose_answer_to`](Self::lose_answer_to).
     #[must_use]
     pub fn lost_answers(&self) -> u64 {
         self.state.lost_answers.load(Ordering::SeqCst)
     }
 
-    /// Returns how many connections there were so far.
+    /// Returns the number of connections so far.
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.state.connections.load(Ordering::SeqCst)
     }
 
-    /// Returns how many bytes came from clients and from the server so far, lost ones included.
+    /// Returns the number of bytes received from clients and from the server so far, including lost ones.
     #[must_use]
     pub fn passed_bytes(&self) -> (u64, u64) {
         let [from_clients, from_server] = &self.state.passed;
@@ -257,7 +262,7 @@ impl State {
         self.lose_answer_to.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Returns whether the answer to this request must be lost.
+    /// Returns whether the response to this request must be dropped.
     fn is_to_be_lost(&self, request: &[u8]) -> bool {
         let has = |bytes: &mut Vec<u8>| {
             bytes.is_empty() || request.windows(bytes.len()).any(|piece| piece == bytes.as_slice())
@@ -277,7 +282,7 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
                     open.spawn(connection::keep(client, number, Arc::clone(&state)));
                 }
                 Ok(_) => {}
-                // The client was gone already, or no file descriptors are left at the moment.
+                // The client had already disconnected, or no file descriptors are left at the moment.
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
             },
         }

@@ -1,73 +1,75 @@
-//! How an endpoint answers: with any status, late, never, with limited concurrency, or against the rules of HTTP.
+//! How an endpoint responds: with any status, late, never, with limited concurrency, or in violation of HTTP.
 
 use std::time::Duration;
 
-/// How an endpoint answers.
+/// How an endpoint responds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Behaviour {
-    /// With a status, after a delay.
+    /// Responds with a status, after a delay.
     Answer(Answer),
-    /// Not at all, until the endpoint gets another behaviour.
+    /// Does not respond until the endpoint gets another behaviour.
     Hang,
-    /// With 200 after a delay, up to a number of requests at once; further ones get a 503 at once.
+    /// Responds with 200 after a delay, up to a maximum number of concurrent requests; further requests get a
+    /// 503 immediately.
     Limited {
-        /// How many requests it takes at once.
+        /// The maximum number of concurrent requests.
         at_most: u32,
-        /// How long each request takes.
+        /// The duration of each request.
         takes: Duration,
     },
-    /// The first requests take long, each less than the one before, as on a server with cold caches.
+    /// The first requests are slow, each faster than the one before, as on a server with cold caches.
     WarmUp {
-        /// How long the first request takes.
+        /// The duration of the first request.
         first: Duration,
-        /// After how many requests the caches are warm.
+        /// The number of requests after which the caches are warm.
         over: u32,
-        /// How long each request takes from then on.
+        /// The duration of each request after that.
         then: Duration,
     },
-    /// With 200 at once; after a delay it closes the connection, also if another request has come.
+    /// Responds with 200 immediately, and closes the connection after a delay, even if another request has
+    /// arrived.
     Closes {
-        /// The delay before it closes.
+        /// The delay before the connection is closed.
         after: Duration,
     },
-    /// Against the rules of HTTP.
+    /// Responds in violation of HTTP.
     Hostile(Hostile),
 }
 
-/// An answer without a body.
+/// A response without a body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// The HTTP status.
+    /// The response's HTTP status.
     pub status: u16,
-    /// The delay before the answer.
+    /// The delay before the response.
     pub takes: Duration,
-    /// The `Retry-After` header, in seconds. None: no such header.
+    /// The `Retry-After` header, in seconds. `None`: no such header.
     pub retry_after: Option<u32>,
 }
 
-/// Answers that no server should give.
+/// Responses that no server should send.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Hostile {
-    /// A valid answer, one byte a second.
+    /// A valid response, at one byte per second.
     Drip,
     /// A body of 10 GB.
     Flood,
-    /// A small gzip body that unpacks to gigabytes.
+    /// A small gzip body that decompresses to gigabytes.
     GzipBomb,
-    /// Headers without end.
+    /// An endless series of headers.
     HeaderFlood,
     /// Bytes that are not HTTP.
     Garbage,
-    /// Half of an answer, then the end of the connection.
+    /// Half of a response, then the end of the connection.
     HalfClose,
-    /// A connection reset instead of an answer.
+    /// A connection reset instead of a response.
     Reset,
 }
 
 impl Hostile {
-    /// All hostile answers.
+    /// All hostile responses.
     pub const ALL: [Self; 7] = [
         Self::Drip,
         Self::Flood,
@@ -78,7 +80,7 @@ impl Hostile {
         Self::Reset,
     ];
 
-    /// Returns its name, for output and paths.
+    /// Returns the response's name, for output and paths.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -94,33 +96,33 @@ impl Hostile {
 }
 
 impl Behaviour {
-    /// Answers 200 at once.
+    /// Responds with 200 immediately.
     pub const HEALTHY: Self = Self::status(200);
-    /// Answers 503 at once.
+    /// Responds with 503 immediately.
     pub const FAILING: Self = Self::status(503);
-    /// Answers 410 at once.
+    /// Responds with 410 immediately.
     pub const GONE: Self = Self::status(410);
 
-    /// Answers with this status at once.
+    /// Responds with this status immediately.
     #[must_use]
     pub const fn status(status: u16) -> Self {
         Self::Answer(Answer { status, takes: Duration::ZERO, retry_after: None })
     }
 
-    /// Answers with this status after a delay.
+    /// Responds with this status after a delay.
     #[must_use]
     pub const fn after(status: u16, takes: Duration) -> Self {
         Self::Answer(Answer { status, takes, retry_after: None })
     }
 
-    /// Answers with this status at once, and with `Retry-After` in seconds.
+    /// Responds with this status immediately, with `Retry-After` in seconds.
     #[must_use]
     pub const fn come_back(status: u16, seconds: u32) -> Self {
         Self::Answer(Answer { status, takes: Duration::ZERO, retry_after: Some(seconds) })
     }
 
-    /// Returns the answer to a request, or None if there is none. `number` requests came before it, and `beside` are
-    /// in flight with it.
+    /// Returns the response to a request, or `None` if it gets none. `number` is the number of requests before
+    /// it, and `beside` the number of other requests in flight.
     pub(super) fn answer(&self, number: u64, beside: u32) -> Option<Answer> {
         let ok = |takes| Some(Answer { status: 200, takes, retry_after: None });
         match *self {

@@ -1,7 +1,7 @@
-//! One connection: it serves one request after the other, each as its endpoint is configured.
+//! One connection: it serves requests one after the other, each according to its endpoint's configuration.
 //!
-//! Written by hand, over hyper's parser: a benchmark pays for every microsecond that is spent here, and a hostile
-//! endpoint has to send answers that no server library would.
+//! Uses only hyper's parser, not its server: benchmarks include every microsecond that is spent here, and a
+//! hostile endpoint has to send responses that no server library would send.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::visits::Visit;
 use super::{Shared, hostile};
 use crate::stamp;
 
-/// How many bytes are read at once.
+/// The number of bytes to read at once.
 const CHUNK: usize = 8 << 10;
 
 pub(super) struct Connection {
@@ -34,7 +34,7 @@ pub(super) enum AfterRequest {
     End,
 }
 
-/// The result of a wait.
+/// The result of waiting before a response.
 enum Waited {
     Over,
     Gone,
@@ -45,7 +45,7 @@ impl Connection {
         Self { stream, buffer: BytesMut::with_capacity(CHUNK), shared }
     }
 
-    /// Answers requests until the caller disconnects.
+    /// Responds to requests until the caller disconnects.
     pub(super) async fn serve(mut self) -> io::Result<()> {
         while let Some(head) = self.request().await? {
             if let AfterRequest::End = self.answer(&head).await? {
@@ -59,7 +59,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns the next request, complete and at the beginning of the buffer; None if the caller has closed.
+    /// Returns the next complete request, which is then at the start of the buffer. `None` if the caller has
+    /// closed the connection.
     async fn request(&mut self) -> io::Result<Option<Head>> {
         let head = loop {
             match Head::parse(&self.buffer) {
@@ -83,7 +84,7 @@ impl Connection {
         Ok(Some(head))
     }
 
-    /// Reads available bytes. Returns false if the caller has closed.
+    /// Reads the available bytes. Returns `false` if the caller has closed the connection.
     async fn read(&mut self) -> io::Result<bool> {
         self.buffer.reserve(CHUNK);
         Ok(self.stream.read_buf(&mut self.buffer).await? > 0)
@@ -98,7 +99,7 @@ impl Connection {
         let visit = Visit::new(head.id, self.shared.start.elapsed(), endpoint.number);
         let place = self.shared.log().write(visit);
         self.check(head, &stay);
-        // An endpoint that answers at once needs no subscription to changes of its behaviour.
+        // An endpoint that responds immediately does not need to subscribe to changes of its behaviour.
         let (mut answer, closes) = match &*endpoint.behaviour.borrow() {
             Behaviour::Hang | Behaviour::Hostile(_) => (None, None),
             behaviour @ Behaviour::Closes { after } => {
@@ -153,11 +154,11 @@ impl Connection {
         }
     }
 
-    /// Waits for this time (None: without limit) as long as the caller stays connected.
+    /// Waits for this time (`None`: without a limit) as long as the caller stays connected.
     async fn wait(&mut self, time: Option<Duration>) -> Waited {
         let end = time.map(|time| Instant::now() + time);
         loop {
-            // Stops reading from a caller that sends too much ahead.
+            // Stop reading from a caller that sends too much in advance.
             let may_read = self.buffer.len() < LARGEST_BODY;
             let over = async {
                 match end {
@@ -176,7 +177,7 @@ impl Connection {
     }
 }
 
-/// Returns an answer without a body.
+/// Returns the bytes of a response without a body.
 fn response(status: u16, retry_after: Option<u32>) -> Vec<u8> {
     let retry_after = retry_after.map_or_else(String::new, |seconds| format!("retry-after: {seconds}\r\n"));
     format!("HTTP/1.1 {status} Told so\r\n{retry_after}content-length: 0\r\n\r\n").into_bytes()

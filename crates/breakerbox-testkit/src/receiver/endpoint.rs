@@ -1,4 +1,4 @@
-//! One path of the receiver: how it answers, and counts of its requests.
+//! One path of the receiver: how it responds, and counts of its requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -10,22 +10,22 @@ use super::Behaviour;
 /// Counts of an endpoint's requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Seen {
-    /// All requests.
+    /// The number of requests received.
     pub requests: u64,
-    /// Requests that were answered with success.
+    /// The number of requests that got a success response.
     pub delivered: u64,
-    /// Requests that are being answered now.
+    /// The number of requests in flight.
     pub in_flight: u32,
-    /// The most requests that were being answered at once.
+    /// The maximum number of requests in flight at any time.
     pub most_in_flight: u32,
-    /// Requests whose signature the check rejected.
+    /// The number of requests whose signature was invalid.
     pub unsigned: u64,
 }
 
 pub(super) struct Endpoint {
     pub(super) number: u32,
     pub(super) behaviour: watch::Sender<Behaviour>,
-    /// Whether it answers as paths without a setting of their own do, and changes with them.
+    /// Whether the endpoint has the default behaviour, and follows changes to it.
     pub(super) is_ordinary: AtomicBool,
     pub(super) group: AtomicU8,
     requests: AtomicU64,
@@ -60,18 +60,18 @@ impl Endpoint {
         }
     }
 
-    /// Restarts the maximum of requests in flight.
+    /// Resets the maximum of requests in flight.
     pub(super) fn forget_most(&self) {
         self.most_in_flight.store(self.in_flight.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
-/// A request that is being answered. Dropping it ends the request, also if the caller has disconnected.
+/// A request in flight. Dropping it ends the request, even if the caller has disconnected.
 pub(super) struct InFlight {
     pub(super) endpoint: Arc<Endpoint>,
-    /// How many requests of this endpoint came before it.
+    /// The number of earlier requests to this endpoint.
     pub(super) number: u64,
-    /// How many requests of this endpoint were being answered when it began.
+    /// The number of other requests to this endpoint in flight when this one started.
     pub(super) beside: u32,
 }
 

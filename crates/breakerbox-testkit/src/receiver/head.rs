@@ -1,20 +1,20 @@
-//! The head of a request: the positions of its path, id and signature, and the length of its body.
+//! The head of an HTTP request: the positions of its path, ID and signature, and the length of its body.
 //!
-//! Positions and not slices, so that the buffer can grow while the body arrives.
+//! Positions are used instead of slices, so that the buffer can grow while the body arrives.
 
 use std::ops::Range;
 
 use super::IdHash;
 
-/// Requests with more headers are rejected.
+/// The maximum number of headers in a request.
 const MOST_HEADERS: usize = 64;
 
-/// The largest body that is accepted, in bytes.
+/// The maximum size of a body, in bytes.
 pub(super) const LARGEST_BODY: usize = 4 << 20;
 
 pub(super) struct Head {
     pub(super) path: Range<usize>,
-    /// The length of the head: the body begins there.
+    /// The length of the head, which is also the position of the body.
     pub(super) length: usize,
     pub(super) body: usize,
     pub(super) id: IdHash,
@@ -26,7 +26,7 @@ pub(super) enum Parsed {
     Whole(Head),
     /// The head is incomplete.
     Part,
-    /// The head is invalid, and is answered with this status.
+    /// The head is invalid; the response has this status.
     Wrong(u16),
 }
 
@@ -56,7 +56,7 @@ impl Head {
         };
         for header in request.headers.iter() {
             let is = |name: &str| header.name.eq_ignore_ascii_case(name);
-            // Compares the length first, because this runs for each header of each request.
+            // Compare the length first, because this runs for each header of each request.
             match header.name.len() {
                 10 if is("webhook-id") => head.id = IdHash::of(header.value),
                 10 if is("connection") => head.closes = header.value.eq_ignore_ascii_case(b"close"),
@@ -75,25 +75,25 @@ impl Head {
         Parsed::Whole(head)
     }
 
-    /// Returns the position at which the whole request ends.
+    /// Returns the position of the end of the request.
     pub(super) fn end(&self) -> usize {
         self.length + self.body
     }
 }
 
-/// A request as the signature check sees it.
+/// A request, as passed to the signature check.
 #[derive(Debug)]
 pub struct Received<'a> {
     /// The path of the request.
     pub path: &'a str,
     /// All headers, as names and values.
     headers: Vec<(&'a str, &'a [u8])>,
-    /// The payload.
+    /// The request body.
     pub body: &'a [u8],
 }
 
 impl<'a> Received<'a> {
-    /// Parses the head once more: a signature check is not on the fast path.
+    /// Parses the head again: a signature check is not on the fast path.
     pub(super) fn of(head: &Head, request: &'a [u8]) -> Option<Self> {
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let mut parsed = httparse::Request::new(&mut headers);
@@ -103,7 +103,7 @@ impl<'a> Received<'a> {
         Some(Self { path, headers, body: request.get(head.length..head.end())? })
     }
 
-    /// Returns the value of a header, if it is text.
+    /// Returns the value of a header. `None` if it is missing or not valid UTF-8.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&'a str> {
         let named = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name))?;

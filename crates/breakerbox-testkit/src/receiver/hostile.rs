@@ -1,4 +1,4 @@
-//! Answers that no server should give. Each continues until the caller disconnects.
+//! Responses that no server should send. Each continues until the caller disconnects.
 
 use std::io;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use tokio::time::sleep;
 use super::behaviour::Hostile;
 use super::connection::{AfterRequest, Connection};
 
-/// The promised length of a body, in bytes: 10 GB.
+/// The declared length of the flooding body, in bytes: 10 GB.
 const FLOOD: u64 = 10_000_000_000;
 
-/// The beginning of the answer of a dripping endpoint, which sends a byte a second.
+/// The start of the response that is sent at one byte per second.
 const DRIPPED: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 1000000\r\n\r\n";
 
 pub(super) async fn answer(connection: &mut Connection, how: Hostile) -> io::Result<AfterRequest> {
@@ -51,14 +51,14 @@ pub(super) async fn answer(connection: &mut Connection, how: Hostile) -> io::Res
             }
         }
         Hostile::Garbage => {
-            // No beginning of an HTTP answer, and bytes of every value.
+            // Not the start of an HTTP response, and with all byte values.
             let garbage: Vec<u8> = (0..=u8::MAX).rev().cycle().take(4 << 10).collect();
             stream.write_all(&garbage).await?;
         }
         Hostile::HalfClose => {
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nhalf of it").await?;
             stream.shutdown().await?;
-            // The read half of the connection stays open, so that the caller gets no reset.
+            // The read half of the connection stays open, so that the caller does not get a reset.
             sleep(Duration::from_secs(60)).await;
         }
         Hostile::Reset => set_socket_linger(&*stream, Some(Duration::ZERO))?,
@@ -66,15 +66,15 @@ pub(super) async fn answer(connection: &mut Connection, how: Hostile) -> io::Res
     Ok(AfterRequest::End)
 }
 
-/// Returns about 60 KB of gzip that unpack to 10 MB of zeros. It is sent again and again: several gzip members in a
-/// row are a valid body.
+/// Returns about 60 KB of gzip data that decompress to 10 MB of zeros. They are sent repeatedly: several gzip
+/// members in a row are a valid body.
 fn gzip_bomb() -> Vec<u8> {
     const MATCHES: usize = 40_000;
     let mut bits = Bits::default();
     // The last block, with fixed codes.
     bits.push(0b1, 1);
     bits.push(0b01, 2);
-    // A zero byte; then again and again "repeat the previous byte 258 times".
+    // A zero byte; then many times "repeat the previous byte 258 times".
     bits.push_code(0x30, 8);
     for _ in 0..MATCHES {
         bits.push_code(0b1100_0101, 8);
@@ -86,7 +86,7 @@ fn gzip_bomb() -> Vec<u8> {
     bomb
 }
 
-/// A bit writer in the order of deflate: the lowest bit of a byte first.
+/// Writes bits in deflate order: the lowest bit of a byte first.
 #[derive(Default)]
 struct Bits {
     bytes: Vec<u8>,
@@ -107,7 +107,7 @@ impl Bits {
         }
     }
 
-    /// Writes a code, which begins with its highest bit.
+    /// Writes a Huffman code, highest bit first.
     fn push_code(&mut self, code: u32, count: u32) {
         for place in (0..count).rev() {
             self.push(code >> place & 1, 1);

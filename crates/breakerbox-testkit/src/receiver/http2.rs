@@ -1,6 +1,7 @@
-//! A receiver for HTTP/2 over TLS that ends connections as ordinary servers do: with GOAWAY, or by refusing streams.
+//! An HTTP/2 receiver over TLS that ends connections like ordinary servers: with GOAWAY, or by refusing
+//! streams.
 //!
-//! Written by hand, frame by frame, so that a connection ends exactly at the intended request.
+//! Implemented frame by frame, so that a connection ends exactly at the intended request.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -31,19 +32,19 @@ const END_HEADERS: u8 = 4;
 const STATUS_200: &[u8] = &[0x88];
 const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
 
-/// How long a closed connection still reads incoming bytes.
+/// How long a connection continues to read incoming bytes after it was closed.
 const LINGERS: Duration = Duration::from_secs(1);
 
 /// What a connection does with requests beyond its limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Http2End {
-    /// It sends GOAWAY with the last request that it answers, and ends.
+    /// The connection sends GOAWAY with the last request that it responds to, and ends.
     GoAway,
-    /// It stays open, and refuses each with `REFUSED_STREAM`.
+    /// The connection stays open, and refuses each further request with `REFUSED_STREAM`.
     RefuseStreams,
 }
 
-/// A receiver on a thread of its own. It stops when this is dropped.
+/// An HTTP/2 receiver on its own thread. It stops when the value is dropped.
 pub struct Http2Receiver {
     address: SocketAddr,
     counts: Arc<Counts>,
@@ -59,10 +60,11 @@ struct Counts {
 }
 
 impl Http2Receiver {
-    /// Starts a receiver that answers this many requests of each connection with 200. The acceptor must offer `h2`.
+    /// Starts a receiver that responds with 200 to this many requests on each connection. The acceptor must
+    /// offer `h2`.
     ///
     /// # Errors
-    /// If the system provides no port or no thread.
+    /// Returns an error if no port or thread is available.
     pub fn start(acceptor: TlsAcceptor, answers: u32, end: Http2End) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -92,25 +94,25 @@ impl Http2Receiver {
         Ok(Self { address, counts, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Returns the address on which the receiver listens.
+    /// Returns the address that the receiver listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns how many requests were answered with 200.
+    /// Returns the number of requests that got a 200.
     #[must_use]
     pub fn answered(&self) -> u64 {
         self.counts.answered.load(Ordering::Relaxed)
     }
 
-    /// Returns how many requests were refused, or came after the last one that was answered.
+    /// Returns the number of requests that were refused, or that came after the last one that got a response.
     #[must_use]
     pub fn turned_away(&self) -> u64 {
         self.counts.turned_away.load(Ordering::Relaxed)
     }
 
-    /// Returns how many connections were established.
+    /// Returns the number of connections established.
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.counts.connections.load(Ordering::Relaxed)
@@ -119,7 +121,7 @@ impl Http2Receiver {
 
 impl Drop for Http2Receiver {
     fn drop(&mut self) {
-        // The thread may have ended by itself.
+        // The thread may have already ended.
         let _ = self.stop.take().map(|stop| stop.send(()));
         let _ = self.thread.take().map(JoinHandle::join);
     }
@@ -130,7 +132,7 @@ struct Connection {
     counts: Arc<Counts>,
     left: u32,
     end: Http2End,
-    /// Streams that are answered when their request is complete.
+    /// The streams that get a response when their request is complete.
     begun: BTreeSet<u32>,
 }
 
@@ -182,8 +184,8 @@ impl Connection {
         }
     }
 
-    /// Closes as servers do: reads the bytes that still arrive. Closing a socket with unread bytes resets the
-    /// connection, and the client may lose an answer that is in flight.
+    /// Closes the connection gracefully, by first reading the bytes that still arrive. Closing a socket with
+    /// unread bytes resets the connection, and the client may lose a response that is in flight.
     async fn close(mut self) -> io::Result<()> {
         self.tls.shutdown().await?;
         let mut rest = [0; 1_024];

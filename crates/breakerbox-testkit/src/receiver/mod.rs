@@ -1,17 +1,17 @@
-//! A receiver of webhooks: a real HTTP server on the loopback address with configurable answers, which records
+//! A webhook receiver: a real HTTP server on the loopback address with configurable responses, which records
 //! requests.
 //!
-//! | part | what it does |
+//! | item | description |
 //! | --- | --- |
-//! | [`Receiver`] | the server, on a thread of its own; it stops when this is dropped |
-//! | [`Behaviour`] | how an endpoint answers: any status, late, never, with limited concurrency, against the rules |
+//! | [`Receiver`] | the server, on its own thread; it stops when dropped |
+//! | [`Behaviour`] | how an endpoint responds: with any status, late, never, with limited concurrency, in violation of HTTP |
 //! | [`Visit`], [`Seen`] | the recorded requests, and counts by path |
-//! | [`Http2Receiver`] | HTTP/2 over TLS, with connections that end as those of ordinary servers do |
+//! | [`Http2Receiver`] | HTTP/2 over TLS, with connections that end like those of ordinary servers |
 //! | [`RefusingPort`] | a port that refuses every connection, and that no other process can listen on |
 //!
-//! Every path is an endpoint of its own, so one port stands for thousands. The receiver is an independent witness: it
-//! counts only requests that it received itself. A plain 200 costs a few microseconds, because benchmarks pay for it,
-//! and a recorded request takes 24 bytes.
+//! Every path is a separate endpoint, so one port stands for thousands. The receiver is an independent witness:
+//! it counts only requests that it received itself. A plain 200 takes a few microseconds, because benchmarks
+//! include them, and a recorded request takes 24 bytes.
 //!
 //! ```
 //! use breakerbox_testkit::receiver::{Behaviour, Receiver};
@@ -56,10 +56,10 @@ use self::visits::VisitLog;
 pub use self::visits::{GROUPS, IdHash, Recording, Visit, latencies};
 use crate::usage::ThreadId;
 
-/// A function that returns whether the signature of a request is valid.
+/// Returns whether the signature of a request is valid.
 pub type Check = dyn Fn(&Received<'_>) -> bool + Send + Sync;
 
-/// Further paths share one endpoint.
+/// The maximum number of endpoints. All further paths share one endpoint.
 const MOST_ENDPOINTS: usize = 100_000;
 
 /// The settings of a receiver.
@@ -69,7 +69,7 @@ pub struct Builder {
     check: Option<Box<Check>>,
 }
 
-/// A receiver of webhooks. It stops when this is dropped.
+/// A webhook receiver. It stops when the value is dropped.
 pub struct Receiver {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -119,13 +119,13 @@ impl Builder {
         Self { recording, ..self }
     }
 
-    /// Sets how paths without a setting of their own answer. Default: 200.
+    /// Sets how paths respond that have no behaviour of their own. Default: 200.
     #[must_use]
     pub fn otherwise(self, behaviour: Behaviour) -> Self {
         Self { otherwise: behaviour, ..self }
     }
 
-    /// Sets a check for the signature of each request; requests that fail it are counted.
+    /// Sets a check for the signature of each request. Requests that fail it are counted.
     #[must_use]
     pub fn check(self, check: impl Fn(&Received<'_>) -> bool + Send + Sync + 'static) -> Self {
         Self { check: Some(Box::new(check)), ..self }
@@ -134,11 +134,11 @@ impl Builder {
     /// Starts the receiver.
     ///
     /// # Errors
-    /// If the system provides no port or no thread.
+    /// Returns an error if no port or thread is available.
     pub fn start(self) -> io::Result<Receiver> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
-        // The standard library's backlog is too short for a thousand connections at once.
+        // The standard library's backlog is too short for a thousand simultaneous connections.
         rustix::net::listen(&listener, 4_096)?;
         let address = listener.local_addr()?;
         let endpoints = Endpoints { by_path: HashMap::new(), otherwise: self.otherwise };
@@ -152,7 +152,7 @@ impl Builder {
         let ((stop, stopped), (sender, receiver)) = (oneshot::channel(), mpsc::channel());
         let served = Arc::clone(&shared);
         let serving = thread::Builder::new().name("receiver".into()).spawn(move || {
-            // The starting thread waits for this.
+            // The thread that starts the receiver waits for this.
             let _ = sender.send(ThreadId::current());
             runtime.block_on(async {
                 tokio::select! {
@@ -182,47 +182,47 @@ async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
 }
 
 impl Receiver {
-    /// Returns the default settings.
+    /// Returns a builder with the default settings.
     #[must_use]
     pub fn builder() -> Builder {
         let recording = Recording::Visits { at_most: 1_000_000 };
         Builder { recording, otherwise: Behaviour::HEALTHY, check: None }
     }
 
-    /// Starts a receiver with the default settings: every path answers 200.
+    /// Starts a receiver with the default settings: every path responds with 200.
     ///
     /// # Errors
-    /// If the system provides no port or no thread.
+    /// Returns an error if no port or thread is available.
     pub fn start() -> io::Result<Self> {
         Self::builder().start()
     }
 
-    /// Returns the address on which the receiver listens.
+    /// Returns the address that the receiver listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns the URL of a path.
+    /// Returns the URL for a path.
     #[must_use]
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// Returns the start time, from which the times of visits count.
+    /// Returns the receiver's start time, which the times of visits are relative to.
     #[must_use]
     pub fn start_time(&self) -> Instant {
         self.shared.start
     }
 
-    /// Sets how an endpoint answers from now on. This also ends the wait of requests that hang there.
+    /// Sets how an endpoint responds from now on. This also ends the wait of requests that hang there.
     pub fn set(&self, path: &str, behaviour: Behaviour) {
         let endpoint = self.shared.endpoint(path.as_bytes());
         endpoint.is_ordinary.store(false, Ordering::Relaxed);
         endpoint.behaviour.send_replace(behaviour);
     }
 
-    /// Sets how all endpoints without a setting of their own answer from now on.
+    /// Sets how all endpoints respond from now on that have no behaviour of their own.
     pub fn set_otherwise(&self, behaviour: &Behaviour) {
         let mut endpoints = self.shared.endpoints();
         endpoints.otherwise = behaviour.clone();
@@ -233,23 +233,23 @@ impl Receiver {
         });
     }
 
-    /// Counts the latencies of this endpoint in another group. All endpoints begin in group 0.
+    /// Counts this endpoint's latencies in a different group. Initially all endpoints are in group 0.
     ///
     /// # Panics
-    /// If the group is not less than [`GROUPS`].
+    /// Panics if the group is not less than [`GROUPS`].
     pub fn put_into_group(&self, path: &str, group: usize) {
         assert!(group < GROUPS, "there are {GROUPS} groups");
         let group = u8::try_from(group).unwrap_or(0);
         self.shared.endpoint(path.as_bytes()).group.store(group, Ordering::Relaxed);
     }
 
-    /// Returns the counts of an endpoint.
+    /// Returns the counts for an endpoint.
     #[must_use]
     pub fn seen(&self, path: &str) -> Seen {
         self.shared.endpoint(path.as_bytes()).seen()
     }
 
-    /// Returns the counts of all endpoints together. The most in flight is the maximum of a single endpoint.
+    /// Returns the counts for all endpoints together. The maximum in flight is that of a single endpoint.
     #[must_use]
     pub fn seen_in_all(&self) -> Seen {
         let endpoints = self.shared.endpoints();
@@ -262,37 +262,38 @@ impl Receiver {
         })
     }
 
-    /// Returns the number of an endpoint, as in [`Visit::endpoint`].
+    /// Returns the number that identifies an endpoint, as in [`Visit::endpoint`].
     #[must_use]
     pub fn number(&self, path: &str) -> u32 {
         self.shared.endpoint(path.as_bytes()).number
     }
 
-    /// Runs a function on all visits so far, in the order in which they began. The receiver stands still meanwhile.
+    /// Calls a function with all visits so far, in the order in which they started. The receiver is blocked
+    /// meanwhile.
     pub fn with_visits<R>(&self, look: impl FnOnce(&[Visit]) -> R) -> R {
         look(&self.shared.log().visits)
     }
 
-    /// Returns how many requests were not recorded because the limit was reached.
+    /// Returns the number of requests that were not recorded because the limit was reached.
     #[must_use]
     pub fn unwritten(&self) -> u64 {
         self.shared.log().unwritten
     }
 
-    /// Returns the ages of a group's payloads on arrival, in microseconds; only of stamped requests that were answered
-    /// with success.
+    /// Returns the ages of a group's payloads on arrival, in microseconds. Only requests with a timestamp that
+    /// got a success response count.
     #[must_use]
     pub fn latencies(&self, group: usize) -> Histogram<u64> {
         self.shared.log().latencies[group].clone()
     }
 
-    /// Removes all visits and latencies, and restarts the maxima in flight. The other counts of endpoints stay.
+    /// Removes all visits and latencies, and resets the maxima in flight. The endpoints' other counts stay.
     pub fn forget(&self) {
         self.shared.log().forget();
         self.forget_most();
     }
 
-    /// Restarts the maxima in flight; visits stay.
+    /// Resets the maxima in flight. Visits stay.
     pub fn forget_most(&self) {
         self.shared.endpoints().by_path.values().for_each(|endpoint| endpoint.forget_most());
     }
@@ -306,7 +307,7 @@ impl Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        // The thread may have ended by itself.
+        // The thread may have already ended.
         let _ = self.stop.take().map(|stop| stop.send(()));
         let _ = self.serving.take().map(JoinHandle::join);
     }

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 
-/// A port of this machine that is bound without a listener: every connection is refused, and no other process can bind
+/// A local port that is bound without a listener: every connection is refused, and no other process can bind
 /// it.
 ///
 /// ```
@@ -25,7 +25,7 @@ impl RefusingPort {
     /// Binds a free port.
     ///
     /// # Errors
-    /// If no port is free.
+    /// Returns an error if no port is free.
     pub fn new() -> io::Result<Self> {
         let taken = socket(AddressFamily::INET, SocketType::STREAM, None)?;
         bind(&taken, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
@@ -39,7 +39,7 @@ impl RefusingPort {
         self.address
     }
 
-    /// Returns the URL of a path on this port.
+    /// Returns the URL for a path on this port.
     #[must_use]
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)

@@ -1,16 +1,16 @@
-//! The record of received requests: by id and path, with time and status; and latencies by group.
+//! The received requests, by ID and path, with time and status; and latencies by group.
 //!
-//! A request takes 24 bytes. The record has a limit; requests beyond it are counted and not recorded.
+//! A request takes 24 bytes. There is a limit: requests beyond it are counted but not recorded.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// How many groups of endpoints have latencies of their own.
+/// The number of endpoint groups with separate latencies.
 pub const GROUPS: usize = 8;
 
-/// The longest latency that is recorded exactly, in microseconds: an hour.
+/// The maximum latency that is recorded exactly, in microseconds: an hour.
 const LONGEST: u64 = 3_600_000_000;
 
 /// Returns an empty histogram of latencies in microseconds, with a precision of three digits.
@@ -20,12 +20,12 @@ pub fn latencies() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST, 3).expect("1 and an hour are bounds, and 3 digits are possible")
 }
 
-/// The hash of a `webhook-id`, to save memory. Two different ids have the same hash once in 10^19 pairs.
+/// The hash of a `webhook-id`, to save memory. Two different IDs have the same hash once in 10^19 pairs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct IdHash(u64);
 
 impl IdHash {
-    /// Returns the hash of an id.
+    /// Returns the hash of an ID.
     #[must_use]
     pub fn of(id: &[u8]) -> Self {
         let mut hasher = DefaultHasher::new();
@@ -37,13 +37,13 @@ impl IdHash {
 /// One recorded request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Visit {
-    /// The hash of its `webhook-id`.
+    /// The hash of the request's `webhook-id`.
     pub id: IdHash,
-    /// When it began, in microseconds since the receiver's start.
+    /// The start of the request, in microseconds since the receiver's start.
     at_us: u64,
-    /// The number of its endpoint, as [`Receiver::number`](super::Receiver::number) returns it.
+    /// The number of the request's endpoint, as returned by [`Receiver::number`](super::Receiver::number).
     pub endpoint: u32,
-    /// The status of the answer; 0 until it is sent, and for good if the caller disconnects before.
+    /// The response's status; 0 until it is sent, and permanently if the caller disconnects before that.
     pub status: u16,
 }
 
@@ -52,27 +52,27 @@ impl Visit {
         Self { id, at_us: u64::try_from(at.as_micros()).unwrap_or(u64::MAX), endpoint, status: 0 }
     }
 
-    /// Returns when it began, as the time since the receiver's start.
+    /// Returns the start of the request, relative to the receiver's start.
     #[must_use]
     pub const fn at(&self) -> Duration {
         Duration::from_micros(self.at_us)
     }
 
-    /// Returns whether the answer was a success.
+    /// Returns whether the response was a success.
     #[must_use]
     pub const fn is_delivered(&self) -> bool {
         self.status >= 200 && self.status < 300
     }
 }
 
-/// The requests that the receiver records.
+/// Which requests the receiver records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recording {
-    /// None: only counts and latencies.
+    /// No requests: only counts and latencies.
     Off,
-    /// Each request, up to a limit.
+    /// All requests, up to a limit.
     Visits {
-        /// The limit, in requests.
+        /// The maximum number of requests to record.
         at_most: usize,
     },
 }
@@ -80,9 +80,9 @@ pub enum Recording {
 pub(super) struct VisitLog {
     recording: Recording,
     pub(super) visits: Vec<Visit>,
-    /// How many requests were not recorded because the limit was reached.
+    /// The number of requests that were not recorded because the limit was reached.
     pub(super) unwritten: u64,
-    /// How many visits were removed by `forget`: indexes below this are not valid any more.
+    /// The number of visits that `forget` removed. Indices below this are no longer valid.
     forgotten: usize,
     pub(super) latencies: [Histogram<u64>; GROUPS],
 }
@@ -93,7 +93,7 @@ impl VisitLog {
         Self { recording, visits: Vec::new(), unwritten: 0, forgotten: 0, latencies }
     }
 
-    /// Records a request. Returns its index, for adding the status later.
+    /// Records a request. Returns its index, with which the status is added later.
     pub(super) fn write(&mut self, visit: Visit) -> Option<usize> {
         match self.recording {
             Recording::Off => None,
@@ -108,7 +108,7 @@ impl VisitLog {
         }
     }
 
-    /// Adds the status of a request's answer, and the age of its payload on arrival.
+    /// Adds the response's status, and the age of the request's payload on arrival.
     pub(super) fn answered(
         &mut self,
         place: Option<usize>,

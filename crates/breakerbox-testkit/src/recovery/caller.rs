@@ -1,7 +1,8 @@
-//! One of the hundred: acquires, and if it may probe, ends the probe as planned.
+//! One of the hundred callers. It acquires a permit and, if that is a probe, ends the probe as planned.
 //!
-//! A task makes calls; a thread acquires permits and settles them by hand. Where the circuit may admit more than a
-//! probe, because it has closed, tasks acquire permits too, because a permit states whether it is a probe.
+//! Callers that are tasks make calls; callers that are threads acquire permits and settle them explicitly.
+//! Where the circuit may admit more than a probe, because it has closed, tasks acquire permits too, because a
+//! permit states whether it is a probe.
 
 use std::future::{Future, pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -18,14 +19,14 @@ use super::probe_end::{Late, ProbeEnd, When};
 use super::receiver::Visit;
 use super::wave::Wave;
 
-/// The kind of a caller.
+/// Whether a caller is a task or a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Task,
     Thread,
 }
 
-/// Takes part in one wave after the other, until there are no more.
+/// Takes part in each wave, until there are no more.
 pub(super) async fn serve(kind: Kind, circuit: Circuit, mut waves: watch::Receiver<Option<Arc<Wave>>>) {
     let mut caller = Caller { kind, circuit: &circuit, kept: None };
     while waves.changed().await.is_ok() {
@@ -38,20 +39,20 @@ pub(super) async fn serve(kind: Kind, circuit: Circuit, mut waves: watch::Receiv
 struct Caller<'c> {
     kind: Kind,
     circuit: &'c Circuit,
-    /// A probe whose result is to arrive late.
+    /// A probe permit whose result is to arrive late.
     kept: Option<Permit<'c>>,
 }
 
-/// The result of a call. None: it panicked.
+/// The result of a call. `None` if it panicked.
 type CallResult = Option<Result<(), CallError<&'static str>>>;
 type Call<'c> = Pin<Box<dyn Future<Output = Result<(), CallError<&'static str>>> + Send + 'c>>;
 
-/// The result of an admitted acquire.
+/// What a caller holds after it was admitted.
 enum Admitted<'c> {
     Permit(Permit<'c>),
     /// A call in flight.
     Call(Call<'c>),
-    /// A call that has ended already: the thread was delayed for longer than the probe may take.
+    /// A call that has already ended, because the thread was delayed for longer than the probe timeout.
     CallResult(CallResult),
 }
 
@@ -97,15 +98,15 @@ impl<'c> Caller<'c> {
         }
     }
 
-    /// Holds a probe until all callers have an answer, or, if the wave is hasty, only for a moment.
+    /// Holds a probe until all callers have a response or, if the wave is hasty, only for a moment.
     async fn hold(&self, wave: &Wave) {
         if wave.hasty { self.yield_to_others().await } else { wave.answered.wait().await }
     }
 
-    /// Settles the probe of an earlier wave. This must change nothing.
+    /// Settles the probe from an earlier wave. This must not change anything.
     fn come_late(&self, permit: Permit<'c>, late: Late, wave: &Wave) {
-        // Every write has a new version. While another caller probes, no other one writes: that probe waits for this
-        // caller, which has not acquired yet.
+        // Every write creates a new version. While another caller probes, no other caller writes: that probe
+        // waits for this caller, which has not acquired yet.
         let version = || match late.when {
             When::WhileAnotherProbes => Some(self.circuit.record().version),
             When::AtOnce => None,
@@ -117,7 +118,7 @@ impl<'c> Caller<'c> {
         }
     }
 
-    /// Acquires until the answer is final.
+    /// Acquires repeatedly until the result is final. Returns `None` if refused.
     fn admitted(&self, wave: &Arc<Wave>) -> Option<Admitted<'c>> {
         loop {
             match self.try_acquire(wave) {
@@ -137,7 +138,7 @@ impl<'c> Caller<'c> {
             {
                 let mut call: Call<'c> =
                     Box::pin(self.circuit.call(destination(probe_end, Arc::clone(wave))));
-                // A call acquires when it is first polled.
+                // A call acquires its permit when it is first polled.
                 let mut polled = Poll::Pending;
                 wave.try_acquire(|| {
                     polled = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -155,7 +156,7 @@ impl<'c> Caller<'c> {
         }
     }
 
-    /// Ends a permit as planned.
+    /// Settles a permit as planned.
     fn settle(&mut self, permit: Permit<'c>, visit: Visit, wave: &Wave) {
         let settlement = match wave.plan.probe {
             Some(ProbeEnd::Succeeds) => {
@@ -189,7 +190,7 @@ impl<'c> Caller<'c> {
                 self.kept = Some(permit);
                 return;
             }
-            // Without a planned end no caller should have probed: the count of probes shows it.
+            // If no probe was planned, no caller should have one. The number of probes reveals it.
             Some(ProbeEnd::IsCancelled) | None => return drop((visit, permit)),
         };
         if settlement != Settlement::Counted {
@@ -197,7 +198,7 @@ impl<'c> Caller<'c> {
         }
     }
 
-    /// Ends a call as planned.
+    /// Completes a call as planned.
     async fn finish(&self, mut call: Call<'c>, wave: &Wave) {
         match wave.plan.probe {
             Some(ProbeEnd::IsCancelled) => {
@@ -225,7 +226,7 @@ impl<'c> Caller<'c> {
     }
 }
 
-/// The destination of a probe's call.
+/// Simulates the destination of a probe's call.
 async fn destination(probe_end: ProbeEnd, wave: Arc<Wave>) -> Result<(), &'static str> {
     let _visit = wave.probe();
     yield_now().await;

@@ -1,5 +1,5 @@
-//! The callers, as tasks and threads that live as long as the proof: making them anew for each wave would take longer
-//! than the wave, and they would come one by one.
+//! The callers, as tasks and threads that live as long as the test. Creating them for each wave would take
+//! longer than the wave, and they would not acquire at the same time.
 
 use std::io;
 use std::sync::Arc;
@@ -14,24 +14,25 @@ use tokio::time::timeout;
 use super::caller::{Kind, serve};
 use super::wave::Wave;
 
-/// How many callers there are.
+/// The number of callers.
 pub(super) const CALLERS: u32 = 100;
 
-/// How many of them are threads. The others are tasks.
+/// The number of callers that are threads. The others are tasks.
 const THREADS: u32 = 8;
 
 /// The number of threads on which the tasks run.
 const WORKERS: usize = 4;
 
-/// A wave takes less than a millisecond. One that takes this long hangs.
+/// The maximum duration of a wave. A wave normally takes less than a millisecond; one that takes this long
+/// hangs.
 const LIMIT: Duration = Duration::from_secs(60);
 
 type Orders = watch::Sender<Option<Arc<Wave>>>;
 
-/// All callers of one circuit.
+/// All callers for one circuit.
 pub(super) struct Pool {
     runtime: Option<Runtime>,
-    /// A runtime with a timer of its own: the callers' runtime does not advance when all of them hang.
+    /// A runtime with its own timer: the callers' runtime does not advance if all of them hang.
     waiting: Runtime,
     to_tasks: Orders,
     to_threads: Orders,
@@ -53,7 +54,8 @@ impl Pool {
         Ok(Self { runtime: Some(runtime), waiting, to_tasks, to_threads })
     }
 
-    /// Runs a wave with all callers, and waits for its end. Returns false if some did not finish in time.
+    /// Runs a wave with all callers, and waits for its end. Returns `false` if some callers did not finish in
+    /// time.
     pub(super) fn run(&self, wave: &Arc<Wave>, threads_first: bool) -> bool {
         let mut orders = [&self.to_tasks, &self.to_threads];
         if threads_first {
@@ -70,7 +72,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.to_tasks.send_replace(None);
         self.to_threads.send_replace(None);
-        // Does not wait: a caller that hangs would prevent the proof from reporting it.
+        // Does not wait: a caller that hangs would prevent the test from reporting it.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

@@ -1,4 +1,4 @@
-//! How a probe can end, and the waves of a round with such a probe.
+//! How a probe can end, and the waves in a round with such a probe.
 
 use std::fmt;
 
@@ -9,26 +9,26 @@ use rand::rngs::SmallRng;
 /// How a probe ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProbeEnd {
-    /// It succeeds: the destination has recovered.
+    /// The probe succeeds: the destination has recovered.
     Succeeds,
-    /// It fails: the destination has not recovered.
+    /// The probe fails: the destination has not recovered.
     Fails,
-    /// The caller cancels it within `cancel_grace`.
+    /// The caller cancels the probe within `cancel_grace`.
     IsCancelled,
-    /// The caller drops it after `cancel_grace`.
+    /// The caller drops the probe after `cancel_grace`.
     IsDroppedLate,
-    /// The caller's code panics.
+    /// The caller's code panics during the probe.
     Panics,
-    /// It is never settled.
+    /// The probe is never settled.
     IsLost,
-    /// It hangs until `probe_timeout`.
+    /// The probe hangs until `probe_timeout`.
     TimesOut,
-    /// Its result arrives after its lease has ended and another caller's has begun.
+    /// The probe's result arrives after its lease has expired and another caller has the next lease.
     ComesLate,
 }
 
 impl ProbeEnd {
-    /// All fates.
+    /// All ways in which a probe can end.
     pub const ALL: [Self; 8] = [
         Self::Succeeds,
         Self::Fails,
@@ -50,8 +50,8 @@ impl ProbeEnd {
         matches!(self, Self::IsLost | Self::ComesLate)
     }
 
-    /// Returns the waves of a round, from an open circuit to one that is open or closed. For a late result, its
-    /// outcome and the state of the circuit by then are random.
+    /// Returns the waves in a round, from an open circuit to one that is open or closed. For a late result, its
+    /// outcome and the circuit's state when it arrives are random.
     pub(super) fn waves(self, chance: &mut SmallRng) -> Vec<Plan> {
         use Moment::{CoolOffEnds, LeaseEnds, LeaseNearlyEnds, Now};
         use Status::{Closed, HalfOpen, Open};
@@ -102,11 +102,11 @@ impl fmt::Display for ProbeEnd {
 /// One wave of acquires, and its expected result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    /// When all callers acquire.
+    /// The time at which all callers acquire.
     pub(super) at: Moment,
-    /// The end of the one probe; None: no caller may probe.
+    /// The end of the only probe. `None`: no caller may probe.
     pub(super) probe: Option<ProbeEnd>,
-    /// The result of an earlier wave's probe that arrives now, too late.
+    /// The late result of an earlier wave's probe, which arrives in this wave.
     pub(super) late: Option<Late>,
     /// The state of the circuit after the wave.
     pub(super) then: Status,
@@ -122,31 +122,31 @@ impl Plan {
     }
 }
 
-/// When all callers acquire.
+/// The time at which all callers acquire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Moment {
-    /// At the same time as the last wave.
+    /// At the same time as the previous wave.
     Now,
-    /// At the first microsecond after the cool-off.
+    /// In the first microsecond after the cool-off.
     CoolOffEnds,
-    /// At the last microsecond of the lease.
+    /// In the last microsecond of the lease.
     LeaseNearlyEnds,
-    /// At the first microsecond after the lease.
+    /// In the first microsecond after the lease.
     LeaseEnds,
 }
 
-/// A late result, and when in the wave it arrives.
+/// A late result, and when it arrives in the wave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Late {
     pub(super) is_success: bool,
     pub(super) when: When,
 }
 
-/// When in a wave a late result arrives.
+/// When a late result arrives in a wave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum When {
-    /// Together with the acquires: the lease has expired, and possibly no caller has the next one yet.
+    /// At the same time as the acquires: the lease has expired, and there may not be a next one yet.
     AtOnce,
-    /// As soon as another caller has the next lease, while that one probes.
+    /// As soon as another caller has the next lease, while that caller probes.
     WhileAnotherProbes,
 }

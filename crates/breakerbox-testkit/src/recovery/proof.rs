@@ -1,36 +1,36 @@
-//! The results of all rounds with one kind of end, and whether they are correct.
+//! The results of all rounds with one way to end the probe, and whether they are correct.
 
 use std::fmt;
 
 use super::probe_end::ProbeEnd;
 
-/// How many deviations are reported.
+/// The maximum number of deviations that are printed.
 const MAX_SHOWN: usize = 5;
 
-/// The results of all rounds with one kind of end.
+/// The results of all rounds with one way to end the probe.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Proof {
     /// How the probes ended.
     pub probe_end: ProbeEnd,
-    /// How many recoveries there were.
+    /// The number of recoveries.
     pub rounds: u64,
-    /// How often the circuit turned half-open.
+    /// The number of transitions to half-open.
     pub half_opened: u64,
-    /// The rounds in which another caller was acquiring at the moment the probe was given out.
+    /// The number of rounds in which another caller was acquiring at the moment the probe was granted.
     pub raced: u64,
-    /// How many probes there were at the end of the cool-off.
+    /// The number of probes at the end of the cool-off.
     pub probes: u64,
-    /// How many probes took over a lease that was released or had expired.
+    /// The number of probes that took over a lease that was released or had expired.
     pub heirs: u64,
-    /// How many times a probe called while another one did.
+    /// The number of times that two probes called simultaneously. Must be 0.
     pub overlaps: u64,
-    /// How many results arrived too late.
+    /// The number of results that arrived late.
     pub late: u64,
-    /// How many late results changed something; must be 0.
+    /// The number of late results that changed something. Must be 0.
     pub late_applied: u64,
     /// The number of other deviations from the expected result of a wave.
     deviations: u64,
-    /// The first few deviations.
+    /// The first few deviations, for output.
     shown: Vec<String>,
 }
 
@@ -58,15 +58,15 @@ impl Proof {
         }
     }
 
-    /// Returns whether the callers competed often enough for the proof to be meaningful: in at least one round of a
-    /// hundred. With two cores they compete in a quarter to a half of the rounds; where all cores are busy they come
-    /// one by one.
+    /// Returns whether the callers competed often enough for a meaningful result: in at least one of a hundred
+    /// rounds. With two cores, they compete in a quarter to a half of the rounds; if all cores are busy, they
+    /// acquire one by one.
     #[must_use]
     pub const fn is_worth_something(&self) -> bool {
         self.raced * 100 >= self.rounds
     }
 
-    /// Returns all deviations: more than one probe at a time, or a late result that changed something.
+    /// Returns all deviations, such as more than one probe at a time, or a late result that changed something.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let Self { probe_end, rounds, half_opened, probes, heirs, overlaps, late, late_applied, .. } = self;
@@ -88,7 +88,7 @@ impl Proof {
         faults.chain(self.shown.iter().cloned()).collect()
     }
 
-    /// Returns the header of the table. A proof displays as one of its rows.
+    /// Returns the table header. A proof's `Display` output is one row of the table.
     #[must_use]
     pub fn head() -> String {
         format!(

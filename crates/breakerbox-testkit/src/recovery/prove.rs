@@ -1,4 +1,4 @@
-//! Runs rounds of recoveries: prepares the circuit, lets the callers acquire, and checks the result.
+//! Runs rounds of recoveries: prepares the circuit, runs the callers, and checks the result.
 
 use std::io;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::proof::Proof;
 use super::receiver::Receiver;
 use super::wave::{Setting, Timing, Wave};
 
-/// How many failures trip the circuit.
+/// The number of failures that trip the circuit.
 const FAILURES: u64 = 3;
 
-/// The reason why a proof could not be made.
+/// The reason why the rounds could not be completed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecoveryError {
@@ -28,18 +28,18 @@ pub enum RecoveryError {
     /// Some callers did not finish in time.
     #[error("a probe that {probe_end}, round {round}: some askers never came back")]
     Hung {
-        /// How the probes end.
+        /// How the probes in these rounds end.
         probe_end: ProbeEnd,
         /// The number of the round.
         round: u64,
     },
 }
 
-/// Runs `rounds` recoveries of one circuit. In each, a hundred callers acquire at the end of the cool-off, and the
-/// probe has this end.
+/// Runs `rounds` recoveries of one circuit. In each, a hundred callers acquire at the end of the cool-off, and
+/// the probe ends in this way.
 ///
 /// # Errors
-/// If callers can't be started, or do not finish.
+/// Returns an error if callers can't be started, or do not finish.
 pub fn prove(probe_end: ProbeEnd, rounds: u64) -> Result<Proof, RecoveryError> {
     let mut course = Rounds::new(probe_end)?;
     for round in 0..rounds {
@@ -48,7 +48,7 @@ pub fn prove(probe_end: ProbeEnd, rounds: u64) -> Result<Proof, RecoveryError> {
     Ok(course.finish())
 }
 
-/// The state over all rounds of one kind of end.
+/// The state that all rounds with one way to end the probe share.
 struct Rounds {
     breakers: Breakerbox,
     circuit: Circuit,
@@ -62,7 +62,7 @@ struct Rounds {
 
 impl Rounds {
     fn new(probe_end: ProbeEnd) -> io::Result<Self> {
-        // A call times out by the runtime's timer, in real time, so this is the shortest possible.
+        // A call times out by the runtime's timer, in real time, so this is the minimum.
         let probe_timeout = Duration::from_millis(if probe_end == ProbeEnd::TimesOut { 1 } else { 10_000 });
         let policy = Policy::builder().failure_rate(None).consecutive_failures(FAILURES).ramp_cap(None);
         let policy = policy.jitter(0).cool_off_factor(1.0).probes(1).probe_timeout(probe_timeout).build();
@@ -105,10 +105,10 @@ impl Rounds {
         Ok(())
     }
 
-    /// Trips the circuit, so that a cool-off begins.
+    /// Trips the circuit, which starts a cool-off.
     fn trip(&self) {
         for _ in 0..FAILURES {
-            // The circuit refuses if the round before left it open.
+            // The circuit refuses if the previous round left it open.
             if let Ok(permit) = self.circuit.try_acquire() {
                 permit.failure();
             }
@@ -117,7 +117,7 @@ impl Rounds {
 
     fn setting(&self, plan: Plan, chance: &mut SmallRng) -> Setting<'_> {
         let moment = self.moment(plan.at);
-        // If a caller moves the clock, a result that arrives at once might still be in time.
+        // If a caller moves the clock, a result that arrives at the same time might not be late yet.
         let may_be_early = moment > self.clock.now()
             && plan.probe.is_some()
             && plan.late.is_none_or(|late| late.when != When::AtOnce);
@@ -129,7 +129,8 @@ impl Rounds {
         Setting {
             plan,
             timing,
-            // A probe that must see that a late result changes nothing has to last until then.
+            // A probe that is to verify that a late result changes nothing has to last until that result
+            // arrives.
             hasty: chance.random::<bool>() && plan.late.is_none(),
             grace: self.policy.cancel_grace(),
             moment,
@@ -157,7 +158,7 @@ impl Rounds {
         proof.late_applied += u64::from(wave.lates_applied());
         if is_first {
             proof.raced += u64::from(wave.raced());
-            // If a hasty probe releases its lease, other callers of its wave take it over.
+            // If a hasty probe releases its lease, other callers in its wave take it over.
             let freed = wave.hasty && plan.probe.is_some_and(ProbeEnd::frees_the_lease);
             let heirs = if freed { probes.saturating_sub(1) } else { 0 };
             proof.heirs += u64::from(heirs);

@@ -1,9 +1,9 @@
-//! The destination's view: who calls, and whether two probes call at once.
+//! The destination: counts the probes that call, and detects simultaneous ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The destination of all probes of a proof.
+/// The destination of all probes in a test.
 #[derive(Default)]
 pub(super) struct Receiver {
     live: AtomicU32,
@@ -11,7 +11,7 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// Begins a probe's call, which lasts until the visit is dropped.
+    /// Starts a probe's call, which lasts until the visit is dropped.
     pub(super) fn visit(self: &Arc<Self>) -> Visit {
         if self.live.fetch_add(1, Ordering::SeqCst) > 0 {
             self.overlaps.fetch_add(1, Ordering::SeqCst);
@@ -19,23 +19,23 @@ impl Receiver {
         Visit(Arc::clone(self))
     }
 
-    /// Returns how many probes are calling now.
+    /// Returns the number of probes that are calling now.
     pub(super) fn live(&self) -> u32 {
         self.live.load(Ordering::SeqCst)
     }
 
-    /// Returns how many times a probe began while another was calling.
+    /// Returns how many times a probe started while another was calling.
     pub(super) fn overlaps(&self) -> u64 {
         self.overlaps.load(Ordering::SeqCst)
     }
 
-    /// Ends the call of a probe whose lease has expired and that never ended by itself.
+    /// Ends the call of a probe whose lease has expired and which was never settled.
     pub(super) fn leave(&self) {
         self.live.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// The call of a probe.
+/// A probe's call in progress.
 pub(super) struct Visit(Arc<Receiver>);
 
 impl Drop for Visit {

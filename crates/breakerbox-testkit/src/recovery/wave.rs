@@ -1,4 +1,4 @@
-//! One wave: a hundred callers acquire at the same moment. Their shared state, and what is observed.
+//! One wave: a hundred callers acquire at the same moment. Their shared state, and the observations.
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -12,45 +12,47 @@ use super::pool::CALLERS;
 use super::probe_end::{Late, Moment, Plan, ProbeEnd};
 use super::receiver::{Receiver, Visit};
 
-/// How many spins the first caller at the gate waits for a second. This is a few dozen microseconds: longer than a
-/// wake-up, and short enough for a machine whose other cores are busy.
+/// The maximum number of spins for which the first caller waits for a second. This takes a few dozen
+/// microseconds: longer than a wake-up, and short enough for a machine whose other cores are busy.
 const MAX_SPINS: u32 = 20_000;
 
-/// How many refusals for acquiring too early are tolerated after the clock has moved: from callers that decided by the
-/// time before.
+/// The maximum number of too-early refusals after the clock has moved. They come from callers that used the
+/// earlier time.
 const MAX_EARLY_REFUSALS: u64 = 100_000;
 
-/// How the callers acquire.
+/// When the callers acquire relative to each other and to the clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Timing {
-    /// Each acquires as soon as it is woken. The clock has moved before.
+    /// Each caller acquires as soon as it wakes. The clock has been moved before.
     AsTheyWake,
-    /// The first waits for a second, on another core, and they acquire together. The clock has moved before.
+    /// The first caller waits for a second one on another core, and they acquire together. The clock has been
+    /// moved before.
     Together,
-    /// As together; but they come too early and acquire again and again, until after this many refusals one of them
-    /// moves the clock.
+    /// Like `Together`, but the callers start too early and acquire repeatedly, until one of them moves the
+    /// clock after this many refusals.
     TooEarly {
-        /// The number of refusals.
+        /// The number of refusals before the clock is moved.
         refusals: u64,
     },
 }
 
-/// The shared state of the callers of one wave.
+/// The shared state of all callers in one wave.
 pub(super) struct Wave {
     pub(super) plan: Plan,
     pub(super) timing: Timing,
-    /// Whether a probe is settled while others still acquire. Otherwise it waits until all have their answer.
+    /// Whether a probe is settled while others still acquire. Otherwise it waits until all callers have a
+    /// response.
     pub(super) hasty: bool,
     /// The policy's `cancel_grace`.
     pub(super) grace: Duration,
     pub(super) clock: ManualClock,
-    /// The time to which the clock is moved. A refusal with this time or an earlier one came too early.
+    /// The time to which the clock is moved. A refusal at this time or earlier came too early.
     moment: Timestamp,
     receiver: Arc<Receiver>,
     at_the_gate: AtomicU32,
-    /// Opens when a caller has the probe.
+    /// Opens when a caller has received the probe.
     pub(super) given: Latch,
-    /// Opens when all callers have an answer.
+    /// Opens when all callers have a response.
     pub(super) answered: Latch,
     pub(super) finished: Latch,
     too_early: AtomicU64,
@@ -75,7 +77,7 @@ pub(super) struct Setting<'a> {
 }
 
 impl Wave {
-    /// Returns a wave that has not begun.
+    /// Returns a wave that has not started.
     pub(super) fn new(setting: &Setting<'_>) -> Self {
         let Setting { plan, timing, hasty, grace, moment, clock, receiver } = *setting;
         let wave = Self {
@@ -112,12 +114,13 @@ impl Wave {
         self.clock.advance(self.moment.since(self.clock.now()));
     }
 
-    /// Returns whether only a probe is admitted: not if the circuit is closed, or closes while others still acquire.
+    /// Returns whether only a probe can be admitted: not if the circuit is closed, or closes while others still
+    /// acquire.
     pub(super) fn admits_only_probes(&self) -> bool {
         self.plan.probe.is_some_and(|probe_end| probe_end != ProbeEnd::Succeeds || !self.hasty)
     }
 
-    /// Waits for another caller at the gate, if the timing requires it and another one comes in time. Spins, because
+    /// Waits for another caller, if the timing requires it and another one arrives in time. Spins, because
     /// callers that sleep wake one by one.
     pub(super) fn meet(&self) {
         self.at_the_gate.fetch_add(1, Ordering::SeqCst);
@@ -128,23 +131,23 @@ impl Wave {
         }
     }
 
-    /// Acquires once, and notes whether another caller was acquiring while the first permit was given out.
+    /// Acquires once, and records whether another caller was acquiring while the first permit was granted.
     pub(super) fn try_acquire<A>(&self, ask: impl FnOnce() -> Result<A, Refusal>) -> Result<A, Refusal> {
         let left = self.left.load(Ordering::SeqCst);
         self.entered.fetch_add(1, Ordering::SeqCst);
         let answer = ask();
         let entered = self.entered.load(Ordering::SeqCst);
         self.left.fetch_add(1, Ordering::SeqCst);
-        // A caller that had entered when this one left, and had not left when it entered, acquired at the same time.
-        // It must run on another thread, since no task yields while it acquires.
+        // A caller that had entered when this one left, and had not left when this one entered, acquired at the
+        // same time. It must be on another thread, since no task yields while it acquires.
         if answer.is_ok() && !self.admitted.swap(true, Ordering::SeqCst) {
             self.raced.store(entered - left > 1, Ordering::SeqCst);
         }
         answer
     }
 
-    /// Returns whether a refusal only means that the clock has not moved yet. One of the callers that get it moves the
-    /// clock.
+    /// Returns whether a refusal only means that the clock has not been moved yet. One of the callers that get
+    /// it moves the clock.
     pub(super) fn is_too_early(&self, refusal: &Refusal) -> bool {
         let Timing::TooEarly { refusals } = self.timing else { return false };
         if refusal.retry_at().is_none_or(|retry_at| retry_at > self.moment) {
@@ -157,7 +160,7 @@ impl Wave {
         before < refusals + MAX_EARLY_REFUSALS
     }
 
-    /// Begins a probe's call.
+    /// Starts a probe's call.
     pub(super) fn probe(&self) -> Visit {
         let visit = self.receiver.visit();
         if self.probes.fetch_add(1, Ordering::SeqCst) == 0 {
@@ -166,39 +169,39 @@ impl Wave {
         visit
     }
 
-    /// Returns how many probes there were.
+    /// Returns the number of probes in this wave.
     pub(super) fn probes(&self) -> u32 {
         self.probes.load(Ordering::SeqCst)
     }
 
-    /// Returns whether the first permit was given out while another caller was acquiring.
+    /// Returns whether the first permit was granted while another caller was acquiring.
     pub(super) fn raced(&self) -> bool {
         self.raced.load(Ordering::SeqCst)
     }
 
-    /// Notes that a late result changed something.
+    /// Records that a late result changed something.
     pub(super) fn late_applied(&self, late: Late) {
         self.late_applied.fetch_add(1, Ordering::SeqCst);
         self.note(format!("changed by what came late: {late:?}"));
     }
 
-    /// Returns how many late results changed something.
+    /// Returns the number of late results that changed something.
     pub(super) fn lates_applied(&self) -> u32 {
         self.late_applied.load(Ordering::SeqCst)
     }
 
-    /// Notes a deviation.
+    /// Records a deviation.
     pub(super) fn note(&self, oddity: String) {
         self.oddities.lock().unwrap_or_else(PoisonError::into_inner).push(oddity);
     }
 
-    /// Returns the deviations that were noted.
+    /// Returns the recorded deviations.
     pub(super) fn oddities(&self) -> Vec<String> {
         std::mem::take(&mut *self.oddities.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// A latch that opens when its number of arrivals is reached.
+/// A latch that opens after a given number of arrivals.
 pub(super) struct Latch {
     missing: AtomicU32,
     open: watch::Sender<bool>,

@@ -1,9 +1,9 @@
 //! A private Postgres server with real faults: it can be killed, paused, restarted, or made to refuse writes.
 //!
-//! The server listens on the loopback address only, and has a folder of its own. It runs the newest installed version,
-//! or the one in the folder that `BREAKERBOX_POSTGRES_BIN` names. Postgres refuses to run as root; tests that run as
-//! root start it as the user `postgres`, or else `nobody`. Making a data folder takes long, so all servers of a test
-//! process copy the same one.
+//! The server listens only on the loopback address, and has its own directory. It runs the newest installed
+//! version, or the one in the directory that `BREAKERBOX_POSTGRES_BIN` names. Postgres refuses to run as root;
+//! tests that run as root start it as the user `postgres`, or else `nobody`. Creating a data directory takes
+//! long, so all servers in a test process copy the same one.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -19,13 +19,13 @@ use super::postgres_files::{Template, USER, run};
 use super::process::{Process, ServerError, free_port, wait_until};
 use super::process_tree::{children, signal_all};
 
-/// How many times a start is tried again because another process took the port.
+/// The maximum number of attempts to start the server if another process takes its port.
 const STARTS: usize = 10;
 
-/// Timeout of one command of a test.
+/// The timeout for one query.
 const COMMAND_LIMIT: Duration = Duration::from_secs(20);
 
-/// The settings of a server.
+/// The settings for a private Postgres server.
 #[derive(Clone, Default, Debug)]
 pub struct PostgresOptions {
     durable: bool,
@@ -35,35 +35,35 @@ pub struct PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// Returns the settings of a server without a password that does not wait for the disk: its data survives its own
-    /// crash, but not a crash of the machine.
+    /// Returns settings for a server without a password that does not wait for the disk: its data survives a
+    /// crash of the server, but not of the machine.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Waits for the disk at each commit, as production servers do.
+    /// Makes the server wait for the disk at each commit, like production servers.
     #[must_use]
     pub fn durable(mut self) -> Self {
         self.durable = true;
         self
     }
 
-    /// Requires this password.
+    /// Makes the server require this password.
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
     }
 
-    /// Offers TLS with this certificate and this private key, both in PEM.
+    /// Makes the server offer TLS with this certificate and private key, both in PEM.
     #[must_use]
     pub fn tls(mut self, certificate: &str, key: &str) -> Self {
         self.tls = Some((certificate.to_owned(), key.to_owned()));
         self.set("ssl", "on")
     }
 
-    /// Sets any parameter of `postgresql.conf`.
+    /// Sets a parameter in `postgresql.conf`.
     #[must_use]
     pub fn set(mut self, name: &str, value: &str) -> Self {
         self.settings.push((name.to_owned(), value.to_owned()));
@@ -73,7 +73,7 @@ impl PostgresOptions {
     /// Starts the server, and waits until it accepts connections.
     ///
     /// # Errors
-    /// If Postgres is missing or does not start.
+    /// Returns an error if Postgres is missing or does not start.
     pub fn start(self) -> Result<PostgresServer, ServerError> {
         let template = Template::shared()?;
         let folder = template.copy()?;
@@ -94,7 +94,7 @@ impl PostgresOptions {
         Err(last.unwrap_or_else(|| std::io::Error::other("no start was tried").into()))
     }
 
-    /// Writes the files that the server reads at its start.
+    /// Writes the configuration files that the server reads at startup.
     fn configure(&self, template: &Template, folder: &TempDir) -> Result<(), ServerError> {
         let write = |name: &str, text: &str| -> Result<(), ServerError> {
             let file = folder.path().join("data").join(name);
@@ -112,7 +112,7 @@ impl PostgresOptions {
     }
 }
 
-/// A private Postgres server. It stops when this is dropped.
+/// A private Postgres server. It stops when the value is dropped.
 ///
 /// ```
 /// use breakerbox_testkit::servers::PostgresServer;
@@ -132,15 +132,15 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// Starts a server with the settings of [`PostgresOptions::new`].
+    /// Starts a server with the settings from [`PostgresOptions::new`].
     ///
     /// # Errors
-    /// If Postgres is missing or does not start.
+    /// Returns an error if Postgres is missing or does not start.
     pub fn start() -> Result<Self, ServerError> {
         PostgresOptions::new().start()
     }
 
-    /// Returns the URL of the first database, with the password.
+    /// Returns the URL of the default database, with the password.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_of(USER)
@@ -152,25 +152,25 @@ impl PostgresServer {
         format!("postgres://{user}{password}@{}:{}/{USER}", Ipv4Addr::LOCALHOST, self.port)
     }
 
-    /// Returns the port on the loopback address.
+    /// Returns the port that the server listens on.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Returns the ids of the server's processes: the server itself, and one for each connection and for each
+    /// Returns the IDs of the server's processes: the server itself, and one for each connection and each
     /// background task.
     ///
     /// # Errors
-    /// If the system does not list them.
+    /// Returns an error if the processes can't be listed.
     pub fn processes(&self) -> std::io::Result<Vec<u32>> {
         let own = self.process.id();
         let children = children(own)?.into_iter().map(|child| child.as_raw_nonzero().get().unsigned_abs());
         Ok([own].into_iter().chain(children).collect())
     }
 
-    /// Runs SQL in the first database, as the superuser. Returns the output of `psql`: a line for each row, and `|`
-    /// between columns.
+    /// Runs SQL in the default database, as the superuser. Returns the output of `psql`: a line for each row,
+    /// with `|` between columns.
     ///
     /// # Errors
     /// Returns the server's error.
@@ -194,7 +194,7 @@ impl PostgresServer {
         }
     }
 
-    /// Creates a user that may connect and create schemas. Returns that user's URL.
+    /// Creates a user that may connect and create schemas. Returns a URL for that user.
     ///
     /// # Errors
     /// Returns the server's error.
@@ -209,8 +209,8 @@ impl PostgresServer {
         Ok(self.url_of(user))
     }
 
-    /// Makes every transaction read-only (`default_transaction_read_only`), also in sessions that are open, from their next
-    /// transaction on.
+    /// Makes every transaction read-only (`default_transaction_read_only`), even in open sessions, starting
+    /// with their next transaction.
     ///
     /// # Errors
     /// Returns the server's error.
@@ -229,8 +229,8 @@ impl PostgresServer {
     fn set_read_only(&self, value: &str) -> Result<(), ServerError> {
         self.query(&format!("ALTER SYSTEM SET default_transaction_read_only = {value}"))?;
         self.query("SELECT pg_reload_conf()")?;
-        // Sessions reload their settings one after the other. A new session inherits them from the parent process,
-        // which reloads first.
+        // Sessions reload their settings one after the other. A new session inherits them from the parent
+        // process, which reloads first.
         let set = wait_until(|| match self.query("SHOW default_transaction_read_only") {
             Ok(is) if is == value => Ok(()),
             other => Err(format!("default_transaction_read_only: {other:?}")),
@@ -238,7 +238,7 @@ impl PostgresServer {
         set.map_err(|reason| self.process.not_ready(reason))
     }
 
-    /// Revokes a user's rights to write to all tables of a schema.
+    /// Revokes a user's permissions to write to any table in a schema.
     ///
     /// # Errors
     /// Returns the server's error.
@@ -247,7 +247,7 @@ impl PostgresServer {
         self.query(&sql).map(drop)
     }
 
-    /// Grants the rights again that [`revoke_writes`](Self::revoke_writes) revoked.
+    /// Grants the permissions again that [`revoke_writes`](Self::revoke_writes) revoked.
     ///
     /// # Errors
     /// Returns the server's error.
@@ -256,19 +256,19 @@ impl PostgresServer {
         self.query(&sql).map(drop)
     }
 
-    /// Kills the server without a shutdown, in the middle of any work, as a power cut would.
+    /// Kills the server without a shutdown, in the middle of any work, like a power failure.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// Returns an error if the system call fails.
     pub fn kill(&mut self) -> Result<(), ServerError> {
         signal_all(&mut self.process, Signal::KILL)?;
         Ok(self.process.kill()?)
     }
 
-    /// Pauses the server: connections stay open, and get no answers.
+    /// Pauses the server: connections stay open, but get no responses.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// Returns an error if the system call fails.
     pub fn pause(&mut self) -> Result<(), ServerError> {
         Ok(signal_all(&mut self.process, Signal::STOP)?)
     }
@@ -276,20 +276,20 @@ impl PostgresServer {
     /// Resumes a paused server.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// Returns an error if the system call fails.
     pub fn resume(&mut self) -> Result<(), ServerError> {
         Ok(signal_all(&mut self.process, Signal::CONT)?)
     }
 
-    /// Shuts the server down in good order if it runs, which ends all connections, and starts it again on the same
-    /// port.
+    /// Shuts the server down gracefully if it is running, which ends all connections, and starts it again on
+    /// the same port.
     ///
     /// # Errors
-    /// If it does not start.
+    /// Returns an error if the server does not start.
     pub fn restart(&mut self) -> Result<(), ServerError> {
         self.stop(Signal::INT)?;
-        // Another process may have the port for a moment, or a process of the killed server may still have its shared
-        // memory.
+        // Another process may use the port for a moment, or a process of the killed server may still hold its
+        // shared memory.
         let again = wait_until(|| match launch(&self.options, &self.template, &self.folder, self.port) {
             Err(error @ ServerError::NotReady { .. }) => Err(error.to_string()),
             done => Ok(done),
@@ -298,7 +298,7 @@ impl PostgresServer {
         Ok(())
     }
 
-    /// Signals the server to end, and waits until it has.
+    /// Signals the server to stop, and waits until it has stopped.
     fn stop(&mut self, signal: Signal) -> Result<(), ServerError> {
         self.resume()?;
         self.process.signal(signal)?;
@@ -312,23 +312,23 @@ impl PostgresServer {
 
 impl Drop for PostgresServer {
     fn drop(&mut self) {
-        // A shutdown in good order leaves no shared memory behind. A server that does not react is killed.
+        // A graceful shutdown leaves no shared memory behind. A server that does not react is killed.
         let _ = self.stop(Signal::QUIT);
         forget_memory(&self.folder);
     }
 }
 
-/// Frees the shared memory of a server that was killed; a server that ended in good order has freed it and removed the
-/// file.
+/// Frees the shared memory of a server that was killed. A server that was shut down gracefully has freed it and
+/// removed the file.
 fn forget_memory(folder: &TempDir) {
     let status = fs::read_to_string(folder.path().join("data/postmaster.pid")).unwrap_or_default();
-    // The line with the key and the id of the segment.
+    // The line with the key and ID of the shared memory segment.
     if let Some(segment) = status.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)) {
         let _ = run(Command::new("ipcrm").args(["--shmem-id", segment]));
     }
 }
 
-/// Starts the program, and waits until it reports that it is ready.
+/// Starts the server program, and waits until it reports that it is ready.
 fn launch(
     options: &PostgresOptions,
     template: &Template,

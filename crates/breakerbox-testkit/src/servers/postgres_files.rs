@@ -1,4 +1,4 @@
-//! The files that private Postgres servers start from: the programs, the user that runs them, and a data folder to
+//! The files that private Postgres servers need: the programs, the user that runs them, and a data directory to
 //! copy.
 
 use std::os::unix::fs::chown;
@@ -12,21 +12,21 @@ use tempfile::TempDir;
 
 use super::process::ServerError;
 
-/// The environment variable for the folder of another version's programs.
+/// The environment variable that names the directory with the Postgres programs to use.
 const PROGRAMS: &str = "BREAKERBOX_POSTGRES_BIN";
 
-/// The folder in which Debian installs the programs of each version.
+/// The directory in which Debian installs the programs of each version.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
-/// The user and the database of every server.
+/// The user and the database on every server.
 pub(super) const USER: &str = "postgres";
 
 /// The Postgres programs, and the user that runs them.
 #[derive(Clone, Debug)]
 pub(super) struct Programs {
     folder: Option<PathBuf>,
-    /// User and group id, if the tests run as root: Postgres refuses to. None: the programs run as the tests' own
-    /// user.
+    /// The user and group ID to run the programs as, if the tests run as root. `None`: the programs run as the
+    /// tests' own user.
     user: Option<(u32, u32)>,
 }
 
@@ -37,7 +37,7 @@ impl Programs {
         Ok(Self { folder, user })
     }
 
-    /// Returns the command for one of the programs, run by the right user.
+    /// Returns the command for one of the programs, to be run by the right user.
     pub(super) fn command(&self, program: &str) -> Command {
         let path = self.folder.as_ref().map_or_else(|| PathBuf::from(program), |folder| folder.join(program));
         self.owned(Command::new(path))
@@ -47,14 +47,14 @@ impl Programs {
         if let Some((user, group)) = self.user {
             command.uid(user).gid(group);
         }
-        // Removes the caller's own `PG...` variables, which would point the programs to other servers.
+        // Remove the caller's own `PG...` variables, which would point the programs to other servers.
         for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG")) {
             command.env_remove(name);
         }
         command
     }
 
-    /// Makes the user that runs the programs the owner of a file or a folder.
+    /// Makes the user that runs the programs the owner of a file or directory.
     pub(super) fn give(&self, path: &Path) -> io::Result<()> {
         self.user.map_or(Ok(()), |(user, group)| chown(path, Some(user), Some(group)))
     }
@@ -66,8 +66,8 @@ impl Programs {
     }
 }
 
-/// A data folder that no server runs on, as the source of copies. It is removed with the last server that was copied
-/// from it.
+/// A data directory that no server runs on, from which copies are made. It is removed with the last server that
+/// uses a copy.
 #[derive(Debug)]
 pub(super) struct Template {
     pub(super) programs: Programs,
@@ -75,7 +75,7 @@ pub(super) struct Template {
 }
 
 impl Template {
-    /// Returns the template of this process, and makes it at the first use.
+    /// Returns this process's template, and creates it on first use.
     pub(super) fn shared() -> Result<Arc<Self>, ServerError> {
         static SHARED: Mutex<Weak<Template>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,7 +92,7 @@ impl Template {
         Ok(template)
     }
 
-    /// Returns a new folder with a copy of the data folder in it.
+    /// Returns a new directory that contains a copy of the data directory.
     pub(super) fn copy(&self) -> Result<TempDir, ServerError> {
         let folder = self.programs.folder()?;
         let mut copy = self.programs.owned(Command::new("cp"));
@@ -101,7 +101,7 @@ impl Template {
     }
 }
 
-/// Runs a program to its end, and returns its output.
+/// Runs a program until it exits, and returns its output.
 pub(super) fn run(command: &mut Command) -> Result<String, ServerError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().map_err(|error| match error.kind() {
@@ -115,7 +115,7 @@ pub(super) fn run(command: &mut Command) -> Result<String, ServerError> {
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
 }
 
-/// Returns the folder of the newest version's programs; None if they can only be on the path.
+/// Returns the directory of the newest version's programs. `None` if they can only be in `PATH`.
 fn newest() -> Option<PathBuf> {
     let versions = fs::read_dir(VERSIONS).ok()?.flatten();
     let programs = versions.filter_map(|version| {
@@ -126,7 +126,7 @@ fn newest() -> Option<PathBuf> {
     programs.max().map(|(_, folder)| folder)
 }
 
-/// Returns the user and group id of a user that is not root.
+/// Returns the user and group ID of a user that is not root.
 fn unprivileged() -> io::Result<(u32, u32)> {
     let users = fs::read_to_string("/etc/passwd")?;
     let of = |wanted: &str| {

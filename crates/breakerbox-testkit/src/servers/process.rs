@@ -1,8 +1,8 @@
-//! The shared parts of all private servers: a child process that is always stopped, a free port, and waiting for a
-//! condition with a limit.
+//! Shared parts of all private servers: a child process that is always stopped, a free port, and waiting for a
+//! condition with a timeout.
 //!
-//! All functions here block, for some tens of milliseconds, and use the real clock: a test in virtual time can use
-//! them too. They never end a process that they did not start.
+//! All functions here block for some tens of milliseconds, and use the real clock, so tests in virtual time can
+//! use them too. They never end a process that they did not start.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long a server may take to be ready.
+/// The maximum time that a server may take to become ready.
 pub const READY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The pause between two checks of a condition.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How many characters an error shows of the end of a log.
+/// The maximum number of characters from the end of a log in an error.
 const LOG_SHOWN: usize = 2_000;
 
 /// The reason why a private server did not start.
@@ -32,27 +32,27 @@ pub enum ServerError {
         "{program} is not installed; run `cargo xtask test`, which installs it, or `apt-get install {package}`"
     )]
     Missing {
-        /// The program.
+        /// The name of the program.
         program: String,
-        /// The Debian package that contains it.
+        /// The Debian package that contains the program.
         package: &'static str,
     },
-    /// The program ended, or was not ready in time.
+    /// The program exited, or was not ready in time.
     #[error("{program} is not ready: {reason}\n{log}")]
     NotReady {
-        /// The program.
+        /// The name of the program.
         program: String,
         /// The result of the last check.
         reason: String,
         /// The end of the program's output.
         log: String,
     },
-    /// The system did not provide a file, a port or a process.
+    /// A file, port or process could not be created.
     #[error("{0}")]
     System(#[from] io::Error),
 }
 
-/// A child process. It is killed when this is dropped, also by a test that panics.
+/// A child process. It is killed when the value is dropped, even by a test that panics.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -64,7 +64,7 @@ impl Process {
     /// Runs a program and appends its output to a file.
     ///
     /// # Errors
-    /// If the program is missing or can't be run.
+    /// Returns an error if the program is missing or can't be run.
     pub fn start(command: &mut Command, package: &'static str, log: &Path) -> Result<Self, ServerError> {
         let program = command.get_program().to_string_lossy().into_owned();
         let output = File::options().create(true).append(true).open(log)?;
@@ -78,26 +78,26 @@ impl Process {
         }
     }
 
-    /// Returns the process id.
+    /// Returns the process ID.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Returns the exit status if the process has ended.
+    /// Returns the exit status if the process has ended, or `None` if it is still running.
     ///
     /// # Errors
-    /// If the system does not report it.
+    /// Returns an error if the exit status can't be read.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
 
-    /// Sends a signal. A process that has ended ignores it.
+    /// Sends a signal. Does nothing if the process has ended.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// Returns an error if the system call fails.
     pub fn signal(&mut self, signal: Signal) -> io::Result<()> {
-        // The id may belong to another process after this one was waited for.
+        // Once the process has been waited for, its ID may belong to another process.
         if self.ended()?.is_some() {
             return Ok(());
         }
@@ -108,16 +108,17 @@ impl Process {
     /// Kills the process with SIGKILL, and waits until it has ended.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// Returns an error if the system call fails.
     pub fn kill(&mut self) -> io::Result<()> {
         self.child.kill()?;
         self.child.wait().map(drop)
     }
 
-    /// Repeats a check until it succeeds, for at most [`READY_TIMEOUT`]; fails as soon as the process has ended.
+    /// Retries a check until it succeeds, for at most [`READY_TIMEOUT`]. Fails as soon as the process has
+    /// ended.
     ///
     /// # Errors
-    /// Returns the result of the last check, and the end of the log.
+    /// Returns an error with the result of the last check, and the end of the log.
     pub fn wait_until_ready<T>(
         &mut self,
         mut look: impl FnMut(&mut Self) -> Result<T, String>,
@@ -138,7 +139,7 @@ impl Process {
         Err(self.not_ready(reason))
     }
 
-    /// Returns an error that shows this reason and the end of the log.
+    /// Returns an error with this reason and the end of the log.
     #[must_use]
     pub fn not_ready(&self, reason: String) -> ServerError {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
@@ -149,21 +150,21 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A destructor cannot report an error. A stopped process can be killed too.
+        // A destructor can't report an error. A stopped process can be killed too.
         let _ = self.kill();
     }
 }
 
-/// Returns a port that has no listener. Another process may take it at any time: a server that fails to bind it is
-/// started again with another port.
+/// Returns a port that has no listener. Another process may take it at any time, so a server that fails to bind
+/// it must be started again with another port.
 ///
 /// # Errors
-/// If no port is free.
+/// Returns an error if no port is free.
 pub fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Repeats a check until it succeeds, for at most [`READY_TIMEOUT`].
+/// Retries a check until it succeeds, for at most [`READY_TIMEOUT`].
 ///
 /// # Errors
 /// Returns the error of the last check.

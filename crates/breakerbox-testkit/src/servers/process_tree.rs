@@ -1,6 +1,6 @@
-//! The child processes of a server: finds them by their parent, and sends them signals.
+//! The child processes of a server: finds them by their parent, and signals them.
 //!
-//! Postgres has one for each connection, which a signal to the server alone would not reach.
+//! Postgres has a child process for each connection, which a signal to the server alone would not reach.
 
 use std::io;
 use std::{fs, str};
@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::process::Process;
 
-/// Sends a signal to a server and to all its child processes.
+/// Sends a signal to a server and all its child processes.
 pub(super) fn signal_all(server: &mut Process, signal: Signal) -> io::Result<()> {
     if server.ended()?.is_some() {
         return Ok(());
@@ -19,7 +19,7 @@ pub(super) fn signal_all(server: &mut Process, signal: Signal) -> io::Result<()>
     let children = children(server.id())?;
     for child in children {
         match kill_process(child, signal) {
-            // The child has ended meanwhile.
+            // The child has exited meanwhile.
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
             Err(error) => return Err(error.into()),
         }
@@ -33,7 +33,7 @@ pub(super) fn children(parent: u32) -> io::Result<Vec<Pid>> {
     let mut children = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let Ok(id) = entry?.file_name().to_string_lossy().parse() else { continue };
-        // A process that has ended meanwhile has no file.
+        // A process that has exited meanwhile has no file.
         let stat = fs::read(format!("/proc/{id}/stat")).unwrap_or_default();
         if parent_in(&stat) == Some(&parent) {
             children.extend(Pid::from_raw(id));
@@ -42,7 +42,8 @@ pub(super) fn children(parent: u32) -> io::Result<Vec<Pid>> {
     Ok(children)
 }
 
-/// Returns the parent's id in a line such as `7 (name) S 1 ...`: here 1. The name may contain spaces and brackets.
+/// Returns the parent's ID in a line such as `7 (name) S 1 ...`: here 1. The name may contain spaces and
+/// parentheses.
 fn parent_in(stat: &[u8]) -> Option<&str> {
     let after_name = stat.iter().rposition(|byte| *byte == b')')?;
     str::from_utf8(&stat[after_name + 1..]).ok()?.split_whitespace().nth(1)

@@ -1,6 +1,6 @@
 //! A private Redis server with real faults: it can be killed, paused, restarted, or made to refuse writes.
 //!
-//! The server listens on the loopback address only. It keeps nothing on disk unless a test requests it. The
+//! The server listens only on the loopback address. It stores nothing on disk unless a test requests it. The
 //! environment variable `BREAKERBOX_REDIS_SERVER` names another program to run, such as `valkey-server`.
 
 use std::env;
@@ -15,16 +15,16 @@ use tempfile::TempDir;
 
 use super::process::{Process, ServerError, free_port, wait_until};
 
-/// The environment variable for the program, if it is not `redis-server`.
+/// The environment variable that names the program to run instead of `redis-server`.
 const PROGRAM: &str = "BREAKERBOX_REDIS_SERVER";
 
-/// How many times a start is tried again because another process took the port.
+/// The maximum number of attempts to start the server if another process takes its port.
 const STARTS: usize = 10;
 
-/// Timeout of one command of a test.
+/// The timeout for one command.
 const COMMAND_LIMIT: Duration = Duration::from_secs(5);
 
-/// The settings of a server.
+/// The settings for a private Redis server.
 #[derive(Clone, Default, Debug)]
 pub struct RedisOptions {
     password: Option<String>,
@@ -33,26 +33,26 @@ pub struct RedisOptions {
 }
 
 impl RedisOptions {
-    /// Returns the settings of a server without a password that keeps nothing on disk.
+    /// Returns settings for a server without a password that stores nothing on disk.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Writes all data to disk before answering, so that a restart finds it.
+    /// Makes the server write all data to disk before it responds, so that a restart finds them.
     #[must_use]
     pub fn append_only(self) -> Self {
         self.set("appendonly", "yes").set("appendfsync", "always")
     }
 
-    /// Requires this password.
+    /// Makes the server require this password.
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self.set("requirepass", password)
     }
 
-    /// Sets any parameter of `redis.conf`.
+    /// Sets a parameter in `redis.conf`.
     #[must_use]
     pub fn set(mut self, name: &str, value: &str) -> Self {
         self.arguments.push(format!("--{name}"));
@@ -60,17 +60,17 @@ impl RedisOptions {
         self
     }
 
-    /// Sets a parameter to a free port. [`RedisServer::port_of`] returns the port.
+    /// Sets a parameter to a free port, which [`RedisServer::port_of`] returns.
     #[must_use]
     pub fn set_free_port(mut self, name: &'static str) -> Self {
         self.free_ports.push(name);
         self
     }
 
-    /// Starts the server, and waits until it answers.
+    /// Starts the server, and waits until it responds.
     ///
     /// # Errors
-    /// If `redis-server` is missing or does not start.
+    /// Returns an error if `redis-server` is missing or does not start.
     pub fn start(self) -> Result<RedisServer, ServerError> {
         let folder = TempDir::with_prefix("breakerbox-redis-")?;
         let mut last = None;
@@ -89,16 +89,16 @@ impl RedisOptions {
     }
 }
 
-/// The data that a restarted server finds.
+/// The data that a server finds after a restart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Restart {
-    /// The data that it wrote to disk.
+    /// The data that the server wrote to disk.
     WithData,
     /// No data.
     Empty,
 }
 
-/// A private Redis server, killed when this is dropped.
+/// A private Redis server. It is killed when the value is dropped.
 ///
 /// ```
 /// use breakerbox_testkit::servers::RedisServer;
@@ -118,21 +118,21 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts a server with the settings of [`RedisOptions::new`].
+    /// Starts a server with the settings from [`RedisOptions::new`].
     ///
     /// # Errors
-    /// If `redis-server` is missing or does not start.
+    /// Returns an error if `redis-server` is missing or does not start.
     pub fn start() -> Result<Self, ServerError> {
         RedisOptions::new().start()
     }
 
-    /// Returns the URL, with the password.
+    /// Returns the server's URL, with the password.
     #[must_use]
     pub fn url(&self) -> String {
         url(&self.options, self.port())
     }
 
-    /// Returns the port on the loopback address.
+    /// Returns the port that the server listens on.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port_of("port").unwrap_or_default()
@@ -147,32 +147,32 @@ impl RedisServer {
     /// Runs a command on a new connection.
     ///
     /// # Errors
-    /// If the server does not answer within some seconds, or refuses.
+    /// Returns an error if the server does not respond within a few seconds, or responds with an error.
     pub fn query<T: FromRedisValue>(&self, command: &[&str]) -> RedisResult<T> {
         query(&self.url(), command)
     }
 
-    /// Returns one field of a section of `INFO`.
+    /// Returns one field in a section of `INFO`. `None` if there is no such field.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// Returns an error if the server does not respond.
     pub fn info(&self, section: &str, field: &str) -> RedisResult<Option<String>> {
         let info: String = self.query(&["INFO", section])?;
         Ok(info_field(&info, field))
     }
 
-    /// Kills the server without a shutdown, as a power cut would.
+    /// Kills the server without a shutdown, like a power failure.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// Returns an error if the system call fails.
     pub fn kill(&mut self) -> Result<(), ServerError> {
         Ok(self.process.kill()?)
     }
 
-    /// Pauses the server: connections stay open, and get no answers.
+    /// Pauses the server: connections stay open, but get no responses.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// Returns an error if the system call fails.
     pub fn pause(&mut self) -> Result<(), ServerError> {
         Ok(self.process.signal(Signal::STOP)?)
     }
@@ -180,21 +180,21 @@ impl RedisServer {
     /// Resumes a paused server.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// Returns an error if the system call fails.
     pub fn resume(&mut self) -> Result<(), ServerError> {
         Ok(self.process.signal(Signal::CONT)?)
     }
 
-    /// Kills the server if it runs, and starts it again on the same port.
+    /// Kills the server if it is running, and starts it again on the same port.
     ///
     /// # Errors
-    /// If it does not start.
+    /// Returns an error if the server does not start.
     pub fn restart(&mut self, restart: Restart) -> Result<(), ServerError> {
         self.kill()?;
         if restart == Restart::Empty {
             self.folder = TempDir::with_prefix("breakerbox-redis-")?;
         }
-        // Another process may have the port for a moment.
+        // Another process may use the port for a moment.
         let again = wait_until(|| match launch(&self.options, &self.folder, &self.ports) {
             Err(error @ ServerError::NotReady { .. }) => Err(error.to_string()),
             done => Ok(done),
@@ -203,11 +203,11 @@ impl RedisServer {
         Ok(())
     }
 
-    /// Makes the server refuse writes and still answer reads, as a server does whose memory is full and which may not
-    /// evict. A restart ends this.
+    /// Makes the server refuse writes but answer reads, like a server that is out of memory and must not evict
+    /// keys. A restart ends this.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// Returns an error if the server does not respond.
     pub fn refuse_writes(&self) -> RedisResult<()> {
         self.query::<()>(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])?;
         // The server always uses more than one byte.
@@ -217,15 +217,15 @@ impl RedisServer {
     /// Makes the server accept writes again.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// Returns an error if the server does not respond.
     pub fn allow_writes(&self) -> RedisResult<()> {
         self.query(&["CONFIG", "SET", "maxmemory", "0"])
     }
 
-    /// Makes the server a replica, and waits until it has all of its master's data.
+    /// Makes this server a replica of `master`, and waits until it has all of the master's data.
     ///
     /// # Errors
-    /// If the replica does not catch up in time.
+    /// Returns an error if the replica does not catch up in time.
     pub fn replica_of(&self, master: &Self) -> Result<(), ServerError> {
         let port = master.port().to_string();
         let linked = || {
@@ -238,10 +238,10 @@ impl RedisServer {
         linked().map_err(|reason| self.process.not_ready(reason))
     }
 
-    /// Makes a replica a master.
+    /// Makes a replica the master.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// Returns an error if the server does not respond.
     pub fn promote(&self) -> RedisResult<()> {
         self.query(&["REPLICAOF", "NO", "ONE"])
     }
@@ -276,7 +276,7 @@ pub(super) fn program() -> OsString {
     env::var_os(PROGRAM).unwrap_or_else(|| "redis-server".into())
 }
 
-/// Starts the program, and waits until this process answers: the server of another test may have the port.
+/// Starts the program, and waits until this process responds: another test's server may have the port.
 fn launch(
     options: &RedisOptions,
     folder: &TempDir,

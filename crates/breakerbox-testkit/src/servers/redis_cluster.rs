@@ -1,25 +1,25 @@
-//! A private Redis Cluster of three masters, in which slots can move and replicas can take over.
+//! A private Redis Cluster with three masters, in which slots can be moved and replicas can take over.
 
 use super::process::{ServerError, wait_until};
 use super::redis::{RedisOptions, RedisServer};
 
-/// How many masters a cluster starts with.
+/// The number of masters that a cluster starts with.
 const MASTERS: usize = 3;
 
-/// How many hash slots a Redis Cluster has.
+/// The number of hash slots in a Redis Cluster.
 const SLOTS: usize = 16_384;
 
-/// A cluster of three masters. They are killed when this is dropped.
+/// A cluster with three masters. All nodes are killed when the value is dropped.
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<RedisServer>,
 }
 
 impl RedisCluster {
-    /// Starts three masters with a third of the slots each, and waits until all nodes know each other.
+    /// Starts three masters, each with a third of the slots, and waits until all nodes know each other.
     ///
     /// # Errors
-    /// If `redis-server` is missing or the nodes don't find each other.
+    /// Returns an error if `redis-server` is missing or the nodes don't find each other.
     pub fn start() -> Result<Self, ServerError> {
         let nodes = (0..MASTERS).map(|_| node()).collect::<Result<Vec<_>, _>>()?;
         let cluster = Self { nodes };
@@ -33,8 +33,8 @@ impl RedisCluster {
         Ok(cluster)
     }
 
-    /// Returns the masters that the cluster was started with, in the order of their slots, then the replicas in the
-    /// order in which they were added.
+    /// Returns the nodes: the initial masters in slot order, then the replicas in the order in which they were
+    /// added.
     #[must_use]
     pub fn nodes(&self) -> &[RedisServer] {
         &self.nodes
@@ -45,17 +45,18 @@ impl RedisCluster {
         self.nodes.get_mut(n)
     }
 
-    /// Returns the addresses of all nodes, as a URL of `breakerbox-redis`.
+    /// Returns the URL that `breakerbox-redis` takes, with the addresses of all nodes.
     #[must_use]
     pub fn url(&self) -> String {
         let nodes: Vec<_> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
         format!("redis+cluster://{}", nodes.join(","))
     }
 
-    /// Adds a replica of a master, and waits until it has all of its data. Returns the replica's index.
+    /// Adds a replica to a master, and waits until it has all of the master's data. Returns the replica's
+    /// index.
     ///
     /// # Errors
-    /// If the replica does not catch up in time.
+    /// Returns an error if the replica does not catch up in time.
     pub fn add_replica_of(&mut self, master: usize) -> Result<usize, ServerError> {
         let replica = node()?;
         meet(&replica, &self.nodes[0])?;
@@ -70,10 +71,10 @@ impl RedisCluster {
         Ok(self.nodes.len() - 1)
     }
 
-    /// Makes a replica take over its master's slots at once, whether or not the master runs.
+    /// Makes a replica take over its master's slots immediately, whether or not the master is running.
     ///
     /// # Errors
-    /// If the replica does not take over.
+    /// Returns an error if the replica does not take over.
     pub fn take_over(&self, replica: usize) -> Result<(), ServerError> {
         let node = &self.nodes[replica];
         run_command(node, &["CLUSTER", "FAILOVER", "TAKEOVER"])?;
@@ -83,21 +84,21 @@ impl RedisCluster {
         })
     }
 
-    /// Begins to move a slot: from now on its old node redirects callers to the new one for keys that it no longer
-    /// has.
+    /// Starts to move a slot: from now on its old node redirects callers to the new one for keys that it no
+    /// longer has.
     ///
     /// # Errors
-    /// If a node refuses.
+    /// Returns an error if a node refuses the command.
     pub fn begin_move(&self, slot: u16, from: usize, to: usize) -> Result<(), ServerError> {
         let (slot, from_id, to_id) = (slot.to_string(), self.id(from)?, self.id(to)?);
         run_command(&self.nodes[to], &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id])?;
         run_command(&self.nodes[from], &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id])
     }
 
-    /// Moves up to a thousand keys of a slot that is being moved.
+    /// Moves up to a thousand keys from a slot that is being moved.
     ///
     /// # Errors
-    /// If a node refuses.
+    /// Returns an error if a node refuses the command.
     pub fn move_keys(&self, slot: u16, from: usize, to: usize) -> Result<(), ServerError> {
         let (slot, port) = (slot.to_string(), self.nodes[to].port().to_string());
         let keys: Vec<String> =
@@ -108,13 +109,13 @@ impl RedisCluster {
         Ok(())
     }
 
-    /// Ends a move: the slot now belongs to the new node, and all nodes know it.
+    /// Completes a move: the slot now belongs to the new node, and all nodes know it.
     ///
     /// # Errors
-    /// If a node refuses.
+    /// Returns an error if a node refuses the command.
     pub fn end_move(&self, slot: u16, to: usize) -> Result<(), ServerError> {
         let (slot, id) = (slot.to_string(), self.id(to)?);
-        // The new owner first, as the Redis manual requires.
+        // The new owner must be first, as the Redis manual requires.
         run_command(&self.nodes[to], &["CLUSTER", "SETSLOT", &slot, "NODE", &id])?;
         for node in &self.nodes {
             run_command(node, &["CLUSTER", "SETSLOT", &slot, "NODE", &id])?;
@@ -149,7 +150,7 @@ fn node() -> Result<RedisServer, ServerError> {
     options.set("cluster-config-file", "nodes.conf").set("cluster-node-timeout", "2000").start()
 }
 
-/// Introduces two nodes to each other.
+/// Makes two nodes known to each other.
 fn meet(node: &RedisServer, other: &RedisServer) -> Result<(), ServerError> {
     if node.port() == other.port() {
         return Ok(());

@@ -1,12 +1,12 @@
-//! A private Redis server with a replica, and a failover that loses the last writes: the replica is disconnected from
-//! its master some time before the master fails.
+//! A private Redis server with a replica, and a failover that loses the last writes, because the replica is
+//! disconnected from its master some time before the master fails.
 
 use ::redis::RedisResult;
 
 use super::process::ServerError;
 use super::redis::RedisServer;
 
-/// A master and its replica, both killed when this is dropped.
+/// A master and its replica. Both are killed when the value is dropped.
 ///
 /// ```
 /// use breakerbox_testkit::servers::RedisPair;
@@ -30,23 +30,24 @@ impl RedisPair {
     /// Starts both servers, and waits until the replica follows the master.
     ///
     /// # Errors
-    /// If `redis-server` is missing or does not start.
+    /// Returns an error if `redis-server` is missing or does not start.
     pub fn start() -> Result<Self, ServerError> {
         let (master, replica) = (RedisServer::start()?, RedisServer::start()?);
         replica.replica_of(&master)?;
         Ok(Self { master, replica })
     }
 
-    /// Returns the master: after a failover, the former replica.
+    /// Returns the current master: after a failover, the former replica.
     #[must_use]
     pub fn master(&self) -> &RedisServer {
         &self.master
     }
 
-    /// Disconnects the replica. It has all that the master has written so far; later writes are lost in a failover.
+    /// Disconnects the replica from the master. The replica has everything written so far; later writes are
+    /// lost in a failover.
     ///
     /// # Errors
-    /// If one of the servers does not answer.
+    /// Returns an error if one of the servers does not respond.
     pub fn part(&self) -> RedisResult<()> {
         self.follow()?;
         self.replica.promote()
@@ -67,19 +68,19 @@ impl RedisPair {
         received.map_err(|reason| ::redis::RedisError::from((::redis::ErrorKind::Io, "the replica", reason)))
     }
 
-    /// Kills the master, as a power cut would.
+    /// Kills the master, like a power failure.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// Returns an error if the system call fails.
     pub fn kill_master(&mut self) -> Result<(), ServerError> {
         self.master.kill()
     }
 
-    /// Kills the master if it still runs, and promotes the replica. Writes since the two were [parted](Self::part) are
-    /// lost.
+    /// Kills the master if it is still running, and promotes the replica. Writes since the two were
+    /// [disconnected](Self::part) are lost.
     ///
     /// # Errors
-    /// If the replica does not answer, or the system refuses.
+    /// Returns an error if the replica does not respond, or the master can't be killed.
     pub fn fail_over(&mut self) -> Result<(), ServerError> {
         self.master.kill()?;
         self.replica.promote().map_err(std::io::Error::other)?;

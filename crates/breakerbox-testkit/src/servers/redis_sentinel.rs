@@ -1,4 +1,4 @@
-//! A private Redis Sentinel: it watches a master, and promotes a replica when the master fails.
+//! A private Redis Sentinel: it monitors a master, and promotes a replica when the master fails.
 
 use std::fs;
 use std::process::Command;
@@ -8,10 +8,10 @@ use tempfile::TempDir;
 use super::process::{Process, ServerError, free_port};
 use super::redis::{RedisServer, program, query};
 
-/// How many times a start is tried again because another process took the port.
+/// The maximum number of attempts to start the sentinel if another process takes its port.
 const STARTS: usize = 10;
 
-/// A sentinel. It is killed when this is dropped.
+/// A sentinel process. It is killed when the value is dropped.
 #[derive(Debug)]
 pub struct RedisSentinel {
     port: u16,
@@ -20,11 +20,11 @@ pub struct RedisSentinel {
 }
 
 impl RedisSentinel {
-    /// Starts a sentinel that watches a master under a name. It decides alone (quorum 1), after half a second without
-    /// an answer, that the master is down.
+    /// Starts a sentinel that monitors a master under this name. After half a second without a response, it
+    /// decides on its own (quorum 1) that the master is down.
     ///
     /// # Errors
-    /// If `redis-server` is missing or does not start.
+    /// Returns an error if `redis-server` is missing or does not start.
     pub fn watch(name: &str, master: &RedisServer) -> Result<Self, ServerError> {
         let folder = TempDir::with_prefix("breakerbox-sentinel-")?;
         let file = folder.path().join("sentinel.conf");
@@ -38,7 +38,7 @@ impl RedisSentinel {
                     "sentinel down-after-milliseconds {name} 500\nsentinel failover-timeout {name} 5000\n"
                 ),
             ];
-            // The sentinel writes its own findings to the same file.
+            // The sentinel writes its own state to the same file.
             fs::write(&file, lines.join("\n"))?;
             let mut command = Command::new(program());
             command.current_dir(folder.path()).arg(&file).arg("--sentinel");
@@ -56,25 +56,25 @@ impl RedisSentinel {
         Err(last.unwrap_or_else(|| std::io::Error::other("no start was tried").into()))
     }
 
-    /// Returns the port on the loopback address.
+    /// Returns the port that the sentinel listens on.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Returns the port of the master that the sentinel names.
+    /// Returns the port of the current master, according to the sentinel.
     ///
     /// # Errors
-    /// If the sentinel does not answer.
+    /// Returns an error if the sentinel does not respond.
     pub fn master_port(&self, name: &str) -> ::redis::RedisResult<u16> {
         let url = format!("redis://127.0.0.1:{}/", self.port);
         query::<(String, u16)>(&url, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name]).map(|(_, port)| port)
     }
 
-    /// Returns how many replicas of a master the sentinel knows.
+    /// Returns the number of a master's replicas that the sentinel knows.
     ///
     /// # Errors
-    /// If the sentinel does not answer.
+    /// Returns an error if the sentinel does not respond.
     pub fn replicas(&self, name: &str) -> ::redis::RedisResult<usize> {
         let url = format!("redis://127.0.0.1:{}/", self.port);
         query::<Vec<::redis::Value>>(&url, &["SENTINEL", "REPLICAS", name]).map(|replicas| replicas.len())

@@ -1,4 +1,4 @@
-//! Callers of a worker: they acquire, call one endpoint, and settle, by the rules or against them.
+//! A worker's callers: they acquire, call one endpoint, and settle, with or without following the rules.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,10 +13,10 @@ use super::history::WorkerLife;
 use super::scenario::{Behaviour, Flavour};
 use super::world::World;
 
-/// The timeout of a call that is no probe.
+/// The timeout for a call that is not a probe.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A caller that calls one endpoint again and again.
+/// A caller that calls one endpoint repeatedly.
 pub(super) struct Caller {
     pub(super) world: Arc<World>,
     pub(super) who: WorkerLife,
@@ -25,7 +25,7 @@ pub(super) struct Caller {
     pub(super) chance: SmallRng,
 }
 
-/// The course of a call: how long it takes, and its outcome.
+/// The plan for one call: how long it takes, and its outcome.
 pub(super) struct CallPlan {
     pub(super) takes: Duration,
     pub(super) kind: OutcomeKind,
@@ -59,8 +59,8 @@ impl Caller {
         let limit = Duration::from_millis(self.chance.random_range(50..1_000));
         let answer = match self.chance.random_range(0..10) {
             0..=6 => circuit.acquire().await,
-            // A caller that does not wait for the first read takes any circuit for closed. Callers of short-lived
-            // workers never do so, because they would never see the store's state.
+            // A caller that does not wait for the first read assumes that a circuit is closed. Callers in
+            // short-lived workers always wait, because otherwise they would never see the store's state.
             7 | 8 if !world.scenario.is_strict() && !is_short_lived => circuit.try_acquire(),
             7 | 8 => circuit.acquire().await,
             _ => circuit.acquire_within(limit).await,
@@ -95,7 +95,7 @@ impl Caller {
         if manners < 9 {
             plan = plan.within(left);
         } else {
-            // Rude callers hold a permit as long as they like, and then settle it with any outcome.
+            // Callers that break the rules hold a permit for any time, and then settle it with any outcome.
             let lease = world.scenario.policy.probe_timeout() + Duration::from_secs(3);
             plan.takes = plan.takes.min(lease).max(Duration::from_millis(self.chance.random_range(0..5_000)));
         }
@@ -143,7 +143,7 @@ impl Caller {
         let may_drop = world.scenario.flavour == Flavour::Faulty && !world.has_healed();
         let drops = may_drop && self.chance.random_range(0..20) == 0;
         if drops {
-            // The simulator can't know whether the library counts it.
+            // The simulator can't know whether the library counts this outcome.
             if world.at() - asked_at >= world.scenario.policy.cancel_grace() {
                 let at = world.at();
                 world.write(|history| history.counted((who, key, epoch), true, &world.scenario, at));
@@ -171,12 +171,12 @@ impl Caller {
         }
     }
 
-    /// Settles, and waits until the store has counted the outcome.
+    /// Settles a permit, and waits until the store has counted the outcome.
     async fn settle_strictly(&mut self, permit: Permit<'_>, kind: OutcomeKind, epoch: u64) {
         let (world, who, key) = (Arc::clone(&self.world), self.who, self.key);
         let (counts, failed) = (kind != OutcomeKind::Ignored, kind == OutcomeKind::Failure);
         if counts {
-            // The store may count it before this worker gets the answer.
+            // The store may count the outcome before this worker gets the response.
             let at = world.at();
             world.write(|history| history.counted((who, key, epoch), failed, &world.scenario, at));
         }
@@ -223,13 +223,13 @@ impl Caller {
     }
 }
 
-/// Returns whether callers may break the rules now.
+/// Returns whether callers may break the rules at this time.
 fn may_be_rude(world: &World) -> bool {
     !world.has_healed() && world.scenario.flavour.has_rude_callers()
 }
 
 impl CallPlan {
-    /// Returns the course of a call that begins now.
+    /// Returns the plan for a call that starts now.
     pub(super) fn of_call(world: &World, who: WorkerLife, key: usize, chance: &mut SmallRng) -> Self {
         let at = world.at();
         let phases = &world.scenario.endpoints[key];
@@ -255,13 +255,13 @@ impl CallPlan {
         Self { takes, kind }
     }
 
-    /// Returns the course of a call with this timeout.
+    /// Returns the plan with this timeout applied.
     pub(super) fn within(self, limit: Duration) -> Self {
         if self.takes >= limit { Self { takes: limit, kind: OutcomeKind::Failure } } else { self }
     }
 }
 
-/// Returns the store's epoch that a worker's circuit is in: 0 as long as the circuit has no transition.
+/// Returns the epoch that the store has for a worker's circuit: 0 if the circuit has had no transition.
 pub(super) fn epoch_of(record: &Record) -> u64 {
     record.cause.as_ref().map_or(0, |_| record.epoch.0)
 }

@@ -1,4 +1,4 @@
-//! The simulated store: a real memory store, which checks every operation as it is applied, and which can be sabotaged.
+//! The simulated store: a real memory store that checks every operation as it is applied, and can be sabotaged.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,11 +20,11 @@ pub(super) struct CheckedStore {
     store: MemoryStore,
     sabotage: Sabotage,
     merges: AtomicU64,
-    /// The records that a store with the sabotage `ReadsThePast` answers with.
+    /// The old records that a store with the sabotage `ReadsThePast` returns.
     past: Mutex<Option<Vec<Option<Record>>>>,
 }
 
-/// After how long that store begins to read the past.
+/// The time at which that store starts to return old records.
 const PAST: Duration = Duration::from_secs(5);
 
 impl CheckedStore {
@@ -76,7 +76,7 @@ impl CheckedStore {
         Ok(merged.pop().expect("one answer for one delta"))
     }
 
-    /// Returns the counts of a delta after sabotage.
+    /// Returns a delta after sabotage.
     fn spoilt(&self, delta: &Delta) -> Delta {
         let tenth = self.merges.fetch_add(1, Ordering::Relaxed) % 10 == 9;
         let mut delta = delta.clone();
@@ -135,7 +135,7 @@ impl CheckedStore {
         record
     }
 
-    /// Swaps a record in. Returns whether the other workers have to be notified. `by_leader` marks a swap of a
+    /// Swaps in a record. Returns whether the other workers must be notified. `by_leader` marks a swap in a
     /// leader's tick.
     pub(super) async fn swap_if(
         &self,
@@ -190,7 +190,7 @@ impl CheckedStore {
         Ok((answer, won && self.sabotage != Sabotage::ReadsThePast))
     }
 
-    /// Returns a page of records, and notes which worker received it.
+    /// Returns a page of records, and records which worker received it.
     pub(super) async fn list(&self, who: WorkerLife, query: &ListQuery) -> Result<Page, StoreError> {
         let mut page = self.store.list(query).await?;
         let (now, at) = (self.world.store_time(), self.world.at());
@@ -204,7 +204,7 @@ impl CheckedStore {
         Ok(page)
     }
 
-    /// Begins, prolongs or gives back a leader's term.
+    /// Starts, renews or releases a leader's term.
     pub(super) async fn lead(
         &self,
         who: WorkerLife,
@@ -220,7 +220,7 @@ impl CheckedStore {
         Ok(answer)
     }
 
-    /// Takes and gives back slots of a ramp. The ramp is checked at the callers: by how many of them call at once.
+    /// Acquires and releases ramp slots. The ramp itself is checked by the number of concurrent calls.
     pub(super) async fn ramp(
         &self,
         who: WorkerLife,
@@ -238,7 +238,7 @@ impl CheckedStore {
         Ok(answer)
     }
 
-    /// Puts counts of the previous epoch into the window of the new one.
+    /// Copies counts from the previous epoch to the window of the new one.
     async fn keep_window(&self, swap: &Swap, was: Option<&Record>) -> Result<(), StoreError> {
         if was.is_none_or(|was| was.epoch != swap.record.epoch) {
             let bucket = breakerbox::store::BucketDelta { successes: 3, ..Default::default() };
@@ -260,7 +260,7 @@ impl CheckedStore {
         self.store.snapshot()
     }
 
-    /// Makes the store lose all writes since the snapshot.
+    /// Makes the store lose all writes since the snapshot `left`.
     pub(super) async fn lose(&self, left: MemorySnapshot) {
         self.store.restore(left);
         let records = self.records().await;
@@ -269,14 +269,14 @@ impl CheckedStore {
         self.world.write(|history| history.lost(at, &records));
     }
 
-    /// Returns all records.
+    /// Returns the records of all endpoints, `None` for those without one.
     pub(super) async fn records(&self) -> Vec<Option<Record>> {
         let keys: Vec<_> = (0..self.world.scenario.endpoints.len()).map(name).collect();
         let read = self.store.read(&keys).await;
         read.ok().and_then(|answer| answer.all().ok()).map(|answer| answer.value).unwrap_or_default()
     }
 
-    /// Keeps the current records for a store that reads the past from now on.
+    /// Saves the current records, for a store that returns old records from now on.
     pub(super) async fn remember(&self) {
         if self.sabotage == Sabotage::ReadsThePast {
             let records = self.records().await;
@@ -304,7 +304,7 @@ pub(super) fn name(endpoint: usize) -> Arc<str> {
     format!("e{endpoint}").into()
 }
 
-/// Returns the endpoint of a key.
+/// Returns the endpoint for a key.
 pub(super) fn index(key: &str) -> usize {
     key[1..].parse().expect("all keys are named by us")
 }

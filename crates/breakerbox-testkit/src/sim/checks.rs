@@ -1,4 +1,4 @@
-//! Checks at certain times of a run: while parts fail, once nothing fails any more, and at the end.
+//! Checks at certain times in a run: during faults, after all faults have ended, and at the end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -56,8 +56,8 @@ impl Run {
             return Some(format!("knows epoch {} only, and {known} is older than the bound", here.epoch.0));
         }
         match there {
-            // No worker overwrites the lease of another's probe, though it would be the same state in a newer epoch.
-            // And it takes time to find that such a lease has ended.
+            // No worker overwrites the lease of another worker's probe, even if the state would be the same in
+            // a newer epoch. And it takes time to detect that such a lease has expired.
             Some(there)
                 if is_same_half_open(here, there) && history.was_leased(key, self.world.store_time()) =>
             {
@@ -76,7 +76,7 @@ impl Run {
         }
     }
 
-    /// Checks that observers and health report the actual state.
+    /// Checks that observers and the health report the actual state.
     pub(super) fn watch(&self) {
         let at = self.world.at();
         let within = self.world.scenario.settings.reported_within();
@@ -92,7 +92,8 @@ impl Run {
         }
     }
 
-    /// Checks the circuit of an endpoint that has been well for long enough for all capable workers to have closed it.
+    /// Checks the circuit of an endpoint that has been healthy long enough that every worker that can close it
+    /// has closed it.
     pub(super) fn must_have_recovered(&self) {
         let (at, scenario) = (self.world.at(), &self.world.scenario);
         if matches!(scenario.flavour, Flavour::BrokenProber | Flavour::OneBroken) {
@@ -124,7 +125,7 @@ impl Run {
         }
     }
 
-    /// Checks that all outcomes that have to be reported have been; in strict mode, all that were counted.
+    /// Checks that all outcomes that must be reported were reported; in strict mode, all that were counted.
     pub(super) fn audit(&self) {
         if self.world.scenario.flavour.has_faults() {
             return;
@@ -161,7 +162,7 @@ fn is_disabled(record: &Record) -> bool {
     matches!(record.mode, Mode::Disabled(_))
 }
 
-/// Returns whether a worker has the store's half-open state, perhaps in an epoch of its own.
+/// Returns whether a worker has the store's half-open state, possibly in an epoch of its own.
 fn is_same_half_open(here: &Record, there: &Record) -> bool {
     here.state == State::HalfOpen && (here.state, here.changed_at) == (there.state, there.changed_at)
 }

@@ -1,12 +1,13 @@
-//! The failures that a worker has to report to the store by the documented rules, and no more.
+//! The failures that a worker must report to the store according to the documented rules.
 //!
-//! The simulator derives them from the outcomes alone, independently of what the library decides to report. Where this
-//! can't be known from outside, because the limit of a rate may or may not have been reached, no report is due. A run
-//! that a success of the same worker ends before its batch was due need not be reported either (3-stores.md, Optional
-//! reports: a process whose latest outcome is a success need not report): it is no longer a part of the fleet's run.
+//! The simulator derives them from the outcomes alone, independently of what the library decides to report.
+//! Where this can't be known from outside, because a rate limit may or may not have been reached, no report is
+//! due. A run of failures that is ended by a success of the same worker before its batch was due need not be
+//! reported either, because it is no longer part of the fleet's run (3-stores.md, Optional reports: a process
+//! whose latest outcome is a success need not report).
 //!
-//! A report carries everything that the worker counted before it was sent. So every report is checked when it arrives,
-//! and failures that no report carried are checked in the end.
+//! A report contains everything that the worker counted before it was sent. So every report is checked when it
+//! arrives, and failures that were in no report are checked at the end.
 
 use std::time::Duration;
 
@@ -15,17 +16,17 @@ use breakerbox::Policy;
 use super::bounds::Settings;
 use super::scenario::Scenario;
 
-/// How long a failure may wait for a success.
+/// The maximum time for which a failure may wait for a success before it must be reported.
 const OPEN_FOR: Duration = Duration::from_secs(1);
 
-/// The failures of one worker, for one circuit, in one epoch, that it has not reported.
+/// The failures of one worker, for one circuit and epoch, that it has not reported.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DueReports {
     failures: Vec<Failure>,
     successes: u64,
     succeeded_at: Option<Duration>,
-    /// Until when the worker takes its next failure for one more of the fleet's run, by the answer to its latest
-    /// report.
+    /// The time before which the next failure continues the fleet's run of failures, according to the response
+    /// to the worker's latest report.
     continues_run_until: Option<Duration>,
 }
 
@@ -35,21 +36,21 @@ struct Failure {
     due: Due,
 }
 
-/// Whether a failure must be reported.
+/// When a failure must be reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Due {
-    /// Whatever follows.
+    /// In any case.
     Surely,
     /// If no success follows before the next batch.
     WithBatch,
-    /// If no success follows before the run that it belongs to is due.
+    /// If no success follows before its run of failures is due.
     WithRun,
-    /// Perhaps, or not at all.
+    /// Unknown: it may or may not be reported.
     Perhaps,
 }
 
 impl Failure {
-    /// Returns whether it has to be in a batch by then.
+    /// Returns whether the failure must have been in a batch by this time.
     fn is_due(&self, is_run_due: bool, by: Duration) -> bool {
         let is_due = match self.due {
             Due::Surely | Due::WithBatch => true,
@@ -86,8 +87,8 @@ impl DueReports {
         self.continues_run_until = None;
     }
 
-    /// A report that was sent at `sent_at` reached the store. Returns how many failures it lacks. Outcomes of the very
-    /// moment at which it was sent may be in it or not.
+    /// Records that a report sent at `sent_at` reached the store. Returns the number of failures missing from
+    /// it. Outcomes from the moment at which it was sent may or may not be in it.
     pub(super) fn reported(&mut self, failures: u64, sent_at: Duration, policy: &Policy) -> u64 {
         // The oldest of ten buckets may have left the worker's window.
         let oldest = sent_at.saturating_sub(policy.window().mul_f64(0.9));
@@ -97,21 +98,22 @@ impl DueReports {
         lacks
     }
 
-    /// The answer to a report of this worker says how long the fleet's run is. A success since then has ended it.
+    /// Records the length of the fleet's run of failures, from the response to a report. A success since then
+    /// has ended the run.
     pub(super) fn run_is(&mut self, fleet_run: u64, sent_at: Duration, policy: &Policy) {
         let lasts = fleet_run > 0 && self.succeeded_at.is_none_or(|at| at < sent_at);
         self.continues_run_until = lasts.then(|| sent_at + policy.window().mul_f64(0.9));
     }
 
-    /// Returns how many failures should have been reported by now, and were not.
+    /// Returns the number of failures that should have been reported by now, but were not.
     pub(super) fn overdue(&self, settings: &Settings, at: Duration) -> u64 {
         let by = batched_by(settings, at);
         let is_run_due = self.is_run_due(by);
         self.failures.iter().filter(|failure| failure.is_due(is_run_due, by)).count() as u64
     }
 
-    /// Returns whether the failures since the latest success were due by then: two in a row with the second, a single
-    /// one after a while.
+    /// Returns whether the failures since the latest success were due by this time: two in a row when the
+    /// second occurs, a single one after some time.
     fn is_run_due(&self, by: Duration) -> bool {
         let is_of_run = |failure: &&Failure| matches!(failure.due, Due::WithBatch | Due::WithRun);
         let mut run = self.failures.iter().filter(is_of_run).map(|failure| failure.at);
@@ -121,8 +123,8 @@ impl DueReports {
     }
 }
 
-/// Returns the time before which failures are in a batch by now. A failure may have to wait for the answer to the
-/// report before, and then for the next batch.
+/// Returns the time such that failures before it must be in a batch by now. A failure may have to wait for the
+/// response to the previous report, and then for the next batch.
 fn batched_by(settings: &Settings, at: Duration) -> Duration {
     at.saturating_sub(settings.flush_every + 2 * settings.latency)
 }

@@ -1,4 +1,4 @@
-//! Random faults of a scenario: when, for which worker, for how long.
+//! The random faults in a scenario: when, for which worker, for how long.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ impl Scenario {
         self.add_early_cut(chance);
     }
 
-    /// Lets some workers start without a store, and decide alone before they ever reached it.
+    /// Makes some workers start without a store, so that they make decisions before they have ever reached it.
     fn add_early_cut(&mut self, chance: &mut ScenarioRng) {
         for worker in 0..self.workers.len() {
             if chance.one_in(6) {
@@ -74,7 +74,7 @@ impl Scenario {
         }
     }
 
-    /// Lets the store come and go: between two outages it answers for a moment, perhaps without writes.
+    /// Makes the store flap: between two outages it responds for a moment, possibly without accepting writes.
     pub(super) fn add_flapping(&mut self, chance: &mut ScenarioRng) {
         for _ in 0..chance.number(1, 3) {
             let mut at = self.any_time(chance);

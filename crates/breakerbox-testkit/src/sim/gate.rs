@@ -1,7 +1,7 @@
-//! Pauses and kills all tasks of one worker, and no others, as SIGSTOP and SIGKILL do.
+//! Pauses and kills all tasks of one worker, like SIGSTOP and SIGKILL.
 //!
-//! A paused task is not polled; time continues meanwhile, and its expired timers fire when it resumes. A killed task
-//! is dropped where it stands. Requests that the worker sent before stay in flight: the network is not one of its
+//! A paused task is not polled. Time continues meanwhile, and the task's expired timers fire when it resumes. A
+//! killed task is dropped. Requests that the worker has sent stay in flight: the network is not one of its
 //! tasks.
 
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use breakerbox::BackgroundTask;
 use tokio::task::AbortHandle;
 
-/// The gate through which all tasks of one life of a worker are polled.
+/// Polls all tasks in one life of a worker, so that they can be paused and killed together.
 #[derive(Default)]
 pub(super) struct Gate(Mutex<Inner>);
 
@@ -19,15 +19,15 @@ pub(super) struct Gate(Mutex<Inner>);
 struct Inner {
     paused: bool,
     dead: bool,
-    /// Tasks that were woken while they were paused.
+    /// Wakers of tasks that were woken while paused.
     waiting: Vec<Waker>,
     tasks: Vec<AbortHandle>,
-    /// The number of tasks from which on finished ones are removed.
+    /// The number of tasks at which finished ones are removed.
     crowded: usize,
 }
 
 impl Gate {
-    /// Spawns a task of this worker.
+    /// Spawns a task for this worker.
     pub(super) fn spawn(self: &Arc<Self>, task: BackgroundTask) {
         if self.lock().dead {
             return;

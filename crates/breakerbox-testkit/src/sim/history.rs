@@ -1,5 +1,6 @@
-//! The record of what really happened, written by the simulator itself and not by the simulated library: who was given
-//! which lease, which probe ended how, what was counted, what was reported. All invariants are checked against it.
+//! The record of what actually happened, written by the simulator and not by the simulated library: who was
+//! granted which lease, how each probe ended, what was counted, what was reported. All invariants are checked
+//! against it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -15,69 +16,73 @@ use super::scenario::Scenario;
 use super::tally::Tally;
 use super::watch::{Observed, Ramped, StoreSeen};
 
-/// An invariant of the simulated fleet. The documentation of the module `sim` has the exact conditions.
+/// An invariant of the simulated fleet. The documentation of the module `sim` states the exact conditions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[non_exhaustive]
 pub enum Invariant {
-    /// At most one live lease, and one probe in flight by a lease, for each circuit while the store keeps its writes.
+    /// Each circuit has at most one live lease, and one probe in flight with a lease, as long as the store
+    /// keeps its writes.
     OneLease,
-    /// A probe's result is applied only if its lease is in the record, it comes from the holder, and the lease is
-    /// live.
+    /// A probe's result is applied only if its lease is in the record, the result comes from the lease's
+    /// holder, and the lease is live.
     NoStaleResult,
-    /// No outcome that has to be reported is lost while nothing fails.
+    /// No outcome that must be reported is lost while there are no faults.
     NothingLost,
-    /// No outcome is counted twice, whatever fails, nor in another epoch than its own.
+    /// No outcome is counted twice or in another epoch, whatever faults occur.
     NothingDoubled,
     /// No record is swapped in after its deadline, and no deadline is later than allowed.
     NoLateSwap,
-    /// A worker replaces only a record that it read, with a new version and an epoch that grew.
+    /// A worker replaces only a record that it has read, with a new version and a higher epoch.
     CompareAndSwap,
-    /// Once nothing fails any more, all workers agree with the store within the bound.
+    /// Once all faults have ended, all workers agree with the store within a time limit.
     AllAgree,
-    /// Once an endpoint is well, its circuit closes within the bound.
+    /// Once an endpoint is healthy, its circuit closes within a time limit.
     ClosesInTheEnd,
-    /// An override holds until an operator changes it, and all workers apply it within the bound.
+    /// An override applies until an operator changes it, and all workers apply it within a time limit.
     OverridesHold,
-    /// One worker that reaches no endpoint opens no circuit that the others find well.
+    /// One worker that can't reach any endpoint does not open circuits of endpoints that are healthy for the
+    /// others.
     OneBrokenOpensNothing,
-    /// A worker whose write is refused reports within the bound that the store is lost, until writes succeed again.
+    /// A worker whose write was refused reports within a time limit that the store is lost, until writes
+    /// succeed again.
     StoreLossReported,
-    /// Circuits of endpoints that are well close within the bound, although the store can't write.
+    /// Circuits of healthy endpoints close within a time limit, even if the store refuses writes.
     RecoversWithoutWrites,
-    /// The circuit of an endpoint that is well closes within the bound, although one worker's own network is broken.
+    /// The circuit of a healthy endpoint closes within a time limit, even if one worker's own network is
+    /// broken.
     RecoversBesideBroken,
-    /// A worker whose own network is broken makes few calls that fail.
+    /// A worker whose own network is broken makes only a few failing calls.
     BrokenIsProtected,
-    /// Observers receive every change of state, and nothing else.
+    /// Observers receive every state change, and nothing else.
     ObserversHear,
-    /// The epoch of a worker's circuit never goes back.
+    /// The epoch of a worker's circuit never decreases.
     EpochsGrow,
-    /// All times in the store are by the store's clock.
+    /// All times in the store are from the store's clock.
     StoreTimes,
-    /// A worker publishes no record again that all others have left behind.
+    /// A worker does not write an old record that all other workers have replaced back to the store.
     NoStaleRecord,
-    /// After a closing, at most as many calls are in flight over the whole fleet as the ramp allows.
+    /// After a circuit closes, the whole fleet has no more calls in flight than the ramp allows.
     RampIsShared,
-    /// Failures of workers that live for a few calls open a circuit as those of others do.
+    /// Failures in workers that live for only a few calls open a circuit like any others.
     ShortLivedCount,
-    /// A leader writes only within its term.
+    /// A leader writes only during its term.
     LeaderWritesInTerm,
-    /// A sampled circuit whose destination died opens within the bound, however healthy its past was.
+    /// A sampled circuit whose destination died opens within a time limit, however healthy its past was.
     SampledOpens,
-    /// While a sampled circuit is half-open, no more than `probes` calls are made between two ticks.
+    /// While a sampled circuit is half-open, at most `probes` calls are made between two ticks.
     FewProbesPerTick,
-    /// Once its endpoint is well and nothing fails, a sampled circuit closes within the bound.
+    /// Once its endpoint is healthy and all faults have ended, a sampled circuit closes within a time limit.
     SampledCloses,
 }
 
 /// A violated invariant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// The invariant.
+    /// The invariant that was violated.
     pub invariant: Invariant,
-    /// The virtual time since the start of the run.
+    /// When the violation occurred, in virtual time since the start of the run.
     pub at: Duration,
-    /// A description of what was seen.
+    /// A description of the violation.
     pub what: String,
 }
 
@@ -87,7 +92,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// One life of a worker: from a start to the next restart.
+/// One life of a worker: from one start to the next.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct WorkerLife {
     pub(super) worker: usize,
@@ -100,7 +105,7 @@ impl fmt::Debug for WorkerLife {
     }
 }
 
-/// Successes and failures.
+/// The numbers of successes and failures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Counts {
     pub(super) successes: u64,
@@ -123,28 +128,30 @@ pub(super) struct History {
     pub(super) violations: Vec<Violation>,
     pub(super) keys: Vec<KeyHistory>,
     pub(super) workers: Vec<WorkerHistory>,
-    /// The longest pause of any worker so far.
+    /// The length of the longest pause of any worker so far.
     pub(super) longest_pause: Duration,
-    /// When the store last lost writes.
+    /// When the store last lost writes. `None`: never.
     pub(super) last_loss: Option<Duration>,
     pub(super) tally: Tally,
     pub(super) agree_within: Duration,
     pub(super) store_timeout: Duration,
-    /// The fleet of one broken worker, whose failures alone must open no circuit. None: any trip is allowed.
+    /// Set if one worker is broken and its failures alone must not open a circuit. `None`: any trip is allowed.
     pub(super) one_is_broken: Option<FleetOfOneBroken>,
-    /// From when on the endpoint is well for all workers but one. None: no worker's own network is broken.
+    /// The time since which the endpoint is healthy for all workers but one. `None`: no worker's own network is
+    /// broken.
     pub(super) well_beside_broken: Option<Duration>,
-    /// Whether calls are counted after a closing: only where every worker has to follow the fleet's ramp.
+    /// Whether calls are counted after a circuit closes: only if every worker must follow the fleet's ramp.
     pub(super) watches_ramps: bool,
-    /// Since when the store refuses writes. None: it accepts them.
+    /// The time since which the store refuses writes. `None`: it accepts them.
     pub(super) no_writes_since: Option<Duration>,
     pub(super) observed: BTreeMap<(WorkerLife, usize), Observed>,
-    /// The commands of operators, and where they apply.
+    /// The operators' commands, with the worker and the circuit that they apply to.
     pub(super) orders: HashSet<(usize, usize, OverrideCommand)>,
     pub(super) sampled: SampledHistory,
 }
 
-/// By what the trips of a fleet are checked in which one worker reaches no endpoint, and all endpoints are well.
+/// What trips are checked against in a fleet in which one worker can't reach any endpoint, and all endpoints
+/// are healthy.
 pub(super) struct FleetOfOneBroken {
     pub(super) policy: Policy,
     pub(super) settings: Settings,
@@ -154,13 +161,13 @@ pub(super) struct FleetOfOneBroken {
 pub(super) struct WorkerHistory {
     pub(super) life: u32,
     pub(super) alive: bool,
-    /// When a request of it last got no answer.
+    /// When one of the worker's requests last got no response.
     pub(super) failed_at: Option<Duration>,
-    /// When it last started, resumed after a pause, or got no answer.
+    /// When the worker last started, resumed after a pause, or got no response.
     pub(super) troubled_at: Duration,
-    /// When it last started, or resumed after a pause.
+    /// When the worker last started, or resumed after a pause.
     pub(super) resumed_at: Duration,
-    /// The longest of its pauses.
+    /// The length of the worker's longest pause.
     pub(super) paused_for: Duration,
     pub(super) store: StoreSeen,
 }
@@ -169,26 +176,26 @@ pub(super) struct WorkerHistory {
 pub(super) struct KeyHistory {
     pub(super) versions: HashSet<u128>,
     pub(super) epochs: BTreeSet<u64>,
-    /// The store's epochs, and since when.
+    /// The store's epochs, each with its start time.
     pub(super) epoch_changes: Vec<(Duration, u64)>,
     pub(super) grants: Vec<Grant>,
     pub(super) probes: Vec<Probe>,
-    /// The counts that were added to the store's window in this epoch; None if that is unknown.
+    /// The counts added to the store's window in this epoch. `None` if unknown.
     pub(super) applied: Option<Counts>,
     pub(super) overridden: Option<(Duration, Mode)>,
-    /// Whether the store ever expired or lost a record: then epochs of counts can't be distinguished.
+    /// Whether the store ever expired or lost a record: then the epochs of counts can't be distinguished.
     pub(super) forgotten: bool,
     pub(super) counts: BTreeMap<WorkerLife, Counted>,
-    /// The outcomes of all workers, where trips are checked by them.
+    /// The outcomes of all workers, if trips are checked against them.
     pub(super) outcomes: Outcomes,
-    /// The latest store time that each worker received about this key.
+    /// The latest store time that each worker received for this key.
     pub(super) read_at: BTreeMap<WorkerLife, Timestamp>,
-    /// When the circuit closed.
+    /// The times at which the circuit closed.
     pub(super) closings: Vec<Duration>,
-    /// The number of the broken worker's failed probes since the endpoint is well for all other workers.
+    /// The number of the broken worker's failed probes since the endpoint became healthy for all other workers.
     pub(super) failed_beside_broken: u32,
     pub(super) ramped: Ramped,
-    /// Failed calls of short-lived workers since the store's epoch last changed.
+    /// The number of failed calls by short-lived workers since the store's epoch last changed.
     pub(super) failed_while_closed: u64,
     /// When enough calls had failed that the circuit must open.
     pub(super) enough_failed_at: Option<Duration>,
@@ -199,9 +206,9 @@ pub(super) struct Grant {
     pub(super) nonce: Nonce,
     pub(super) who: WorkerLife,
     pub(super) expires_at: Timestamp,
-    /// When it ended before that time: its result was applied, an operator intervened, or the store lost it.
+    /// When the lease ended early: its result was applied, an operator intervened, or the store lost it.
     pub(super) ended_at: Option<Timestamp>,
-    /// Whether a caller has received it.
+    /// Whether a caller has received the lease.
     pub(super) taken: bool,
 }
 
@@ -210,7 +217,7 @@ impl Grant {
         self.ended_at.is_none() && now < self.expires_at
     }
 
-    /// Notes that it ends now, if it has not ended before.
+    /// Ends the lease now, if it has not ended before.
     pub(super) fn end(&mut self, now: Timestamp) {
         self.ended_at.get_or_insert(now);
     }
@@ -219,9 +226,9 @@ impl Grant {
 /// A probe that a caller made.
 pub(super) struct Probe {
     pub(super) who: WorkerLife,
-    /// The lease of the probe. None: the worker probed without a lease of the store.
+    /// The lease of the probe. `None`: the worker probed without a lease from the store.
     pub(super) nonce: Option<Nonce>,
-    /// Whether its worker may have made it alone, beside a lease that the worker did not know of.
+    /// Whether the worker may have probed while disconnected, in addition to a lease that it did not know of.
     pub(super) may_be_alone: bool,
     pub(super) deadline: Duration,
     pub(super) settled: Option<(Duration, OutcomeKind)>,
@@ -233,7 +240,7 @@ pub(super) struct Probe {
 pub(super) struct Counted {
     pub(super) counted: BTreeMap<u64, Counts>,
     pub(super) reported: BTreeMap<u64, Counts>,
-    /// The failures that it has to report, by epoch.
+    /// The failures that the worker must report, by epoch.
     pub(super) due_reports: BTreeMap<u64, DueReports>,
 }
 
@@ -242,7 +249,7 @@ impl History {
         self.violations.push(Violation { invariant, at, what });
     }
 
-    /// Returns whether this worker may have decided alone lately.
+    /// Returns whether this worker may have recently made decisions while disconnected.
     pub(super) fn is_excused(&self, who: WorkerLife, at: Duration) -> bool {
         let worker = &self.workers[who.worker];
         worker.life != who.life || worker.failed_at.is_some_and(|failed| at <= failed + self.agree_within)
@@ -267,7 +274,8 @@ impl History {
         self.sampled.got_no_answer(who, at);
     }
 
-    /// A worker resumes after a pause. An excuse that held at the pause holds now.
+    /// Records that a worker resumed after a pause. If [`is_excused`](Self::is_excused) was true at the pause,
+    /// it is true now.
     pub(super) fn resumed(&mut self, who: WorkerLife, paused_at: Duration, at: Duration) {
         if self.is_excused(who, paused_at) {
             self.workers[who.worker].failed_at = Some(at);
@@ -279,13 +287,13 @@ impl History {
         self.longest_pause = self.longest_pause.max(at - paused_at);
     }
 
-    /// Returns whether a lease of this circuit was live within the bound.
+    /// Returns whether a lease for this circuit was live recently (within `agree_within`).
     pub(super) fn was_leased(&self, key: usize, now: Timestamp) -> bool {
         let ended_at = |grant: &Grant| grant.ended_at.map_or(grant.expires_at, |at| at.min(grant.expires_at));
         self.keys[key].grants.iter().any(|grant| now <= ended_at(grant) + self.agree_within)
     }
 
-    /// A caller's outcome was counted, in the epoch before the settlement.
+    /// Records that a caller's outcome was counted, in the epoch before the settlement.
     pub(super) fn counted(
         &mut self,
         (who, key, epoch): (WorkerLife, usize, u64),
@@ -303,14 +311,14 @@ impl History {
         due_reports.count(failed, scenario, at);
     }
 
-    /// Takes back an outcome that was noted as counted and was not.
+    /// Removes an outcome that was recorded as counted but was not.
     pub(super) fn not_counted(&mut self, who: WorkerLife, key: usize, epoch: u64, failed: bool) {
         let counted = self.keys[key].counts.entry(who).or_default().counted.entry(epoch).or_default();
         let of = if failed { &mut counted.failures } else { &mut counted.successes };
         *of = of.saturating_sub(1);
     }
 
-    /// A caller received a probe's permit. Returns the probe's number.
+    /// Records that a caller received a probe's permit. Returns the probe's number.
     pub(super) fn began_probe(
         &mut self,
         who: WorkerLife,
@@ -363,7 +371,7 @@ impl History {
         self.keys[key].probes[probe].settled = Some((at, kind));
     }
 
-    /// A caller acquired at `at` and was admitted, or not.
+    /// Records whether a caller that acquired at `at` was admitted.
     pub(super) fn answered(&mut self, who: WorkerLife, key: usize, at: Duration, admitted: bool) {
         self.tally.calls += u64::from(admitted);
         self.tally.refusals += u64::from(!admitted);

@@ -1,4 +1,4 @@
-//! Runs many seeds in parallel, one for each core at a time.
+//! Runs many seeds in parallel, one per core at a time.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,20 +16,20 @@ use super::tally::Tally;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Summary {
-    /// How many runs there were.
+    /// The number of runs.
     pub runs: u64,
     /// The sum of all runs' counts.
     pub tally: Tally,
     /// The sum of all runs' virtual time.
     pub lasted: Duration,
-    /// The violations of the runs that failed, by seed.
+    /// The violations in the runs that failed, by seed.
     pub failed: BTreeMap<u64, Vec<Violation>>,
 }
 
-/// Runs these seeds: all of them if `all` is set, or else until a run violates an invariant.
+/// Runs these seeds: all of them if `all` is set, otherwise until a run violates an invariant.
 ///
 /// # Panics
-/// If the system can't start a thread.
+/// Panics if a thread can't be started.
 #[must_use]
 pub fn run_many(seeds: Range<u64>, sabotage: Sabotage, all: bool, progress: impl Fn(u64) + Sync) -> Summary {
     let (next, stop) = (AtomicU64::new(seeds.start), AtomicBool::new(false));

@@ -1,5 +1,5 @@
-//! The connection of each worker to the store: slow, lossy, cut. A message travels on its own, even if its sender is
-//! paused or dies.
+//! The connection of each worker to the store: slow, lossy, cut. A message in flight arrives even if its sender
+//! is paused or dies.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -26,12 +26,12 @@ use super::world::World;
 pub(super) struct Network {
     pub(super) world: Arc<World>,
     pub(super) checked_store: CheckedStore,
-    /// The table of attempts, by which sampled circuits are judged.
+    /// The table of attempts, from which sampled circuits are evaluated.
     pub(super) attempts: Attempts,
     connections: Vec<Mutex<Connection>>,
-    /// Until when the store stalls.
+    /// The time at which the store stops stalling.
     stalled_until: Mutex<Duration>,
-    /// Until when the store refuses writes.
+    /// The time at which the store accepts writes again.
     no_writes_until: Mutex<Duration>,
 }
 
@@ -39,9 +39,9 @@ pub(super) struct Network {
 struct Connection {
     chance: SmallRng,
     cut: Option<Cut>,
-    /// Delivers changes to this life of the worker.
+    /// Delivers changes to the worker's current life.
     announcer: Arc<Announcer>,
-    /// When the last change arrives: changes stay in their order.
+    /// The arrival time of the last change. Later changes arrive after it, in order.
     last_push: Duration,
 }
 
@@ -71,15 +71,15 @@ impl Network {
         })
     }
 
-    /// Cuts a worker off, or with None connects it again.
+    /// Disconnects a worker, or with `None` reconnects it.
     pub(super) fn cut(&self, worker: usize, how: Option<Cut>) {
         let mut connection = self.connection(worker);
         let was_cut = connection.cut.is_some();
         connection.cut = how;
         self.world.write(|history| history.sampled.was_cut(worker, how, self.world.at()));
         if how.is_none() && was_cut && connection.chance.random() {
-            // Real stores report missed changes when they connect again. If this one does not, the regular reads must
-            // be enough.
+            // Real stores report missed changes when they reconnect. If this one does not, the regular reads
+            // must be sufficient.
             connection.announcer.announce(StoreEvent::Missed);
         }
     }
@@ -88,7 +88,7 @@ impl Network {
         *self.stalled_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
     }
 
-    /// Makes the store refuse writes from now on, until then.
+    /// Makes the store refuse writes until this time.
     pub(super) fn refuse_writes(&self, until: Duration) {
         *self.no_writes_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
         let since = self.refuses_writes().then(|| self.world.at());
@@ -99,7 +99,7 @@ impl Network {
         self.world.at() < *self.no_writes_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the store accepts this worker's writes now.
+    /// Returns an error if the store does not accept this worker's writes now.
     fn may_write(&self, who: WorkerLife, what: &str) -> Result<(), StoreError> {
         let (refused, at) = (self.refuses_writes(), self.world.at());
         self.world.write(|history| {
@@ -148,7 +148,7 @@ impl Network {
         }
     }
 
-    /// Sends a change or a request for reports to all workers; each receives it sooner or later, or not at all.
+    /// Sends a change or a request for reports to all workers. Each receives it after some time, or not at all.
     fn push(self: &Arc<Self>, event: &StoreEvent) {
         let losses = if self.world.has_healed() { 0 } else { self.world.scenario.losses.pushes };
         for worker in 0..self.connections.len() {
@@ -171,7 +171,7 @@ impl Network {
         }
     }
 
-    /// Swaps a record in, and notifies all workers.
+    /// Swaps in a record, and notifies all workers.
     async fn swap(
         self: &Arc<Self>,
         who: WorkerLife,
@@ -194,7 +194,7 @@ impl Network {
     }
 }
 
-/// The store as one life of a worker sees it.
+/// The store from the point of view of one life of a worker.
 pub(super) struct Link {
     network: Arc<Network>,
     who: WorkerLife,
@@ -202,14 +202,14 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects a new life of a worker, which receives announcements from now on.
+    /// Connects a new life of a worker, which receives changes from now on.
     pub(super) fn new(network: &Arc<Network>, who: WorkerLife) -> Self {
         let announcer = Arc::new(Announcer::new());
         network.connection(who.worker).announcer = Arc::clone(&announcer);
         Self { network: Arc::clone(network), who, announcer }
     }
 
-    /// Sends a request; `apply` is what the store does when it arrives.
+    /// Sends a request. `apply` is the operation that the store performs when the request arrives.
     async fn pass<T, F>(
         &self,
         what: &'static str,
@@ -246,7 +246,7 @@ impl Link {
             }
         });
         let Ok(answer) = receiver.await else {
-            // The answer never comes.
+            // The response never arrives.
             return std::future::pending().await;
         };
         waiting.is_answered = true;
@@ -254,7 +254,7 @@ impl Link {
     }
 }
 
-/// A wait for an answer, which notes in the history if none comes.
+/// Waits for a response, and records in the history if none arrives.
 struct Waiting<'w> {
     world: &'w World,
     who: WorkerLife,
@@ -272,7 +272,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Marks every record as readable, since simulated records always are.
+/// Marks all records as readable: simulated records always are.
 fn readable<T>(answer: Answer<Vec<T>>) -> Answer<Vec<Readable<T>>> {
     Answer { now: answer.now, value: answer.value.into_iter().map(Ok).collect() }
 }
@@ -313,7 +313,7 @@ impl Store for Link {
         .await
     }
 
-    /// Swaps a leader's decisions of a tick: only leaders swap several records at once.
+    /// Swaps in a leader's decisions in one tick. Only leaders swap several records at once.
     async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
         let (swaps, who): (Arc<[Swap]>, _) = (swaps.into(), self.who);
         self.pass("swap all", move |network| {

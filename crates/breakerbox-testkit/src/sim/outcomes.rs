@@ -1,14 +1,14 @@
-//! The outcomes of all workers at one circuit, in the order in which they happened.
+//! The outcomes of all workers for one circuit, in the order in which they occurred.
 //!
-//! A fleet in which every process knew every outcome at once would trip by these, and by nothing else. So they decide
-//! whether a trip was right, independently of what the workers reported.
+//! A fleet in which every process immediately knew every outcome would trip exactly according to these. So they
+//! determine whether a trip was right, independently of what the workers reported.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use breakerbox::Policy;
 
-/// The outcomes of all workers at one circuit.
+/// The outcomes of all workers for one circuit.
 #[derive(Default)]
 pub(super) struct Outcomes(Vec<Outcome>);
 
@@ -24,8 +24,8 @@ impl Outcomes {
         self.0.push(Outcome { at, epoch, failed });
     }
 
-    /// Returns whether the outcomes of this epoch broke the policy's rule of rates or of runs at any moment of this
-    /// time.
+    /// Returns whether the outcomes in this epoch met the policy's failure rate or its number of consecutive
+    /// failures at any time in this range.
     pub(super) fn broke_a_rule(&self, policy: &Policy, epoch: u64, during: RangeInclusive<Duration>) -> bool {
         let of_epoch: Vec<_> = self.0.iter().filter(|outcome| outcome.epoch == epoch).copied().collect();
         let moments = of_epoch.iter().map(|outcome| outcome.at).filter(|at| during.contains(at));
@@ -37,9 +37,9 @@ impl Outcomes {
     }
 }
 
-/// Returns whether these outcomes break a rule at this moment.
+/// Returns whether these outcomes meet one of the policy's trip conditions at this moment.
 fn breaks(policy: &Policy, known: &[Outcome], moment: Duration) -> bool {
-    // A window consists of ten buckets, and the oldest of them leaves it as a whole.
+    // A window consists of ten buckets, and the oldest leaves it as a whole.
     let window = policy.window();
     let longest = known.partition_point(|outcome| outcome.at + window < moment);
     let shortest = known.partition_point(|outcome| outcome.at + window.mul_f64(0.9) < moment);
@@ -66,7 +66,7 @@ mod tests {
     fn a_rule_is_broken_by_all_outcomes_together_and_only_then() {
         let policy = Policy::builder().window(ms(10_000)).min_calls(4).failure_rate(60_u64);
         let policy = policy.consecutive_failures(3_u64).build().expect("within the bounds");
-        // Outcomes at 1 s, 1.1 s, ..., and whether a rule was broken at any time between 1.2 s and 2 s.
+        // Outcomes at 1 s, 1.1 s, ..., and whether a trip condition was met at any time between 1.2 s and 2 s.
         for (outcomes, expected) in [
             ("FF", false),
             ("FFF", true),

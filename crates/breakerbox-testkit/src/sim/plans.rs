@@ -1,5 +1,5 @@
-//! Scenarios around one fault, timed so that its consequences are certain to be seen: a store without writes, a prober
-//! with a broken network, workers that live for a call, many callers at a closing.
+//! Scenarios around one fault, timed so that its consequences are certain to show: a store that refuses writes,
+//! a prober with a broken network, workers that live for one call, many callers when a circuit closes.
 
 use std::time::Duration;
 
@@ -29,7 +29,8 @@ impl Scenario {
         scenario
     }
 
-    /// The endpoint recovers for all workers but worker 0, which acquires about as often as all others together.
+    /// The endpoint recovers for all workers but worker 0, which acquires about as often as all others
+    /// together.
     pub(super) fn broken_prober(seed: u64, chance: &mut ScenarioRng) -> Self {
         let dead_at = chance.ms(1_000, 2_000);
         let well_at = dead_at + chance.ms(1_500, 4_000);
@@ -50,15 +51,15 @@ impl Scenario {
         scenario.workers = (0..workers).map(|_| plan(1, every, chance)).collect();
         scenario.workers[BROKEN_WORKER].broken_from = Some(dead_at);
         scenario.workers[BROKEN_WORKER].every = vec![every / 8];
-        // All probes of a half-open circuit fit into the time for which the worker stands back, once the cool-off has
-        // grown.
+        // All probes of a half-open circuit fit into the time for which the worker lets others probe first,
+        // once the cool-off has grown.
         scenario.settings.latency = scenario.settings.latency.min(Duration::from_millis(10));
         scenario.endpoints = vec![outage(dead_at, well_at, Behaviour::Well)];
         scenario.healed_at = well_at + scenario.recovers_beside_broken_within();
         scenario
     }
 
-    /// Workers are jobs: start, call, exit.
+    /// Workers are jobs: they start, call and exit.
     pub(super) fn short_lived(seed: u64, chance: &mut ScenarioRng) -> Self {
         let dead_at = chance.ms(500, 2_000);
         let well_at = dead_at + chance.ms(6_000, 10_000);
@@ -70,7 +71,7 @@ impl Scenario {
         let (workers, every): (usize, _) = (chance.number(2, 5), chance.ms(5, 50));
         let mut scenario = Self::around(seed, Flavour::ShortLived, built(policy), chance);
         scenario.workers = (0..workers).map(|_| plan(1, every, chance)).collect();
-        // One long-lived worker may be among them.
+        // There may be one long-lived worker among them.
         let first = usize::from(chance.one_in(4));
         for worker in &mut scenario.workers[first..] {
             worker.short_lived = Some(ShortLived { calls: chance.number(1, 2), pause: chance.ms(20, 300) });
@@ -100,8 +101,8 @@ impl Scenario {
         scenario
     }
 
-    /// Worker 0 is cut off while the circuit is open. The others see it close, and then no worker calls until its
-    /// record has expired.
+    /// Worker 0 is disconnected while the circuit is open. The others see it close, and then no worker calls
+    /// until its record has expired.
     pub(super) fn long_absence(seed: u64, chance: &mut ScenarioRng) -> Self {
         let dead_at = chance.ms(500, 1_500);
         let cut_at = dead_at + chance.ms(1_500, 3_000);
@@ -122,7 +123,7 @@ impl Scenario {
         scenario
     }
 
-    /// Returns when the endpoints recover for good.
+    /// Returns the time at which the endpoints recover permanently.
     pub(super) fn well_at(&self) -> Duration {
         self.endpoints
             .iter()
@@ -132,8 +133,8 @@ impl Scenario {
             .unwrap_or_default()
     }
 
-    /// Returns when the workers that can close an endpoint's circuit must have closed it, although a fault still
-    /// lasts.
+    /// Returns the time at which the workers that can close an endpoint's circuit must have closed it, even
+    /// though a fault continues. `None` if there is no such time.
     pub(super) fn must_have_recovered_at(&self) -> Option<Duration> {
         match self.flavour {
             Flavour::NoWrites => {
@@ -146,10 +147,11 @@ impl Scenario {
         }
     }
 
-    /// The time to report the loss of the store, and then for each worker to probe alone as often as it must.
+    /// Returns the maximum time for recovery without writes: to report the loss of the store, and then for each
+    /// worker to make enough probes while disconnected.
     fn recovers_without_writes_within(&self) -> Duration {
         let policy = &self.policy;
-        // Earlier failures may still open it once, by a call that was in flight.
+        // Earlier failures may still open the circuit once, through a call that was in flight.
         let opens_last = Duration::from_secs(1) + policy.cool_off_max().mul_f64(1.2);
         let lease = policy.probe_timeout() + Duration::from_secs(2);
         let asks_again = Duration::from_secs(4);
@@ -157,7 +159,8 @@ impl Scenario {
         self.settings.reported_within() + opens_last + asks_again + lease + policy.probes() * round
     }
 
-    /// The time for recovery if the broken worker gets a few probes, until it stands back for long enough.
+    /// Returns the maximum time for recovery if the broken worker gets a few probes, until it lets others probe
+    /// first for long enough.
     fn recovers_beside_broken_within(&self) -> Duration {
         let policy = &self.policy;
         let round = self.called_every() + 4 * self.settings.store_timeout + Duration::from_millis(500);
@@ -165,7 +168,8 @@ impl Scenario {
         policy.cool_off_max().mul_f64(2.4) + Duration::from_secs(4) + policy.probes() * round
     }
 
-    /// Returns how many calls open the broken worker's process-local circuit, and one probe for each cool-off since.
+    /// Returns the maximum number of failing calls by the broken worker: enough to open its process-local
+    /// circuit, and one probe for each cool-off after that.
     pub(super) fn failing_calls_of_broken(&self) -> u64 {
         let policy = &self.policy;
         let opens = policy.min_calls().max(policy.consecutive_failures().unwrap_or(0));
@@ -173,7 +177,7 @@ impl Scenario {
         (2 * opens + u64::try_from(lasts).unwrap_or(u64::MAX) + 5) * self.endpoints.len() as u64
     }
 
-    /// Returns a scenario with numbers only: no calls, no faults.
+    /// Returns a scenario with only settings: no calls, no faults.
     pub(super) fn around(seed: u64, flavour: Flavour, policy: Policy, chance: &mut ScenarioRng) -> Self {
         Self {
             seed,
@@ -232,7 +236,7 @@ pub(super) fn plan(endpoints: usize, every: Duration, chance: &mut ScenarioRng) 
     }
 }
 
-/// Returns the phases of an outage: well, then dead, then this behaviour.
+/// Returns the phases of an outage: healthy, then dead, then this behaviour.
 fn outage(dead_at: Duration, well_at: Duration, then: Behaviour) -> Vec<Phase> {
     vec![
         Phase { from: Duration::ZERO, behaviour: Behaviour::Well },

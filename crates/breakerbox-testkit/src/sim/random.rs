@@ -1,4 +1,4 @@
-//! Random parts of a scenario: numbers, workers and endpoints, within realistic bounds.
+//! The random parts of a scenario: numbers, workers and endpoints, within realistic bounds.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use rand::rngs::SmallRng;
 use super::bounds::Settings;
 use super::scenario::{BROKEN_WORKER, Behaviour, Flavour, Phase, WorkerPlan};
 
-/// The source of randomness of a scenario.
+/// The random number generator for a scenario.
 pub(super) struct ScenarioRng(pub(super) SmallRng);
 
 impl ScenarioRng {
@@ -36,7 +36,7 @@ pub(super) fn settings(chance: &mut ScenarioRng) -> Settings {
         flush_every: chance.ms(10, 200),
         store_timeout,
         reread_every: chance.ms(300, 3_000),
-        // One way, at most. Without a fault no request exceeds its timeout.
+        // The maximum for one direction. Without a fault, no request exceeds its timeout.
         latency: chance.ms(0, 40).min(store_timeout / 4),
     }
 }
@@ -72,8 +72,8 @@ pub(super) fn policy(chance: &mut ScenarioRng) -> Policy {
     policy.build().expect("all of these are within their bounds")
 }
 
-/// Returns a policy that trips by rates and runs only, so that the others' successes count against a worker that only
-/// fails.
+/// Returns a policy that trips only on rates and consecutive failures, so that the others' successes count
+/// against a worker that only fails.
 pub(super) fn rates_only(chance: &mut ScenarioRng) -> Policy {
     let cool_off = chance.ms(500, 2_000);
     let policy = Policy::builder()
@@ -94,7 +94,7 @@ pub(super) fn workers(flavour: Flavour, chance: &mut ScenarioRng) -> Vec<WorkerP
         (if chance.one_in(3) { 8 } else { 4 }, if chance.one_in(4) { 10 } else { 3 });
     let workers: usize = chance.number(fewest, most_workers);
     let endpoints: usize = chance.number(1, most_endpoints);
-    // Calls per second of all workers together.
+    // Calls per second by all workers together.
     let calls: u64 = chance.number(20, 50);
     let fair = 1_000 * (workers * endpoints) as u64 / calls;
     let plan = |n: usize, chance: &mut ScenarioRng| WorkerPlan {
@@ -107,7 +107,7 @@ pub(super) fn workers(flavour: Flavour, chance: &mut ScenarioRng) -> Vec<WorkerP
         skew: Duration::from_secs(chance.number(0, 100_000)),
         every: (0..endpoints)
             .map(|_| match flavour {
-                // The same weight for every worker.
+                // The same interval for every worker.
                 Flavour::OneBroken => Duration::from_millis(fair.clamp(20, 300)),
                 _ => chance.ms(fair / 3 + 5, fair + 20).min(Duration::from_millis(900)),
             })

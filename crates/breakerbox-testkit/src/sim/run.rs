@@ -1,4 +1,4 @@
-//! One run: its timeline, and the actions at each point of it.
+//! One run: its timeline, and the actions in it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,13 +19,13 @@ use super::tally::Tally;
 use super::worker::{Exit, Worker};
 use super::world::World;
 
-/// After how long operators release their overrides once more.
+/// The delay after which operators release their overrides again.
 const LET_GO_AGAIN: Duration = Duration::from_secs(2);
 
-/// The interval of the checks whether all workers agree, once they must.
+/// The interval between checks whether all workers agree, once they must.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The interval of the checks of observers and health.
+/// The interval between checks of observers and health.
 const WATCH: Duration = Duration::from_millis(250);
 
 /// The result of a run.
@@ -34,20 +34,20 @@ const WATCH: Duration = Duration::from_millis(250);
 pub struct Report {
     /// The seed of the run.
     pub seed: u64,
-    /// The violated invariants. The run ends with the first.
+    /// The violated invariants. The run ends with the first violation.
     pub violations: Vec<Violation>,
-    /// Counts of what happened.
+    /// Statistics about the run.
     pub tally: Tally,
-    /// The virtual time of the run.
+    /// The length of the run in virtual time.
     pub lasted: Duration,
     /// The trace of the run, line by line, if it was requested.
     pub trace: Vec<String>,
 }
 
-/// Runs one seed, in virtual time. `traced` requests a trace.
+/// Runs one seed in virtual time. `traced` requests a trace.
 ///
 /// # Panics
-/// If the system can't start a runtime.
+/// Panics if the runtime can't be started.
 #[must_use]
 pub fn run(seed: u64, sabotage: Sabotage, traced: bool) -> Report {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
@@ -75,7 +75,7 @@ pub fn run(seed: u64, sabotage: Sabotage, traced: bool) -> Report {
     })
 }
 
-/// An action of the timeline.
+/// An action in the timeline.
 enum Action {
     Pause(usize),
     Resume(usize),
@@ -107,7 +107,7 @@ pub(super) struct Run {
     pub(super) workers: Vec<Option<Worker>>,
     lives: Vec<u32>,
     copies: Vec<Option<MemorySnapshot>>,
-    /// The leader that each of these faults affected.
+    /// For each leader fault, the worker that it affected.
     struck: Vec<Option<usize>>,
 }
 
@@ -132,7 +132,7 @@ impl Run {
         }
     }
 
-    /// Returns all actions, in order of time.
+    /// Returns all actions, ordered by time.
     fn timeline(&mut self) -> Vec<(Duration, Action)> {
         let scenario = &self.world.scenario;
         let mut acts = vec![(Duration::from_secs(5), Action::Remember)];
@@ -183,9 +183,9 @@ impl Run {
         let (settings, called_every) = (scenario.settings, scenario.called_every());
         let healed_at = scenario.healed_at;
         acts.push((healed_at, Action::Heal));
-        // Twice, since an operator's earlier command may be applied after the first release.
+        // Twice, because an operator's earlier command may be applied after the first release.
         acts.extend([(healed_at, Action::LetGo), (healed_at + LET_GO_AGAIN, Action::LetGo)]);
-        // A call that hangs when the faults end has to time out first.
+        // A call that hangs when the faults end must time out first.
         let agree_at = healed_at + Duration::from_secs(1) + settings.agree_within();
         let closed_within = match &scenario.sampled {
             Some(plan) => plan.closed_within(scenario),
@@ -323,7 +323,7 @@ impl Run {
         self.network.refuse_writes(Duration::ZERO);
     }
 
-    /// Makes operators release all overrides.
+    /// Makes the operators release all overrides.
     fn let_go(&self) {
         if let Some(worker) = &self.workers[0] {
             for key in 0..worker.circuits.len() {
@@ -333,7 +333,7 @@ impl Run {
     }
 }
 
-/// Runs a short-lived worker again and again, one life after the other.
+/// Runs a short-lived worker repeatedly, one life after the other.
 async fn live_again_and_again(network: Arc<Network>, worker: usize, life: ShortLived) {
     let world = Arc::clone(&network.world);
     let mut chance = SmallRng::seed_from_u64(world.scenario.seed ^ (0x11FE + worker as u64));

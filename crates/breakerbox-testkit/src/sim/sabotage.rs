@@ -1,8 +1,8 @@
-//! Faults that are put into the simulated parts on purpose, so that every invariant is seen to fail.
+//! Deliberate faults in the simulated parts, which verify that every invariant can fail.
 
 use breakerbox_core::Fault;
 
-/// A fault that is put in on purpose.
+/// A deliberate fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Sabotage {
@@ -11,31 +11,32 @@ pub enum Sabotage {
     None,
     /// The store swaps records in after their deadline.
     IgnoresDeadlines,
-    /// The store replaces a record whatever its version is.
+    /// The store replaces a record whatever its version.
     IgnoresVersions,
     /// The store reports that a record has no lease while one is live.
     HidesLeases,
     /// The store adds every merge twice.
     MergesTwice,
-    /// A request to add counts arrives twice, now and then.
+    /// Some requests to add counts arrive twice.
     RepeatsMerges,
-    /// The store adds counts whatever their epoch is.
+    /// The store adds counts whatever their epoch.
     IgnoresEpochs,
-    /// The store keeps the counts of the epoch before.
+    /// The store keeps the counts from the previous epoch.
     KeepsWindows,
-    /// The store answers every tenth merge and adds nothing.
+    /// The store acknowledges every tenth merge without adding it.
     DropsMerges,
-    /// From some time on the store answers every read with its state at that time, and announces no changes.
+    /// After some time, the store responds to every read with its state at that time, and publishes no changes.
     ReadsThePast,
     /// The store reports every lease as still live.
     LeasesNeverEnd,
     /// The store forgets overrides: it reports that the circuit is automatic.
     ForgetsOverrides,
-    /// Every worker's probes are reported again after their lease has ended, by rewriting the swap's deadline and version.
+    /// Every worker's probe results are sent again after their lease has expired, with the swap's deadline and
+    /// version rewritten.
     RevivesResults,
     /// The store does not add successes, so that workers do not learn of the others' successes.
     DropsSuccesses,
-    /// The store's write check succeeds although it can't write.
+    /// The store's write check succeeds even though the store refuses writes.
     ChecksNothing,
     /// The store reports every ramp as over.
     EndsRamps,
@@ -45,24 +46,25 @@ pub enum Sabotage {
     NoStandBack,
     /// A process with a broken network has no process-local circuit.
     NoOwnCircuit,
-    /// A process that reaches the store again drops what it decided alone, and notifies no observer.
+    /// A process that reaches the store again drops its decisions made while disconnected, and notifies no
+    /// observer.
     DropsProposals,
-    /// A process that was cut off for long publishes its old records.
+    /// A process that was disconnected for long writes its old records.
     PublishesExpired,
-    /// A process that decided before it knew the store's time publishes times of its own clock.
+    /// A process that decided before it knew the store's time writes times from its own clock.
     KeepsOwnTimes,
-    /// The store swaps in a leader's decisions after its term is over.
+    /// The store swaps in a leader's decisions after its term has ended.
     IgnoresTerms,
     /// The table of attempts counts attempts from before a circuit's last transition.
     CountsThePast,
-    /// A leader judges only the whole window, and not the latest ticks.
+    /// A leader checks only the whole window, and not the latest ticks.
     NoRecentTicks,
-    /// A half-open sampled circuit lets one call after the other through until the next tick.
+    /// A half-open sampled circuit admits an unlimited number of calls until the next tick.
     NoProbeLimit,
 }
 
 impl Sabotage {
-    /// All faults, without [`None`](Self::None).
+    /// All deliberate faults, without [`None`](Self::None).
     pub const ALL: [Self; 25] = [
         Self::IgnoresDeadlines,
         Self::IgnoresVersions,
@@ -91,7 +93,7 @@ impl Sabotage {
         Self::NoProbeLimit,
     ];
 
-    /// Returns the former fault of the library that this puts back, if it is one.
+    /// Returns the library's former bug that this reintroduces, if it is one.
     pub(super) const fn fault(self) -> Option<Fault> {
         match self {
             Self::NoStandBack => Some(Fault::NoStandBack),

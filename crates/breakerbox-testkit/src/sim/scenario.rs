@@ -1,4 +1,5 @@
-//! The scenario of a seed: workers, endpoints, faults and their times, numbers. The rest of a run follows from it.
+//! The scenario for a seed: workers, endpoints, faults and their times, numbers. It determines the rest of the
+//! run.
 
 use std::time::Duration;
 
@@ -15,29 +16,31 @@ use super::sampling::{LeaderFault, SampledPlan};
 pub enum Flavour {
     /// Endpoints fail, and operators interfere; the store, the network and the workers do not fail.
     Calm,
-    /// As calm, and all endpoints are well; but one worker can't reach any of them.
+    /// Like `Calm`, and all endpoints are healthy, but one worker can't reach any of them.
     OneBroken,
     /// All parts fail at random.
     Faulty,
-    /// The store comes and goes so quickly that decisions made without it are not published in between.
+    /// The store comes and goes so quickly that decisions made without it are not written in between.
     Flapping,
     /// The store answers reads and refuses writes, while endpoints die and recover.
     NoWrites,
-    /// An endpoint dies and recovers for all workers but one, whose own network stays broken, and which acquires most
-    /// often.
+    /// An endpoint dies and recovers for all workers but one, whose own network stays broken and which acquires
+    /// most often.
     BrokenProber,
-    /// Workers live for one or a few calls, exit in an orderly way, and start again without memory.
+    /// Workers live for one or a few calls, exit gracefully, and start again without memory.
     ShortLived,
     /// Many workers call one endpoint when its circuit closes.
     Crowd,
-    /// One worker is cut off while a circuit is open, for longer than the store keeps the record of its recovery.
+    /// One worker is disconnected while a circuit is open, for longer than the store keeps the record of its
+    /// recovery.
     LongAbsence,
-    /// Circuits are sampled: a leader judges a table of attempts at every tick, and leaders are paused, killed and cut off.
+    /// Circuits are sampled: a leader evaluates a table of attempts at every tick, and leaders are paused,
+    /// killed and disconnected.
     Sampled,
 }
 
 impl Flavour {
-    /// All kinds.
+    /// All kinds of runs.
     pub const ALL: [Self; 10] = [
         Self::Calm,
         Self::OneBroken,
@@ -51,8 +54,8 @@ impl Flavour {
         Self::Sampled,
     ];
 
-    /// Returns whether some callers break the rules: they drop permits, overrun their probe's deadline, report
-    /// nothing.
+    /// Returns whether some callers break the rules: they drop permits, overrun their probe's deadline, or
+    /// report nothing.
     pub(super) fn has_rude_callers(self) -> bool {
         matches!(self, Self::Calm | Self::OneBroken | Self::Faulty | Self::Flapping | Self::LongAbsence)
     }
@@ -63,13 +66,13 @@ impl Flavour {
     }
 }
 
-/// The worker whose own network is broken, where one is.
+/// The worker whose own network is broken, if there is one.
 pub(super) const BROKEN_WORKER: usize = 0;
 
-/// The scenario of one run.
+/// The scenario for one run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// The seed that it is drawn from.
+    /// The seed that the scenario is generated from.
     pub seed: u64,
     /// The kind of run.
     pub flavour: Flavour,
@@ -78,36 +81,36 @@ pub struct Scenario {
     pub(super) consistency: Consistency,
     pub(super) workers: Vec<WorkerPlan>,
     pub(super) endpoints: Vec<Vec<Phase>>,
-    /// How many messages are lost while faults last, in thousandths.
+    /// The rates of message losses during faults.
     pub(super) losses: Losses,
-    /// The faults and interventions, in order of time.
+    /// The faults and interventions, ordered by time.
     pub(super) events: Vec<(Duration, Event)>,
-    /// From when to when no worker calls any endpoint. None: workers call all the time.
+    /// The period in which no worker calls any endpoint. `None`: workers call all the time.
     pub(super) quiet: Option<(Duration, Duration)>,
-    /// When all faults end and all endpoints are well.
+    /// The time at which all faults end and all endpoints are healthy.
     pub(super) healed_at: Duration,
-    /// How circuits are sampled. None: they count every outcome.
+    /// How circuits are sampled. `None`: they count every outcome.
     pub(super) sampled: Option<SampledPlan>,
 }
 
-/// One worker, through all its lives.
+/// The plan for one worker, through all its lives.
 #[derive(Clone, Debug)]
 pub(super) struct WorkerPlan {
     pub(super) on_loss: OnStoreLoss,
-    /// The time of its clock at the start of the run.
+    /// The worker's clock at the start of the run.
     pub(super) skew: Duration,
     /// For each endpoint, the mean interval between two calls.
     pub(super) every: Vec<Duration>,
-    /// From when on it reaches no endpoint. None: it always does.
+    /// The time from which the worker can't reach any endpoint. `None`: it always can.
     pub(super) broken_from: Option<Duration>,
-    /// How it lives if it exits by itself. None: it lives until a fault kills it.
+    /// The life cycle of a worker that exits regularly. `None`: the worker lives until a fault kills it.
     pub(super) short_lived: Option<ShortLived>,
 }
 
-/// The life cycle of a worker that exits by itself.
+/// The life cycle of a worker that exits regularly.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ShortLived {
-    /// The number of calls in a life.
+    /// The number of calls in one life.
     pub(super) calls: u32,
     /// The mean time between two lives.
     pub(super) pause: Duration,
@@ -123,7 +126,7 @@ pub(super) struct Losses {
     pub(super) spikes: u32,
 }
 
-/// The behaviour of an endpoint from some time on.
+/// The behaviour of an endpoint, starting at some time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Phase {
     pub(super) from: Duration,
@@ -134,7 +137,7 @@ pub(super) struct Phase {
 pub(super) enum Behaviour {
     Well,
     Dead,
-    /// A share of calls fails, in percent.
+    /// This share of calls fails, in percent.
     Flaky(u32),
     /// All calls succeed, and take this many milliseconds.
     Slow(u64),
@@ -163,12 +166,12 @@ pub(super) enum Event {
         how: Cut,
         lasts: Duration,
     },
-    /// No worker reaches the store.
+    /// No worker can reach the store.
     CutAll {
         how: Cut,
         lasts: Duration,
     },
-    /// The store answers reads, and refuses writes.
+    /// The store answers reads and refuses writes.
     NoWrites {
         lasts: Duration,
     },
@@ -177,7 +180,7 @@ pub(super) enum Event {
         lasts: Duration,
     },
     Flush,
-    /// The writes of this long before are lost.
+    /// The writes in this period before the failover are lost.
     Failover {
         lost: Duration,
     },
@@ -186,12 +189,12 @@ pub(super) enum Event {
         endpoint: usize,
         command: OverrideCommand,
     },
-    /// A fault of the worker that leads then.
+    /// A fault of the worker that leads at that time.
     OnLeader(LeaderFault),
 }
 
 impl Scenario {
-    /// Returns the scenario of a seed.
+    /// Returns the scenario for a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut chance = ScenarioRng(SmallRng::seed_from_u64(seed));
@@ -218,8 +221,8 @@ impl Scenario {
             Flavour::LongAbsence => Self::long_absence(seed, &mut chance),
             Flavour::Sampled => Self::sampled(seed, &mut chance),
         };
-        // In strict mode, a run of one worker's failures opens a circuit without waiting for the others' successes.
-        // Sampled circuits do not count calls, so there is nothing to count strictly.
+        // In strict mode, consecutive failures in one worker open a circuit without waiting for the others'
+        // successes. Sampled circuits do not count calls, so there is nothing to count strictly.
         if !matches!(flavour, Flavour::OneBroken | Flavour::Sampled) && chance.one_in(4) {
             scenario.consistency = Consistency::Strict;
         }
@@ -264,7 +267,7 @@ impl Scenario {
         self.consistency == Consistency::Strict
     }
 
-    /// Returns the longest time until a worker calls an endpoint again.
+    /// Returns the maximum time until a worker calls an endpoint again.
     pub(super) fn called_every(&self) -> Duration {
         let longest = self.workers.iter().flat_map(|worker| &worker.every).max().copied().unwrap_or_default();
         2 * longest

@@ -1,50 +1,51 @@
-//! Counts of what happened in a run, which show whether the run exercised the library. They are not judged.
+//! Statistics about a run, which show whether it exercised the library. They are not checked.
 
-/// Counts of what happened in a run, which show whether the run exercised the library.
+/// Statistics about a run, which show whether it exercised the library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Tally {
-    /// Calls that were admitted.
+    /// The number of calls admitted.
     pub calls: u64,
-    /// Calls that were refused.
+    /// The number of calls refused.
     pub refusals: u64,
-    /// Requests that the store answered.
+    /// The number of requests that the store answered.
     pub requests: u64,
-    /// Records that were swapped in.
+    /// The number of records swapped in.
     pub swaps: u64,
-    /// Swaps that lost against another, or came too late.
+    /// The number of swaps that lost to another one, or came too late.
     pub lost_swaps: u64,
-    /// Circuits that tripped.
+    /// The number of trips.
     pub trips: u64,
-    /// Leases that were granted.
+    /// The number of leases granted.
     pub leases: u64,
-    /// Probes whose result was applied.
+    /// The number of probes whose result was applied.
     pub results: u64,
-    /// Probes that a worker made alone while it had no store.
+    /// The number of probes made by workers while disconnected from the store.
     pub probes_alone: u64,
-    /// Circuits that closed.
+    /// The number of times that a circuit closed.
     pub closings: u64,
-    /// Records that were written again after the store had lost them, or that had been decided without the store.
+    /// The number of records written again after the store had lost them, or after they were decided without
+    /// the store.
     pub publications: u64,
-    /// Results that were too late.
+    /// The number of late results.
     pub late: u64,
-    /// Overrides of operators that were applied.
+    /// The number of operator overrides applied.
     pub orders: u64,
-    /// Writes that the store refused.
+    /// The number of writes that the store refused.
     pub refused_writes: u64,
-    /// Lives that ended with an orderly exit.
+    /// The number of graceful exits.
     pub exits: u64,
-    /// Calls that were refused by a ramp.
+    /// The number of calls refused by a ramp.
     pub ramp_refusals: u64,
-    /// Calls that failed only because the worker's own network is broken.
+    /// The number of calls that failed only because the worker's own network is broken.
     pub broken_calls: u64,
-    /// Terms that a leader won, without prolongations.
+    /// The number of terms that leaders won, without renewals.
     pub elections: u64,
-    /// Ticks that leaders completed.
+    /// The number of ticks that leaders completed.
     pub ticks: u64,
-    /// Polls of the table of attempts that failed.
+    /// The number of failed polls of the table of attempts.
     pub failed_polls: u64,
-    /// Writes of leaders that came after their term, and were refused.
+    /// The number of leaders' writes after their term, which were refused.
     pub fenced_writes: u64,
 }
 

@@ -9,7 +9,7 @@ use super::history::{Counts, Grant, History, Invariant, Probe, WorkerLife};
 use super::scenario::{BROKEN_WORKER, Scenario};
 use super::world::STORE_BEGINS_AT;
 
-/// A swap that took place, and its circumstances.
+/// A swap that was applied, and its context.
 pub(super) struct Seen<'s> {
     pub(super) who: WorkerLife,
     pub(super) key: usize,
@@ -17,7 +17,7 @@ pub(super) struct Seen<'s> {
     pub(super) swap: &'s Swap,
     pub(super) now: Timestamp,
     pub(super) at: Duration,
-    /// Whether a leader wrote it, at a tick.
+    /// Whether a leader made the swap, in a tick.
     pub(super) by_leader: bool,
 }
 
@@ -28,9 +28,10 @@ pub(super) enum Meaning {
     Lease,
     Result(OutcomeKind),
     Order(OverrideCommand),
-    /// A record that the store had before, or the same one once more.
+    /// A record that the store had before, or the current record again.
     Again,
-    /// The store's own state in a newer epoch, written by a worker that had decided otherwise alone meanwhile.
+    /// The store's own state in a newer epoch, written by a worker that had decided differently while
+    /// disconnected.
     Renewed,
     /// A leader's decision about a circuit that is not closed.
     Tick,
@@ -84,7 +85,7 @@ impl Seen<'_> {
 }
 
 impl History {
-    /// A worker received the record of a key, at this time by the store's clock.
+    /// Records that a worker received a key's record, at this time of the store's clock.
     pub(super) fn received(
         &mut self,
         who: WorkerLife,
@@ -99,7 +100,7 @@ impl History {
         let epoch = was.map_or(0, |was| was.epoch.0);
         let known = key_history.epoch_changes.last().map_or(0, |(_, epoch)| *epoch);
         if epoch != known {
-            // The record expired. All other changes are seen as they happen.
+            // The record expired. All other changes are recorded when they happen.
             key_history.forgotten = true;
             key_history.epoch_changes.push((at, epoch));
         }
@@ -135,7 +136,7 @@ impl History {
         let counts = |epochs: &std::collections::BTreeMap<u64, Counts>, sum: &mut Counts| {
             epochs
                 .iter()
-                // An epoch by a worker's own clock is translated when it is published.
+                // An epoch from a worker's own clock is translated when the record is written.
                 .filter(|(of, _)| {
                     key_history.forgotten || **of == epoch || (1..STORE_BEGINS_AT.as_micros()).contains(*of)
                 })
@@ -158,7 +159,7 @@ impl History {
         }
     }
 
-    /// Checks that a report lacks no failure that the worker counted before it sent the report.
+    /// Checks that a report contains all failures that the worker counted before it sent the report.
     pub(super) fn check_report(
         &mut self,
         scenario: &Scenario,
@@ -166,7 +167,7 @@ impl History {
         (delta, merged): (&Delta, &Merged),
         (sent_at, at): (Duration, Duration),
     ) {
-        // A report that gets no answer is not repeated, and in strict mode outcomes are sent one by one.
+        // A report that gets no response is not sent again, and in strict mode outcomes are sent one by one.
         if merged.late || scenario.flavour.has_faults() || scenario.is_strict() {
             return;
         }
@@ -182,12 +183,12 @@ impl History {
         }
     }
 
-    /// Judges a record that was swapped in.
+    /// Checks a record that was swapped in.
     pub(super) fn swapped(&mut self, seen: &Seen<'_>) -> Meaning {
         let (who, key, at) = (seen.who, seen.key, seen.at);
         let record = &seen.swap.record;
         let key_history = &self.keys[key];
-        // After a loss two workers may make the same epoch of the same record; their leases differ.
+        // After a loss, two workers may create the same epoch of the same record; their leases differ.
         let leased = |lease: Lease| key_history.grants.iter().any(|grant| grant.nonce == lease.nonce);
         let is_known = key_history.epochs.contains(&record.epoch.0)
             && !seen.stays_in_epoch()
@@ -212,15 +213,16 @@ impl History {
             Meaning::Tick => {}
             Meaning::Again | Meaning::Renewed => {
                 self.tally.publications += 1;
-                // A worker that renews waits for another's probe to end, which may take longer than any excuse holds.
+                // A worker that renews waits for another worker's probe to end, which may take longer than any
+                // excuse lasts.
                 let waited = meaning == Meaning::Renewed
                     && self.workers[who.worker].failed_at.is_some()
                     && self.was_leased(key, seen.now);
                 if self.last_loss.is_none() && !waited && !self.is_excused(who, at) {
                     let what =
                         format!("{who:?}, e{key}: a record of before, though nothing was lost: {record:?}");
-                    // If there is no record, or an older one, the newer one expired: expiry is no transition, and
-                    // needs no publication.
+                    // If there is no record, or an older one, the newer one expired: expiry is not a
+                    // transition, and need not be published.
                     let highest = self.keys[key].epochs.last().copied().unwrap_or(0);
                     let invariant = if seen.was.is_none_or(|was| was.epoch.0 < highest) {
                         Invariant::NoStaleRecord
@@ -260,7 +262,7 @@ impl History {
         meaning
     }
 
-    /// Judges what must hold for every write.
+    /// Checks the requirements on every write.
     fn verify_write(&mut self, seen: &Seen<'_>, meaning: Meaning) {
         let (who, key, at, swap) = (seen.who, seen.key, seen.at, seen.swap);
         let record = &swap.record;
@@ -286,8 +288,9 @@ impl History {
                 format!("went back from epoch {highest} to {}", record.epoch.0),
             ));
         }
-        // An override that the store does not have is published again after any absence: a store that came back empty is
-        // likelier than one whose override was released, and expired since. But it replaces no newer record.
+        // An override that the store does not have is written again after any absence: a store that lost its
+        // data is more likely than an override that was released and has expired since. But it does not replace
+        // a newer record.
         let may_be_lost = record.mode != Mode::Automatic && seen.was.is_none();
         let is_older = self.last_loss.is_none() && record.epoch.0 < highest;
         if meaning == Meaning::Again && is_older && !may_be_lost {
@@ -296,18 +299,20 @@ impl History {
                 format!("published epoch {} again, and there was {highest}", record.epoch.0),
             ));
         }
-        // Times of an epoch that was in the store before were checked then.
+        // The times in an epoch that was in the store before have already been checked.
         let is_new = !key_history.epochs.contains(&record.epoch.0);
-        // An epoch that is only one more than the one before carries no time.
+        // An epoch that is only one higher than the previous one does not contain a time.
         let epoch = (record.epoch.0 > was + 1).then(|| Timestamp::from_micros(record.epoch.0));
         let times = [Some(record.changed_at), record.opened_at];
-        // A process estimates the store's time from when it sent a request, and so it is ahead by the time that the request
-        // took. That is less than the timeout, unless the process was paused before it could notice the timeout.
+        // A process estimates the store's time from when it sent a request, so it is ahead by the time that the
+        // request took. That is less than the timeout, unless the process was paused before it could detect the
+        // timeout.
         let worker = &self.workers[who.worker];
         let is_ahead = at < worker.resumed_at + self.agree_within;
         let ahead = self.store_timeout + if is_ahead { worker.paused_for } else { Duration::ZERO };
         let latest = seen.now + ahead;
-        // An epoch from such an estimate stays ahead, as do those that follow it, in every process that adopts it.
+        // An epoch from such an estimate stays ahead, as do those that follow it, in every process that adopts
+        // it.
         let latest_epoch = seen.now + self.store_timeout + self.longest_pause;
         let is_of_store = |time: &Timestamp, latest| (STORE_BEGINS_AT..=latest).contains(time);
         let wrong_time = times.into_iter().flatten().find(|time| !is_of_store(time, latest));
@@ -378,7 +383,7 @@ impl History {
             None => Some("that nobody reported"),
             Some(probe) => {
                 probe.applied = true;
-                // While it can't reach the store, a worker probes alone.
+                // While a worker can't reach the store, it probes without it.
                 match (holds, in_time) {
                     _ if excused && (probe.nonce.is_none() || probe.may_be_alone) => None,
                     (false, _) => Some("that has no lease"),
@@ -404,8 +409,8 @@ impl History {
         }
     }
 
-    /// A probe of the broken worker failed. It may get one when the endpoint has recovered for all others, and then it
-    /// stands back until the circuit closes.
+    /// Records a failed probe of the broken worker. The worker may get one probe when the endpoint has
+    /// recovered for all others, and then lets others probe first until the circuit closes.
     fn probe_of_broken_failed(&mut self, key: usize, at: Duration) {
         let Some(well_at) = self.well_beside_broken.filter(|well_at| at > *well_at) else { return };
         let key_history = &mut self.keys[key];
@@ -436,7 +441,7 @@ impl History {
         }
     }
 
-    /// The store lost writes; `left` is what it still has.
+    /// Records that the store lost writes; `left` are the records that it still has.
     pub(super) fn lost(&mut self, at: Duration, left: &[Option<Record>]) {
         self.last_loss = Some(at);
         for (key_history, record) in self.keys.iter_mut().zip(left) {

@@ -1,5 +1,5 @@
-//! Checks during a run beside the store's operations: the changes that observers receive, the reported health, and how many
-//! calls are in flight at an endpoint, and how many fail.
+//! Checks during a run in addition to those on the store's operations: the changes that observers receive, the
+//! reported health, and how many calls at an endpoint are in flight or fail.
 
 use std::time::Duration;
 
@@ -8,25 +8,25 @@ use breakerbox::{Cause, CircuitChange, Mode, Record, Refusal, State, Status, Sto
 use super::history::{History, Invariant, WorkerLife};
 use super::scenario::Scenario;
 
-/// How many calls beyond the ramp's limit may be in flight: those that were admitted at the same moment in other
-/// processes.
+/// The maximum number of calls in flight beyond the ramp's limit, because they were admitted at the same moment
+/// in different processes.
 const RACES: u64 = 3;
 
-/// The changes that one worker's observer received of one circuit.
+/// The changes to one circuit that one worker's observer received.
 #[derive(Clone, Default)]
 pub(super) struct Observed {
     status: Option<Status>,
     mode: Option<Mode>,
-    /// The latest epoch of which it received a change.
+    /// The latest epoch in a change that the observer received.
     heard_epoch: u64,
-    /// The highest epoch that the worker's own record had.
+    /// The highest epoch in the worker's own record.
     epoch: u64,
 }
 
-/// Calls at one endpoint since its circuit last closed.
+/// The calls at one endpoint since its circuit last closed.
 #[derive(Default)]
 pub(super) struct Ramped {
-    /// The epoch that began then; None: the circuit is not closed, or nothing limits it.
+    /// The epoch that started when the circuit closed. `None`: the circuit is not closed, or has no limit.
     epoch: Option<u64>,
     in_flight: u64,
     successes: u64,
@@ -34,17 +34,17 @@ pub(super) struct Ramped {
     refused_at: Duration,
 }
 
-/// The state of the store as one worker sees it.
+/// The state of the store from one worker's point of view.
 #[derive(Clone, Copy, Default)]
 pub(super) struct StoreSeen {
-    /// Since when the store refuses its writes; None if the last write succeeded.
+    /// The time since which the store refuses the worker's writes. `None` if the last write succeeded.
     pub(super) refused_since: Option<Duration>,
     /// Whether the worker's health reports the store as lost.
     pub(super) is_lost: bool,
 }
 
 impl History {
-    /// A worker's observer received a change.
+    /// Records that a worker's observer received a change.
     pub(super) fn observed(&mut self, who: WorkerLife, key: usize, event: &CircuitChange, at: Duration) {
         let change = &event.change;
         let is_order = matches!(change.cause, Cause::Override { .. });
@@ -81,14 +81,14 @@ impl History {
         }
     }
 
-    /// A worker reported its health.
+    /// Records that a worker reported its health.
     pub(super) fn store_went(&mut self, who: WorkerLife, health: &StoreHealth, at: Duration) {
         let worker = &mut self.workers[who.worker];
         if worker.life != who.life {
             return;
         }
         worker.store.is_lost = *health != StoreHealth::Connected;
-        // At the moment at which it resumes after a pause, a worker may find an answer from before.
+        // At the moment when a worker resumes after a pause, it may find a response from before.
         let has_resumed_now = at == worker.resumed_at;
         let refuses = self.no_writes_since.is_some_and(|since| at > since + self.store_timeout * 2);
         let refuses = refuses && !has_resumed_now;
@@ -98,7 +98,7 @@ impl History {
         }
     }
 
-    /// The store accepted or refused a write.
+    /// Records that the store accepted or refused a write.
     pub(super) fn store_wrote(&mut self, who: WorkerLife, refused: bool, at: Duration) {
         let worker = &mut self.workers[who.worker];
         if worker.life == who.life {
@@ -106,7 +106,7 @@ impl History {
         }
     }
 
-    /// Checks that a worker whose write was refused long ago has reported it by now.
+    /// Checks that a worker whose write was refused some time ago has reported it by now.
     pub(super) fn check_reported(&mut self, who: WorkerLife, within: Duration, at: Duration) {
         let worker = &self.workers[who.worker];
         let quiet_since = worker.store.refused_since.map(|since| since.max(worker.resumed_at));
@@ -117,7 +117,7 @@ impl History {
         }
     }
 
-    /// The store has another record: a ramp begins, or there is none.
+    /// Records that the store has a new record: a ramp starts, or there is none.
     pub(super) fn ramp_begins(&mut self, key: usize, record: &Record, at: Duration) {
         let limited = record.state == State::Closed
             && record.cause == Some(Cause::ProbesSucceeded)
@@ -126,7 +126,8 @@ impl History {
             Ramped { epoch: limited.then_some(record.epoch.0), refused_at: at, ..Ramped::default() };
     }
 
-    /// A call begins that is no probe, of a worker in this epoch. Returns whether it counts towards the ramp.
+    /// Records the start of a call that is not a probe, by a worker in this epoch. Returns whether it counts
+    /// towards the ramp.
     pub(super) fn call_begins(
         &mut self,
         scenario: &Scenario,
@@ -155,7 +156,7 @@ impl History {
         true
     }
 
-    /// A call that counts towards the ramp ended.
+    /// Records the end of a call that counts towards the ramp.
     pub(super) fn call_ended(&mut self, key: usize, epoch: u64, succeeded: bool) {
         let ramped = &mut self.keys[key].ramped;
         if ramped.epoch == Some(epoch) {
@@ -164,7 +165,7 @@ impl History {
         }
     }
 
-    /// A caller was refused.
+    /// Records that a caller was refused.
     pub(super) fn refused(&mut self, key: usize, refusal: &Refusal, at: Duration) {
         if matches!(refusal, Refusal::Ramping { .. }) {
             self.tally.ramp_refusals += 1;
@@ -172,7 +173,7 @@ impl History {
         }
     }
 
-    /// A call of a short-lived worker failed.
+    /// Records that a short-lived worker's call failed.
     pub(super) fn short_lived_failed(
         &mut self,
         scenario: &Scenario,
@@ -187,8 +188,8 @@ impl History {
         if key_history.failed_while_closed < enough {
             return;
         }
-        // The last reports are sent, the other workers are requested to report, and the trip is swapped in. Some calls
-        // begin meanwhile.
+        // The last reports are sent, the other workers are asked to report, and the trip is swapped in. Some
+        // calls start meanwhile.
         let enough_at = *key_history.enough_failed_at.get_or_insert(at);
         if at > enough_at + scenario.settings.opened_within() {
             let failed = key_history.failed_while_closed;

@@ -1,4 +1,4 @@
-//! One worker: the real library with its own clock, and its callers, polite or rude.
+//! One worker: the real library with its own clock, and its callers, some of which break the rules.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ pub(super) struct Worker {
     pub(super) gate: Arc<Gate>,
     pub(super) circuits: Vec<Handle>,
     registry: Registry,
-    /// How many of its callers still call.
+    /// The worker's callers that are still calling.
     calling: Arc<Calling>,
     pub(super) paused_at: Option<Duration>,
     world: Arc<World>,
@@ -98,7 +98,7 @@ impl Worker {
         Self { who, gate, circuits, registry, calling, paused_at: None, world }
     }
 
-    /// Waits until no caller calls any more, and exits.
+    /// Waits until no caller is calling anymore, and exits.
     pub(super) async fn live_and_exit(self, exit: Exit) {
         while self.calling.left.load(Ordering::Relaxed) > 0 {
             self.calling.ended.notified().await;
@@ -113,7 +113,7 @@ impl Worker {
                 }
                 gate.kill();
             }
-            // Tasks that the drop spawns end by themselves.
+            // Tasks that the drop spawns end on their own.
             Exit::Drops => drop((registry, circuits)),
             Exit::AtOnce => gate.kill(),
         }
@@ -159,7 +159,7 @@ enum Registry {
     Sampled(#[expect(dead_code, reason = "a leader goes on for as long as it is held")] Sampling),
 }
 
-/// One circuit of a worker: it counts every outcome, or a leader samples it.
+/// One of a worker's circuits: it counts every outcome, or a leader samples it.
 #[derive(Clone)]
 pub(super) enum Handle {
     Counted(Circuit),
@@ -175,18 +175,18 @@ impl Handle {
     }
 }
 
-/// How a life ends.
+/// How a worker's life ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Exit {
     /// The worker closes its registry.
     Closes,
-    /// The worker drops all handles, and lives on until the last reports are sent.
+    /// The worker drops all handles, and stays alive until the last reports are sent.
     Drops,
-    /// The worker exits without either, for sabotage.
+    /// The worker exits without either; used for sabotage.
     AtOnce,
 }
 
-/// The callers of one life of a worker.
+/// The callers in one life of a worker.
 struct Calling {
     left: AtomicUsize,
     ended: Notify,

@@ -12,7 +12,7 @@ use super::history::{Counts, FleetOfOneBroken, History, KeyHistory, WorkerHistor
 use super::sampling::SampledHistory;
 use super::scenario::{Flavour, Scenario};
 
-/// The time of the store's clock at the start of a run.
+/// The store's clock at the start of a run.
 pub(super) const STORE_BEGINS_AT: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
 pub(super) struct World {
@@ -20,7 +20,7 @@ pub(super) struct World {
     start: Instant,
     history: Mutex<History>,
     trace: Option<Mutex<Vec<String>>>,
-    /// Set when no caller may call any more.
+    /// Set when callers must stop.
     pub(super) is_over: AtomicBool,
     /// Notified when a violation was recorded.
     pub(super) broken: Notify,
@@ -73,7 +73,7 @@ impl World {
         self.at() >= self.scenario.healed_at
     }
 
-    /// Writes into the history, and notifies if that recorded a violation.
+    /// Writes to the history, and notifies `broken` if that recorded a violation.
     pub(super) fn write<R>(&self, write: impl FnOnce(&mut History) -> R) -> R {
         let mut history = self.history();
         let before = history.violations.len();
@@ -116,7 +116,7 @@ impl Clock for StoreClock {
     }
 }
 
-/// A worker's clock: as fast as all others, with an offset.
+/// A worker's clock: it runs as fast as all others, with an offset.
 #[derive(Clone, Copy)]
 pub(super) struct WorkerClock {
     start: Instant,

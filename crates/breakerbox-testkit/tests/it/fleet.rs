@@ -1,4 +1,4 @@
-//! Several processes of a fleet over one store: trips, probes, and what everybody counts.
+//! Several processes of a fleet over one store: trips, probes, and shared counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,7 +19,7 @@ async fn a_trip_is_everybodys_and_so_is_the_recovery() {
     for process in &fleet.processes {
         process.succeed().await.unwrap();
     }
-    // Until the fleet has heard of them, nobody knows that they came first.
+    // Until the fleet has received these outcomes, no process knows that they came first.
     sleep(ms(1_100)).await;
     fleet.trip().await;
     for process in &fleet.processes {
@@ -34,7 +34,7 @@ async fn a_trip_is_everybodys_and_so_is_the_recovery() {
     }
 }
 
-/// A fleet whose keys are secrets: everything works as before, and the store never sees a key.
+/// A fleet whose keys are secret: everything works as before, and the store never sees a key.
 #[tokio::test(start_paused = true)]
 async fn keys_can_be_kept_out_of_the_store() {
     for consistency in [Consistency::LocalFirst, Consistency::Strict] {
@@ -62,7 +62,7 @@ async fn keys_can_be_kept_out_of_the_store() {
                 process.changes.lock().unwrap().iter().map(|event| event.key.to_string()).collect();
             assert_eq!(event, ["e1"; 3], "observers hear of keys");
         }
-        // An operator's order, and a process that starts later, find the same circuit.
+        // An operator's override, and a process that starts later, find the same circuit.
         let by = Attribution::new("tests", "closed for repair").unwrap();
         fleet.processes[0].circuit.apply_override(OverrideCommand::ForceOpen, &by).await.unwrap();
         fleet.all_become(Status::Open, ms(3_000)).await;
@@ -76,10 +76,10 @@ async fn what_a_call_brings_is_told_though_its_circuit_was_forgotten_meanwhile()
     let fleet = Fleet::new(2, &simple().consecutive_failures(1));
     let [one, other] = &fleet.processes[..] else { panic!() };
     let permit = one.circuit.acquire().await.unwrap();
-    // Nothing has happened to it, so nothing is lost with it: this process does not even know what the store has.
+    // Nothing has happened to the circuit, so nothing is lost: this process has not even read the store.
     one.breakers.tidy();
     permit.failure();
-    // Nobody asks any more.
+    // No more calls acquire.
     sleep(ms(3_000)).await;
     assert_eq!(one.circuit.status(), Status::Open);
     assert!(matches!(other.circuit.acquire().await, Err(Refusal::Open { .. })));
@@ -100,7 +100,7 @@ async fn what_reaches_the_store_after_the_trip_is_late_and_counted_as_such() {
     };
     let fail = async {
         sleep(ms(400)).await;
-        // They are on their way within 100 ms, and come after the trip.
+        // These outcomes are sent within 100 ms, and arrive after the trip.
         slow.fail().await;
         slow.fail().await;
     };
@@ -145,7 +145,7 @@ async fn who_can_not_wait_asks_the_store_once_and_gets_the_probe_while_it_is_of_
     }
     sleep(ms(200)).await;
     assert!(late.way.requests() <= before + 4, "a reading, a swap, and what goes on anyway");
-    // Nobody came for it in time: the next one asks anew.
+    // The lease was not used in time: the next caller acquires a new one.
     sleep(Duration::from_secs(15)).await;
     assert!(matches!(late.circuit.try_acquire(), Err(Refusal::Probing { .. })));
     sleep(ms(200)).await;
@@ -156,7 +156,7 @@ async fn who_can_not_wait_asks_the_store_once_and_gets_the_probe_while_it_is_of_
 
 #[tokio::test(start_paused = true)]
 async fn no_ask_waits_longer_than_the_store_may_take_and_what_it_was_granted_later_is_not_lost() {
-    // A reading and a swap that together take longer than one request may, and a swap whose answer is lost.
+    // A read and a swap that together take longer than one request may, and a swap whose response is lost.
     for (delay, fault_after) in [(ms(300), None), (ms(100), Some(ms(150))), (ms(450), Some(ms(460)))] {
         let fleet = Fleet::new(2, &simple());
         fleet.trip().await;
@@ -251,7 +251,7 @@ async fn of_all_processes_one_probes_at_a_time() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_that_has_to_be_reported_is_kept_from_the_fleet() {
-    // A sum needs every failure, and whatever was counted goes with it.
+    // A rule on the total requires every failure, and all other counts are reported with it.
     let fleet = Fleet::new(3, &simple().consecutive_failures(None).failures(1_000));
     for n in 0..300_u64 {
         let process = &fleet.processes[usize::try_from(n % 3).unwrap()];
@@ -284,7 +284,7 @@ async fn what_fails_after_a_closing_is_reported_though_nobody_calls_any_more() {
     sleep(Duration::from_secs(31)).await;
     fleet.processes[0].succeed().await.unwrap();
     fleet.all_become(Status::Closed, ms(100)).await;
-    // By the other, who only heard of it: one call, and then silence.
+    // The other process, which only received the change, makes one call and then none.
     fleet.processes[1].fail().await;
     sleep(ms(1_150)).await;
     assert_eq!(fleet.totals().await.failures, 1);

@@ -1,4 +1,5 @@
-//! One process of a fleet whose own network is broken: the others notice nothing, and it is protected itself.
+//! One process of a fleet whose own network is broken: the others are not affected, and the process is
+//! protected itself.
 
 use std::time::Duration;
 
@@ -21,7 +22,8 @@ async fn a_broken_process_that_asks_most_often_does_not_keep_the_destination_shu
     for consistency in BOTH {
         let policy = simple().probes(3).cool_off(Duration::from_secs(2)).cool_off_factor(1.0);
         let fleet = Fleet::with(8, &policy, settings(consistency));
-        // The first two have a record of failures; the last one is broken, and asks ten times as often as the others.
+        // The first two have reported failures; the last one is broken, and acquires ten times as often as the
+        // others.
         fleet.trip().await;
         for n in 0..8 {
             let circuit = fleet.processes[n].circuit.clone();
@@ -34,7 +36,7 @@ async fn a_broken_process_that_asks_most_often_does_not_keep_the_destination_shu
                 }
             });
         }
-        // It may win the first half-open. After the next one the circuit is closed.
+        // The broken process may win the first half-open period. After the next one, the circuit is closed.
         let limit = Instant::now() + 2 * (policy.build().unwrap().cool_off() + Duration::from_secs(2));
         while fleet.processes[0].circuit.status() != Status::Closed {
             assert!(Instant::now() < limit, "{consistency:?}: {:?}", fleet.statuses());
@@ -44,14 +46,14 @@ async fn a_broken_process_that_asks_most_often_does_not_keep_the_destination_shu
     }
 }
 
-/// What a process did in some time.
+/// The calls that a process made in a period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Calls {
     made: u32,
     refused: u32,
 }
 
-/// Each process makes a call every 50 ms for so long. Those of the last one fail if it is broken.
+/// Makes each process call every 50 ms for this time. The last process's calls fail if it is broken.
 async fn traffic(fleet: &Fleet, is_broken: bool, time: Duration) -> Vec<Calls> {
     let mut calls = vec![Calls::default(); fleet.processes.len()];
     let last = fleet.processes.len() - 1;
@@ -76,7 +78,7 @@ fn is_refused_here(process: &Process, result: Result<(), CallError<&'static str>
 
 #[tokio::test(start_paused = true)]
 async fn a_broken_process_makes_a_dozen_calls_and_the_others_notice_nothing() {
-    // With how long it was well before: a rate alone has to outweigh that.
+    // Each policy with the time for which the process was healthy before: a rate rule has to outweigh that.
     let policies: [(PolicyBuilder, u64); 3] = [
         (Policy::builder(), 5),
         (Policy::builder().failure_rate(None), 5),
@@ -99,7 +101,7 @@ async fn a_broken_process_makes_a_dozen_calls_and_the_others_notice_nothing() {
             }
             assert!(fleet.processes.iter().all(|process| process.observed().is_empty()), "no event");
 
-            // Its network is repaired. It finds out by probes of its own, and nobody has to do anything.
+            // The process's network is repaired. It detects this with its own probes, without intervention.
             traffic(&fleet, false, Duration::from_secs(35)).await;
             assert!(!last.circuit.is_open_locally(), "{consistency:?}");
             let calls = traffic(&fleet, false, Duration::from_secs(1)).await;

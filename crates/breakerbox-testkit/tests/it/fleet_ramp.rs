@@ -1,4 +1,5 @@
-//! The ramp of a fleet, with the real library: several processes over one store, and never more calls at once than the limit.
+//! The ramp of a fleet, with the real library: several processes over one store, and never more concurrent
+//! calls than the limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,7 +21,7 @@ fn strictly(builder: Builder) -> Builder {
     builder.consistency(Consistency::Strict)
 }
 
-/// A fleet whose circuit has just closed.
+/// Returns a fleet whose circuit has just closed.
 async fn closed(processes: u64, settings: fn(Builder) -> Builder) -> Fleet {
     let fleet = Fleet::with(processes, &policy(), settings);
     for process in &fleet.processes {
@@ -38,7 +39,7 @@ async fn closed(processes: u64, settings: fn(Builder) -> Builder) -> Fleet {
     fleet
 }
 
-/// How many calls are made at once, by all processes.
+/// Counts the concurrent calls by all processes.
 #[derive(Default)]
 struct Receiver {
     now: AtomicU32,
@@ -56,7 +57,7 @@ impl Receiver {
     }
 }
 
-/// The most calls at once while each number of calls had ended: never more than the limit that so many successes allow.
+/// Returns the ramp's limit after this number of successes.
 fn limit_after(successes: u32) -> u32 {
     let (mut limit, mut left) = (1, successes);
     while left >= limit {
@@ -138,7 +139,7 @@ async fn whoever_can_not_wait_gets_a_place_when_it_asks_again() {
     assert!(matches!(one.circuit.acquire().await, Err(Refusal::Ramping { in_flight: 2, limit: 2 })));
 }
 
-/// However a call ends, or does not, its place comes back.
+/// However a call ends, or if it never ends, its slot is released.
 #[tokio::test(start_paused = true)]
 async fn every_place_comes_back() {
     let fleet = closed(2, |builder| builder).await;
@@ -153,7 +154,7 @@ async fn every_place_comes_back() {
     sleep(ms(1_500)).await;
     drop(late);
     assert_eq!(other.circuit.totals().failures, 1, "dropped late, it failed");
-    // Whoever waits and goes away keeps nothing either.
+    // A caller that stops waiting does not keep a slot either.
     let busy = place(one).await;
     let waiting = tokio::time::timeout(ms(30), other.circuit.acquire_within(ms(5_000))).await;
     assert!(waiting.is_err());

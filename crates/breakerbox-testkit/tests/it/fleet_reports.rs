@@ -1,4 +1,4 @@
-//! What a fleet's processes report to the store, and what comes of it when they report no more than they have to.
+//! What the processes of a fleet report to the store, and the consequences of reporting no more than necessary.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::fleet_rig::{TokioClock, ms};
 
-/// Counts what one process says to the store, and loses the first of its calls for reports.
+/// Counts one process's requests to the store, and drops the first of its calls for reports.
 struct Counted {
     inner: Arc<dyn Store>,
     reports: AtomicU64,
@@ -110,7 +110,7 @@ impl Process {
         self.breakers.circuit(key).unwrap()
     }
 
-    /// One call; false if it was refused.
+    /// Makes one call. Returns `false` if it was refused.
     async fn call(&self, key: &str, succeeds: bool) -> bool {
         let circuit = self.circuit(key);
         let Ok(permit) = circuit.acquire().await else { return false };
@@ -137,13 +137,14 @@ async fn keys_that_are_well_are_never_reported() {
     let keys: Vec<_> = (0..100).map(|n| format!("e{n}")).collect();
     for second in 0..90_usize {
         for (n, key) in keys.iter().enumerate() {
-            // At first all is well. Then one call in thirty fails, and the next one succeeds.
+            // At first all calls succeed. Then one call in thirty fails, and the next one succeeds.
             assert!(process.call(key, second < 10 || (n + second) % 30 != 0).await);
         }
         sleep(ms(900)).await;
     }
     assert_eq!(process.way.reports(), 0);
-    // What is not reported is read again, so that a lost message is repaired: no more than a thousand at a time.
+    // Circuits that are not reported are read again, to recover from lost messages: at most a thousand at a
+    // time.
     let most = 100 + 100 * (81 / 2 + 1);
     let reads = process.way.reads.load(Ordering::Relaxed);
     assert!(reads > 100 && reads <= most, "{reads} of {most}");
@@ -162,7 +163,7 @@ async fn failures_spread_thinly_over_many_processes_open_the_circuit() {
         sleep(ms(1)).await;
     }
     while fleet.iter().any(|process| process.circuit("e1").status() != Status::Open) {
-        // A second for a success to come, a batch, and the time in which the others could object.
+        // A second for a success to arrive, a batch, and the time in which the others could object.
         assert!(began.elapsed() < ms(1_000 + 100 + 600 + 50), "{:?}", began.elapsed());
         sleep(ms(1)).await;
     }
@@ -190,8 +191,8 @@ async fn a_process_that_sees_nothing_but_failures_opens_the_circuit_sooner_than_
     }
 }
 
-/// One process fails at everything and the others at nothing, for ten seconds; the first so many calls for reports are lost.
-/// Whether the fleet's circuit ever opened.
+/// For ten seconds, all calls of one process fail and all others succeed; this many calls for reports are
+/// dropped first. Returns whether the fleet's circuit ever opened.
 async fn opens_with_one_broken(calls_to_lose: u32) -> bool {
     let fleet = Process::fleet(4, &half_of(10));
     fleet[0].way.calls_to_lose.store(calls_to_lose, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! A fleet on a bench: several processes over one store, in tokio's own time, which stands still unless everybody waits for it.
+//! A test rig for a fleet: several processes over one store, in tokio's paused time, which advances only when
+//! all tasks wait.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use breakerbox::{
 use breakerbox_testkit::faults::FaultyStore;
 use tokio::time::{Instant, sleep};
 
-/// Tokio's time.
+/// A clock that uses tokio's time.
 #[derive(Clone, Copy)]
 pub(crate) struct TokioClock {
     pub(crate) start: Instant,
@@ -61,7 +62,7 @@ impl Fleet {
         self.processes.iter().map(|process| process.circuit.status()).collect()
     }
 
-    /// Waits until all are in this state, for at most so long.
+    /// Waits until all processes are in this state, for at most this time.
     pub(crate) async fn all_become(&self, status: Status, within: Duration) {
         let limit = Instant::now() + within;
         while self.statuses().iter().any(|is| *is != status) {
@@ -70,7 +71,7 @@ impl Fleet {
         }
     }
 
-    /// What all of them counted, by the store.
+    /// Returns the totals of all processes, from the store.
     pub(crate) async fn totals(&self) -> Totals {
         let nothing = Delta {
             key: "e1".into(),
@@ -84,15 +85,15 @@ impl Fleet {
         self.store.merge(&[nothing]).await.unwrap().all().unwrap().value[0].totals
     }
 
-    /// Successes and failures that the store knows of.
+    /// Returns the successes and failures in the store.
     pub(crate) async fn counted(&self) -> (u64, u64) {
         let totals = self.totals().await;
         (totals.successes, totals.failures)
     }
 
-    /// Opens the circuit, by failures of the first two.
+    /// Opens the circuit, with failures in the first two processes.
     pub(crate) async fn trip(&self) {
-        // Later than any success before, by whoever's estimate of the store's time.
+        // Later than any previous success, by any process's estimate of the store's time.
         sleep(ms(50)).await;
         for n in [0, 1, 0] {
             self.processes[n].fail().await;
@@ -113,7 +114,7 @@ impl Process {
         policy: &PolicyBuilder,
         settings: impl FnOnce(Builder) -> Builder,
     ) -> Self {
-        // Clocks that are hours apart.
+        // The clocks are hours apart.
         let clock = TokioClock { start: Instant::now(), ahead: Duration::from_secs(10 + n * 3_600) };
         let way = FaultyStore::new(Arc::clone(store) as Arc<dyn Store>);
         let changes = Arc::new(Mutex::new(Vec::new()));

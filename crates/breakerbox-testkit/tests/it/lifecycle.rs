@@ -12,7 +12,7 @@ use crate::fleet_rig::{Fleet, ms, simple};
 
 const KEY: &str = "acme https://hooks.acme.example/in";
 
-/// No step takes longer.
+/// The maximum duration of any step.
 const LIMIT: Duration = Duration::from_secs(30);
 
 fn current_thread() -> Runtime {
@@ -23,13 +23,14 @@ fn multi_thread() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// A job over this store. Its reports would take an hour to be made by themselves.
+/// Returns a builder for a job that uses this store. Without an explicit flush, its reports would be sent after
+/// an hour.
 fn job(store: &Arc<impl Store>) -> Builder {
     let policy = Policy::builder().failure_rate(None).consecutive_failures(5).jitter(0).build().unwrap();
     Breakerbox::builder().policy(policy).store(Arc::clone(store)).flush_every(Duration::from_secs(3_600))
 }
 
-/// One failing call. Whether it was sent.
+/// Makes one failing call. Returns whether it was sent.
 async fn call(circuit: &Circuit) -> bool {
     match circuit.call(async { Err::<(), _>("down") }).await {
         Err(CallError::Failed(_)) => true,
@@ -38,7 +39,7 @@ async fn call(circuit: &Circuit) -> bool {
     }
 }
 
-/// How many of ten jobs send their one call.
+/// Runs ten jobs with one call each. Returns how many calls were sent.
 fn sent(ends: impl Fn(&Arc<MemoryStore>, Consistency) -> bool, consistency: Consistency) -> usize {
     let store = Arc::new(MemoryStore::new());
     (0..10).filter(|_| ends(&store, consistency)).count()
@@ -94,7 +95,7 @@ fn of_many_one_call_jobs_five_send_however_they_end() {
                 (breakers, sent)
             });
             drop(runtime);
-            // As good as in a static.
+            // Equivalent to a static variable: it is never dropped.
             std::mem::forget(breakers);
             sent
         }),
@@ -121,8 +122,8 @@ async fn a_flush_waits_for_the_confirmation_of_a_trip_that_only_this_process_saw
     fleet.all_become(Status::Open, ms(3_000)).await;
 }
 
-/// The background task looks too while a trip waits for its confirmation, and its look may be under way when the flush wants
-/// to know.
+/// While a trip waits for its confirmation, the background task reads the circuit as well, and such a read may
+/// be in progress when the flush needs the result.
 #[tokio::test(start_paused = true)]
 async fn a_flush_follows_a_trip_through_whoever_looks_at_it() {
     for after in (0..700).step_by(10).map(ms) {

@@ -1,4 +1,4 @@
-//! The testkit, tried from outside.
+//! Tests of the testkit through its public interface.
 
 #![allow(clippy::unwrap_used)]
 

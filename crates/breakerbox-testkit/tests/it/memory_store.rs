@@ -1,4 +1,4 @@
-//! The memory store, held to what every store must do.
+//! The requirements on every store, tested on the memory store.
 
 use breakerbox::store::MemoryStore;
 

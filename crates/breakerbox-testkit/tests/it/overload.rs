@@ -1,6 +1,6 @@
-//! The adaptive throttle reaches the targets of every scenario, and the simulator itself can be trusted.
+//! The adaptive throttle reaches the targets of every scenario, and the simulator itself is correct.
 //!
-//! A few seeds only; `cargo xtask prove throttle` takes twenty.
+//! Only a few seeds; `cargo xtask prove throttle` runs twenty.
 
 use breakerbox_testkit::overload::{GateKind, Measures, Scenario, judge, simulate};
 
@@ -68,7 +68,7 @@ fn close(found: f64, expected: f64, by: f64) {
     assert!((found - expected).abs() <= by, "{found} is not within {by} of {expected}");
 }
 
-/// The published rows of the reference scenario: if these come out, the simulator does what it says.
+/// The published rows for the reference scenario: if these are reproduced, the simulator is correct.
 #[test]
 fn the_known_rows_of_the_reference_come_out() {
     let run = |gate| {

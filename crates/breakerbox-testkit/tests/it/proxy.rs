@@ -1,4 +1,4 @@
-//! The proxy: what it does to connections that there are, and to new ones.
+//! The proxy: its effects on existing and new connections.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -11,13 +11,13 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// Nothing here takes that long.
+/// The maximum time that a test waits for an expected event.
 const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long something may not happen for it to be believed that it never will.
+/// How long a test waits to conclude that something does not happen.
 const A_WHILE: Duration = Duration::from_millis(50);
 
-/// A server that says everything back, and tells what it heard.
+/// A server that echoes everything, and reports what it received.
 struct Echo {
     address: SocketAddr,
     received: mpsc::UnboundedReceiver<Vec<u8>>,
@@ -65,7 +65,7 @@ async fn connected(proxy: &Proxy) -> TcpStream {
     timeout(WAIT_LIMIT, TcpStream::connect(proxy.address())).await.unwrap().unwrap()
 }
 
-/// Says something, and hears it back.
+/// Sends some bytes, and receives them back.
 async fn works(client: &mut TcpStream) {
     client.write_all(b"hello").await.unwrap();
     let mut received = [0; 5];
@@ -73,7 +73,7 @@ async fn works(client: &mut TcpStream) {
     assert_eq!(&received, b"hello");
 }
 
-/// Open, and nothing comes.
+/// Checks that the connection is open and nothing arrives.
 async fn is_silent(client: &mut TcpStream) {
     let received = timeout(A_WHILE, client.read(&mut [0; 64])).await;
     assert!(received.is_err(), "{received:?}");
@@ -85,7 +85,7 @@ async fn it_passes_on_what_it_gets_and_the_end_of_it() {
     let mut client = connected(&proxy).await;
     works(&mut client).await;
     echo.receives(b"hello").await;
-    // A client that has said all still hears the rest.
+    // A client that has closed its sending side still receives the rest.
     client.write_all(b"and goodbye").await.unwrap();
     client.shutdown().await.unwrap();
     let mut received = Vec::new();
@@ -140,7 +140,7 @@ async fn a_reset_is_one_for_old_and_new_connections() {
     let mut client = connected(&proxy).await;
     works(&mut client).await;
     proxy.set(NetworkFault::Reset);
-    // A new one may be reset before it is told that it is connected.
+    // A new connection may be reset before the client knows that it is connected.
     let is_reset = async |mut client: TcpStream| {
         let received = timeout(WAIT_LIMIT, client.read(&mut [0; 8])).await.unwrap();
         assert_eq!(received.unwrap_err().kind(), ErrorKind::ConnectionReset);
@@ -174,7 +174,7 @@ async fn a_black_hole_takes_everything_and_answers_nothing() {
     proxy.set(NetworkFault::BlackHole);
     let mut new = connected(&proxy).await;
     for client in [&mut old, &mut new] {
-        // Far more than buffers hold: it is swallowed, not kept.
+        // Far more than buffers hold: the bytes are dropped, not stored.
         for _ in 0..100 {
             timeout(WAIT_LIMIT, client.write_all(&vec![7; 1 << 20])).await.expect("it is taken").unwrap();
         }
@@ -182,7 +182,7 @@ async fn a_black_hole_takes_everything_and_answers_nothing() {
     }
     assert!(echo.received.try_recv().is_err(), "nothing arrives");
     proxy.heal();
-    // What comes after a gap would make no sense.
+    // Bytes after a gap would be meaningless.
     for client in [&mut old, &mut new] {
         client.write_all(b"are you there?").await.unwrap();
         is_silent(client).await;
@@ -219,7 +219,7 @@ async fn half_open_means_that_requests_arrive_and_answers_do_not() {
     proxy.heal();
     is_silent(&mut old).await;
     works(&mut connected(&proxy).await).await;
-    // Whoever gives up is let go.
+    // A client that gives up is disconnected.
     drop((old, new));
 }
 
@@ -279,7 +279,7 @@ async fn it_is_gone_with_its_connections_when_it_is_dropped() {
     assert!(TcpStream::connect(address).await.is_err());
 }
 
-/// A server that never reads: whoever sends too much has to wait.
+/// The server never reads, so a client that sends too much has to wait.
 #[tokio::test]
 async fn what_is_under_way_is_bounded() {
     let deaf = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! The receiver and the load generator, tried on each other.
+//! The receiver and the load generator, tested against each other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +10,10 @@ use breakerbox_testkit::servers::wait_until;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Requests to a path, each with an id of its own.
+/// Returns a load generator for a path, with a different ID for each request.
 fn load(receiver: &Receiver, path: &str) -> Load {
     let body = format!(r#"{{"at":"{STAMP}","fill":"{}"}}"#, "x".repeat(400));
-    // The id is in the head; the template does not mind where its places are.
+    // The ID is in the head; the template's placeholders may be anywhere.
     let id = format!("evt_{NUMBER}");
     let host = receiver.address().to_string();
     Load::new(receiver.address(), Template::post(&host, path, &[("webhook-id", &id)], &body))
@@ -43,7 +43,7 @@ fn every_request_of_a_closed_loop_is_answered_and_written_down_once() {
     let mut expected: Vec<_> = (0..2_000).map(id).collect();
     expected.sort();
     assert_eq!(ids, expected);
-    // It came before its answer was there.
+    // The request arrived before its response was sent.
     let latencies = receiver.latencies(0);
     assert_eq!(latencies.len(), 2_000);
     assert!(latencies.max() <= report.latencies.max());
@@ -84,13 +84,13 @@ fn who_hangs_is_answered_when_that_is_said_and_who_leaves_is_not_in_flight() {
             if seen.in_flight == count { Ok(()) } else { Err(format!("{seen:?}")) }
         })
     };
-    // These leave.
+    // These clients disconnect.
     let left = Load { requests: 3, connections: 3, call_limit: 50 * MS, ..load(&receiver, "/dead") };
     let report = left.run().unwrap();
     assert_eq!((report.unanswered, report.successes()), (3, 0));
     in_flight(0).unwrap();
     assert_eq!(receiver.seen("/dead").most_in_flight, 3);
-    // These wait.
+    // These clients wait.
     let waiting = Load { requests: 3, connections: 3, ..load(&receiver, "/dead") }.start().unwrap();
     in_flight(3).unwrap();
     receiver.set("/dead", Behaviour::HEALTHY);
@@ -116,7 +116,7 @@ fn a_hostile_endpoint_never_gives_a_good_answer() {
         let requests =
             Load { requests: 1, connections: 1, call_limit: 500 * MS, ..load(&receiver, "/hostile") };
         let report = requests.run().unwrap();
-        // A bomb is a good answer for who does not open it.
+        // A gzip bomb is a valid response for a client that does not decompress it.
         let good = u64::from(how == Hostile::GzipBomb);
         assert_eq!((report.successes(), report.unanswered), (good, 1 - good), "{how:?}");
     }

@@ -1,7 +1,7 @@
-//! Of a hundred callers at the end of a cool-off exactly one probes, whatever becomes of the probe.
+//! Of a hundred callers at the end of a cool-off, exactly one probes, however the probe ends.
 //!
-//! A few rounds only; `cargo xtask prove recovery` takes ten thousand for each kind of end, and also checks whether the callers met
-//! often enough, which here depends on what else the machine is doing.
+//! Only a few rounds; `cargo xtask prove recovery` runs ten thousand for each way to end the probe, and also
+//! checks whether the callers competed often enough, which here depends on the machine's other load.
 
 use breakerbox_testkit::recovery::{ProbeEnd, prove};
 

@@ -1,4 +1,4 @@
-//! Private servers: there when they are needed, and gone afterwards.
+//! Private servers start when they are needed, and are gone afterwards.
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::panic;

@@ -1,8 +1,9 @@
-//! The simulated fleet: nothing goes wrong in a hundred of them, whatever is sabotaged is found, and a seed replays exactly.
+//! The simulated fleet: no violations in a hundred runs, every sabotage is detected, and a seed replays
+//! exactly.
 
 use breakerbox_testkit::sim::{Flavour, Invariant, Sabotage, Scenario, Tally, run, run_many};
 
-/// How many fleets are simulated here: as many as a test has time for. `cargo xtask sim` runs as many as one likes.
+/// The number of runs: as many as a test has time for. `cargo xtask sim` runs any number.
 const SEEDS: u64 = 100;
 
 #[test]
@@ -13,7 +14,7 @@ fn nothing_goes_wrong_in_a_hundred_fleets() {
     }
     let tally = summary.tally;
     println!("{} runs, {:?} of virtual time, {tally:?}", summary.runs, summary.lasted);
-    // What never happens proves nothing.
+    // A run proves nothing about events that never occur in it.
     let happened = [
         tally.calls,
         tally.refusals,
@@ -35,7 +36,7 @@ fn nothing_goes_wrong_in_a_hundred_fleets() {
     assert!(happened.iter().all(|times| *times > 10), "{tally:?}");
 }
 
-/// Few of the hundred have sampled circuits, and what happens to leaders in the midst of a tick is rare.
+/// Few of the hundred runs have sampled circuits, and faults in the middle of a leader's tick are rare.
 #[test]
 fn nothing_goes_wrong_in_sampled_fleets() {
     let mut tally = Tally::default();
@@ -48,7 +49,7 @@ fn nothing_goes_wrong_in_sampled_fleets() {
     assert!(tally.elections > 50 && tally.failed_polls > 10 && tally.fenced_writes > 3, "{tally:?}");
 }
 
-/// So many that each flavour is among them.
+/// Enough that every flavour is among them.
 const REPLAYED: u64 = 40;
 
 #[test]
@@ -73,10 +74,10 @@ fn a_seed_replays_exactly() {
     }
 }
 
-/// In how many fleets what is broken must be found. Most is found in the first few.
+/// The number of runs within which a sabotage must be detected. Most are detected in the first few.
 const SABOTAGED: u64 = 300;
 
-/// What is broken, and which of the invariants says so first, in one of the first seeds.
+/// Each sabotage, and the invariant that detects it first, in one of the first seeds.
 const FOUND: [(Sabotage, Invariant); 25] = [
     (Sabotage::IgnoresDeadlines, Invariant::NoLateSwap),
     (Sabotage::IgnoresVersions, Invariant::CompareAndSwap),
@@ -105,7 +106,7 @@ const FOUND: [(Sabotage, Invariant); 25] = [
     (Sabotage::NoProbeLimit, Invariant::FewProbesPerTick),
 ];
 
-/// What shows in fleets that have it in their centre, and is looked for there.
+/// Sabotages that show only in runs with this flavour, and are searched for there.
 const CENTRED: [(Sabotage, Flavour); 11] = [
     (Sabotage::DropsProposals, Flavour::Flapping),
     (Sabotage::EndsRamps, Flavour::Crowd),

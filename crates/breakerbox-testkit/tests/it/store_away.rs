@@ -1,4 +1,4 @@
-//! A fleet whose store is away, forgets, or can't be read.
+//! A fleet whose store is down, loses its data, or can't be read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,12 +21,12 @@ async fn while_the_store_is_away_each_goes_on_alone_and_then_all_agree() {
         for process in &fleet.processes {
             process.succeed().await.unwrap();
             process.way.set(fault);
-            // Two in a row are reported, and nobody hears it.
+            // Two consecutive failures are reported, but the report is lost.
             process.fail().await;
             process.fail().await;
             sleep(ms(150)).await;
         }
-        // Whatever is tried, no call waits longer than the store may take.
+        // Whatever is tried, no call waits longer than the store timeout.
         for _ in 0..20 {
             for process in &fleet.processes {
                 let start = Instant::now();
@@ -67,7 +67,7 @@ async fn while_the_store_is_away_all_is_admitted_or_refused_as_was_said() {
         process.way.set(Fault::Refuses);
         sleep(Duration::from_secs(5)).await;
         for _ in 0..10 {
-            // Somebody has to find out that it is away.
+            // The process must detect that the store is down.
             process.fail().await;
             sleep(ms(300)).await;
         }
@@ -98,13 +98,13 @@ async fn a_record_that_can_not_be_read_concerns_no_other() {
         fleet.processes.iter().map(|process| process.breakers.circuit("e2").unwrap()).collect();
     for n in [0, 1, 0] {
         let _ = others[n].call(async { Err::<(), _>("down") }).await;
-        // Both in one batch.
+        // Both are in one batch.
         let _ = fleet.processes[n].succeed().await;
         sleep(ms(150)).await;
     }
     sleep(ms(1_500)).await;
     assert!(others.iter().all(|circuit| circuit.status() == Status::Open), "{others:?}");
-    // This one is each process's own meanwhile, and that is reported.
+    // Each process keeps this circuit on its own meanwhile, and reports so.
     for _ in 0..3 {
         fleet.processes[0].fail().await;
     }
@@ -126,7 +126,8 @@ async fn a_record_that_can_not_be_read_concerns_no_other() {
     }
 }
 
-/// Who was told what to do while the store was away was never on its own, and so the fleet's promise holds at once.
+/// A process that applied `on_store_loss` while the store was down made no decisions of its own, so the fleet's
+/// guarantee of one probe applies at once.
 #[tokio::test(start_paused = true)]
 async fn when_the_store_is_back_one_probes_and_nobody_waits_for_the_next_look() {
     for on_loss in [OnStoreLoss::Admit, OnStoreLoss::Refuse] {
@@ -142,7 +143,7 @@ async fn when_the_store_is_back_one_probes_and_nobody_waits_for_the_next_look() 
         }
         let is_lost = |process: &Process| process.breakers.store_health() != Some(StoreHealth::Connected);
         let limit = Instant::now() + Duration::from_secs(60);
-        // Until after the cool-off: whoever asks next wants to probe.
+        // Until after the cool-off: the next caller that acquires is to probe.
         sleep(Duration::from_secs(31)).await;
         while !fleet.processes.iter().all(is_lost) {
             assert!(Instant::now() < limit, "{on_loss:?}");
@@ -240,7 +241,7 @@ async fn while_the_store_is_lost_no_caller_waits_for_it_or_asks_it() {
     assert_eq!((process.way.requests(), began.elapsed()), (asked, Duration::ZERO));
     sleep(Duration::from_secs(5)).await;
     process.way.set(Fault::None);
-    // The check that is under way may wait for its whole limit.
+    // The check that is in progress may wait for its whole timeout.
     sleep(ms(1_050)).await;
     assert_eq!(process.breakers.store_health(), Some(StoreHealth::Connected));
 }
@@ -255,7 +256,7 @@ async fn probes_that_overlap_because_the_store_lost_a_lease_are_counted() {
     let probe = first.circuit.acquire().await.unwrap();
     assert!(probe.is_probe());
     fleet.store.restore(before);
-    // The other has not heard of the lease, as happens where messages are lost with the writes.
+    // The other process has not received the lease, as happens where messages are lost with the writes.
     let third = Process::new(5, &fleet.store, &simple());
     let beside = third.circuit.acquire().await.unwrap();
     assert!(beside.is_probe());
@@ -268,7 +269,7 @@ async fn probes_that_overlap_because_the_store_lost_a_lease_are_counted() {
     assert_eq!((counts(first), counts(second), counts(&third)), ((1, 1), (0, 0), (0, 0)));
 }
 
-/// How the health of a process's store changed.
+/// Returns the changes in the health of a process's store.
 fn health_changes(process: &Process) -> Vec<StoreHealth> {
     process.health.lock().unwrap().clone()
 }
@@ -290,7 +291,8 @@ async fn a_store_that_reads_and_refuses_writes_is_lost_within_a_second_and_open_
             assert!(since.elapsed() < Duration::from_secs(1), "{consistency:?}: it goes unnoticed");
             sleep(ms(1)).await;
         }
-        // Reads succeed all the time, and it stays lost. Calls do not wait for it, and probe the destination alone.
+        // Reads succeed all the time, but the store stays lost. Calls do not wait for it, and the process
+        // probes the destination on its own.
         for _ in 0..120 {
             for process in &fleet.processes {
                 let began = Instant::now();
@@ -309,7 +311,7 @@ async fn a_store_that_reads_and_refuses_writes_is_lost_within_a_second_and_open_
             assert!(since.elapsed() < Duration::from_secs(1), "{consistency:?}: it stays away");
             sleep(ms(1)).await;
         }
-        // What was decided alone is the store's.
+        // The decisions made while disconnected are in the store.
         sleep(ms(1_500)).await;
         let stored = fleet.store.read(&["e1".into()]).await.unwrap().all().unwrap().value;
         assert_eq!(stored[0].as_ref().map(breakerbox::Record::status), Some(Status::Closed));
@@ -327,11 +329,11 @@ async fn a_single_write_that_fails_does_not_lose_the_store() {
         for _ in 0..20 {
             process.way.set(fault);
             let before = process.way.requests();
-            // Nothing is wrong any more with what is sent after the first request.
+            // Only the first request fails; everything sent after it succeeds.
             let heal = async { process.way.set(Fault::None) };
             let _ = tokio::join!(process.succeed(), heal);
             assert!(process.way.requests() > before, "{fault:?}: it was tried");
-            // Until it has been checked whether more than that is wrong.
+            // Until the process has checked whether there is a bigger problem.
             sleep(ms(1_000)).await;
         }
         assert_eq!(health_changes(process), [], "{fault:?}");

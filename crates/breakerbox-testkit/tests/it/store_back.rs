@@ -1,4 +1,4 @@
-//! A fleet whose store is back: what was decided alone, by whatever clock, and what observers hear of it.
+//! A fleet whose store recovers: decisions made while disconnected, by any clock, and what observers receive.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::fleet_rig::{Fleet, Process, ms, simple};
 
-/// How long anything may take that has a bound of its own.
+/// The maximum duration of anything that has its own time limit.
 const LIMIT: Duration = Duration::from_secs(30);
 
 fn is_lost(process: &Process) -> bool {
@@ -24,7 +24,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Takes the store away, and waits until that is noticed.
+/// Disconnects the store, and waits until the process detects it.
 async fn lose_store(process: &Process) {
     process.way.set(Fault::Refuses);
     let limit = Instant::now() + LIMIT;
@@ -41,7 +41,8 @@ async fn stored(fleet: &Fleet) -> Option<Record> {
     fleet.store.read(&["e1".into()]).await.unwrap().all().unwrap().value.remove(0)
 }
 
-/// What observers heard is a chain of real changes, in epochs that only grow.
+/// Returns the states that observers received, and checks that they are a chain of real changes, in growing
+/// epochs.
 fn heard_in_order(process: &Process) -> Vec<Status> {
     let changes = process.changes.lock().unwrap();
     let event: Vec<_> =
@@ -64,7 +65,7 @@ async fn what_was_decided_alone_is_not_undone_when_publishing_fails_and_the_stor
     assert_eq!(process.circuit.status(), Status::Closed, "by itself");
     let alone = process.circuit.record().epoch;
     for _ in 0..3 {
-        // The store answers that it is there, and then what it has. What is written next does not get through.
+        // The store responds that it is up, and then with its records. The next write does not get through.
         process.way.delay(ms(100));
         process.way.set(Fault::None);
         until("the store is back", || !is_lost(process)).await;
@@ -92,7 +93,7 @@ async fn who_has_never_heard_the_stores_time_does_not_publish_its_own() {
     for process in [first, second] {
         process.way.set(Fault::Refuses);
     }
-    // Clocks an hour apart, and far from the store's.
+    // The clocks are an hour apart, and far from the store's.
     for _ in 0..3 {
         first.fail().await;
     }
@@ -121,7 +122,7 @@ async fn observers_hear_of_no_change_that_is_none_and_of_every_one_that_is() {
         process.succeed().await.unwrap();
         lose_store(process).await;
     }
-    // Each opens the circuit for itself, the last one first on return.
+    // Each process opens the circuit on its own; the last one is the first to reconnect.
     for process in &fleet.processes {
         for _ in 0..3 {
             process.fail().await;

@@ -1,4 +1,4 @@
-//! Strict consistency: what anybody counted is known to everybody at the next ask.
+//! Strict consistency: an outcome counted in one process is known to every process at its next acquire.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::fleet_rig::{Fleet, Process, ms, simple};
 
-/// Nobody listens or reads again, so that nothing is known but by asking.
+/// Sets strict consistency without regular reads, so that a process learns of changes only when it acquires.
 fn strictly(builder: Builder) -> Builder {
     builder.consistency(Consistency::Strict).reread_every(Duration::from_secs(1_000_000))
 }
@@ -55,7 +55,7 @@ async fn a_success_of_anybody_ends_the_run_of_failures() {
             process.fail().await;
             sleep(ms(1)).await;
         }
-        // Of each in turn, so that neither has a reason to refuse for itself.
+        // From each process in turn, so that neither has a reason to refuse on its own.
         fleet.processes[n % 2].succeed().await.unwrap();
         sleep(ms(1)).await;
     }
@@ -215,7 +215,7 @@ async fn while_the_store_is_away_each_goes_on_alone_and_then_all_agree() {
             process.way.set(Fault::None);
         }
         fleet.all_become(Status::Open, Duration::from_secs(5)).await;
-        // And all is strict again.
+        // Everything is strict again.
         sleep(ms(1_000)).await;
         let before = fleet.processes[1].way.requests();
         assert!(fleet.processes[1].succeed().await.is_err());

@@ -1,4 +1,5 @@
-//! Permits that leave the process that gave them out: settled by another one, after a restart, late, twice, never.
+//! Permits that leave the process that granted them: settled by another one, after a restart, late, twice,
+//! never.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +42,7 @@ async fn an_ordinary_call_counts_wherever_it_is_settled() {
             let ticket = written_and_read(&permit.ticket());
             assert!(!ticket.is_probe() && ticket.deadline().is_none());
             assert_eq!(settle(&other.breakers, &ticket, kind).await, Settlement::Counted);
-            // Long after it would have been a failure.
+            // Long after it would have counted as a failure.
             sleep(ms(1_500)).await;
             permit.settled_elsewhere(kind);
         }
@@ -63,7 +64,7 @@ async fn after_a_restart_the_store_is_read_first() {
         Settlement::Counted
     );
 
-    // The same with a record: opened and closed before.
+    // The same with a record: the circuit was opened and closed before.
     fleet.processes.push(Process::new(6, &fleet.store, &simple()));
     sleep(ms(1_100)).await;
     fleet.trip().await;
@@ -165,7 +166,7 @@ async fn a_probe_is_settled_after_a_restart_while_its_lease_lasts() {
         sleep(COOL_OFF).await;
         let permit = asked(&fleet.processes[0]).await;
         let ticket = permit.ticket();
-        // It dies without a word.
+        // The process dies without reporting anything.
         fleet.processes[0].way.set(Fault::BlackHole);
         drop(permit);
         fleet.processes.clear();
@@ -221,7 +222,7 @@ async fn a_place_on_the_ramp_comes_back_when_its_call_is_settled_elsewhere_or_ne
     assert!(began.elapsed() < ms(100), "at once");
     assert!(matches!(giver.circuit.try_acquire(), Err(Refusal::Ramping { in_flight: 2, limit: 2 })));
 
-    // They expire: their place comes back, and each is a failure.
+    // They expire: their slots are released, and each counts as a failure.
     let tickets = places.each_ref().map(OwnedPermit::ticket);
     sleep(ms(2_000)).await;
     drop(places);

@@ -1,22 +1,21 @@
-//! One circuit in this process, shared by all its threads.
+//! One circuit in this process, which all its threads share.
 //!
-//! The core decides, under a lock. Most calls never reach it: while the circuit is [at
-//! ease](breakerbox_core::Circuit::allows_fast_path), an acquire is one load and a success one compare-and-swap of a tally,
-//! which is added to the core when its bucket of the window ends, or before anything else happens.
+//! The core decides, under a lock. Most calls never reach it: while the circuit [allows the fast
+//! path](breakerbox_core::Circuit::allows_fast_path), acquiring a permit is one load, and settling a success is one
+//! compare-and-swap of a tally. The tally is added to the core when its window bucket ends, or before any other step.
 //!
-//! | field | holds |
+//! | field | contents |
 //! | --- | --- |
-//! | `gate` | the epoch, and the fast path that an acquire may take without the lock |
-//! | `until` | closed: until when successes may be tallied; open: when to acquire again |
-//! | `tally` | tallied successes, their latencies, and a mark of the epoch they belong to |
+//! | `gate` | the epoch, and what may be done without the lock |
+//! | `until` | while closed: the time until which successes may be tallied; while open: the time at which to acquire again |
+//! | `tally` | tallied successes, their latencies, and a mark for the epoch to which they belong |
 //! | `cold` | the circuit itself, and its policy |
 //!
-//! Guaranteed: a success is counted in the epoch of its permit or not at all, since the tally's mark changes with the
-//! epoch and a swap on an old mark fails. Callers wait for nothing but the lock, and no code of the caller runs under
-//! it.
+//! Guaranteed: a success is counted in its permit's epoch or not at all, because the tally's mark changes with the
+//! epoch, and a swap with an old mark fails. Callers wait only for the lock, and no user code runs under it.
 //!
-//! The fast path is inlined wherever it is used. Without that a permit goes through memory, and a call costs 16 ns
-//! instead of 6 (`cargo xtask bench circuit`).
+//! The fast path is inlined wherever it is used. Otherwise a permit would go through memory, and a call would cost 16
+//! ns instead of 6 (`cargo xtask bench circuit`).
 
 #[cfg(all(test, breakerbox_loom))]
 mod interleavings;
@@ -39,35 +38,35 @@ use crate::clock::{Clock, Times};
 use crate::registry::RegistryEntry;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
-/// How many tries at the shared tally indicate contention between threads.
+/// The number of attempts to update the shared tally that indicates contention between threads.
 const CONTENDED: u32 = 3;
 
-/// One circuit in this process. The fields that every call touches come first, and together: among a million circuits
-/// the cell is in no cache, and each cache line costs.
+/// One circuit in this process. The fields that every call uses come first, and together: among a million circuits
+/// the cell is in no cache, and each cache line costs time.
 #[repr(C)]
 pub(crate) struct Cell {
     tally: AtomicU64,
     gate: AtomicU64,
     until: AtomicU64,
-    /// The latency, in microseconds, from which on a success needs the core.
+    /// The latency, in microseconds, at or above which a success requires the core.
     harmless: AtomicU64,
     key: Box<str>,
-    /// More tallies, once threads contend for the shared one.
+    /// Additional tallies, if threads contend for the shared one.
     spread: OnceLock<Box<Spread>>,
     cold: Mutex<Cold>,
 }
 
-/// The fields behind the lock.
+/// The fields that the lock protects.
 struct Cold {
-    /// None until the first step, and again after a quiet time. It does not hold the tenant, which is derived from the
-    /// key.
+    /// `None` until the first step, and again after an idle time. It does not contain the tenant, which is derived
+    /// from the key.
     circuit: Option<Box<Member>>,
     policy: Arc<Policy>,
     born_at: Timestamp,
 }
 
 impl Cold {
-    /// Returns the circuit, and creates it if it has no history.
+    /// Returns the circuit, creating it if it has no history.
     fn member(&mut self, times: &Times) -> (&mut Member, &Policy) {
         let Self { circuit, policy, born_at } = self;
         let make = || {
@@ -83,22 +82,22 @@ impl Cold {
     }
 }
 
-/// The inputs of a step.
+/// The arguments of a step.
 #[derive(Clone, Copy)]
 pub(crate) struct StepInput<'p> {
     pub(crate) policy: &'p Policy,
     /// The local time.
     pub(crate) local_time: Timestamp,
-    /// The time of the clock that records use.
+    /// The time by the same clock as the records: the store's, if there is one.
     pub(crate) store_time: Timestamp,
 }
 
-/// The part of a permit that belongs to its circuit. Small, because every call has one.
+/// The circuit's part of a permit. It is small, because every call has one.
 #[derive(Debug)]
 pub(crate) enum Held {
-    /// Given without the lock.
+    /// The permit was given without the lock.
     Fast { gate: u64, started_at: Timestamp },
-    /// Given by the core: a probe, a call on the ramp, or one that may complete the evidence for a trip.
+    /// The core gave the permit: for a probe, a call in the ramp, or a call whose outcome may trip the circuit.
     Decided(Box<core::Permit>),
 }
 
@@ -110,7 +109,7 @@ impl Held {
         }
     }
 
-    /// Returns the deadline of a probe.
+    /// Returns a probe's deadline; `None` for other calls.
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         match self {
             Self::Fast { .. } => None,
@@ -118,7 +117,7 @@ impl Held {
         }
     }
 
-    /// Returns the slot in the fleet's ramp, and its epoch.
+    /// Returns the slot in the fleet's ramp and its epoch; `None` if the call has none.
     pub(crate) fn slot(&self) -> Option<(Epoch, core::Nonce)> {
         match self {
             Self::Fast { .. } => None,
@@ -150,7 +149,7 @@ impl Cell {
         cell
     }
 
-    /// Acquires without the lock. None: the core must decide.
+    /// Acquires without the lock. `None` if the core must decide.
     #[inline(always)]
     pub(crate) fn acquire_fast(&self, times: &Times) -> Option<Result<Held, Refusal>> {
         let gate = Gate(self.gate.load(Ordering::Acquire));
@@ -162,7 +161,7 @@ impl Cell {
             FastPath::Refuse => {
                 let until = Timestamp::from_micros(self.until.load(Ordering::Acquire));
                 let now = times.recent();
-                // Check the gate again, because the time may belong to a later state.
+                // Check the gate again, because the time may already belong to a later state.
                 let refused = now < until && self.gate.load(Ordering::Relaxed) == gate.0;
                 let refusal =
                     || Refusal::Open { retry_at: times.to_store_time(until), retry_in: until.since(now) };
@@ -172,7 +171,8 @@ impl Cell {
         }
     }
 
-    /// Acquires from the core. A caller that can't wait for a store treats a circuit that is not known yet as closed.
+    /// Acquires from the core. For a caller that cannot wait for the store, a circuit that is not known yet counts as
+    /// closed.
     #[cold]
     pub(crate) fn try_acquire(&self, times: &Times, can_wait: bool) -> MemberAnswer {
         let (answer, local_time) = self.step(times, |member, at| {
@@ -192,7 +192,7 @@ impl Cell {
         }
     }
 
-    /// Counts a success without the lock. False: the core must count it.
+    /// Counts a success without the lock. Returns false if the core must count it.
     #[inline(always)]
     pub(crate) fn count_fast(&self, held: &Held, times: &Times) -> bool {
         let Held::Fast { gate, started_at } = *held else { return false };
@@ -235,7 +235,7 @@ impl Cell {
         })
     }
 
-    /// Settles a permit that was dropped.
+    /// Settles a permit that was dropped without an outcome.
     #[cold]
     pub(crate) fn settle_dropped(&self, held: Held, times: &Times) -> MemberSettled {
         self.step(times, |member, at| {
@@ -257,12 +257,12 @@ impl Cell {
         })
     }
 
-    /// Returns whether the record was read from the store, if there is one.
+    /// Returns whether the record has been read, if circuits are shared.
     pub(crate) fn is_known(&self) -> bool {
         self.lock().circuit.as_ref().is_some_and(|member| member.is_known())
     }
 
-    /// Returns whether a circuit whose record was not read yet has counts to report.
+    /// Returns whether a circuit whose record has not been read yet has counts to report.
     pub(crate) fn is_unread(&self, times: &Times) -> bool {
         let now = times.to_store_time(times.now());
         let cold = self.lock();
@@ -274,12 +274,13 @@ impl Cell {
         self.lock().circuit.as_ref().map_or(Status::Closed, |member| member.circuit().status())
     }
 
-    /// Returns whether only this process refuses.
+    /// Returns whether the circuit is open in this process only.
     pub(crate) fn is_open_locally(&self) -> bool {
         self.lock().circuit.as_ref().is_some_and(|member| member.is_open_locally())
     }
 
-    /// Returns whether it is closed, not overridden, and closed in the store too, as far as is known.
+    /// Returns whether the circuit is closed, without an override, in this process and, as far as is known, in the
+    /// store.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().circuit.as_ref().is_none_or(|member| member.tells_by_itself())
     }
@@ -297,7 +298,7 @@ impl Cell {
         Arc::clone(&self.lock().policy)
     }
 
-    /// Changes the policy. State and counts stay.
+    /// Changes the policy. State and counts are kept.
     pub(crate) fn set_policy(&self, policy: Arc<Policy>, times: &Times) {
         let mut cold = self.lock();
         let local_time = times.now();
@@ -306,7 +307,7 @@ impl Cell {
         self.publish(&mut cold, local_time, times);
     }
 
-    /// Returns the counts to report to the store now; and if there are none, when to visit again.
+    /// Returns the counts to report to the store now, and what to report later if there are none.
     pub(crate) fn visit(&self, store_key: &Arc<str>, times: &Times) -> (Option<Delta>, ReportDue) {
         self.step(times, |member, at| {
             let delta = member.take_delta(store_key, at.policy, at.store_time);
@@ -314,7 +315,7 @@ impl Cell {
         })
     }
 
-    /// Returns what is left to do until all counts so far are reported to the store.
+    /// Returns the work that remains until all counts so far have been reported to the store.
     pub(crate) fn pending(&self, times: &Times) -> Pending {
         self.step(times, |member, at| member.pending(at.store_time))
     }
@@ -331,7 +332,7 @@ impl Cell {
         result
     }
 
-    /// Applies a step of the store's clock from `before` to `after`. Counts and times by that clock move along.
+    /// Adjusts counts and times after the store's clock stepped from `before` to `after`.
     pub(crate) fn clock_moved(&self, times: &Times, before: Timestamp, after: Timestamp) {
         let mut cold = self.lock();
         if let Cold { circuit: Some(member), policy, .. } = &mut *cold {
@@ -343,11 +344,11 @@ impl Cell {
             }
         }
         drop(cold);
-        // The values at the gate still use the previous clock.
+        // The gate's values are still by the previous clock.
         self.step(times, |_, _| ());
     }
 
-    /// Adds the tallies to the core.
+    /// Adds the tallied successes to the core.
     fn add_tallies(&self, cold: &mut Cold, local_time: Timestamp, times: &Times) {
         let gate = Gate(self.gate.load(Ordering::Relaxed));
         let empty = Tally::empty(gate.epoch());
@@ -360,7 +361,7 @@ impl Cell {
         if successes == 0 {
             return;
         }
-        // They belong to the bucket that was current, which may have ended since.
+        // They belong to the bucket that was current then, and may have ended since.
         let at = match self.until.load(Ordering::Relaxed) {
             _ if gate.fast_path() != FastPath::Admit => local_time,
             until => local_time.min(Timestamp::from_micros(until.saturating_sub(1))),
@@ -370,7 +371,7 @@ impl Cell {
         member.add_successes(successes, Duration::from_micros(micros), policy, times.to_store_time(at));
     }
 
-    /// Updates the gate: what may now be done without the lock.
+    /// Updates the gate, which determines what may be done without the lock.
     fn publish(&self, cold: &mut Cold, local_time: Timestamp, times: &Times) {
         let Cold { circuit, policy, born_at } = cold;
         let now = times.to_store_time(local_time);
@@ -399,12 +400,12 @@ impl Cell {
         let timed = policy.looks_at_latency();
         let gate = Gate::new(epoch, timed, fast_path);
         if gate != before {
-            // Lock the gate while the fields change, so that no thread mixes old and new ones. Not otherwise: threads
-            // that find it locked take the lock, and would keep locking it for each other.
+            // Lock the gate while the fields change, so that no thread mixes old and new ones. Do not lock it
+            // otherwise: threads that find it locked take the lock, and would keep locking it for each other.
             self.gate.store(Gate::new(epoch, timed, FastPath::Locked).0, Ordering::Release);
         }
         if epoch != before.epoch() {
-            // From here on, a count for the old epoch fails.
+            // From now on, a count for the old epoch fails.
             let empty = Tally::empty(epoch);
             for tally in self.tallies() {
                 tally.swap(empty.0, Ordering::AcqRel);
@@ -419,22 +420,21 @@ impl Cell {
     }
 
     fn lock(&self) -> MutexGuard<'_, Cold> {
-        // Nothing under the lock panics; if it did, the circuit would still be consistent.
+        // No code under the lock panics; if it did, the circuit would still be consistent.
         self.cold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the tally of this thread.
+    /// Returns this thread's tally.
     #[inline(always)]
     fn tally(&self) -> &AtomicU64 {
         self.spread.get().map_or(&self.tally, |spread| spread.of_this_thread())
     }
 
-    /// Iterates over all tallies.
     fn tallies(&self) -> impl Iterator<Item = &AtomicU64> {
         std::iter::once(&self.tally).chain(self.spread.get().into_iter().flat_map(|spread| spread.all()))
     }
 
-    /// Gives threads tallies of their own. Under the lock, so that the new ones have the right mark.
+    /// Gives threads their own tallies. This happens under the lock, so that the new ones have the right mark.
     #[cold]
     fn spread_out(&self, epoch: Epoch) {
         let _cold = self.lock();
@@ -451,7 +451,7 @@ impl RegistryEntry for Cell {
         &self.key
     }
 
-    /// Returns whether it can be evicted. Also releases the memory that an idle circuit does not need.
+    /// Returns whether the circuit can be evicted. Also releases memory that an idle circuit does not need.
     fn is_evictable(&self, times: &Times) -> bool {
         let mut cold = self.lock();
         let local_time = times.now();
@@ -461,7 +461,7 @@ impl RegistryEntry for Cell {
             .as_deref()
             .is_none_or(|member| member.is_forgettable(policy, times.to_store_time(local_time)));
         if let Some(forgotten) = circuit.take_if(|_| idle) {
-            // Epochs only grow, also across a time without history.
+            // Epochs only increase, even if the history was dropped in between.
             *born_at = (*born_at).max(Timestamp::from_micros(forgotten.circuit().epoch().0));
         }
         self.publish(&mut cold, local_time, times);
@@ -469,7 +469,8 @@ impl RegistryEntry for Cell {
     }
 }
 
-/// Returns the tenant that a key begins with, as [`core::Key::of`] builds it: its first word, which may be all of it.
+/// Returns the tenant with which a key begins, as [`core::Key::of`] builds it: the first word, which may be the whole
+/// key.
 pub(crate) fn tenant_of(key: &str) -> &str {
     key.split(' ').next().unwrap_or(key)
 }

@@ -3,18 +3,18 @@
 
 use breakerbox_core::Epoch;
 
-/// The path that an acquire may take without the lock.
+/// What a caller that acquires a permit may do without the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FastPath {
-    /// Admit the call.
+    /// Admit the call without the lock.
     Admit,
-    /// Refuse the call, if the cool-off is not over.
+    /// Refuse the call without the lock, if the cool-off is not over.
     Refuse,
-    /// Take the lock.
+    /// Take the lock, and let the core decide.
     Locked,
 }
 
-/// The gate's word: the epoch, whether latencies matter, and the path.
+/// The gate's word: the epoch, whether latencies are needed, and the fast path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Gate(pub(super) u64);
 
@@ -44,7 +44,7 @@ impl Gate {
     }
 }
 
-/// The tally's word: a mark of the epoch, the number of successes, and the sum of their latencies in microseconds.
+/// The tally's word: a mark for the epoch, the number of successes, and the sum of their latencies in microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Tally(pub(super) u64);
 
@@ -66,7 +66,7 @@ impl Tally {
         self.0 & Self::LONGEST
     }
 
-    /// Returns the tally with one more success; none if it belongs to another epoch or would overflow.
+    /// Returns the tally with one more success; `None` if it belongs to another epoch or would overflow.
     pub(super) const fn with(self, epoch: Epoch, micros: u64) -> Option<Self> {
         let same_epoch = self.0 >> Self::MARK_SHIFT == Self::empty(epoch).0 >> Self::MARK_SHIFT;
         let room = self.count() < Self::MOST && micros <= Self::LONGEST - self.micros();

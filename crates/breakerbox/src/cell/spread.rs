@@ -1,4 +1,4 @@
-//! Tallies for threads that contend: a few, each on a cache line of its own.
+//! Additional tallies for threads that contend, each on its own cache line.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -6,7 +6,7 @@ use crate::sync::{AtomicU64, Ordering};
 
 const TALLIES: usize = 8;
 
-/// Eight tallies, half a kilobyte.
+/// Eight tallies, which take half a kilobyte.
 pub(crate) struct Spread([CacheLine; TALLIES]);
 
 #[repr(align(64))]
@@ -17,7 +17,7 @@ impl Spread {
         Self(std::array::from_fn(|_| CacheLine(AtomicU64::new(word))))
     }
 
-    /// Returns the tally that this thread uses, in every circuit.
+    /// Returns this thread's tally, whose index is the same in every circuit.
     #[inline]
     pub(crate) fn of_this_thread(&self) -> &AtomicU64 {
         &self.0[INDEX.with(|index| *index)].0

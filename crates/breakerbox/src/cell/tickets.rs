@@ -1,4 +1,4 @@
-//! Tickets of one circuit: permits that leave the process. All of it runs under the lock, off the fast path.
+//! One circuit's tickets: permits that leave the process. These functions run under the lock, off the fast path.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{Cell, Held};
 use crate::clock::Times;
 
 impl Cell {
-    /// Returns the permit as data. The permit stays valid.
+    /// Returns the permit as a ticket. The permit remains valid.
     #[cold]
     pub(crate) fn to_ticket(&self, held: &Held, times: &Times) -> Ticket {
         let started_at = times.to_store_time(held.started_at());
@@ -24,12 +24,12 @@ impl Cell {
         })
     }
 
-    /// Returns whether a ticket belongs to the epoch that is known here.
+    /// Returns whether a ticket belongs to the epoch that this process knows.
     pub(crate) fn is_in_epoch_of(&self, ticket: &Ticket) -> bool {
         self.lock().circuit.as_ref().is_some_and(|member| member.is_in_epoch_of(ticket))
     }
 
-    /// Settles a ticket.
+    /// Settles a ticket with its call's outcome.
     #[cold]
     pub(crate) fn settle_ticket(&self, ticket: &Ticket, outcome: &Outcome, times: &Times) -> MemberSettled {
         self.step(times, |member, at| {

@@ -1,7 +1,7 @@
 //! Whole calls: acquire, make the call, settle.
 //!
 //! No lock is held while the caller's code runs. The permit is settled before a fallback runs, so a slow fallback
-//! delays no recovery. A call that panics drops its permit, which counts as any dropped permit does.
+//! does not delay recovery. A call that panics drops its permit, which counts like any dropped permit.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -23,7 +23,7 @@ pub enum CallError<E> {
     /// The call was not made: the circuit refused it.
     #[error("the call was refused ({})", .0.name())]
     Refused(#[source] Refusal),
-    /// The call was a probe that exceeded its timeout. It was aborted.
+    /// The call was a probe that exceeded its timeout, and was aborted.
     #[error("the call was given up")]
     ProbeTimedOut(#[source] ProbeTimeout),
     /// The call was made and returned this error.
@@ -32,7 +32,7 @@ pub enum CallError<E> {
 }
 
 impl<E> CallError<E> {
-    /// Returns the refusal, if the call was not made.
+    /// Returns the refusal; `None` if the call was made.
     pub const fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused(refusal) => Some(refusal),
@@ -41,7 +41,7 @@ impl<E> CallError<E> {
     }
 }
 
-/// The outcome of a call, as a classifier derives it from the result: success, failure or ignored, without the latency.
+/// A call's outcome as a classifier derives it from the result: success, failure or ignored, without the latency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Classification {
     kind: OutcomeKind,
@@ -49,14 +49,14 @@ pub struct Classification {
 }
 
 impl Classification {
-    /// The destination worked.
+    /// The call succeeded: the destination did its part.
     pub const SUCCESS: Self = Self { kind: OutcomeKind::Success, retry_after: None };
-    /// The destination failed.
+    /// The call failed.
     pub const FAILURE: Self = Self { kind: OutcomeKind::Failure, retry_after: None };
     /// The result says nothing about the destination. It is not counted.
     pub const IGNORED: Self = Self { kind: OutcomeKind::Ignored, retry_after: None };
 
-    /// The destination failed, and sent a retry-after.
+    /// Creates a failure for which the destination sent a retry-after.
     #[must_use]
     pub const fn failure_with_retry_after(retry_after: Duration) -> Self {
         Self { kind: OutcomeKind::Failure, retry_after: Some(retry_after) }
@@ -69,10 +69,10 @@ pub fn by_result<T, E>(result: &Result<T, E>) -> Classification {
 }
 
 impl Circuit {
-    /// Makes a call if the circuit permits it. `Ok` is a success, `Err` a failure.
+    /// Makes a call if the circuit permits it. `Ok` counts as a success, `Err` as a failure.
     ///
-    /// A probe is aborted at its deadline. This needs tokio's timer; on another runtime, or one without the timer, the
-    /// probe runs on, and counts as a failure if it ends too late.
+    /// A probe is aborted at its deadline. This requires tokio's timer; without it, the probe continues, and counts
+    /// as a failure if it ends after its deadline.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -92,11 +92,11 @@ impl Circuit {
     }
 
     /// Makes a call and classifies its result with `classify`, as
-    /// [`Throttle::call_classified`](crate::throttle::Throttle::call_classified) does. Pass a
-    /// [ready classifier](crate::ClassifyResponse) as `|result| ready.classify_response(result)`.
+    /// [`Throttle::call_classified`](crate::throttle::Throttle::call_classified) does. Pass an existing
+    /// [classifier](crate::ClassifyResponse) as `|result| existing.classify_response(result)`.
     ///
     /// # Errors
-    /// If the call was refused, was aborted, or returned an error, however it is classified.
+    /// If the call was refused, was aborted, or returned an error, regardless of the classification.
     pub async fn call_classified<T, E>(
         &self,
         classify: impl FnOnce(&Result<T, E>) -> Classification,
@@ -106,7 +106,7 @@ impl Circuit {
         let result = match self.limit(permit.time_left()) {
             None => call.await,
             Some(Duration::ZERO) => {
-                // Acquiring the permit took so long that there is no time left to use it.
+                // Acquiring the permit took so long that its time is over.
                 let retry_at = self.clock().to_store_time(self.clock().now());
                 permit.ignored();
                 return Err(CallError::Refused(Refusal::Probing { retry_at, retry_in: Duration::ZERO }));
@@ -124,10 +124,10 @@ impl Circuit {
         result.map_err(CallError::Failed)
     }
 
-    /// Makes a call, and if it has no result, calls `fallback` with the reason.
+    /// Makes a call. If it was refused, aborted or failed, calls `fallback` with the error.
     ///
     /// # Errors
-    /// The error of the fallback.
+    /// The fallback's error.
     pub async fn call_or_else<T, E, F, O>(
         &self,
         call: impl Future<Output = Result<T, E>>,
@@ -142,15 +142,16 @@ impl Circuit {
         }
     }
 
-    /// Makes a call in this thread. For a fallback use [`Result::or_else`].
+    /// Makes a blocking call in this thread. For a fallback, use [`Result::or_else`].
     ///
     /// # Errors
-    /// If the call was refused or failed. A probe can't be aborted here; one that ends after its deadline has failed.
+    /// If the call was refused or failed. A probe cannot be aborted here; if it ends after its deadline, it has
+    /// failed.
     pub fn call_blocking<T, E>(&self, call: impl FnOnce() -> Result<T, E>) -> Result<T, CallError<E>> {
         self.call_blocking_classified(by_result, call)
     }
 
-    /// Makes a call in this thread and classifies its result with `classify`.
+    /// Makes a blocking call in this thread and classifies its result with `classify`.
     ///
     /// # Errors
     /// As [`call_blocking`](Self::call_blocking).
@@ -166,9 +167,9 @@ impl Circuit {
     }
 }
 
-/// Returns whether this thread is in a tokio runtime with its timer enabled. The only way to find out is to try:
-/// without a timer tokio panics. It tries once per thread and runtime; a program that aborts on panics can't try at
-/// all.
+/// Returns whether this thread is in a tokio runtime with its timer enabled. The only way to detect this is to try,
+/// because tokio panics without a timer. It is tried once per thread and runtime. A program that aborts on panics
+/// must enable the timer.
 pub(crate) fn has_timer() -> bool {
     thread_local! {
         static TRIED: Cell<Option<(Id, bool)>> = const { Cell::new(None) };

@@ -24,24 +24,25 @@ use crate::fleet::{Lease, OverrideError, Settling};
 use crate::handle::Handle;
 use crate::registry::RegistryEntry;
 
-/// The interval at which a waiter on the ramp acquires again without being woken.
+/// The interval at which a caller that waits for a slot in the ramp acquires again without being woken.
 const RAMP_RETRY: Duration = Duration::from_secs(1);
 
-/// How often an acquire is retried because other processes changed the circuit meanwhile.
+/// The maximum number of attempts to acquire a permit if other processes change the circuit meanwhile.
 pub(crate) const MAX_ATTEMPTS: u32 = 4;
 
-/// The information that an acquire needs from the store.
+/// What acquiring a permit requires from the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Due {
-    /// The record of a circuit that this process does not know yet.
+    /// The record, for a circuit that this process does not know yet.
     Record,
-    /// The lease of a probe, or with strict consistency the decision itself.
+    /// The probe's lease or, with strict consistency, the decision itself.
     Lease,
-    /// A slot on the ramp of this epoch.
+    /// A slot in this epoch's ramp.
     Place(Epoch),
 }
 
-/// The circuit of one key. A handle is cheap to clone and to keep; while one is held, its circuit is not evicted.
+/// A handle to one key's circuit. It is cheap to clone and to keep; while a handle exists, its circuit is not
+/// evicted.
 #[derive(Clone)]
 pub struct Circuit {
     pub(crate) shared: Handle,
@@ -58,7 +59,7 @@ impl Circuit {
     /// Acquires a permit to make one call now. Never waits.
     ///
     /// # Errors
-    /// A refusal is not an error of the caller: it states why there is no permit, and when to acquire again.
+    /// A refusal is not the caller's error: it states why there is no permit, and when to acquire again.
     #[inline(always)]
     pub fn try_acquire(&self) -> Result<Permit<'_>, Refusal> {
         if !self.controlled {
@@ -75,7 +76,7 @@ impl Circuit {
         }
     }
 
-    /// Acquires like [`try_acquire`](Self::try_acquire), and returns a permit that outlives this handle.
+    /// Acquires as [`try_acquire`](Self::try_acquire) does, but returns a permit that outlives this handle.
     ///
     /// # Errors
     /// As [`try_acquire`](Self::try_acquire).
@@ -83,9 +84,9 @@ impl Circuit {
         self.try_acquire().map(|permit| OwnedPermit::new(self.clone(), permit))
     }
 
-    /// Acquires a permit and, if it is refused, waits for one up to `limit`. A waiter is woken when the circuit
-    /// changes: a probe ends, a call on the ramp settles, an operator releases an override. Waiting uses tokio's clock;
-    /// on a runtime without tokio's timer it does not wait, and returns the first refusal.
+    /// Acquires a permit; if it is refused, waits for one for at most `limit`. A waiting caller is woken when the
+    /// circuit changes: a probe ends, a call in the ramp settles, an operator releases an override. Waiting uses
+    /// tokio's clock; on a runtime without tokio's timer this does not wait, and returns the first refusal.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -126,16 +127,16 @@ impl Circuit {
                 return Err(refusal);
             }
             let wait = match refusal {
-                // Some calls never settle, and are written off without waking a waiter.
+                // Some calls never settle, and are written off without waking a waiting caller.
                 Refusal::Ramping { .. } => RAMP_RETRY,
                 refusal => refusal.retry_in().unwrap_or(left),
             };
-            // Woken or not, the next step is to acquire.
+            // Whether or not it was woken, the next step is to acquire.
             let _ = tokio::time::timeout(wait.min(left), waiter.woken()).await;
         }
     }
 
-    /// Acquires like [`acquire_within`](Self::acquire_within), and returns a permit that outlives this handle.
+    /// Acquires as [`acquire_within`](Self::acquire_within) does, but returns a permit that outlives this handle.
     ///
     /// # Errors
     /// As [`acquire_within`](Self::acquire_within).
@@ -143,7 +144,8 @@ impl Circuit {
         self.acquire_within(limit).await.map(|permit| OwnedPermit::new(self.clone(), permit))
     }
 
-    /// Boxed, so that the result fits into registers: otherwise the fast path would go through memory too.
+    /// Acquires off the fast path. The result is boxed, so that it fits into registers; otherwise the fast path would
+    /// go through memory too.
     #[cold]
     fn acquire_from_core(&self) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
         let cell = &self.cell;
@@ -170,8 +172,8 @@ impl Circuit {
         }
     }
 
-    /// Returns the result if it takes no decision about the circuit: a probe that was already granted, or the result
-    /// that applies to every call while the store is unavailable.
+    /// Returns the result if it does not depend on the circuit's state: a probe that was already granted, or the
+    /// result for every call while the store is unavailable.
     pub(crate) fn result_without_core(&self) -> Option<Result<Option<Box<core::Permit>>, Box<Refusal>>> {
         if let Some(result) = self.shared.without_store() {
             return Some(match result {
@@ -182,7 +184,7 @@ impl Circuit {
         self.shared.granted(&self.cell).map(|permit| Ok(Some(Box::new(permit))))
     }
 
-    /// Refuses; in dry-run only reports the refusal.
+    /// Refuses the call; in dry-run mode, admits it and reports the refusal.
     pub(crate) fn refuse(&self, refusal: Refusal) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
         if self.shared.dry_run {
             self.shared.observers.notify_refusal(self.key(), &refusal);
@@ -191,10 +193,10 @@ impl Circuit {
         Err(Box::new(refusal))
     }
 
-    /// Acquires a permit to make one call, and waits for the store where it is needed: for a circuit that this process
-    /// does not know yet, for the lease of a probe, and with [`Consistency::Strict`](crate::Consistency::Strict) for
-    /// every call. It waits no longer than the store timeout; a request that takes longer continues in the background.
-    /// Without a store it is the same as [`try_acquire`](Self::try_acquire).
+    /// Acquires a permit to make one call, and waits for the store where required: for a circuit that this process
+    /// does not know yet, for a probe's lease, and with [`Consistency::Strict`](crate::Consistency::Strict) for every
+    /// call. It waits no longer than the store timeout; a request that takes longer continues in the background.
+    /// Without a store this is the same as [`try_acquire`](Self::try_acquire).
     ///
     /// # Errors
     /// As [`try_acquire`](Self::try_acquire).
@@ -221,7 +223,7 @@ impl Circuit {
                 Err(due) => due,
             };
         }
-        // Other processes keep winning the lease.
+        // Other processes got the lease at every attempt.
         self.result(self.refuse(self.shared.probing()))
     }
 
@@ -235,7 +237,7 @@ impl Circuit {
         }
     }
 
-    /// Returns the result if it does not need the store; else what the store has to be asked for.
+    /// Returns the result if it does not require the store; otherwise, what is required from the store.
     pub(crate) fn acquire_at_once(&self) -> Result<Result<Permit<'_>, Refusal>, Due> {
         if !self.controlled || self.shared.fleet.is_none() {
             return Ok(self.try_acquire());
@@ -264,7 +266,7 @@ impl Circuit {
         Ok(self.result(result))
     }
 
-    /// Returns the result to a caller that was able to wait for the store.
+    /// Converts the result into a permit or refusal, for a caller that was able to wait for the store.
     fn result(&self, result: Result<Option<Box<core::Permit>>, Box<Refusal>>) -> Result<Permit<'_>, Refusal> {
         match result {
             Ok(held) => Ok(Permit::new(self, held.map(Held::Decided))),
@@ -293,33 +295,34 @@ impl Circuit {
     }
 
     /// Returns whether the registry had room for the circuit. If not, every call through this handle is admitted, and
-    /// none is counted except as [`uncontrolled`](crate::Counts::uncontrolled).
+    /// counted only in [`uncontrolled`](crate::Counts::uncontrolled).
     #[must_use]
     pub const fn is_controlled(&self) -> bool {
         self.controlled
     }
 
-    /// Returns the state of the circuit.
+    /// Returns the circuit's state; in a fleet, the shared one.
     #[must_use]
     pub fn status(&self) -> Status {
         self.cell.status()
     }
 
-    /// Returns whether the circuit is open in this process only: its own calls fail while those of the other processes
-    /// succeed, and calls are refused with [`Refusal::OpenLocally`]. The [state](Self::status) is that of the fleet and
-    /// stays closed. Always false without a store, and with an [exclusive store](crate::Builder::exclusive_store).
+    /// Returns whether the circuit is open in this process only: its own calls fail while those of the other
+    /// processes succeed, and calls are refused with [`Refusal::OpenLocally`]. The [state](Self::status) is the
+    /// fleet's and stays closed. Always false without a store, and with an [exclusive
+    /// store](crate::Builder::exclusive_store).
     #[must_use]
     pub fn is_open_locally(&self) -> bool {
         self.cell.is_open_locally()
     }
 
-    /// Returns the record: the stored state of the circuit, without its window.
+    /// Returns the record: the circuit's stored state, without its window.
     #[must_use]
     pub fn record(&self) -> Record {
         self.cell.record(self.clock())
     }
 
-    /// Returns the totals of the window.
+    /// Returns the window's totals.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.cell.totals(self.clock())
@@ -332,10 +335,10 @@ impl Circuit {
     }
 
     /// Applies an operator's command: force open, force closed, disable, release, enable, reset. Returns the change;
-    /// none if the command changed nothing.
+    /// `None` if the command changed nothing.
     ///
     /// # Errors
-    /// If the command can't be applied. A shared circuit needs [`apply_override`](Self::apply_override).
+    /// If the command cannot be applied. A shared circuit requires [`apply_override`](Self::apply_override).
     pub fn try_override(
         &self,
         command: OverrideCommand,
@@ -355,10 +358,10 @@ impl Circuit {
         Ok(change)
     }
 
-    /// Applies an operator's command through the store. Without a store it is [`try_override`](Self::try_override).
+    /// Applies an operator's command through the store; without a store, as [`try_override`](Self::try_override).
     ///
     /// # Errors
-    /// If the command can't be applied. While the store is unavailable, overrides stay as they are.
+    /// If the command cannot be applied. While the store is unavailable, overrides cannot be changed.
     pub async fn apply_override(
         &self,
         command: OverrideCommand,
@@ -380,12 +383,12 @@ impl Circuit {
         &self.cell
     }
 
-    /// Returns the time after which a probe is aborted; none in dry-run, which aborts no call.
+    /// Returns the time after which a probe is aborted; `None` in dry-run mode, which aborts no call.
     pub(crate) fn limit(&self, time_left: Option<Duration>) -> Option<Duration> {
         time_left.filter(|_| !self.shared.dry_run)
     }
 
-    /// Reports to the observers and the store what settling a permit changed.
+    /// Reports the effect of settling a permit to the observers and the store.
     pub(crate) fn settled(&self, reported: MemberSettled) -> Settling {
         let MemberSettled { settled, report } = reported;
         let settling = if self.shared.is_strict() || matches!(report, ReportDue::Swap(_)) {
@@ -394,7 +397,7 @@ impl Circuit {
             self.shared.report(&self.cell, report);
             Settling::Known(settled.settlement)
         };
-        // Before the observers, which may be slow.
+        // Wakes a waiting caller before the observers run, because they may be slow.
         self.shared.waiters.wake_one(&self.cell);
         if let Some(change) = settled.change {
             self.changed(change);

@@ -1,7 +1,7 @@
 //! Permits: the right to make one call, settled once.
 //!
-//! A [`Permit`] borrows its circuit and is as cheap as possible. An [`OwnedPermit`] holds a handle, so that it can live
-//! where nothing may be borrowed; to settle, it moves its contents into a borrowed permit.
+//! A [`Permit`] borrows its circuit and is as cheap as possible. An [`OwnedPermit`] holds a handle, so that it can be
+//! used where borrowing is not possible. To settle, it moves its contents into a borrowed permit.
 
 use std::future::Future;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::cell::{Cell, Held};
 use crate::clock::Clock;
 use crate::fleet::Settling;
 
-/// The right to make one call. Settle it with the outcome of the call. A permit that is dropped within the policy's
+/// The right to make one call. Settle it with the call's outcome. A permit that is dropped within the policy's
 /// `cancel_grace` is cancelled and not counted; one that is dropped later counts as a failure.
 ///
 /// ```
@@ -36,7 +36,7 @@ use crate::fleet::Settling;
 #[must_use = "a permit that is dropped at once is cancelled"]
 pub struct Permit<'c> {
     circuit: &'c Circuit,
-    /// Taken when the permit is settled. None: the call is not counted.
+    /// Taken when the permit is settled. `None` if the call is not counted.
     held: Option<Held>,
 }
 
@@ -52,25 +52,27 @@ impl<'c> Permit<'c> {
         self.deadline().is_some()
     }
 
-    /// Returns the deadline of a probe, by the clock of the registry. A probe that is still running then has failed.
+    /// Returns a probe's deadline, by the registry's clock; `None` for other calls. A probe that is still in flight
+    /// then has failed.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
         self.held.as_ref().and_then(Held::deadline)
     }
 
-    /// Returns how long the call may take if it is a probe. Zero: it is too late to start it.
+    /// Returns the time left until a probe's deadline; `None` for other calls. With zero, it is too late to start the
+    /// call.
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
         self.deadline().map(|deadline| deadline.since(self.circuit.clock().now()))
     }
 
-    /// Settles with a success, and the time since the permit was given.
+    /// Settles with a success. The latency is the time since the permit was given.
     #[inline(always)]
     pub fn success(self) -> Settlement {
         self.succeed().so_far()
     }
 
-    /// Settles with a success; also returns the pending report to the store.
+    /// Settles with a success, and returns the pending report to the store too.
     #[inline(always)]
     pub(crate) fn succeed(mut self) -> Settling {
         let Some((cell, held)) = self.take() else { return Settling::Known(Settlement::Uncounted) };
@@ -80,7 +82,7 @@ impl<'c> Permit<'c> {
         settle(self.circuit, cell, held, Outcome::success)
     }
 
-    /// Settles with a failure, and the time since the permit was given.
+    /// Settles with a failure. The latency is the time since the permit was given.
     pub fn failure(self) -> Settlement {
         self.settle_with(Outcome::failure)
     }
@@ -95,15 +97,15 @@ impl<'c> Permit<'c> {
         self.settle_with(|_| Outcome::ignored())
     }
 
-    /// Settles with an outcome whose latency the caller measured.
+    /// Settles with an outcome that contains the latency measured by the caller.
     pub fn settle(self, outcome: Outcome) -> Settlement {
         self.settle_with(|_| outcome)
     }
 
-    /// Settles as [`call`](Circuit::call) does: with the time since the permit was given; a probe that ends after its
-    /// deadline has failed. The future waits, at most for the store timeout, until the outcome is reported to the
-    /// store: that of a probe if circuits are shared, so that the next probe may begin; every outcome with
-    /// [`Consistency::Strict`](crate::Consistency::Strict). Dropping the future only skips the wait.
+    /// Settles as [`call`](Circuit::call) does: the latency is the time since the permit was given, and a probe that
+    /// ends after its deadline has failed. The future waits, at most for the store timeout, until the outcome has
+    /// been reported to the store: a probe's outcome if circuits are shared, so that the next probe may begin; every
+    /// outcome with [`Consistency::Strict`](crate::Consistency::Strict). Dropping the future only skips the wait.
     pub fn settle_and_confirm(self, judgement: Classification) -> impl Future<Output = Settlement> + use<> {
         call::settle(self, judgement).settled()
     }
@@ -112,7 +114,7 @@ impl<'c> Permit<'c> {
         self.settling(outcome).so_far()
     }
 
-    /// Settles with this outcome; also returns the pending report to the store.
+    /// Settles with this outcome, and returns the pending report to the store too.
     pub(crate) fn settling(mut self, outcome: impl FnOnce(Duration) -> Outcome) -> Settling {
         let Some((cell, held)) = self.take() else { return Settling::Known(Settlement::Uncounted) };
         settle(self.circuit, cell, held, outcome)
@@ -133,7 +135,8 @@ impl Drop for Permit<'_> {
     }
 }
 
-/// A permit that holds its circuit, for futures and tasks that borrow nothing. It is settled once, like a [`Permit`].
+/// A permit that owns a handle to its circuit, for futures and tasks that cannot borrow. It is settled once, like a
+/// [`Permit`].
 ///
 /// ```
 /// use breakerbox::Breakerbox;
@@ -174,24 +177,26 @@ impl OwnedPermit {
         self.deadline().is_some()
     }
 
-    /// Returns the deadline of a probe, by the clock of the registry. A probe that is still running then has failed.
+    /// Returns a probe's deadline, by the registry's clock; `None` for other calls. A probe that is still in flight
+    /// then has failed.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
         self.held.as_ref().and_then(Held::deadline)
     }
 
-    /// Returns how long the call may take if it is a probe. Zero: it is too late to start it.
+    /// Returns the time left until a probe's deadline; `None` for other calls. With zero, it is too late to start the
+    /// call.
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
         self.deadline().map(|deadline| deadline.since(self.circuit.clock().now()))
     }
 
-    /// Settles with a success, and the time since the permit was given.
+    /// Settles with a success. The latency is the time since the permit was given.
     pub fn success(mut self) -> Settlement {
         self.lend().success()
     }
 
-    /// Settles with a failure, and the time since the permit was given.
+    /// Settles with a failure. The latency is the time since the permit was given.
     pub fn failure(mut self) -> Settlement {
         self.lend().failure()
     }
@@ -206,7 +211,7 @@ impl OwnedPermit {
         self.lend().ignored()
     }
 
-    /// Settles with an outcome whose latency the caller measured.
+    /// Settles with an outcome that contains the latency measured by the caller.
     pub fn settle(mut self, outcome: Outcome) -> Settlement {
         self.lend().settle(outcome)
     }
@@ -223,7 +228,7 @@ impl OwnedPermit {
         self.held.as_ref()
     }
 
-    /// Takes the contents out; the caller settles them.
+    /// Takes the contents out of the permit, for the caller to settle.
     pub(crate) const fn take_held(&mut self) -> Option<Held> {
         self.held.take()
     }
@@ -259,7 +264,7 @@ fn settle_dropped(circuit: &Circuit, cell: &Cell, held: Held) {
     let slot = held.slot();
     let reported = cell.settle_dropped(held, circuit.clock());
     if let Some(slot) = slot {
-        // A dropped permit that counts, counts as a failure.
+        // If a dropped permit counts, it counts as a failure.
         let counted = reported.settled.settlement == Settlement::Counted;
         let kind = if counted { OutcomeKind::Failure } else { OutcomeKind::Ignored };
         circuit.shared.release_slot(&circuit.cell, slot, kind);

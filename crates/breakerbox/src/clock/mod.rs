@@ -1,8 +1,8 @@
 //! Sources of time.
 //!
-//! A real clock is read often, so it has two methods. [`Clock::now`] is exact. [`Clock::recent`] may be a few
-//! milliseconds old and costs next to nothing: windows of many seconds need no more. A [`ManualClock`] is exact in
-//! both, so that users' tests are exact to the microsecond.
+//! A clock is read often, so it has two methods. [`Clock::now`] is exact. [`Clock::recent`] may be a few milliseconds
+//! old and costs almost nothing, which is enough for windows of many seconds. With a [`ManualClock`] both are exact,
+//! so that users' tests are exact to the microsecond.
 
 mod tokio_clock;
 
@@ -18,19 +18,19 @@ pub use self::tokio_clock::TokioClock;
 pub(crate) use self::tokio_clock::is_paused;
 use crate::random::RandomSource;
 
-/// A source of time. It is read while a circuit's lock is held: it must be fast, and must not access a circuit itself.
+/// A source of time. It is read while a circuit's lock is held, so it must be fast, and must not access a circuit.
 pub trait Clock: Send + Sync + 'static {
-    /// Returns the exact time. It never goes back.
+    /// Returns the exact time. It must never go back.
     fn now(&self) -> Timestamp;
 
-    /// Returns a time that is never in the future, and usually a few milliseconds old; older if a busy machine delays
-    /// the thread that updates it.
+    /// Returns a time that is never in the future, and usually a few milliseconds old; it is older if a busy machine
+    /// delays the thread that updates it.
     fn recent(&self) -> Timestamp {
         self.now()
     }
 }
 
-/// The clock of this machine: monotonic, counted from its first use.
+/// The machine's monotonic clock, which starts at its first use.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -44,7 +44,7 @@ impl Clock for SystemClock {
         match RECENT.load(Ordering::Relaxed) {
             ASLEEP => wake_the_ticker(),
             micros => {
-                // Written only if it is not yet set, so that busy threads share the cache line instead of contending
+                // Written only if it is not set yet, so that busy threads share the cache line instead of contending
                 // for it.
                 if !WAS_READ.load(Ordering::Relaxed) {
                     WAS_READ.store(true, Ordering::Relaxed);
@@ -55,7 +55,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// The time since 1970 at its first use, and monotonic from then on: for stores, whose times other processes read.
+/// A clock that starts with the Unix time at its first use and is monotonic from then on. For stores, whose times
+/// other processes read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WallClock;
 
@@ -69,7 +70,7 @@ impl Clock for WallClock {
     }
 }
 
-/// The system clock without dynamic dispatch, or a clock of the user.
+/// The system clock without dynamic dispatch, or a user's clock.
 pub(crate) enum AnyClock {
     System(ClockUser),
     Custom(Arc<dyn Clock>),
@@ -80,7 +81,7 @@ impl AnyClock {
         Self::System(ClockUser::new())
     }
 
-    /// Returns this clock; or tokio's, if the user chose none and tokio's time is paused, as in a test.
+    /// Returns this clock, or tokio's if the user chose none and tokio's time is paused, as in a test.
     pub(crate) fn or_paused(self) -> Self {
         match self {
             Self::System(_) if is_paused() => Self::Custom(Arc::new(TokioClock::new())),
@@ -107,21 +108,21 @@ impl Clock for AnyClock {
     }
 }
 
-/// The local time, and the time of the clock that records use: the store's, if there is one.
+/// The local time, and the time by the same clock as the records: the store's, if there is one.
 pub(crate) struct Times {
     clock: AnyClock,
-    /// How many microseconds the store's clock is ahead of the local one, modulo 2^64.
+    /// The number of microseconds by which the store's clock is ahead of the local one, modulo 2^64.
     ahead: AtomicU64,
-    /// The consistency of circuits that are shared through a store; none: they are not shared.
+    /// The consistency of circuits that are shared through a store; `None` if they are not shared.
     pub(crate) shared: Option<Consistency>,
-    /// Whether no other process uses the store.
+    /// Whether this process is the store's only user.
     pub(crate) is_exclusive: bool,
     /// Whether every call must take the slow path, because the store is unavailable.
     shut: AtomicBool,
     random: RandomSource,
 }
 
-/// The store's clock is followed to this precision, in microseconds: the time that its responses take varies.
+/// The precision to which the store's clock is followed, in microseconds, because its response times vary.
 const TOLERANCE: u64 = 20_000;
 
 impl Times {
@@ -130,7 +131,7 @@ impl Times {
         Self { clock, ahead, shared, is_exclusive: false, shut, random }
     }
 
-    /// Sets whether no other process uses the store.
+    /// Sets whether this process is the store's only user.
     pub(crate) fn exclusive(self, is_exclusive: bool) -> Self {
         Self { is_exclusive, ..self }
     }
@@ -153,10 +154,10 @@ impl Times {
         Timestamp::from_micros(local_time.as_micros().wrapping_add(self.ahead.load(Ordering::Relaxed)))
     }
 
-    /// Converts a time of the store to local time, but not to before the local clock began.
+    /// Converts a store time to local time, but not to a time before the local clock started.
     pub(crate) fn to_local_time(&self, store_time: Timestamp) -> Timestamp {
         let local_time = store_time.as_micros().wrapping_sub(self.ahead.load(Ordering::Relaxed));
-        // In the upper half of the range: it wrapped, so it was before the local clock began.
+        // In the upper half of the range the value has wrapped, so the time is before the local clock started.
         Timestamp::from_micros(if local_time > u64::MAX / 2 && store_time.as_micros() <= u64::MAX / 2 {
             0
         } else {
@@ -164,8 +165,8 @@ impl Times {
         })
     }
 
-    /// Records that the store's clock showed `store_time` in the response to a request that was sent at the local time
-    /// `sent_at`. Returns by how many microseconds its clock deviated.
+    /// Records that the store's clock showed `store_time` in the response to a request that was sent at the local
+    /// time `sent_at`. Returns the correction in microseconds, or zero if it is too small to apply.
     pub(crate) fn note(&self, store_time: Timestamp, sent_at: Timestamp) -> u64 {
         let ahead = store_time.as_micros().wrapping_sub(sent_at.as_micros());
         let before = self.ahead.load(Ordering::Relaxed);
@@ -190,17 +191,17 @@ impl Clock for Times {
     }
 }
 
-/// The maximum age of the recent time.
+/// The interval at which the recent time is updated.
 const TICK: Duration = Duration::from_millis(2);
 
-/// The number of ticks without a read after which the ticker goes to sleep.
+/// The number of ticks without a read after which the ticker sleeps.
 const IDLE_TICKS: u32 = 250;
 
 /// The recent time in microseconds, or [`ASLEEP`].
 static RECENT: AtomicU64 = AtomicU64::new(ASLEEP);
 const ASLEEP: u64 = 0;
 
-/// Whether the recent time was read since the last tick.
+/// Whether the recent time has been read since the last tick.
 static WAS_READ: AtomicBool = AtomicBool::new(false);
 
 static ORIGIN: LazyLock<(quanta::Clock, quanta::Instant)> = LazyLock::new(|| {
@@ -212,15 +213,16 @@ static ORIGIN: LazyLock<(quanta::Clock, quanta::Instant)> = LazyLock::new(|| {
 /// The thread that updates the recent time.
 static TICKER: Mutex<Ticker> = Mutex::new(Ticker::Ended);
 
-/// The number of registries and throttles that use the system clock. Without any, the thread ends instead of sleeping.
+/// The number of registries and throttles that use the system clock. If there are none, the thread ends instead of
+/// sleeping.
 static USERS: AtomicUsize = AtomicUsize::new(0);
 
 enum Ticker {
-    /// It was not needed yet, or is not needed any more.
+    /// The thread has not been needed yet, or is no longer needed.
     Ended,
-    /// It ticks or sleeps.
+    /// The thread is ticking or sleeping.
     Runs(Thread),
-    /// The system can't start another thread: the exact time is read.
+    /// The system could not start the thread, so readers use the exact time.
     Failed,
 }
 
@@ -235,7 +237,8 @@ impl Ticker {
     }
 }
 
-/// A registry or a throttle that uses the system clock. When the last one is gone, the thread for the recent time ends.
+/// Counts a registry or a throttle that uses the system clock. When the last one is dropped, the thread for the
+/// recent time ends.
 pub(crate) struct ClockUser(());
 
 impl ClockUser {
@@ -250,7 +253,7 @@ impl Drop for ClockUser {
         if USERS.fetch_sub(1, Ordering::Relaxed) == 1
             && let Ticker::Runs(thread) = &*Ticker::lock()
         {
-            // If it sleeps, it wakes up and finds that it is not needed.
+            // If the thread sleeps, it wakes up and finds that it is not needed.
             thread.unpark();
         }
     }
@@ -259,14 +262,14 @@ impl Drop for ClockUser {
 fn precise() -> Timestamp {
     let (clock, start) = &*ORIGIN;
     let elapsed = clock.now().duration_since(*start);
-    // From 1, because 0 means that the ticker sleeps.
+    // Starts at 1, because 0 means that the ticker sleeps.
     Timestamp::from_micros(u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX).saturating_add(1))
 }
 
 #[cold]
 fn wake_the_ticker() -> Timestamp {
     WAS_READ.store(true, Ordering::Relaxed);
-    // If it is locked there is no need to wait: another thread is waking the ticker.
+    // If the mutex is locked, there is no need to wait: another thread is waking the ticker.
     if let Ok(mut ticker) = TICKER.try_lock() {
         match &*ticker {
             Ticker::Runs(thread) => thread.unpark(),
@@ -277,7 +280,8 @@ fn wake_the_ticker() -> Timestamp {
     precise()
 }
 
-/// Updates the recent time while it is read. Then it sleeps until the next read, or ends if there are no users left.
+/// Updates the recent time while it is being read. Then sleeps until the next read, or ends if there are no users
+/// left.
 fn tick() {
     let mut unasked = 0;
     loop {
@@ -285,7 +289,7 @@ fn tick() {
         thread::sleep(TICK);
         unasked = if WAS_READ.swap(false, Ordering::Relaxed) { 0 } else { unasked + 1 };
         if unasked >= IDLE_TICKS {
-            // From here on readers use the exact clock and wake this thread. An earlier unpark is not lost.
+            // From now on, readers use the exact clock and wake this thread. An earlier unpark is not lost.
             RECENT.store(ASLEEP, Ordering::Relaxed);
             while !WAS_READ.load(Ordering::Relaxed) {
                 let mut ticker = Ticker::lock();
@@ -301,7 +305,7 @@ fn tick() {
     }
 }
 
-/// A clock that moves only when it is advanced, for tests.
+/// A clock for tests, which moves only when it is advanced.
 ///
 /// ```
 /// use breakerbox::{Clock, ManualClock};
@@ -316,13 +320,13 @@ fn tick() {
 pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
-    /// Creates a clock that stands at one second.
+    /// Creates a clock that shows one second.
     #[must_use]
     pub fn new() -> Self {
         Self(Arc::new(AtomicU64::new(1_000_000)))
     }
 
-    /// Advances the time. All clones of this clock advance with it.
+    /// Advances the time, for all clones of this clock.
     pub fn advance(&self, by: Duration) {
         let by = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
         self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| Some(now.saturating_add(by))).ok();
@@ -366,7 +370,7 @@ mod tests {
         assert!(WallClock.now() >= Timestamp::ZERO + told);
     }
 
-    /// In a process of its own, since other tests of this one use the clock.
+    /// Runs in a separate process, because other tests in this one use the clock.
     #[test]
     fn the_thread_ends_when_the_last_user_is_gone_and_starts_again() {
         const ALONE: &str = "BREAKERBOX_CLOCK_ALONE";

@@ -1,4 +1,4 @@
-//! Tokio's clock, for tests with paused time, which tokio advances by itself.
+//! Tokio's clock, for tests with paused time, which tokio advances automatically.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use super::Clock;
 
-/// The time of the current tokio runtime. While it is paused (`tokio::time::pause`, or `#[tokio::test(start_paused =
-/// true)]`), it advances only with `sleep` and `advance`; otherwise it is the time of this machine.
+/// The current tokio runtime's time. While it is paused (`tokio::time::pause`, or `#[tokio::test(start_paused =
+/// true)]`), it advances only with `sleep` and `advance`; otherwise it is the machine's time.
 ///
-/// It is the default clock of a registry, a throttle and a [`MemoryStore`](crate::store::MemoryStore) that are created
+/// It is the default clock for a registry, a throttle or a [`MemoryStore`](crate::store::MemoryStore) that is created
 /// while tokio's time is paused. So such a test need not set a clock:
 ///
 /// ```
@@ -36,19 +36,21 @@ use super::Clock;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Pass one, and clones of it to stores, if time is paused later, or if they are created outside of the runtime.
+/// If time is paused later, or the registry or the store is created outside the runtime, pass a `TokioClock`
+/// explicitly, and clones of the same one to stores.
 #[derive(Clone, Debug)]
 pub struct TokioClock {
     start: Instant,
-    /// The latest time that was returned: outside of its runtime the time may be earlier, and it must never go back.
+    /// The latest time that was returned. Outside the runtime the time may be earlier, but the clock must never go
+    /// back.
     latest: Arc<AtomicU64>,
 }
 
-/// The start time; like a [`ManualClock`](crate::ManualClock), it begins at one second.
+/// The time at which the clock starts: one second, as for a [`ManualClock`](crate::ManualClock).
 const BEGINS_AT: Duration = Duration::from_secs(1);
 
 impl TokioClock {
-    /// Creates a clock that begins now, by the time of this runtime.
+    /// Creates a clock that starts now, by this runtime's time.
     #[must_use]
     pub fn new() -> Self {
         Self { start: Instant::now(), latest: Arc::default() }
@@ -68,8 +70,8 @@ impl Clock for TokioClock {
     }
 }
 
-/// Returns whether this is called in a tokio runtime with paused time. The only way to find out is to read the time
-/// twice.
+/// Returns whether this is called in a tokio runtime with paused time. The only way to detect this is to read the
+/// time twice.
 pub(crate) fn is_paused() -> bool {
     if Handle::try_current().is_err() {
         return false;

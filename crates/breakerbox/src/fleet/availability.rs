@@ -1,24 +1,24 @@
-//! Whether the store can be used, according to its responses. Reads and writes are counted separately: a store that
-//! answers reads and refuses writes (memory full, read-only, privileges revoked) is lost for deciding, however many
-//! reads succeed.
+//! Decides from the store's responses whether it can be used. Reads and writes are counted separately: a store that
+//! responds to reads but refuses writes (memory full, read-only, privileges revoked) cannot be used for decisions,
+//! however many reads succeed.
 //!
-//! Three failures in a row of one kind lose the store, so that a single lost answer does not. While it is lost, only
-//! the periodic check counts; the store returns when a check succeeds, which includes a write. This is plain
-//! arithmetic: no IO, no clock.
+//! The store is lost after three consecutive failures of one kind, so that a single missing response is not enough.
+//! While it is lost, only the periodic check counts; the store is available again when a check succeeds, which
+//! includes a write. This module does no IO and reads no clock.
 
 use crate::observe::StoreHealth;
 
-/// How many failures in a row, of one kind, lose the store.
+/// The number of consecutive failures of one kind after which the store is lost.
 const FAILURES: u32 = 3;
 
-/// The kind of a request.
+/// The kind of request, which is counted separately.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Access {
     Read,
     Write,
 }
 
-/// A request in flight. Its result counts only if the store was neither lost nor found since it was sent.
+/// A request in flight. Its result counts only if the store was neither lost nor recovered since it was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Sent {
     access: Access,
@@ -29,19 +29,19 @@ pub(super) struct Sent {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Check {
     sent: Sent,
-    /// How many writes in a row had failed when it was sent.
+    /// The number of consecutive failed writes when the check was sent.
     failed_writes: u32,
-    /// Whether it reads as well.
+    /// Whether the check also reads.
     pub(super) reads: bool,
 }
 
-/// The state of the store, as far as it is known.
+/// The store's availability, as far as it is known.
 #[derive(Debug, Default)]
 pub(super) struct Availability {
     failed_reads: u32,
     failed_writes: u32,
     is_lost: bool,
-    /// Increases with every loss and every return.
+    /// Increases whenever the store is lost or recovers.
     era: u64,
     /// The latest error, while the store is lost.
     error: String,
@@ -52,17 +52,17 @@ impl Availability {
         self.is_lost
     }
 
-    /// Returns whether the latest request of some kind failed, and the store is not lost yet.
+    /// Returns whether the latest read or write failed, but the store is not lost yet.
     pub(super) fn is_in_doubt(&self) -> bool {
         !self.is_lost && (self.failed_reads > 0 || self.failed_writes > 0)
     }
 
-    /// Notes that a request is about to be sent.
+    /// Returns a token for a request that is about to be sent.
     pub(super) fn send(&self, access: Access) -> Sent {
         Sent { access, era: self.era }
     }
 
-    /// Applies the result of a request: none, or the error. Returns the store's health if it changed.
+    /// Applies a request's result: `None`, or the error. Returns the store's health if it changed.
     pub(super) fn note(&mut self, sent: Sent, error: Option<String>) -> Option<StoreHealth> {
         if self.is_lost || sent.era != self.era {
             return None;
@@ -85,14 +85,16 @@ impl Availability {
         Some(self.health())
     }
 
-    /// Notes that a check is about to be sent. It writes, and also reads if something is wrong.
+    /// Returns a token for a check that is about to be sent. The check writes, and also reads if the store is lost or
+    /// in doubt.
     pub(super) fn send_check(&self) -> Check {
         let reads = self.is_lost || self.is_in_doubt();
         Check { sent: self.send(Access::Write), failed_writes: self.failed_writes, reads }
     }
 
-    /// Applies the result of a check. A check that fails confirms failures that were known when it was sent. One that
-    /// was in flight when another write failed confirms nothing: both may have met the same short interruption.
+    /// Applies a check's result. A failed check confirms failures that were known when it was sent. A check that was
+    /// in flight when another write failed confirms nothing: the same short interruption may have caused both
+    /// failures.
     pub(super) fn note_check(&mut self, check: Check, error: Option<String>) -> Option<StoreHealth> {
         if check.sent.era != self.era {
             return None;
@@ -213,7 +215,7 @@ mod tests {
         for _ in 0..3 {
             let _ = failed(&mut availability, Access::Write, "OOM");
         }
-        // Other requests say nothing any more, whatever they say.
+        // The results of other requests no longer count.
         assert_eq!(availability.note(old, None), None);
         succeeded(&mut availability, Access::Read);
         assert_eq!(checked(&mut availability, Some("read-only")), None);

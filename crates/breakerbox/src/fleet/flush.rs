@@ -1,7 +1,7 @@
-//! Reports all unreported outcomes to the store, and follows through: if a report completes the evidence for a trip,
-//! the trip is confirmed and swapped in before the flush ends.
+//! Reports all unreported outcomes to the store, including the consequences: if a report leads to a trip, the trip is
+//! confirmed and swapped in before the flush ends.
 //!
-//! A flush runs in the background, so a caller that stops waiting loses nothing. It never takes longer than
+//! A flush runs in the background, so it completes even if its caller stops waiting. It never takes longer than
 //! [`Fleet::flush_limit`], never reports an outcome twice, and does not wait for outcomes that are settled after it
 //! began.
 
@@ -20,16 +20,16 @@ use super::{BATCH, Fleet};
 use crate::cell::Cell;
 use crate::fleet::Shared;
 
-/// The reason why a flush did not report everything.
+/// The reason why a flush could not report everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlushError {
-    /// The store did not respond or did not accept the report, or its record can't be read.
+    /// The store did not respond, did not accept the report, or has a record that cannot be read.
     #[error(
         "the store did not accept the outcomes of {circuits} circuits; see store_health() for the reason"
     )]
     NotReported {
-        /// The number of circuits with outcomes that were not reported, as far as is known.
+        /// The number of circuits with unreported outcomes, as far as is known.
         circuits: usize,
     },
     /// The flush exceeded its time limit.
@@ -41,37 +41,37 @@ pub enum FlushError {
     /// The registry was closed before these outcomes were settled.
     #[error("the registry is closed")]
     Closed,
-    /// The tokio runtime of the background tasks was shut down, and no other could be started.
+    /// The background tasks' tokio runtime was shut down, and no other could be started.
     #[error("the tokio runtime in which the registry was built is shut down; flush or close before that")]
     RuntimeGone,
 }
 
-/// The interval at which the flush checks whether a report of another task was answered.
+/// The interval at which a flush checks whether another task's report has received its response.
 const RECHECK_AFTER: Duration = Duration::from_millis(5);
 
-/// How many circuits are examined before other tasks run.
+/// The number of circuits to examine before yielding to other tasks.
 const YIELD_EVERY: usize = 1_024;
 
-/// How many store timeouts a flush may take, besides the wait for a confirmation: reading the record, a report, a swap,
-/// and one to spare.
+/// The number of store timeouts that a flush may take, besides the wait for a confirmation: for reading the record, a
+/// report, a swap, and one in reserve.
 const STORE_TIMEOUTS: u32 = 4;
 
 /// A circuit with unreported outcomes.
 struct Unreported {
     cell: Arc<Cell>,
-    /// Whether this flush has reported it: remaining outcomes were settled later.
+    /// Whether this flush has reported the circuit. Remaining outcomes were settled later.
     was_reported: bool,
 }
 
 impl Fleet {
-    /// Returns the time limit of a flush.
+    /// Returns the maximum duration of a flush.
     pub(super) fn flush_limit(&self) -> Duration {
         self.waits().confirm + self.settings.store_timeout * STORE_TIMEOUTS
     }
 }
 
 impl Shared {
-    /// Reports everything that was settled before this call.
+    /// Reports all outcomes that were settled before this call.
     pub(crate) async fn flush(self: &Arc<Self>) -> Result<(), FlushError> {
         let Some(fleet) = &self.fleet else { return Ok(()) };
         if fleet.is_closed() {
@@ -87,7 +87,7 @@ impl Shared {
         });
         match receiver.await {
             Ok(done) => done,
-            // The task was dropped, and its runtime with it.
+            // The task was dropped, together with its runtime.
             Err(_) => {
                 let (sender, receiver) = oneshot::channel();
                 flush_on_a_thread(self, false, move |done| _ = sender.send(done));
@@ -96,7 +96,8 @@ impl Shared {
         }
     }
 
-    /// Does the same within the limit, for a task. `wait_for_others`: whether to wait for requests of other tasks.
+    /// Reports all outcomes within the time limit, as part of `task`. `wait_for_others` states whether to wait for
+    /// other tasks' requests.
     pub(super) async fn report_everything(
         self: &Arc<Self>,
         task: &TaskRef,
@@ -107,7 +108,7 @@ impl Shared {
         let reporting = async {
             let done = self.report_until_done(fleet, task, wait_for_others).await;
             if wait_for_others && done.is_ok() {
-                // Single outcomes in flight, results of probes, records that are published again.
+                // Waits for single outcomes in flight, probe results, and records that are published again.
                 fleet.running_tasks.ended(0, task.id()).await;
             }
             done
@@ -148,14 +149,14 @@ impl Shared {
             let mut wait: Option<Duration> = None;
             for indices in indices(|pending| matches!(pending, Pending::Report { .. })).chunks(BATCH) {
                 let cells: Vec<_> = indices.iter().map(|&index| Arc::clone(&left[index].cell)).collect();
-                // Also outcomes that would not need a report.
+                // This includes outcomes that would not need a report.
                 for cell in &cells {
                     cell.step(&self.times, |member, at| member.request_report(at.store_time));
                 }
                 let replies = self.report_to_store(fleet, &cells).await;
                 let unanswered = replies.iter().filter(|reply| **reply == Reply::Unanswered).count();
                 if unanswered > 0 {
-                    // The next batch would wait as long, and in vain.
+                    // The next batch would wait just as long without success.
                     return Err(FlushError::NotReported { circuits: unanswered + lost });
                 }
                 for (&index, reply) in indices.iter().zip(replies) {
@@ -172,7 +173,7 @@ impl Shared {
                     }
                 }
             }
-            // The resulting trips, and decisions that were made without the store.
+            // Waits for the resulting trips, and for decisions that were made without the store.
             fleet.running_tasks.ended(task.id(), task.id()).await;
             if left.iter().any(|unreported| unreported.next(self, wait_for_others).is_some()) {
                 sleep(wait.unwrap_or(RECHECK_AFTER)).await;
@@ -203,13 +204,13 @@ impl Shared {
         unreported
     }
 
-    /// Returns whether a flush would have anything to do.
+    /// Returns whether a flush would have work to do.
     pub(super) fn has_unreported(&self, fleet: &Fleet) -> bool {
         let is_pending = |cell: Arc<Cell>| cell.pending(&self.times) != Pending::Nothing;
         !fleet.running_tasks.is_empty() || self.registry.by_parts().flatten().any(is_pending)
     }
 
-    /// Flushes, then stops all background tasks. From then on circuits are not shared.
+    /// Flushes, then stops all background tasks. After that, circuits are not shared.
     pub(crate) async fn close(self: &Arc<Self>) -> Result<(), FlushError> {
         let done = self.flush().await;
         if let Some(fleet) = self.fleet.as_ref().filter(|fleet| !fleet.is_closed()) {
@@ -224,14 +225,14 @@ impl Shared {
 }
 
 impl Unreported {
-    /// Returns what this flush still has to do for the circuit; none: nothing.
+    /// Returns the work that remains in this flush for the circuit; `None` if there is none.
     fn next(&self, shared: &Shared, wait_for_others: bool) -> Option<Pending> {
         let pending = self.cell.pending(&shared.times);
         let is_left = match pending {
             Pending::Nothing => false,
             Pending::Report { pending_trip } => pending_trip || !self.was_reported,
-            // A trip that waits for a confirmation is followed through, whichever task sent the request. A report of a
-            // task that can't continue is not waited for.
+            // A trip that awaits confirmation is completed, whichever task sent the request. The flush does not wait
+            // for a report by a task that cannot continue.
             Pending::Answer { pending_trip } => pending_trip || (wait_for_others && !self.was_reported),
             Pending::Rejoin => !self.was_reported,
         };

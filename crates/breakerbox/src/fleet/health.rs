@@ -1,11 +1,11 @@
-//! Whether the store can be used, and the behaviour while it can't.
+//! Whether the store can be used, and the behaviour while it cannot.
 //!
-//! A small breaker stands before the store. Twice a second a check writes to it ([`Store::check_write`]), with or
-//! without traffic, because only a write shows whether writes are accepted. A request that fails is confirmed by
-//! further checks soon after. Three failures in a row lose the store (`availability` counts them); then only the check is
-//! sent, and the process behaves as `on_store_loss` specifies. When the store is back, every circuit rejoins the fleet
-//! at once. Until all have, `on_store_loss` still applies to all calls, or each process would probe for itself
-//! meanwhile.
+//! The store has a small circuit breaker of its own. Twice per second a check writes to the store
+//! ([`Store::check_write`]), with or without traffic, because only a write shows whether writes are accepted. If a
+//! request fails, further checks soon confirm it. After three consecutive failures the store is lost (`availability`
+//! counts them); then only the check is sent, and the process behaves as `on_store_loss` specifies. When the store is
+//! available again, every circuit rejoins the fleet at once. Until all have, `on_store_loss` still applies to all
+//! calls; otherwise each process would probe by itself meanwhile.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,11 +24,11 @@ use crate::fleet::Shared;
 use crate::observe::StoreHealth;
 use crate::store::{Answer, Store, StoreError};
 
-/// The behaviour of a process while the store is unavailable.
+/// A process's behaviour while the store is unavailable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum OnStoreLoss {
-    /// Each process decides alone, with its own circuits, starting from what it knows.
+    /// Each process decides by itself, with its own circuits, starting from what it knows.
     #[default]
     Local,
     /// Every call is admitted.
@@ -40,21 +40,21 @@ pub enum OnStoreLoss {
 #[derive(Default)]
 pub(super) struct Health {
     availability: Mutex<Availability>,
-    /// Some circuits left the fleet, though the store was not lost.
+    /// Whether some circuits left the fleet, although the store was not lost.
     absentees: AtomicBool,
-    /// Notified when a request failed: a check follows soon.
+    /// Notified when a request failed, so that a check follows soon.
     doubt: Arc<Notify>,
 }
 
-/// The interval of the checks, also while the store is lost. So a loss is detected without traffic.
+/// The interval between checks, even while the store is lost, so that a loss is detected without traffic.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 
 /// The pause between a failure and the check that confirms it. Three failures take about a third of a second, so a
-/// store that refuses writes is reported within a second, and a lost connection has time to reconnect.
+/// store that refuses writes is reported within a second, and a broken connection has time to reconnect.
 const CONFIRM_AFTER: Duration = Duration::from_millis(150);
 
 impl Health {
-    /// Returns whether a request may be sent to the store.
+    /// Returns a token if a request may be sent to the store; otherwise an error.
     pub(super) fn admit(&self, access: Access) -> Result<Sent, StoreError> {
         let availability = self.lock();
         if availability.is_lost() {
@@ -63,7 +63,7 @@ impl Health {
         Ok(availability.send(access))
     }
 
-    /// Records the result of a request. Returns the health if it changed.
+    /// Records a request's result. Returns the store's health if it changed.
     pub(super) fn settle(&self, sent: Sent, error: Option<&StoreError>) -> Option<StoreHealth> {
         self.note(|availability| availability.note(sent, failure(error)))
     }
@@ -103,19 +103,19 @@ impl Health {
     }
 }
 
-/// Returns the text of an error that concerns the store's health. A record that can't be read is a response
-/// nevertheless.
+/// Returns the message of an error that affects the store's health. A record that cannot be read does not, because it
+/// is a response.
 fn failure(error: Option<&StoreError>) -> Option<String> {
     error.filter(|error| !matches!(error, StoreError::Unreadable(_))).map(with_its_causes)
 }
 
-/// Returns the message of an error with those of its causes.
+/// Returns an error's message with those of its causes.
 fn with_its_causes(error: &StoreError) -> String {
     let chain = std::iter::successors(Some(error as &dyn Error), |&error| error.source());
     chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// Checks the store, and lets circuits that left the fleet rejoin.
+/// Checks the store periodically, and lets circuits that left the fleet rejoin.
 pub(super) async fn keep_watching(shared: Weak<Shared>) {
     loop {
         let Some(held) = TaskRef::of(&shared) else { return };
@@ -125,7 +125,7 @@ pub(super) async fn keep_watching(shared: Weak<Shared>) {
         let sent = fleet.health.lock().send_check();
         let began = Instant::now();
         let asked_at = held.times.now();
-        // Do not keep the registry alive during the wait.
+        // Do not keep the registry alive while waiting.
         drop(held);
         let answer = check(&*store, limit, sent.reads).await;
 
@@ -143,7 +143,7 @@ pub(super) async fn keep_watching(shared: Weak<Shared>) {
         let is_in_doubt = fleet.health.is_in_doubt();
         drop(held);
         if is_in_doubt {
-            // A check that waited for its whole timeout has waited long enough.
+            // A check that used its whole timeout needs no further pause.
             tokio::time::sleep(CONFIRM_AFTER.saturating_sub(began.elapsed())).await;
         } else if timeout(CHECK_EVERY, doubt.notified()).await.is_ok() {
             tokio::time::sleep(CONFIRM_AFTER).await;
@@ -151,7 +151,7 @@ pub(super) async fn keep_watching(shared: Weak<Shared>) {
     }
 }
 
-/// Checks that the store accepts writes, and that it answers reads if that is in doubt.
+/// Checks that the store accepts writes and, if `reads` is set, that it responds to reads.
 async fn check(store: &dyn Store, limit: Duration, reads: bool) -> Result<Answer<()>, StoreError> {
     let answer = timeout(limit, store.check_write()).await.unwrap_or(Err(StoreError::TimedOut { limit }))?;
     if reads {
@@ -161,11 +161,11 @@ async fn check(store: &dyn Store, limit: Duration, reads: bool) -> Result<Answer
 }
 
 impl Shared {
-    /// Handles the loss or the return of the store.
+    /// Handles the loss or the recovery of the store.
     pub(super) fn store_went(&self, news: StoreHealth) {
         let Some(fleet) = &self.fleet else { return };
         if news == StoreHealth::Connected {
-            // All circuits rejoin, in the background.
+            // All circuits rejoin in the background.
             fleet.health.note_absentee();
         } else {
             self.times.shut(fleet.settings.on_loss != OnStoreLoss::Local);
@@ -177,7 +177,7 @@ impl Shared {
         self.observers.notify_store(&news);
     }
 
-    /// Returns the result that applies to all calls while the store is unavailable; none if each process decides alone.
+    /// Returns the result for all calls while the store is unavailable; `None` if each process decides by itself.
     pub(crate) fn without_store(&self) -> Option<Result<(), Refusal>> {
         let fleet = self.fleet.as_ref().filter(|_| self.times.is_shut())?;
         match fleet.settings.on_loss {
@@ -198,7 +198,8 @@ impl Shared {
         }
         self.times.shut(false);
         if fleet.health.is_lost() && fleet.settings.on_loss != OnStoreLoss::Local {
-            // It was lost again meanwhile, and the task that noticed may have shut the gates too early.
+            // The store was lost again meanwhile, and the task that detected it may have set this before it was
+            // cleared above.
             self.times.shut(true);
         }
         cells.iter().for_each(|cell| self.waiters.wake_one(cell));

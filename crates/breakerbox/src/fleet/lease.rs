@@ -1,8 +1,8 @@
-//! Takes the lease of a probe in the store. There is one request for each circuit at a time; other callers are refused,
-//! because a probe is in flight. A first read of a record that no caller waits for uses the same slot.
+//! Takes a probe's lease in the store. There is one request per circuit at a time; other callers are refused as if a
+//! probe were in flight. If no caller waits for a record's first read, that read counts as the circuit's request too.
 //!
-//! Requests continue in the background, also when their caller has reached its timeout or is gone. A lease that is
-//! granted then is kept for the next caller.
+//! Requests continue in the background, even after their caller has reached its timeout or has been dropped. A lease
+//! that is granted then is kept for the next caller.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use crate::fleet::Shared;
 use crate::registry::RegistryEntry;
 use crate::store::StoreError;
 
-/// The circuits with a request in flight, by address. The request holds its circuit, so no other circuit can get the
+/// The circuits with a request in flight, by address. The request holds its circuit, so no other circuit can get that
 /// address meanwhile.
 #[derive(Default)]
 pub(super) struct Requests(Mutex<HashMap<usize, Request>>);
@@ -29,20 +29,20 @@ pub(super) struct Requests(Mutex<HashMap<usize, Request>>);
 /// A request for a circuit's record or lease.
 enum Request {
     InFlight,
-    /// The lease was granted, and is kept for a caller, because the one that requested it could not wait.
+    /// The lease was granted, and is kept for the next caller, because the one that requested it could not wait.
     Granted(core::Permit),
 }
 
-/// A request for one circuit. It ends when this is dropped.
+/// A request for one circuit, which ends when this guard is dropped.
 pub(super) struct RequestGuard {
     shared: TaskRef,
     cell: Arc<Cell>,
-    /// The slot belongs to another request by now.
+    /// Whether another request has taken over the circuit's entry.
     is_over: bool,
 }
 
 impl Requests {
-    /// Returns a lease that was granted to a caller which could not wait, if it is still valid.
+    /// Returns the lease that is kept for the next caller, if it is still valid.
     fn granted(&self, cell: &Arc<Cell>, now: Timestamp) -> Option<core::Permit> {
         let mut requests = self.lock();
         match requests.remove(&address(cell))? {
@@ -84,32 +84,32 @@ fn address(cell: &Arc<Cell>) -> usize {
 /// A lease to swap in.
 pub(super) struct LeaseDue {
     proposal: Box<Proposal>,
-    /// The store's time when the record was read.
+    /// The store's time at which the record was read.
     read_at: Timestamp,
 }
 
-/// The result of an acquire by the store's own record.
+/// The result of acquiring a permit by the store's record.
 #[expect(clippy::large_enum_variant, reason = "it is looked at once, and never kept")]
 pub(super) enum StoreDecision {
     Decided(AcquireResult),
     Lease(LeaseDue),
-    /// The circuit ramps in this epoch, and a slot has to be taken.
+    /// The circuit is ramping up in this epoch: a slot must be taken.
     Place(Epoch),
 }
 
-/// The result of a request for a probe, or for a slot on a ramp.
+/// The result of a request for a probe, or for a slot in a ramp.
 pub(crate) enum Lease {
     /// A permit for the probe, or for a call that needs no lease.
     Permit(core::Permit),
-    /// A call that is not counted: the store did not respond, and `on_store_loss` admits every call.
+    /// The call is admitted but not counted: the store did not respond, and `on_store_loss` admits every call.
     Uncounted,
     Refused(Refusal),
-    /// The circuit has changed: acquire again.
+    /// The circuit has changed, so the caller must acquire again.
     Retry,
 }
 
 impl Lease {
-    /// Converts a decision that needs no swap, for an acquire at that time.
+    /// Converts a decision that needs no swap into a result, with `started_at` as the permit's start.
     pub(super) fn of(acquired: AcquireResult, started_at: Timestamp) -> Self {
         match acquired.decision {
             Decision::Admitted(permit) => Self::Permit(permit.by_own_clock(started_at)),
@@ -119,7 +119,7 @@ impl Lease {
 }
 
 impl Shared {
-    /// Returns the right to send a request about this circuit; none while another request is in flight.
+    /// Begins the circuit's request; `None` while another one is in flight.
     pub(super) fn begin_request(self: &Arc<Self>, cell: &Arc<Cell>) -> Option<RequestGuard> {
         let mut requests = self.fleet.as_ref()?.requests.lock();
         if requests.contains_key(&address(cell)) {
@@ -129,8 +129,9 @@ impl Shared {
         Some(RequestGuard { shared: self.for_task(), cell: Arc::clone(cell), is_over: false })
     }
 
-    /// Takes the lease, and waits for it as long as one request may take, less the time already waited: the request may
-    /// be two, or more if an answer is lost. A lease that arrives later is [granted](Self::granted) to the next caller.
+    /// Takes the lease, and waits for it no longer than the store timeout minus `waited`, although it takes two
+    /// requests, or more if a response is lost. A lease that arrives later is [granted](Self::granted) to the next
+    /// caller.
     pub(crate) async fn take_lease(self: &Arc<Self>, cell: &Arc<Cell>, waited: Duration) -> Lease {
         let Some(fleet) = &self.fleet else { return Lease::Retry };
         let limit = fleet.settings.store_timeout.saturating_sub(waited);
@@ -151,14 +152,14 @@ impl Shared {
         }
     }
 
-    /// Returns a lease that was requested in the background and granted. The record shows only that the lease is taken,
-    /// so the core can't tell that this process holds it.
+    /// Returns a lease that was requested in the background and granted. The record shows only that the lease is
+    /// taken, so the core does not know that this process holds it.
     pub(crate) fn granted(&self, cell: &Arc<Cell>) -> Option<core::Permit> {
         self.fleet.as_ref()?.requests.granted(cell, self.times.now())
     }
 
-    /// For callers that can't wait: requests a lease in the background, which is [granted](Self::granted) to the next
-    /// caller.
+    /// Requests a lease in the background, for a caller that cannot wait. The lease is [granted](Self::granted) to
+    /// the next caller.
     pub(crate) fn lease_later(self: &Arc<Self>, cell: &Arc<Cell>) -> Refusal {
         let Some(fleet) = &self.fleet else { return Refusal::TripPending };
         if let Some(guard) = self.begin_request(cell) {
@@ -168,7 +169,7 @@ impl Shared {
         self.probing()
     }
 
-    /// Requests a lease in the background. The receiver gets the result within the limit.
+    /// Requests a lease in the background. The receiver gets the result within the time limit.
     fn spawn_lease_request(
         self: &Arc<Self>,
         guard: RequestGuard,
@@ -202,7 +203,7 @@ impl Shared {
                 }
             };
             if sender.is_none_or(|sender| sender.send(result).is_err()) {
-                // The caller is gone; a waiter may want the lease.
+                // The caller has been dropped, but a waiting caller may need the lease.
                 shared.waiters.wake_one(&cell);
             }
         };
@@ -213,20 +214,20 @@ impl Shared {
     }
 
     async fn request_lease(self: &Arc<Self>, fleet: &Fleet, cell: &Arc<Cell>) -> Lease {
-        // Before the request: the probe's own deadline must be earlier than the end of the lease.
+        // Read before the request, because the probe's own deadline must be earlier than the end of the lease.
         let started_at = self.times.now();
         match self.decide_by_store(fleet, cell).await {
             Ok(StoreDecision::Decided(decided)) => Lease::of(decided, started_at),
             Ok(StoreDecision::Lease(lease)) => self.swap_lease(fleet, cell, lease, started_at).await,
-            // It closed meanwhile: the next acquire takes a slot.
+            // The circuit closed meanwhile: the next caller takes a slot.
             Ok(StoreDecision::Place(_)) => Lease::Retry,
-            // The circuit is not shared from now on.
+            // The circuit is no longer shared.
             Err(StoreError::Unreadable(_)) => Lease::Retry,
             Err(_) => self.unanswered(fleet, cell),
         }
     }
 
-    /// Decides an acquire by the store's own record and time: a result, or a lease to swap in.
+    /// Acquires a permit by the store's own record and time. Returns the decision, or a lease to swap in.
     pub(super) async fn decide_by_store(
         self: &Arc<Self>,
         fleet: &Fleet,
@@ -251,7 +252,7 @@ impl Shared {
         })
     }
 
-    /// Swaps a lease in. If that wins, the caller has the probe.
+    /// Swaps a lease in. If that succeeds, the caller has the probe.
     pub(super) async fn swap_lease(
         self: &Arc<Self>,
         fleet: &Fleet,
@@ -277,7 +278,7 @@ impl Shared {
         }
     }
 
-    /// Handles a failed request. If the store is lost by now, this process decides alone; else a later acquire tries
+    /// Handles a failed request. If the store is lost, this process decides by itself; otherwise a later caller tries
     /// again.
     pub(super) fn unanswered(&self, fleet: &Fleet, cell: &Arc<Cell>) -> Lease {
         if fleet.health.is_lost() {
@@ -287,7 +288,7 @@ impl Shared {
         Lease::Refused(self.probing())
     }
 
-    /// Returns the refusal while another caller probes, or requests the lease.
+    /// Returns the refusal while another caller is probing, or is requesting the lease.
     pub(crate) fn probing(&self) -> Refusal {
         let retry_in = self.fleet.as_ref().map_or(Duration::ZERO, |fleet| fleet.settings.store_timeout);
         Refusal::Probing { retry_at: self.times.to_store_time(self.times.now()) + retry_in, retry_in }

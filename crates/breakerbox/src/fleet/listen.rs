@@ -1,7 +1,7 @@
-//! Learns what other processes swapped in, and when they call for reports: by listening, and by periodically rereading
-//! the circuits that are not closed, and in turn [some](CLOSED_BATCH) of the closed ones. So a missed change is known
-//! after `reread_every` and one request at the latest if the circuit is not closed here; if it is closed, after as many
-//! times `reread_every` as there are thousands of circuits.
+//! Learns what other processes swapped in, and when they call for reports. It listens for messages, and periodically
+//! rereads the circuits that are not closed and, in turn, [some](CLOSED_BATCH) of the closed ones. So if a change was
+//! missed, a circuit that is not closed here is corrected within `reread_every` and one request; a closed one, within
+//! `reread_every` for every thousand circuits.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -14,7 +14,7 @@ use crate::cell::Cell;
 use crate::fleet::Shared;
 use crate::store::{Changes, StoreEvent};
 
-/// How many closed circuits are reread each time: this bounds the cost for the store, however many circuits there are.
+/// The number of closed circuits to reread each time. It limits the store's load, however many circuits there are.
 const CLOSED_BATCH: usize = 1_000;
 
 pub(super) async fn keep_listening(shared: Weak<Shared>, mut changes: Changes) {
@@ -42,7 +42,7 @@ pub(super) async fn keep_listening(shared: Weak<Shared>, mut changes: Changes) {
                 }
                 Ok(Some(_)) => break true,
                 Ok(None) => {
-                    // No more messages will come; rereading remains.
+                    // No more messages will arrive, so only rereading remains.
                     tokio::time::sleep_until(deadline).await;
                     break false;
                 }
@@ -56,10 +56,11 @@ pub(super) async fn keep_listening(shared: Weak<Shared>, mut changes: Changes) {
 }
 
 impl Shared {
-    /// Rereads the circuits that are not closed or are overridden, and some of the others, or everything, and learns
-    /// them.
+    /// Rereads the circuits that are not closed or are overridden, and some of the others, or all of them, and
+    /// applies their records.
     async fn read_again(self: &Arc<Self>, fleet: &Fleet, everything: bool) {
-        // With strict consistency every acquire reads; and an exclusive store is changed by this process alone.
+        // With strict consistency the store is read whenever a permit is acquired, and an exclusive store is changed
+        // only by this process.
         let rereads = fleet.settings.consistency == Consistency::LocalFirst && !fleet.settings.is_exclusive;
         let from = fleet.reread_from.load(Ordering::Relaxed);
         let range = if rereads { from..from + CLOSED_BATCH } else { 0..0 };
@@ -72,7 +73,7 @@ impl Shared {
             closed += usize::from(is_closed);
         });
         fleet.reread_from.store(if range.end < closed { range.end } else { 0 }, Ordering::Relaxed);
-        // Circuits whose record could not be read, in any state.
+        // Circuits whose records could not be read, in any state.
         cells.extend(self.unread(fleet).into_iter().filter(|cell| !everything && cell.is_closed()));
         for cells in cells.chunks(BATCH) {
             if !self.read_and_learn(fleet, cells).await {
@@ -81,7 +82,8 @@ impl Shared {
         }
     }
 
-    /// Reads the records of these circuits and learns them, or rejoins the fleet after an outage.
+    /// Reads these circuits' records and applies them, or rejoins the fleet after an outage. Returns false if the
+    /// store does not respond.
     pub(super) async fn read_and_learn(self: &Arc<Self>, fleet: &Fleet, cells: &[Arc<Cell>]) -> bool {
         let keys: Vec<_> = cells.iter().map(|cell| self.store_key(cell)).collect();
         let Ok(answer) = self.read_store(fleet, fleet.store.read(&keys)).await else { return false };
@@ -99,19 +101,19 @@ impl Shared {
         true
     }
 
-    /// Reads the record of one circuit for the first time. Returns false if the store does not respond.
+    /// Reads one circuit's record for the first time. Returns false if the store does not respond.
     pub(crate) async fn read_one(self: &Arc<Self>, cell: &Arc<Cell>) -> bool {
         let Some(fleet) = &self.fleet else { return false };
         if self.read_and_learn(fleet, std::slice::from_ref(cell)).await {
             return true;
         }
-        // Starting from nothing is better than waiting for a store that is unavailable.
+        // Starting without a record is better than waiting for a store that is unavailable.
         self.step_member(cell, None, |member, _| member.leave());
         fleet.health.note_absentee();
         false
     }
 
-    /// Rereads the record of one circuit. Returns false if the store does not respond.
+    /// Rereads one circuit's record. Returns false if the store does not respond.
     pub(crate) async fn catch_up(self: &Arc<Self>, cell: &Arc<Cell>) -> bool {
         let Some(fleet) = &self.fleet else { return true };
         if cell.is_known() {
@@ -120,7 +122,7 @@ impl Shared {
         self.read_one(cell).await
     }
 
-    /// Reads a record for the first time, for a caller that can't wait.
+    /// Reads a record for the first time in the background, for a caller that cannot wait.
     pub(crate) fn read_one_later(self: &Arc<Self>, cell: &Arc<Cell>) {
         let Some(fleet) = &self.fleet else { return };
         let Some(guard) = self.begin_request(cell) else { return };

@@ -1,28 +1,29 @@
-//! Circuits that a fleet shares through a store. Local-first, calls are decided by what this process knows, and its
-//! counts are reported to the store in the background; with strict consistency, every call accesses the store twice.
+//! Circuits that a fleet shares through a store. With local-first consistency, calls are decided by what this process
+//! knows, and its counts are reported to the store in the background; with strict consistency, every call accesses
+//! the store twice.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | `queue` | the circuits to report, and when |
-//! | `report` | reports counts that are due, calls for reports, and applies the results |
-//! | `swap` | swaps records in; a lost answer is looked up, never repeated |
-//! | `lease` | takes the lease of a probe, one request for each circuit at a time |
-//! | `ramp`, `ramp_entry` | takes and releases slots on the ramp of a circuit that has just closed |
+//! | `queue` | the circuits to report, and when to report them |
+//! | `report` | sends reports that are due, calls for other processes' reports, and applies the responses |
+//! | `swap` | swaps records in; if a response is lost, reads the record instead of retrying |
+//! | `lease` | takes a probe's lease, with one request per circuit at a time |
+//! | `ramp`, `ramp_entry` | takes and releases slots in a recently closed circuit's ramp |
 //! | `names` | the names of circuits in the store |
 //! | `listen` | learns what other processes swapped in, and rereads what may have been missed |
 //! | `strict` | strict consistency: accesses the store at every call |
-//! | `runtime` | the runtime of the background tasks |
+//! | `runtime` | the runtime for the background tasks |
 //! | `shared` | the state that all handles share |
 //! | `running_tasks` | the background tasks that are running |
 //! | `flush` | reports everything, and waits for the resulting transitions |
-//! | `shutdown` | the last reports of a process that drops its handles or its runtime |
+//! | `shutdown` | a process's last reports, when it drops its handles or its runtime |
 //! | `store_handle` | the store, or the same one reopened for the last reports |
-//! | `unreadable` | circuits whose record can't be read: this process does not share them |
-//! | `availability` | decides by the store's responses whether it can be used |
-//! | `health` | checks the store; the behaviour while it is unavailable |
+//! | `unreadable` | circuits whose records cannot be read, which this process does not share |
+//! | `availability` | decides from the store's responses whether it can be used |
+//! | `health` | checks the store, and determines the behaviour while it is unavailable |
 //!
-//! The core decides ([`breakerbox_core::fleet`]); this module moves data. Every request to the store has a timeout, and
-//! a small circuit of its own stands before the store, so that an outage costs no waiting.
+//! The core decides ([`breakerbox_core::fleet`]); this module moves data. Every request to the store has a timeout,
+//! and the store has a small circuit breaker of its own, so that calls do not wait during an outage.
 
 mod availability;
 mod flush;
@@ -80,7 +81,8 @@ use crate::observe::StoreHealth;
 use crate::registry::RegistryEntry;
 use crate::store::{Answer, Store, StoreError};
 
-/// The default timeout of the store. A store's own timeout is a little shorter: its error states the operation.
+/// The default timeout for requests to the store. The store's own timeout should be a little shorter, so that its
+/// error, which states the operation, comes first.
 pub const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The settings of a process that shares its circuits.
@@ -88,13 +90,13 @@ pub const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_millis(500);
 pub(crate) struct Settings {
     /// The interval at which pending reports are sent, in one batch.
     pub(crate) flush_every: Duration,
-    /// The timeout of a request to the store.
+    /// The timeout for a request to the store.
     pub(crate) store_timeout: Duration,
     /// The interval at which circuits that are not closed are read again, and some of the closed ones.
     pub(crate) reread_every: Duration,
     pub(crate) on_loss: OnStoreLoss,
     pub(crate) consistency: Consistency,
-    /// No other process uses the store.
+    /// Whether this process is the store's only user.
     pub(crate) is_exclusive: bool,
     pub(crate) stored_keys: StoredKeys,
 }
@@ -113,7 +115,7 @@ impl Default for Settings {
     }
 }
 
-/// The state of a process that shares its circuits.
+/// The state that a process needs to share its circuits.
 pub(crate) struct Fleet {
     pub(crate) store: StoreHandle,
     settings: Settings,
@@ -123,18 +125,18 @@ pub(crate) struct Fleet {
     ramps: Ramps,
     unread: Unread,
     names: Names,
-    /// The position among the closed circuits from which to read again next.
+    /// The position among the closed circuits at which the next reread starts.
     reread_from: AtomicUsize,
-    /// Limits the records that are being swapped in the background.
+    /// Limits the number of records being swapped in the background.
     swaps: Semaphore,
-    /// Locked while a step of the store's clock is applied to the circuits, so that no circuit that still uses the
-    /// previous clock takes in an answer.
+    /// Locked while a step of the store's clock is applied to the circuits, so that no response is applied to a
+    /// circuit that still uses the previous clock.
     clock_steps: Mutex<()>,
     pub(crate) running_tasks: RunningTasks,
     /// The number of handles that users hold.
     pub(crate) handles: AtomicUsize,
     is_closed: AtomicBool,
-    /// Ends the loops; dropping it does too.
+    /// Ends the background loops when it is set or dropped.
     stop: watch::Sender<bool>,
     pub(crate) runtime: Runtime,
 }
@@ -167,8 +169,8 @@ impl Fleet {
             Consistency::Strict => Duration::ZERO,
             // There are no other processes.
             _ if self.settings.is_exclusive => Duration::ZERO,
-            // Due with the next batch, then in flight. A report that is called for does not wait for a batch that is
-            // far off.
+            // A report is due with the next batch, and then in flight. If another process calls for it, it does not
+            // wait for a batch in the distant future.
             _ => self.settings.flush_every.min(SUCCESS_REPORT_DELAY) + self.settings.store_timeout,
         };
         Waits { swap: self.settings.store_timeout, confirm }
@@ -182,14 +184,14 @@ impl Fleet {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Ends the loops, and sends the store no more requests.
+    /// Ends the background loops, and stops all requests to the store.
     fn stop(&self) {
         self.is_closed.store(true, Ordering::Release);
         self.stop.send_replace(true);
     }
 }
 
-/// Starts the background tasks, which run until the registry is closed or its last handle is gone.
+/// Starts the background tasks, which run until the registry is closed or its last handle is dropped.
 pub(crate) fn start(shared: &Arc<Shared>) {
     let Some(fleet) = &shared.fleet else { return };
     let loops = [Arc::downgrade(shared), Arc::downgrade(shared), Arc::downgrade(shared)];
@@ -207,7 +209,7 @@ pub(crate) fn start(shared: &Arc<Shared>) {
     fleet.runtime.spawn(until_stopped(Box::pin(health::keep_watching(watching))));
 }
 
-/// Runs `work` until a stop is requested, or the registry is gone.
+/// Runs `work` until a stop is requested, or the registry is dropped.
 async fn until_stopped(mut stop: watch::Receiver<bool>, mut work: BackgroundTask) {
     let mut stopped = pin!(async move { stop.wait_for(|stop| *stop).await.map(drop) });
     poll_fn(|context| match work.as_mut().poll(context) {
@@ -218,7 +220,7 @@ async fn until_stopped(mut stop: watch::Receiver<bool>, mut work: BackgroundTask
 }
 
 impl Shared {
-    /// Performs one step of a shared circuit, at the store's time if it was just received.
+    /// Performs one step of a shared circuit, at the store's time if that was just received.
     pub(crate) fn step_member<R>(
         &self,
         cell: &Arc<Cell>,
@@ -235,7 +237,7 @@ impl Shared {
         result
     }
 
-    /// Reads from the store, with the timeout, and only while the store can be used.
+    /// Reads from the store, with a timeout, if the store can be used.
     pub(crate) async fn read_store<T>(
         &self,
         fleet: &Fleet,
@@ -244,7 +246,7 @@ impl Shared {
         self.request(fleet, Access::Read, request).await
     }
 
-    /// Writes to the store, with the timeout, and only while the store can be used.
+    /// Writes to the store, with a timeout, if the store can be used.
     pub(crate) async fn write_store<T>(
         &self,
         fleet: &Fleet,
@@ -289,7 +291,7 @@ impl Shared {
         }
     }
 
-    /// Performs what follows from a record that was learned.
+    /// Publishes the change and swaps in the record that follow from a record that was learned.
     pub(crate) fn apply_learnt(self: &Arc<Self>, cell: &Arc<Cell>, learnt: Learnt) {
         if let Some(change) = learnt.change {
             self.observers.notify(cell.key(), change);
@@ -306,7 +308,7 @@ impl Shared {
         }
     }
 
-    /// Reports to the store what is due, now or through the queue.
+    /// Sends a report to the store, now or through the queue.
     pub(crate) fn report(self: &Arc<Self>, cell: &Arc<Cell>, report: ReportDue) {
         match report {
             ReportDue::Swap(proposal) => self.swap_later(cell, *proposal),
@@ -314,14 +316,14 @@ impl Shared {
         }
     }
 
-    /// Adds a circuit to the queue of reports. A healthy circuit is not added.
+    /// Adds a circuit to the report queue. A healthy circuit is not added.
     fn queue_report(&self, cell: &Arc<Cell>, report: &ReportDue) {
         let Some(fleet) = self.fleet.as_ref().filter(|fleet| !fleet.is_closed()) else { return };
         let now = self.times.now();
         let with_batch = |at: Timestamp| fleet.settings.batch_time(at);
         let (urgency, at) = match report {
             ReportDue::Nothing | ReportDue::Swap(_) => return,
-            // A single outcome that no caller waits for: it was counted here while the store was unavailable.
+            // No caller waits for this single outcome: it was counted here while the store was unavailable.
             ReportDue::Now | ReportDue::One { .. } => (Urgency::High, now),
             ReportDue::In(wait) => (Urgency::High, now + *wait),
             ReportDue::Soon => (Urgency::High, with_batch(now)),
@@ -333,24 +335,24 @@ impl Shared {
 }
 
 impl Settings {
-    /// Returns when the batch is sent that a report due at this time belongs to. All reports of a process that are due
-    /// within `flush_every` make one request: a request costs a store more than one more key in it.
+    /// Returns the time at which to send a report that is due at `at`. All of a process's reports that are due within
+    /// `flush_every` form one request, because a request costs a store more than another key in it.
     fn batch_time(&self, at: Timestamp) -> Timestamp {
         let every = u64::try_from(self.flush_every.as_micros()).unwrap_or(u64::MAX).max(1);
         Timestamp::from_micros((at.as_micros() / every).saturating_add(1).saturating_mul(every))
     }
 }
 
-/// How long successes of a circuit under suspicion may wait.
+/// The time for which successes may be delayed if their circuit is under suspicion.
 const SUCCESS_REPORT_DELAY: Duration = Duration::from_secs(1);
 
 /// The maximum number of concurrent swaps in the background.
 const MAX_SWAPS: usize = 64;
 
-/// About how many circuits one request to the store contains.
+/// The approximate number of circuits in one request to the store.
 const BATCH: usize = 1_000;
 
-/// The minimum deviation of a clock that counts as a step, in microseconds.
+/// The minimum deviation of the store's clock that counts as a step, in microseconds.
 const CLOCK_STEP_MICROS: u64 = 1_000_000;
 
 const NO_WAITS: Waits = Waits { swap: Duration::ZERO, confirm: Duration::ZERO };

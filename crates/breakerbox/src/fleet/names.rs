@@ -1,5 +1,5 @@
-//! The names of circuits in a store: the text of their keys, or a hash of it. A fleet in dry-run uses separate names,
-//! so that it changes nothing for a fleet that is not.
+//! The names of circuits in a store: the text of their keys, or a hash of it. A fleet in dry-run mode uses separate
+//! names, so that it does not affect other fleets.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
@@ -12,34 +12,33 @@ use crate::registry::RegistryEntry;
 
 const DRY_RUN: &str = "dry-run ";
 
-/// How many names of evicted circuits may be kept besides those of present ones.
+/// The maximum number of evicted circuits whose names are kept, in addition to those of present circuits.
 const SLACK: usize = 1_024;
 
-/// The form in which a shared store holds keys. Set the same value in all processes of a fleet, or they share no
-/// circuits.
+/// The form of keys in a shared store. Set the same value in all of a fleet's processes, or they share no circuits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum StoredKeys {
-    /// The text of the key. The store can be listed by key and by tenant.
+    /// The key's text. The store can be listed by key and by tenant.
     #[default]
     Text,
-    /// `#` and the first 128 bits of the text's SHA-256 in hex, and no tenant: for keys that contain secrets, such as
-    /// capability URLs. A reader of the store sees how many circuits there are and their states, but not their keys. A
-    /// listing of the store shows hashes; only a process that has a circuit knows its key.
+    /// `#` and the first 128 bits of the text's SHA-256 in hex, without a tenant. Use this for keys that contain
+    /// secrets, such as capability URLs. A reader of the store sees the number of circuits and their states, but not
+    /// their keys. Listings of the store show hashes; only a process that has a circuit knows its key.
     Hashed,
 }
 
-/// In a fleet with hashed keys: the circuits of this process by their hashes.
+/// In a fleet with hashed keys: this process's circuits by their hashes.
 #[derive(Default)]
 pub(super) struct Names(RwLock<HashMap<Arc<str>, Weak<Cell>>>);
 
 impl Names {
-    /// Returns the circuit with this name, which may have been evicted.
+    /// Returns the circuit with this name, if it still exists. It may have been evicted from the registry.
     fn find(&self, name: &str) -> Option<Arc<Cell>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(name)?.upgrade()
     }
 
-    /// Stores the name of a circuit.
+    /// Stores a circuit's name.
     fn note(&self, name: Arc<str>, cell: &Arc<Cell>, circuits: usize) {
         let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if names.len() >= 2 * circuits + SLACK {
@@ -50,12 +49,12 @@ impl Names {
 }
 
 impl Shared {
-    /// Returns the prefix of the names of all circuits of this fleet.
+    /// Returns the prefix that all of this fleet's circuit names have.
     pub(crate) const fn name_prefix(&self) -> &'static str {
         if self.dry_run { DRY_RUN } else { "" }
     }
 
-    /// Returns the name in the store of the circuit with this key.
+    /// Returns the name in the store for the circuit with this key.
     pub(crate) fn name_of(&self, key: &str) -> Arc<str> {
         match (self.stored_keys(), self.dry_run) {
             (StoredKeys::Text, false) => key.into(),
@@ -64,8 +63,8 @@ impl Shared {
         }
     }
 
-    /// Returns the key of a circuit by its name in the store; none if it belongs to another fleet. Only for names that
-    /// are texts.
+    /// Returns the key for a circuit's name in the store; `None` if the name belongs to another fleet. Only for names
+    /// that are not hashed.
     pub(crate) fn key_of<'n>(&self, name: &'n str) -> Option<&'n str> {
         match (self.dry_run, name.strip_prefix(DRY_RUN)) {
             (true, key) => key,
@@ -78,7 +77,7 @@ impl Shared {
     pub(super) fn cell_of(&self, name: &str) -> Option<Arc<Cell>> {
         match self.stored_keys() {
             StoredKeys::Text => self.registry.find(self.key_of(name)?),
-            // The circuit may have been evicted and created again since.
+            // The circuit may have been evicted and created again in the meantime.
             StoredKeys::Hashed => self.registry.find(self.fleet.as_ref()?.names.find(name)?.key()),
         }
     }
@@ -87,7 +86,7 @@ impl Shared {
         self.name_of(cell.key())
     }
 
-    /// Registers the name of a new circuit. From now on, changes by other processes are matched to it.
+    /// Registers a new circuit's name. From now on, other processes' changes are matched to it.
     pub(crate) fn joined(&self, cell: &Arc<Cell>) {
         if let Some(fleet) = &self.fleet
             && self.stored_keys() == StoredKeys::Hashed
@@ -100,7 +99,7 @@ impl Shared {
     pub(super) fn stored_tenant(&self, cell: &Cell) -> Option<Arc<str>> {
         match self.stored_keys() {
             StoredKeys::Text => Some(tenant_of(cell.key()).into()),
-            // A key without a tenant would be taken for a tenant.
+            // If a key has no tenant, its first word would be mistaken for one.
             StoredKeys::Hashed => None,
         }
     }

@@ -1,8 +1,8 @@
-//! The queue of circuits to report, by time. Each circuit is in it once, at the earliest time that was requested, so it
-//! is never longer than the registry.
+//! The queue of circuits to report, by time. It contains each circuit once, at the earliest time that was requested,
+//! so it is never longer than the registry.
 //!
-//! Failures go first: when many circuits with only successes are due, those that fail do not wait behind them. A part
-//! of every batch is reserved for the others, so that they do not starve.
+//! Failures go first: if many circuits that have only successes are due, those with failures do not wait behind them.
+//! A part of every batch is reserved for the others, so that they do not starve.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::cell::Cell;
 
-/// One in this many entries of a batch is reserved for circuits without failures, if there are any.
+/// One in this many entries in a batch is reserved for circuits without failures, if there are any.
 const RESERVED_ONE_IN: usize = 4;
 
 #[derive(Default)]
@@ -22,7 +22,6 @@ pub(super) struct Queue {
     earlier: Arc<Notify>,
 }
 
-/// The urgency of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Urgency {
     High,
@@ -37,7 +36,7 @@ struct Due {
     count: u64,
 }
 
-/// The position in a queue: by time, then by order of arrival.
+/// A position in the queue: by time, then by order of arrival.
 type Position = (Timestamp, u64);
 type Entries = BTreeMap<Position, Arc<Cell>>;
 
@@ -49,7 +48,7 @@ impl Due {
         }
     }
 
-    /// Takes the circuits of one urgency that are due.
+    /// Takes the circuits with this urgency that are due, until `taken` has `at_most`.
     fn take(&mut self, urgency: Urgency, now: Timestamp, at_most: usize, taken: &mut Vec<Arc<Cell>>) {
         while taken.len() < at_most
             && let Some(first) = self.entries(urgency).first_entry().filter(|first| first.key().0 <= now)
@@ -91,23 +90,23 @@ impl Queue {
         }
     }
 
-    /// Takes the circuits that are due, at most `at_most`.
+    /// Takes at most `at_most` circuits that are due.
     pub(super) fn take(&self, now: Timestamp, at_most: usize) -> Vec<Arc<Cell>> {
         let mut due = self.lock();
         let mut taken = Vec::new();
         due.take(Urgency::High, now, at_most - at_most / RESERVED_ONE_IN, &mut taken);
         due.take(Urgency::Low, now, at_most, &mut taken);
-        // The others may not need all of their reserved part.
+        // The other circuits may not need all of their reserved part.
         due.take(Urgency::High, now, at_most, &mut taken);
         taken
     }
 
-    /// Returns when the next circuit is due.
+    /// Returns the time at which the next circuit is due.
     pub(super) fn next(&self) -> Option<Timestamp> {
         self.lock().next()
     }
 
-    /// Returns the notification for a circuit that is due earlier than was known.
+    /// Returns the notification that a circuit is due earlier than all others.
     pub(super) fn earlier(&self) -> Arc<Notify> {
         Arc::clone(&self.earlier)
     }

@@ -1,12 +1,12 @@
-//! Slots on the ramp of a circuit that has just closed, taken and released through the store.
+//! Slots in a recently closed circuit's ramp, taken and released through the store.
 //!
-//! Each circuit of this process has at most one request in flight. Needs that arise meanwhile go with the next one:
-//! slots to release, a new limit, slots for all callers. Requests continue in the background, also when the caller is
-//! gone; a slot that no caller waits for any more is released. A caller that can't wait is refused, and finds a slot
-//! reserved when it acquires again.
+//! Each of this process's circuits has at most one request in flight. Slots to release, a new limit, and slots for
+//! all callers that arise meanwhile go into the next request. Requests continue in the background, even after the
+//! caller has been dropped; a slot that no caller waits for any more is released. A caller that cannot wait is
+//! refused, and a slot is reserved for the next time that it acquires.
 //!
 //! After a refusal no request is sent for a short, growing pause, because many processes may be acquiring. The core
-//! decides the next limit; the needs of one circuit are in `ramp_entry`.
+//! decides the next limit; `ramp_entry` has one circuit's state.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -25,8 +25,8 @@ use crate::clock::Clock;
 use crate::fleet::Shared;
 use crate::store::Answer;
 
-/// The ramps of this process, by the address of their circuit. There is an entry only while a task serves it, and the
-/// task holds the circuit, so no other circuit can get the address meanwhile.
+/// This process's ramps, by their circuit's address. An entry exists only while a task serves it, and the task holds
+/// the circuit, so no other circuit can get that address meanwhile.
 #[derive(Default)]
 pub(super) struct Ramps(Mutex<HashMap<usize, Entry>>);
 
@@ -35,7 +35,7 @@ impl Ramps {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the entry of a circuit, if there is one for this epoch.
+    /// Changes a circuit's entry, if there is one for this epoch.
     fn change<R>(&self, cell: &Arc<Cell>, epoch: Epoch, change: impl FnOnce(&mut Entry) -> R) -> Option<R> {
         self.lock().get_mut(&address(cell)).filter(|entry| entry.epoch() == epoch).map(change)
     }
@@ -46,7 +46,7 @@ fn address(cell: &Arc<Cell>) -> usize {
 }
 
 impl Shared {
-    /// Takes a slot for a caller that waits as long as one request may take, less the time already waited.
+    /// Takes a slot for a caller that can wait, but no longer than the store timeout minus `waited`.
     pub(crate) async fn take_slot(
         self: &Arc<Self>,
         cell: &Arc<Cell>,
@@ -57,7 +57,7 @@ impl Shared {
         self.slot_within(fleet, cell, epoch, fleet.settings.store_timeout.saturating_sub(waited)).await
     }
 
-    /// Does the same, and waits at most for `limit`.
+    /// Takes a slot for a caller that waits for at most `limit`.
     pub(super) async fn slot_within(
         self: &Arc<Self>,
         fleet: &Fleet,
@@ -82,8 +82,8 @@ impl Shared {
         }
     }
 
-    /// Takes a slot for a caller that can't wait: a reserved one; else requests one, and reserves it for the next
-    /// caller.
+    /// Takes a reserved slot for a caller that cannot wait. If there is none, requests one, and reserves it for the
+    /// next caller.
     pub(crate) fn slot_at_once(
         self: &Arc<Self>,
         cell: &Arc<Cell>,
@@ -98,7 +98,7 @@ impl Shared {
         result.unwrap_or(Err(Refusal::TripPending))
     }
 
-    /// Takes a slot on the ramp of this process alone, if no other process uses the store.
+    /// Takes a slot in this process's own ramp, if no other process uses the store.
     pub(crate) fn on_own_ramp(&self, cell: &Arc<Cell>) -> Option<Lease> {
         self.fleet.as_ref().filter(|fleet| fleet.settings.is_exclusive)?;
         let started_at = self.times.now();
@@ -106,11 +106,11 @@ impl Shared {
         Some(Lease::of(acquired, started_at))
     }
 
-    /// Releases the slot of a call with this outcome, in the background.
+    /// Releases a call's slot in the background. `kind` is the call's outcome.
     pub(crate) fn release_slot(self: &Arc<Self>, cell: &Arc<Cell>, slot: (Epoch, Nonce), kind: OutcomeKind) {
         let Some(fleet) = &self.fleet else { return };
         let (epoch, slot) = slot;
-        // None: a later epoch has begun, and the ramp of this one is gone.
+        // `None` means that a later epoch has begun, and this one's ramp no longer exists.
         let _ = self.with_entry(fleet, cell, epoch, |entry| {
             entry.give(ReleasedSlot { slot, succeeded: kind == OutcomeKind::Success });
             if kind == OutcomeKind::Failure {
@@ -120,7 +120,7 @@ impl Shared {
         });
     }
 
-    /// Changes the entry of a circuit, and creates it if necessary. None: the entry belongs to a later epoch.
+    /// Changes a circuit's entry, creating it if necessary. `None` if the entry belongs to a later epoch.
     fn with_entry<R>(
         self: &Arc<Self>,
         fleet: &Fleet,
@@ -153,7 +153,7 @@ impl Shared {
         known.unwrap_or_else(|| Entry::new(epoch).refusal())
     }
 
-    /// Sends one request, and applies the result.
+    /// Sends one request, and applies the reply.
     async fn request_slots(self: &Arc<Self>, fleet: &Fleet, cell: &Arc<Cell>, work: Work) {
         let Work { demand, waiting, failures } = work;
         let (epoch, key) = (demand.epoch, self.store_key(cell));
@@ -209,7 +209,7 @@ impl Shared {
             entry.keep(left, hold_until, self.times.now());
             entry.set_step(step, refused && step.is_none(), std::mem::take(&mut waiting))
         });
-        // The entry belongs to another epoch by now: waiting callers acquire again.
+        // The entry now belongs to another epoch, so waiting callers acquire again.
         let Some((unserved, refusal)) = refused else {
             return waiting.into_iter().for_each(Waiting::retry);
         };
@@ -219,7 +219,7 @@ impl Shared {
         }
     }
 
-    /// Returns the next step of a task. If nothing is left to do, it removes the entry.
+    /// Returns the next step for the entry's task. If no work remains, removes the entry.
     fn next_of(&self, server: &mut Server) -> Option<Next> {
         let mut entries = self.fleet.as_ref()?.ramps.lock();
         let draw = || Nonce(self.times.draw().0);
@@ -232,7 +232,7 @@ impl Shared {
         next
     }
 
-    /// Ends a ramp: calls need no slot any more, or not one of this epoch.
+    /// Ends a ramp: calls no longer need slots, or need slots in another epoch.
     fn end_ramp(&self, fleet: &Fleet, cell: &Arc<Cell>, epoch: Epoch, waiting: VecDeque<Waiting>) {
         let more = fleet.ramps.change(cell, epoch, |entry| entry.begin(epoch)).unwrap_or_default();
         waiting.into_iter().chain(more).for_each(Waiting::retry);
@@ -240,7 +240,7 @@ impl Shared {
     }
 }
 
-/// The task of an entry. If it is dropped halfway, because its runtime ends, it removes the entry.
+/// The task that serves an entry. If it is dropped midway, because its runtime ends, it removes the entry.
 struct Server {
     shared: Weak<Shared>,
     cell: Arc<Cell>,
@@ -257,7 +257,7 @@ impl Drop for Server {
     }
 }
 
-/// Serves one circuit's ramp until nothing is left to do. A flush waits for requests in flight, but not for pauses.
+/// Serves one circuit's ramp until no work remains. A flush waits for requests in flight, but not for pauses.
 async fn serve(mut task: TaskRef, cell: Arc<Cell>) {
     let mut server = Server { shared: Arc::downgrade(&task), cell, has_ended: false };
     loop {
@@ -266,11 +266,11 @@ async fn serve(mut task: TaskRef, cell: Arc<Cell>) {
             Next::Send(work) => {
                 let Some(fleet) = &task.fleet else { return };
                 task.request_slots(fleet, &server.cell, work).await;
-                // A store in memory answers at once, and other tasks need the thread too.
+                // A memory store responds at once, but other tasks need the thread too.
                 tokio::task::yield_now().await;
             }
             Next::Wait { until, ends_pause, changed } => {
-                // Do not keep the registry alive during the wait.
+                // Do not keep the registry alive while waiting.
                 drop(task);
                 let is_over = timeout_at(until, changed.notified()).await.is_err();
                 let Some(again) = TaskRef::of(&server.shared) else { return };

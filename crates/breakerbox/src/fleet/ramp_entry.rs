@@ -1,5 +1,5 @@
-//! The needs of one circuit's ramp in this process: the callers that wait for a slot, the slots to release, and the
-//! time of the next request. A plain value under a lock: nothing here waits, and no waker runs here.
+//! One circuit's ramp in this process: the callers that wait for a slot, the slots to release, and the time of the
+//! next request. It is a plain value under a lock: no function here waits or runs a waker.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,41 +12,43 @@ use tokio::time::Instant;
 
 use super::Lease;
 
-/// The first pause after a refusal, and the longest. With many processes, requests are frequent enough nevertheless.
+/// The first pause after a refusal; `LONGEST_PAUSE` is the maximum. With many processes, requests are still frequent
+/// enough.
 const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(80);
 
-/// How long an entry stays after its latest reply, so that pauses continue to grow.
+/// The time for which an entry is kept after its latest reply, so that pauses continue to grow.
 const KEEP_AFTER_REPLY: Duration = Duration::from_secs(1);
 
-/// The maximum number of callers that wait for slots of one circuit. Further callers are refused at once.
+/// The maximum number of callers that wait for one circuit's slots. Further callers are refused at once.
 const MAX_WAITING: usize = 256;
 
 /// The maximum number of slots in one request.
 const MAX_SLOTS_PER_REQUEST: usize = 64;
 
-/// How often a release is retried with a store that does not respond, and a new limit where other processes are faster.
+/// The maximum number of attempts for a release if the store does not respond, and for a new limit if other processes
+/// are faster.
 const MAX_TRIES: u32 = 4;
 
 /// One circuit's ramp in this process.
 pub(super) struct Entry {
     epoch: Epoch,
-    /// The latest reply: the ramp, and the number of slots taken.
+    /// The ramp in the latest reply, and the number of slots taken.
     seen: Option<(RampState, u32)>,
     give: Vec<ReleasedSlot>,
-    /// Failures that the limit does not take into account yet.
+    /// The number of failures that the limit does not include yet.
     failures: u32,
     step: Option<RampStep>,
     waiting: VecDeque<Waiting>,
-    /// Whether a caller that can't wait needs a slot.
+    /// Whether a caller that cannot wait needs a slot.
     is_wanted: bool,
-    /// A slot for such a caller, and the time until which it is reserved.
+    /// The slot for a caller that cannot wait, and the time until which it is reserved.
     held: Option<(core::Permit, Timestamp)>,
-    /// Until then, acquires are refused without a request.
+    /// The time until which calls are refused without a request to the store.
     paused_until: Option<Instant>,
     pause: Duration,
     stays_until: Option<Instant>,
-    /// The number of requests, or replacements of the limit, that failed in a row.
+    /// The number of consecutive failed requests, or failed replacements of the limit.
     tries: u32,
     changed: Arc<Notify>,
 }
@@ -57,10 +59,10 @@ pub(super) struct Waiting {
     pub(super) sender: oneshot::Sender<Lease>,
 }
 
-/// The next step of the task.
+/// The next step for the entry's task.
 pub(super) enum Next {
     Send(Work),
-    /// Wait until this time, or until something changes.
+    /// Wait until this time, or until the entry changes.
     Wait {
         until: Instant,
         ends_pause: bool,
@@ -68,22 +70,22 @@ pub(super) enum Next {
     },
 }
 
-/// One request, and the callers it is for.
+/// One request, and the callers for which it is made.
 pub(super) struct Work {
     pub(super) demand: RampDemand,
     pub(super) waiting: VecDeque<Waiting>,
-    /// How many failures the new limit takes into account.
+    /// The number of failures that the new limit includes.
     pub(super) failures: u32,
 }
 
 impl Waiting {
-    /// Admits the caller. Returns false if it is gone.
+    /// Admits the caller. Returns false if it has been dropped.
     pub(super) fn admit(self, epoch: Epoch, slot: Nonce) -> bool {
         self.sender.send(Lease::Permit(core::Permit::on_ramp(epoch, slot, self.started_at))).is_ok()
     }
 
     pub(super) fn refuse(self, refusal: Refusal) {
-        // The caller may be gone.
+        // The caller may have been dropped.
         let _ = self.sender.send(Lease::Refused(refusal));
     }
 
@@ -115,14 +117,14 @@ impl Entry {
         self.epoch
     }
 
-    /// Restarts the entry in this epoch. Returns the callers that waited.
+    /// Resets the entry for this epoch. Returns the callers that waited.
     pub(super) fn begin(&mut self, epoch: Epoch) -> VecDeque<Waiting> {
         let changed = Arc::clone(&self.changed);
         changed.notify_one();
         std::mem::replace(self, Self { changed, ..Self::new(epoch) }).waiting
     }
 
-    /// Returns the refusal of a call for which there is no slot.
+    /// Returns the refusal for a call without a slot.
     pub(super) fn refusal(&self) -> Refusal {
         let known = self.seen.and_then(|(state, in_flight)| Some((in_flight, state.limit?)));
         let (in_flight, limit) = known.unwrap_or((0, 1));
@@ -133,7 +135,7 @@ impl Entry {
         self.paused_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Adds a waiting caller, or returns the refusal.
+    /// Adds a waiting caller, or returns the refusal if it must not wait.
     pub(super) fn wait(&mut self, waiting: Waiting) -> Result<(), Refusal> {
         if self.is_paused() || self.waiting.len() >= MAX_WAITING {
             return Err(self.refusal());
@@ -143,7 +145,7 @@ impl Entry {
         Ok(())
     }
 
-    /// Requests a slot for a caller that can't wait, and returns its refusal.
+    /// Requests a slot for a caller that cannot wait, and returns the refusal for it.
     pub(super) fn request_for_next(&mut self) -> Refusal {
         if !self.is_paused() && !self.is_wanted {
             self.is_wanted = true;
@@ -152,7 +154,7 @@ impl Entry {
         self.refusal()
     }
 
-    /// Takes the slot that is reserved for the next caller.
+    /// Takes the slot that is reserved for the next caller, if there is one.
     pub(super) fn take_held(&mut self, now: Timestamp) -> Option<core::Permit> {
         let (permit, _) = self.held.take_if(|(_, until)| now < *until)?;
         Some(permit.by_own_clock(now))
@@ -166,14 +168,14 @@ impl Entry {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// Ends the pause, because this process released a slot: the next acquire sends a request.
+    /// Ends the pause, because this process released a slot, so that the next caller sends a request.
     pub(super) fn end_pause(&mut self) {
         self.paused_until = None;
         self.pause = PAUSE;
         self.changed.notify_one();
     }
 
-    /// Returns the next step; none: nothing is left to do.
+    /// Returns the next step; `None` if no work remains.
     pub(super) fn next(
         &mut self,
         now: Timestamp,
@@ -188,7 +190,7 @@ impl Entry {
         self.paused_until.take_if(|until| instant >= *until);
         let may_request = self.paused_until.is_none();
         let wants_slot = may_request && (!self.waiting.is_empty() || self.is_wanted);
-        // A request without a response is repeated after the pause.
+        // A request without a response is retried after the pause.
         let may_change = may_request || self.tries == 0;
         let replace = if may_change { self.next_step() } else { None };
         if wants_slot || replace.is_some() || may_change && !self.give.is_empty() {
@@ -222,8 +224,8 @@ impl Entry {
         step
     }
 
-    /// Applies a reply to a request whose new limit took `failures` into account. Returns the number not yet taken into
-    /// account.
+    /// Applies the reply to a request whose new limit included `failures`. Returns the number of failures that are
+    /// not included yet.
     pub(super) fn replied(
         &mut self,
         request: &RampRequest,
@@ -239,13 +241,13 @@ impl Entry {
         if view.replaced {
             self.failures = self.failures.saturating_sub(failures);
         } else if self.tries >= MAX_TRIES {
-            // Other processes change the limit all the time: these failures are dropped.
+            // Other processes keep changing the limit, so these failures are dropped.
             (self.failures, self.tries) = (0, 0);
         }
         self.failures
     }
 
-    /// Reserves a slot for a caller that can't wait, and releases those that are not needed.
+    /// Reserves a slot for a caller that cannot wait, and releases those that are not needed.
     pub(super) fn keep(&mut self, mut slots: Vec<Nonce>, until: Timestamp, now: Timestamp) {
         if self.is_wanted
             && self.held.is_none()
@@ -258,8 +260,8 @@ impl Entry {
         self.give.extend(released);
     }
 
-    /// Records the step that is due, and a refusal. Returns the callers to refuse, and the refusal: if the limit is
-    /// about to change, callers keep waiting.
+    /// Records the step that is due, and whether a slot was refused. Returns the callers to refuse, with the refusal.
+    /// If the limit is about to change, callers keep waiting.
     pub(super) fn set_step(
         &mut self,
         step: Option<RampStep>,
@@ -283,8 +285,8 @@ impl Entry {
         (waiting, self.refusal())
     }
 
-    /// Handles a missing response. Releases are repeated, and requested slots are released too: they may have been
-    /// taken.
+    /// Handles a missing response. Releases are retried, and requested slots are released too, because they may have
+    /// been taken.
     pub(super) fn unanswered(&mut self, request: RampRequest, failures: u32) {
         self.tries += 1;
         self.is_wanted = false;
@@ -294,7 +296,7 @@ impl Entry {
             self.give.extend(request.give);
             self.give.extend(request.take.into_iter().map(|slot| ReleasedSlot { slot, succeeded: false }));
         } else {
-            // The slots expire.
+            // The slots expire by themselves.
             self.failures = self.failures.saturating_sub(failures);
             self.tries = 0;
         }

@@ -1,5 +1,5 @@
-//! Reports counts to the store, in batches, and applies the results. Only circuits whose report is due are visited: a
-//! healthy circuit never is.
+//! Reports counts to the store, in batches, and applies the responses. Only circuits whose report is due are visited:
+//! a healthy circuit never is.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::cell::Cell;
 use crate::clock::Clock;
 use crate::fleet::Shared;
 
-/// How long the reporter sleeps when there is nothing to report, so that it detects when the registry is gone.
+/// The maximum time that the reporter sleeps while no report is due, so that it detects when the registry is dropped.
 const IDLE_WAIT: Duration = Duration::from_secs(1);
 
-/// How many answers are applied before other tasks run.
+/// The number of responses to apply before yielding to other tasks.
 const YIELD_EVERY: usize = 64;
 
 pub(super) async fn keep_reporting(shared: Weak<Shared>) {
@@ -27,39 +27,40 @@ pub(super) async fn keep_reporting(shared: Weak<Shared>) {
         let cells = fleet.queue.take(now, BATCH);
         if !cells.is_empty() {
             held.report_to_store(fleet, &cells).await;
-            // A store in memory answers at once, and other tasks need the thread too.
+            // A memory store responds at once, but other tasks need the thread too.
             yield_now().await;
             continue;
         }
         let wait = fleet.queue.next().map_or(IDLE_WAIT, |due| due.since(now)).min(IDLE_WAIT);
         let earlier = fleet.queue.earlier();
-        // Do not keep the registry alive during the wait.
+        // Do not keep the registry alive while waiting.
         drop(held);
         let _ = tokio::time::timeout(wait, earlier.notified()).await;
     }
 }
 
-/// The result of reporting a circuit.
+/// The result of reporting one circuit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reply {
-    /// There was nothing to report, or a report was in flight.
+    /// There were no counts to report, or a report was in flight.
     Nothing,
-    /// The store received the report.
+    /// The store responded to the report.
     Answered {
-        /// The time after which to report again, because a trip waits for a confirmation; none: no need.
+        /// The time after which to report again, because a trip awaits confirmation; `None` if that is not necessary.
         again_in: Option<Duration>,
     },
     /// The store did not respond. The outcomes may be lost.
     Unanswered,
-    /// The store's record can't be read.
+    /// The store's record cannot be read.
     Unreadable,
 }
 
 impl Shared {
-    /// Reports some circuits to the store. Returns the results in their order.
+    /// Reports these circuits to the store. Returns the results in the same order.
     pub(super) async fn report_to_store(self: &Arc<Self>, fleet: &Fleet, cells: &[Arc<Cell>]) -> Vec<Reply> {
         let mut replies = vec![Reply::Nothing; cells.len()];
-        // Forgotten while a call was in flight: its outcome has no epoch before the record is read.
+        // These circuits were forgotten while a call was in flight: its outcome has no epoch until the record has
+        // been read.
         let unread: Vec<_> = cells.iter().filter(|cell| cell.is_unread(&self.times)).cloned().collect();
         if !unread.is_empty() && !self.read_and_learn(fleet, &unread).await {
             for (cell, reply) in cells.iter().zip(&mut replies) {
@@ -103,22 +104,22 @@ impl Shared {
             if reported.call_for_reports {
                 wanted_reports.push(Arc::clone(&delta.key));
             }
-            // Whether the confirmation continues or ended, a waiter may want to know.
+            // Whether the confirmation continues or has ended, a waiting caller may be affected.
             self.waiters.wake_one(cell);
             let again_in = if let ReportDue::In(wait) = reported.report { Some(wait) } else { None };
             replies[index] = Reply::Answered { again_in };
             self.report(cell, reported.report);
         }
         if !wanted_reports.is_empty() && !fleet.health.is_lost() {
-            // If the message is lost, the process with the pending trip calls again: an error changes nothing.
+            // If the message is lost, the process with the pending trip calls again, so an error has no effect.
             let call = fleet.store.call_for_reports(&wanted_reports);
             let _ = tokio::time::timeout(fleet.settings.store_timeout, call).await;
         }
         replies
     }
 
-    /// Returns the deltas to report, and the indices of their circuits. Circuits that need no report any more are left
-    /// out; those that are due later are queued again.
+    /// Returns the deltas to report, and the indices of their circuits. Circuits that no longer need a report are
+    /// left out; those that are due later are queued again.
     fn deltas_of(&self, cells: &[Arc<Cell>]) -> (Vec<usize>, Vec<Delta>) {
         let report = |(index, cell): (usize, &Arc<Cell>)| {
             let (delta, due) = cell.visit(&self.store_key(cell), &self.times);
@@ -128,7 +129,7 @@ impl Shared {
         cells.iter().enumerate().filter_map(report).unzip()
     }
 
-    /// Handles a call for reports of these circuits by another process.
+    /// Handles another process's call for reports on these circuits.
     pub(super) fn report_called(&self, keys: &[Arc<str>]) {
         for cell in keys.iter().filter_map(|key| self.cell_of(key)) {
             self.step_member(&cell, None, |member, at| member.handle_report_call(at.policy, at.now));

@@ -1,6 +1,6 @@
-//! The background tasks that are running, so that a flush can wait for what was begun before it.
+//! The background tasks that are running, so that a flush can wait for tasks that began before it.
 //!
-//! A task holds the registry by a [`TaskRef`], a user by a [`Handle`](crate::handle::Handle).
+//! A task refers to the registry by a [`TaskRef`], and a user by a [`Handle`](crate::handle::Handle).
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -33,7 +33,7 @@ impl RunningTasks {
         self.lock().running.is_empty()
     }
 
-    /// Waits until all tasks have ended that are running now, except those that began before `since`, and this one.
+    /// Waits until all tasks that are running now have ended, except `except` and tasks with an id below `since`.
     pub(super) async fn ended(&self, since: u64, except: u64) {
         let until = self.lock().next;
         loop {

@@ -1,18 +1,18 @@
-//! The place where background tasks run: the caller's runtime, a thread of the library, or a spawner of the caller.
+//! Where background tasks run: in the caller's runtime, in a thread of the library, or in the caller's spawner.
 
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// A task that runs in the background until it ends by itself.
+/// A task that runs in the background until it completes.
 pub type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 type Spawner = Arc<dyn Fn(BackgroundTask) + Send + Sync>;
 
 pub(crate) struct Runtime {
     executor: Executor,
-    /// The runtime of the last flush. It replaces one that is shut down or blocked.
+    /// The last flush's runtime, which replaces one that is shut down or blocked.
     last: OnceLock<Handle>,
 }
 
@@ -22,7 +22,7 @@ enum Executor {
 }
 
 impl Runtime {
-    /// Returns the current runtime, or else starts a thread with one.
+    /// Returns the current runtime. If there is none, starts a thread with one.
     pub(crate) fn current() -> Self {
         static OWN: LazyLock<Handle> = LazyLock::new(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
@@ -57,15 +57,15 @@ impl Runtime {
         matches!(self.executor, Executor::Custom(_))
     }
 
-    /// Returns whether tasks can't run while the caller blocks this thread. True only for a runtime with a single
-    /// thread.
+    /// Returns whether tasks cannot run while the caller blocks this thread, which is true only for a runtime with a
+    /// single thread.
     pub(super) fn stops_with_this_thread(&self) -> bool {
         let Executor::Tokio(handle) = &self.executor else { return true };
         handle.runtime_flavor() == RuntimeFlavor::CurrentThread
             && Handle::try_current().is_ok_and(|current| current.id() == handle.id())
     }
 
-    /// Runs tasks on this runtime from now on. Returns false if one was already set.
+    /// Runs tasks on this runtime from now on. Returns false if the runtime was already replaced.
     pub(super) fn move_to(&self, last: Handle) -> bool {
         self.last.set(last).is_ok()
     }

@@ -1,5 +1,5 @@
-//! The state that all handles of a registry share. It is part of the fleet, because most of what a fleet does is a step
-//! of this state.
+//! The state that all of a registry's handles share. It is in this module, because most of what a fleet does is a
+//! step of this state.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -14,16 +14,16 @@ use crate::policies::Policies;
 use crate::registry::Registry;
 use crate::waiters::Waiters;
 
-/// The state that all handles share.
+/// The state that all of a registry's handles share.
 pub(crate) struct Shared {
     pub(crate) times: Times,
     pub(crate) observers: Observers,
     pub(crate) waiters: Waiters,
     pub(crate) registry: Registry<Cell>,
-    /// The connection to the other processes. None: circuits are not shared.
+    /// The connection to the other processes; `None` if circuits are not shared.
     pub(crate) fleet: Option<Fleet>,
     pub(crate) policies: RwLock<Policies>,
-    /// Serialises changes of policies.
+    /// Serialises policy changes.
     pub(crate) changing: Mutex<()>,
     pub(crate) dry_run: bool,
     pub(crate) late: AtomicU64,

@@ -1,17 +1,16 @@
-//! The last reports of a process that does not close its registry: it drops the last handle, or shuts down the runtime
-//! of the background tasks. This module detects both, and reports the unreported outcomes within the time limit of a
-//! flush.
+//! A process's last reports if it does not close its registry, but drops the last handle or shuts down the background
+//! tasks' runtime. This module detects both, and reports the unreported outcomes within a flush's time limit.
 //!
-//! Neither can wait as tasks do: a runtime with a single thread stops while a drop blocks it, and one that is shut down
-//! closes the store's connections. So the last flush has a thread and a runtime of its own, and [connections of its
-//! own](crate::store::Store::reopen) if the store has any. The dropping thread waits for it, at most for the limit; if
-//! there is nothing to report, it does not wait.
+//! Neither case can wait like a task: a runtime with a single thread stops while a drop blocks it, and a runtime that
+//! shuts down closes the store's connections. So the last flush has its own thread and runtime, and [its own
+//! connections](crate::store::Store::reopen) if the store uses any. The dropping thread waits for it, at most for the
+//! time limit, and not at all if all outcomes have been reported.
 //!
-//! It can't report for a registry in a `static`, which is never dropped, in a program without a runtime; nor can it
-//! report what a task of a blocked runtime has in flight. Outcomes that are lost this way are counted as
+//! Two cases are not covered: a registry in a `static`, which is never dropped, in a program without a runtime; and
+//! requests that a blocked runtime's task has in flight. Outcomes that are lost this way are counted as
 //! [unanswered_reports](crate::Counts::unanswered_reports), if a handle is left to read the counters. With a
-//! [spawner](crate::Builder::spawner) a dropped handle starts the flush there and does not wait, and tasks that are
-//! dropped count as killed.
+//! [spawner](crate::Builder::spawner), dropping the last handle starts the flush there and does not wait, and tasks
+//! that are dropped count as killed.
 
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Weak};
@@ -23,10 +22,10 @@ use tokio::runtime::Builder;
 use super::{Fleet, FlushError};
 use crate::fleet::Shared;
 
-/// How long a thread may take to start and to end, beyond the limit of its flush.
+/// The time that a thread may take to start and to end, in addition to its flush's limit.
 const THREAD_OVERHEAD: Duration = Duration::from_millis(100);
 
-/// Reports everything, because the last handle is dropped.
+/// Reports all outcomes, because the last handle is being dropped.
 #[cold]
 pub(crate) fn last_handle(shared: &Arc<Shared>) {
     let Some(fleet) = &shared.fleet else { return };
@@ -36,7 +35,7 @@ pub(crate) fn last_handle(shared: &Arc<Shared>) {
     }
     if fleet.runtime.is_custom() {
         let task = shared.for_task();
-        // The spawner is code of the user, and a drop must not panic.
+        // The spawner is user code, and a drop must not panic.
         return shared.observers.guard(|| {
             fleet.runtime.spawn(async move {
                 // There is no caller left to receive the result.
@@ -47,7 +46,7 @@ pub(crate) fn last_handle(shared: &Arc<Shared>) {
     flush_and_wait(shared, fleet, !fleet.runtime.stops_with_this_thread());
 }
 
-/// Detects the shutdown of the runtime of the background tasks: then it is dropped without having been disarmed.
+/// Detects that the background tasks' runtime shuts down: the guard is then dropped without having been disarmed.
 pub(super) struct ShutdownGuard {
     shared: Weak<Shared>,
     is_armed: bool,
@@ -59,7 +58,7 @@ impl ShutdownGuard {
         Self { shared: Arc::downgrade(shared), is_armed: !is_custom }
     }
 
-    /// Disarms the guard, because the task ends by itself.
+    /// Disarms the guard, because the task ends normally.
     pub(super) fn disarm(mut self) {
         self.is_armed = false;
     }
@@ -79,11 +78,11 @@ fn flush_and_wait(shared: &Arc<Shared>, fleet: &Fleet, heeds_others: bool) {
     let (report_result, told) = sync_channel(1);
     let limit = fleet.flush_limit() + THREAD_OVERHEAD;
     flush_on_a_thread(shared, heeds_others, move |done| _ = report_result.send(done));
-    // An error can't be handled here: unreported outcomes are counted.
+    // An error cannot be handled here; unreported outcomes are counted.
     let _ = told.recv_timeout(limit);
 }
 
-/// Flushes on a thread of its own, with connections of its own. `report_result` is dropped if no thread can be started.
+/// Flushes in a separate thread, with separate connections. `report_result` is dropped if no thread can be started.
 pub(super) fn flush_on_a_thread(
     shared: &Arc<Shared>,
     heeds_others: bool,
@@ -104,6 +103,6 @@ pub(super) fn flush_on_a_thread(
         drop(task);
         report_result(done);
     };
-    // Without a thread, the dropped sender notifies the waiting caller.
+    // If no thread can be started, the sender is dropped, which wakes the waiting caller.
     drop(thread::Builder::new().name("breakerbox-flush".into()).spawn(flush));
 }

@@ -1,4 +1,4 @@
-//! The store that a process uses: the one that it was given, or the same one reopened for its last reports.
+//! The store that a process uses: the configured one, or the same one reopened for the last reports.
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -15,10 +15,10 @@ impl StoreHandle {
         Self { released, reopened: OnceLock::new() }
     }
 
-    /// Reopens the store with connections of the current runtime, if it supports that.
+    /// Reopens the store with connections in the current runtime, if it supports that.
     pub(super) fn reopen(&self) {
         if let Some(store) = self.released.reopen() {
-            // The first reopened store stays.
+            // If the store was already reopened, the first one is kept.
             let _ = self.reopened.set(store);
         }
     }

@@ -1,7 +1,8 @@
-//! Strict consistency: every acquire reads the store, and every outcome is counted there before the caller continues.
+//! Strict consistency: acquiring a permit always reads the store, and every outcome is counted there before the
+//! caller continues.
 //!
-//! Reports continue in the background, so that no outcome is lost with its caller. A caller waits for the store timeout
-//! at the most.
+//! Reports continue in the background, so that no outcome is lost if its caller stops waiting. A caller waits at most
+//! for the store timeout.
 
 use std::future::Future;
 use std::pin::pin;
@@ -21,7 +22,7 @@ use crate::clock::Clock;
 use crate::fleet::Shared;
 use crate::store::StoreError;
 
-/// The result of settling, as soon as it is known.
+/// The result of settling, which may not be known yet.
 pub(crate) enum Settling {
     Known(Settlement),
     /// A request to the store is in flight.
@@ -32,12 +33,12 @@ impl Settling {
     pub(crate) async fn settled(self) -> Settlement {
         match self {
             Self::Known(settlement) => settlement,
-            // A runtime that ends drops the request.
+            // If a runtime ends, it drops the request.
             Self::InFlight(answer) => answer.await.unwrap_or(Settlement::Unconfirmed),
         }
     }
 
-    /// Returns the result for a caller that does not wait: counted, as far as is known by now.
+    /// Returns the result for a caller that does not wait: counted, as far as is known so far.
     pub(crate) fn so_far(&self) -> Settlement {
         match self {
             Self::Known(settlement) => *settlement,
@@ -51,8 +52,8 @@ impl Shared {
         self.times.shared == Some(Consistency::Strict)
     }
 
-    /// Reports to the store what is due, and returns when that is done. Local-first there is one thing to wait for: the
-    /// outcome of a probe, after which the next one may begin.
+    /// Sends the reports that are due to the store, and returns a future for their completion. With local-first
+    /// consistency, callers wait only for a probe's outcome, after which the next probe may begin.
     pub(crate) fn report_and_wait(
         self: &Arc<Self>,
         cell: &Arc<Cell>,
@@ -75,7 +76,7 @@ impl Shared {
         }
     }
 
-    /// Runs a report whether or not the caller waits, and limits how long the caller waits.
+    /// Runs a report whether or not the caller waits, and limits the time that the caller waits.
     fn in_background(&self, reporting: impl Future<Output = Settlement> + Send + 'static) -> Settling {
         let Some(fleet) = &self.fleet else { return Settling::Known(Settlement::Unconfirmed) };
         let limit = fleet.settings.store_timeout;
@@ -92,7 +93,7 @@ impl Shared {
         Settling::InFlight(receiver)
     }
 
-    /// Counts one outcome in the store, and opens the circuit if that follows.
+    /// Counts one outcome in the store, and opens the circuit if that trips it.
     async fn report_one(self: &Arc<Self>, cell: &Arc<Cell>, epoch: Epoch, outcome: &Outcome) -> Settlement {
         let Some(fleet) = &self.fleet else { return Settlement::Unconfirmed };
         let delta = Delta::of_one(self.store_key(cell), epoch, outcome, &cell.policy());
@@ -124,7 +125,7 @@ impl Shared {
         Settlement::Counted
     }
 
-    /// Swaps in the result of a probe.
+    /// Swaps in a probe's result.
     async fn swap_result(
         self: &Arc<Self>,
         cell: &Arc<Cell>,
@@ -142,7 +143,7 @@ impl Shared {
         settlement
     }
 
-    /// Acquires by the store's own record and time. Any number may be in flight; a lease is requested one at a time.
+    /// Acquires by the store's own record and time. Any number of these may be in flight, but only one lease request.
     pub(super) async fn acquire_strictly(
         self: &Arc<Self>,
         fleet: &Fleet,
@@ -159,10 +160,10 @@ impl Shared {
                 Some(lease) => lease,
                 None => self.slot_within(fleet, cell, epoch, limit.saturating_sub(began_at.elapsed())).await,
             },
-            // The circuit is not shared from now on.
+            // The circuit is no longer shared.
             Ok(Err(StoreError::Unreadable(_))) => Lease::Retry,
             _ if fleet.health.is_lost() => self.unanswered(fleet, cell),
-            // One response is missing, and the store is not lost yet.
+            // One response is missing, but the store is not lost yet.
             _ => match fleet.settings.on_loss {
                 OnStoreLoss::Local => {
                     let retry_at = self.times.to_store_time(started_at) + fleet.settings.store_timeout;

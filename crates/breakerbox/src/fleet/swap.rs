@@ -1,5 +1,5 @@
-//! Swaps records in. A lost answer is resolved by reading the version, which is random and can't be that of another
-//! process.
+//! Swaps records in. A lost response is resolved by reading the version, which is random and so cannot be another
+//! process's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,22 +14,22 @@ use crate::fleet::Shared;
 use crate::registry::RegistryEntry;
 use crate::store::{StoreError, Swap, Swapped};
 
-/// How often a lost answer is looked up.
+/// The maximum number of reads to resolve a lost response.
 const MAX_LOOKUPS: u32 = 3;
 
-/// How long the lookup of a lost answer waits for a lost store to return. A lease that was taken without the answer is
-/// used by no process until it ends.
+/// The maximum time to wait for a lost store before resolving a lost response. If a lease was taken, no process uses
+/// it until this is resolved or the lease expires.
 const WAIT_FOR_STORE: Duration = Duration::from_secs(5);
 
-/// How often an operator's override is tried while other processes change the circuit.
+/// The maximum number of attempts to apply an operator's override while other processes change the circuit.
 const MAX_TRIES: u32 = 5;
 
-/// The result of a swap.
+/// The result of a swap in this process.
 pub(super) enum SwapResult {
     Won,
-    /// The swap lost. Holds the present record, if there is one.
+    /// The swap failed. Contains the current record, if there is one.
     Lost(Box<Option<Record>>),
-    /// The result is not known.
+    /// It is not known whether the swap succeeded.
     Unknown,
 }
 
@@ -40,16 +40,17 @@ pub enum OverrideError {
     /// The registry had no room for the circuit. Get the handle again, or raise `max_circuits`.
     #[error("there was no room for this circuit; ask for the handle again, or raise max_circuits")]
     NoRoom,
-    /// The circuit is shared, so the store must be accessed: use [`Circuit::apply_override`](crate::Circuit::apply_override).
+    /// The circuit is shared, so the store is required: use
+    /// [`Circuit::apply_override`](crate::Circuit::apply_override).
     #[error("this circuit is shared, and the store has to be asked: use apply_override")]
     Shared,
-    /// The store does not respond. Try again when it is available.
+    /// The store did not respond. Try again when it is available.
     #[error("the store does not answer; overrides stay as they are until it is back")]
     StoreAway,
-    /// The record in the store can't be read: see [`Breakerbox::unreadable`](crate::Breakerbox::unreadable).
+    /// The record in the store cannot be read: see [`Breakerbox::unreadable`](crate::Breakerbox::unreadable).
     #[error("the store's record of this circuit can't be read; upgrade this process, or delete the record")]
     Unreadable,
-    /// Other processes changed the circuit at every try. Try again.
+    /// Other processes changed the circuit during every attempt. Try again.
     #[error("others keep changing the circuit; try again")]
     Contended,
 }
@@ -96,7 +97,7 @@ impl Shared {
         }
     }
 
-    /// Applies a proposal that was swapped in to this process, and reports it to observers.
+    /// Applies a proposal that was swapped in to this process, and publishes the change to observers.
     fn won(&self, cell: &Arc<Cell>, proposal: &Proposal) {
         let change = self.step_member(cell, None, |member, at| member.won(proposal, at.policy, at.now));
         self.waiters.wake_one(cell);
@@ -105,14 +106,14 @@ impl Shared {
         }
     }
 
-    /// Learns the present record after a swap was lost.
+    /// Applies the current record after a failed swap.
     pub(super) fn lost(self: &Arc<Self>, cell: &Arc<Cell>, record: Option<Record>) {
         let learnt = self.step_member(cell, None, |member, at| member.learn(record, at));
         self.waiters.wake_one(cell);
         self.apply_learnt(cell, learnt);
     }
 
-    /// Swaps a record in, once.
+    /// Swaps a record in, without retrying.
     pub(super) async fn swap(&self, fleet: &Fleet, cell: &Arc<Cell>, proposal: &Proposal) -> SwapResult {
         let record = Record { tenant: self.stored_tenant(cell), ..proposal.step.record.clone() };
         let swap = Swap {
@@ -123,7 +124,7 @@ impl Shared {
             keep_for: proposal.keep_for,
         };
         if fleet.health.is_lost() {
-            // Nothing was sent, so there is nothing to look up.
+            // No request was sent, so there is no response to resolve.
             return SwapResult::Unknown;
         }
         match self.write_store(fleet, fleet.store.swap_if(&swap)).await {
@@ -139,7 +140,7 @@ impl Shared {
         }
     }
 
-    /// Determines whether a swap took place whose answer was lost.
+    /// Determines whether a swap whose response was lost took place.
     async fn look_up(&self, fleet: &Fleet, swap: &Swap) -> SwapResult {
         let waits_until = tokio::time::Instant::now() + WAIT_FOR_STORE;
         for _ in 0..MAX_LOOKUPS {
@@ -151,7 +152,7 @@ impl Shared {
                 tokio::time::sleep(fleet.settings.flush_every).await;
                 continue;
             };
-            // A record that can't be read is not the one that was to be swapped in.
+            // A record that cannot be read is not the one that was to be swapped in.
             let Ok(record) = answer.value.into_iter().next().transpose() else { return SwapResult::Unknown };
             let record = record.flatten();
             if record.as_ref().map(|record| record.version) == Some(swap.record.version) {
@@ -160,7 +161,7 @@ impl Shared {
             if answer.now > swap.not_after {
                 return SwapResult::Lost(Box::new(record));
             }
-            // It may still be in flight: the result is not certain before its deadline.
+            // The swap may still be in flight: the result is not certain before its deadline.
             tokio::time::sleep(swap.not_after.since(answer.now)).await;
         }
         SwapResult::Unknown

@@ -1,6 +1,6 @@
-//! Circuits whose record in the store can't be read: another version or another program wrote it. This process decides
-//! alone for each of them, from what it knows, and rereads it periodically; when the record can be read, the circuit
-//! rejoins the fleet. Neither other circuits nor the store's health are affected.
+//! Circuits whose records in the store cannot be read, because another version or another program wrote them. For
+//! each of them this process decides by itself, from what it knows, and rereads the record periodically; when it can
+//! be read, the circuit rejoins the fleet. Neither other circuits nor the store's health are affected.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,12 +10,12 @@ use crate::cell::Cell;
 use crate::fleet::Shared;
 use crate::store::Unreadable;
 
-/// The reasons, by the name of the circuit in the store.
+/// The reasons why records cannot be read, by the circuit's name in the store.
 #[derive(Default)]
 pub(super) struct Unread(Mutex<BTreeMap<Arc<str>, String>>);
 
 impl Unread {
-    /// Removes circuits whose records were read.
+    /// Removes circuits whose records have been read.
     pub(super) fn were_read<'k>(&self, keys: impl Iterator<Item = &'k Arc<str>>) {
         let mut unread = self.lock();
         if !unread.is_empty() {
@@ -33,7 +33,7 @@ impl Unread {
 }
 
 impl Fleet {
-    /// Returns the circuits that can't be read at present.
+    /// Returns the circuits whose records cannot be read at present.
     pub(crate) fn unreadable(&self) -> Vec<Unreadable> {
         let unread = self.unread.lock();
         let said =
@@ -43,14 +43,14 @@ impl Fleet {
 }
 
 impl Shared {
-    /// Handles a record that can't be read: the circuit is not shared any more.
+    /// Handles a record that cannot be read: the circuit is no longer shared.
     pub(super) fn can_not_read(&self, fleet: &Fleet, cell: &Arc<Cell>, unreadable: &Unreadable) {
         fleet.unread.lock().insert(self.store_key(cell), unreadable.reason.clone());
         self.step_member(cell, None, |member, _| member.leave());
         self.waiters.wake_one(cell);
     }
 
-    /// Returns the circuits to reread because their record could not be read. Evicted circuits are removed.
+    /// Returns the circuits to reread because their records could not be read. Evicted circuits are removed.
     pub(super) fn unread(&self, fleet: &Fleet) -> Vec<Arc<Cell>> {
         let found = |key: Arc<str>| {
             let cell = self.cell_of(&key);

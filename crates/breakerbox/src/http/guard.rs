@@ -1,6 +1,6 @@
-//! Runs before a classifier: calls that were never sent are not counted, whatever the classifier would return.
+//! The check before a classifier: calls that were never sent are not counted, whatever the classifier would return.
 //!
-//! Layers and middleware call it, so that the classifiers of users need not handle this case.
+//! Layers and middleware use it, so that users' classifiers need not handle this case.
 
 use std::error::Error;
 
@@ -11,7 +11,7 @@ use crate::circuit::Classification;
 use crate::extract::ClassifyResponse;
 use crate::throttle::{Classify, was_never_sent};
 
-/// Classifies a result for a circuit.
+/// Classifies a result for a circuit; a call that was never sent is ignored.
 pub(crate) fn classify_for_circuit<T, E: Held>(
     classify: &impl ClassifyResponse<T, E>,
     result: &Result<T, E>,
@@ -19,7 +19,7 @@ pub(crate) fn classify_for_circuit<T, E: Held>(
     if is_never_sent(result) { Classification::IGNORED } else { classify.classify_response(result) }
 }
 
-/// Classifies a result for a throttle.
+/// Classifies a result for a throttle; a call that was never sent is neither accepted nor rejected.
 pub(crate) fn classify_for_throttle<T, E: Held>(
     classify: &impl Classify<T, E>,
     result: &Result<T, E>,
@@ -31,7 +31,7 @@ fn is_never_sent<T, E: Held>(result: &Result<T, E>) -> bool {
     result.as_ref().is_err_and(|error| was_never_sent(error.held()))
 }
 
-/// An error in the form in which a middleware holds it. A boxed error is no [`Error`] itself.
+/// An error in the form that a middleware has it. A boxed error does not implement [`Error`] itself.
 pub(crate) trait Held {
     fn held(&self) -> &(dyn Error + 'static);
 }

@@ -1,4 +1,4 @@
-//! Extracts the key of a request from its URL and its tenant.
+//! Extracts a request's key from its URL and its tenant.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use breakerbox_core::{CircuitBy, Key, KeyError};
 
 use crate::extract::ExtractKey;
 
-/// The tenant that a request is made for: an extension of the request.
+/// The tenant for which a request is made, as an extension of the request.
 ///
 /// ```
 /// use breakerbox::http::Tenant;
@@ -20,13 +20,13 @@ use crate::extract::ExtractKey;
 pub struct Tenant(Arc<str>);
 
 impl Tenant {
-    /// Creates a tenant with this name. The name is validated later, when a key is made of it.
+    /// Creates a tenant with this name. The name is validated later, when a key is built from it.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self(name.into())
     }
 
-    /// Returns the name.
+    /// Returns the tenant's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0
@@ -39,14 +39,14 @@ impl fmt::Display for Tenant {
     }
 }
 
-/// Extracts keys from URLs: one key for each endpoint, each host or each tenant, as [`Key::of`] builds them.
+/// Extracts keys from URLs: one key for each endpoint, host or tenant, as [`Key::of`] builds them.
 ///
 /// The request's [`Tenant`] is part of the key. If a service has only one tenant, name it with
-/// [`or_tenant`](Self::or_tenant); without that, a request without a tenant is not sent, since it would share circuits
-/// with all other requests without one.
+/// [`or_tenant`](Self::or_tenant). Otherwise a request without a tenant is not sent, because it would share circuits
+/// with all other such requests.
 ///
-/// The URL must be absolute, as in the requests of clients. If paths contain ids (`/orders/17`), a circuit per endpoint
-/// is too fine: use [`CircuitBy::Host`], or a function that knows your paths.
+/// The URL must be absolute, as in clients' requests. If paths contain ids (`/orders/17`), a circuit per endpoint is
+/// too fine-grained: use [`CircuitBy::Host`], or a function that knows your paths.
 ///
 /// ```
 /// use breakerbox::http::{KeyFromUrl, Tenant};
@@ -75,7 +75,7 @@ impl KeyFromUrl {
         Self { by, or_tenant: None }
     }
 
-    /// Sets the tenant of requests that carry none.
+    /// Sets the tenant for requests that have none.
     #[must_use]
     pub fn or_tenant(self, name: &str) -> Self {
         Self { or_tenant: Some(Tenant::new(name)), ..self }

@@ -1,16 +1,16 @@
-//! Keys, outcomes and load signals of HTTP requests, responses and errors. With the feature `http`, which `tower` and
-//! `reqwest-middleware` enable.
+//! Keys, outcomes and load signals for HTTP requests, responses and errors. Requires the feature `http`, which
+//! `tower` and `reqwest-middleware` enable.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`KeyFromUrl`], [`Tenant`] | the key of a request |
-//! | [`PriorityFromExtension`] | the priority of a request |
+//! | [`KeyFromUrl`], [`Tenant`] | extract a request's key |
+//! | [`PriorityFromExtension`] | extracts a request's priority |
 //! | [`HttpOutcomes`] | classifies a response or an error for a circuit |
 //! | [`HttpOverload`] | classifies a response or an error for a throttle |
-//! | [`retry_after`] | when the destination accepts requests again |
-//! | [`NotSent`] | the error of a call that was never sent, and the response to return for it |
+//! | [`retry_after`] | returns when the destination accepts requests again |
+//! | [`NotSent`] | the error for a call that was never sent, and the response to return for it |
 //!
-//! This module sends nothing, and reads no bodies.
+//! This module sends no requests, and reads no bodies.
 
 #[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
 mod guard;
@@ -32,5 +32,5 @@ pub use overload::HttpOverload;
 pub use priority::PriorityFromExtension;
 pub use retry_after::retry_after;
 
-/// An error of any type, as tower's own layers have it.
+/// A boxed error of any type, as in tower's own layers.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -1,4 +1,4 @@
-//! Calls that were never sent: how to distinguish them from calls that failed, and how to respond to them.
+//! Calls that were never sent: how to distinguish them from failed calls, and how to respond to them.
 
 use std::error::Error;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use http::{Response, StatusCode};
 
 use crate::throttle::chain;
 
-/// A call that a circuit refused, that a throttle shed, or that has no valid key. The destination never received it.
+/// The reason why a call was not sent: a circuit refused it, a throttle shed it, or its key is not valid.
 ///
-/// [`find`](Self::find) finds it however deeply it is nested in other errors. A server or proxy responds with
+/// [`find`](Self::find) detects it however deeply it is nested in other errors. Servers and proxies can respond with
 /// [`response`](Self::response).
 ///
 /// ```
@@ -47,8 +47,8 @@ pub enum NotSent {
 }
 
 impl NotSent {
-    /// Returns the reason why the call behind this error was never sent; none if no circuit, throttle or key held it
-    /// back.
+    /// Returns the reason why the call that returned this error was never sent; `None` if it was sent, or another
+    /// cause prevented it.
     #[must_use]
     pub fn find(error: &(dyn Error + 'static)) -> Option<Self> {
         chain(error).find_map(|error| {
@@ -59,7 +59,7 @@ impl NotSent {
         })
     }
 
-    /// Returns the time after which to try again, if it is known.
+    /// Returns the time after which to try again, if known.
     #[must_use]
     pub const fn retry_in(&self) -> Option<Duration> {
         match self {
@@ -69,11 +69,11 @@ impl NotSent {
         }
     }
 
-    /// Returns the response of a server or a proxy, with an empty body: 503, with a `Retry-After` in whole seconds if a
-    /// time is known.
+    /// Returns the response for a server or proxy, with an empty body: 503, with a `Retry-After` in whole seconds if
+    /// the time is known.
     ///
-    /// Without a valid key it is 500. The URL and the tenant are set by this service, not by its caller, so it is no
-    /// 4xx; and the same request will never be sent, so it is no 503, which asks the caller to try again.
+    /// Without a valid key the status is 500. It is not a 4xx, because this service sets the URL and the tenant, not
+    /// its caller; nor a 503, which asks the caller to try again, because the same request will never be sent.
     #[must_use]
     pub fn response<B: Default>(&self) -> Response<B> {
         let mut response = Response::new(B::default());
@@ -82,7 +82,7 @@ impl NotSent {
             Self::NoKey(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         if let Some(retry_in) = self.retry_in() {
-            // Rounded up, so that a caller that waits this long does not come too early.
+            // Rounded up, so that a caller that waits this long does not return too early.
             let seconds = retry_in.as_secs() + u64::from(retry_in.subsec_nanos() > 0);
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
         }

@@ -1,4 +1,4 @@
-//! Classifies a response or an error for a circuit.
+//! Classifies responses and errors for a circuit.
 
 use std::error::Error;
 use std::time::SystemTime;
@@ -13,17 +13,17 @@ use crate::circuit::Classification;
 use crate::extract::ClassifyResponse;
 use crate::throttle::was_never_sent;
 
-/// The default classifier of circuits for HTTP.
+/// The default HTTP classifier for circuits.
 ///
 /// | result | classification |
 /// | --- | --- |
-/// | 408, 429, 500 and above | failure, with the time in its `Retry-After` |
+/// | 408, 429, 500 and above | failure, with the time from `Retry-After` |
 /// | any other status | success: the destination works, even if it rejects the request |
-/// | an error of a call that was [never sent](super::NotSent) | ignored |
+/// | the error for a call that was [never sent](super::NotSent) | ignored |
 /// | any other error | failure |
 ///
-/// With a throttle around the circuit, leave 429 to the throttle: it sends less, whereas the circuit would stop
-/// sending.
+/// If there is a throttle around the circuit, leave 429 to the throttle: it reduces the rate, whereas the circuit
+/// would stop all calls.
 ///
 /// ```
 /// use breakerbox::http::HttpOutcomes;
@@ -42,13 +42,13 @@ pub struct HttpOutcomes {
 }
 
 impl HttpOutcomes {
-    /// Creates the classifier with the rules of the table above.
+    /// Creates the classifier with the default rules.
     #[must_use]
     pub const fn new() -> Self {
         Self { statuses: Statuses::none() }
     }
 
-    /// Overrides the classification of a status.
+    /// Overrides how a status is classified.
     #[must_use]
     pub fn status(mut self, status: StatusCode, means: OutcomeKind) -> Self {
         self.statuses.set(status, means);

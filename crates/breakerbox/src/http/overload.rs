@@ -1,4 +1,4 @@
-//! Classifies a response or an error for a throttle.
+//! Classifies responses and errors for a throttle.
 
 use std::error::Error;
 
@@ -10,14 +10,14 @@ use super::statuses::Statuses;
 use super::{BoxError, signs};
 use crate::throttle::{Classify, Overload, chain, was_never_sent};
 
-/// The default classifier of throttles for HTTP.
+/// The default HTTP classifier for throttles.
 ///
 /// | result | signal |
 /// | --- | --- |
 /// | 429, 504; 503 with a `Retry-After` | reject: the destination was overloaded |
-/// | any other status | accept: it took the request, whatever it answered |
+/// | any other status | accept: the destination took the request, whatever the response |
 /// | a timeout | reject |
-/// | a call that was [never sent](super::NotSent); any other error: a connection that was refused, reset or lost, a broken response, a name that is not found, TLS | neither: sending less would not change it |
+/// | a call that was [never sent](super::NotSent); any other error: a connection that was refused, reset or lost, a broken response, a name that is not found, TLS | neither: fewer requests would not prevent it |
 ///
 /// ```
 /// use breakerbox::http::HttpOverload;
@@ -36,21 +36,21 @@ pub struct HttpOverload {
 }
 
 impl HttpOverload {
-    /// Creates the classifier with the rules of the table above.
+    /// Creates the classifier with the default rules.
     #[must_use]
     pub fn new() -> Self {
         Self { statuses: Statuses::none(), errors: Overload::default() }
     }
 
-    /// Overrides the classification of a status.
+    /// Overrides how a status is classified.
     #[must_use]
     pub fn status(mut self, status: StatusCode, signal: LoadSignal) -> Self {
         self.statuses.set(status, signal);
         self
     }
 
-    /// Adds a check for errors, which runs before the built-in ones. It returns `None` for errors that it does not
-    /// know.
+    /// Adds a check for errors, which runs before the built-in ones. It must return `None` for errors that it does
+    /// not recognise.
     #[must_use]
     pub fn or(
         mut self,
@@ -95,7 +95,7 @@ impl<B> Classify<http::Response<B>, BoxError> for HttpOverload {
 fn usual(status: StatusCode, headers: &HeaderMap) -> LoadSignal {
     match status.as_u16() {
         429 | 504 => LoadSignal::Reject,
-        // Without that header it is a failure like any other, and the circuit handles it.
+        // Without that header, 503 is a failure like any other, and the circuit handles it.
         503 if headers.contains_key(RETRY_AFTER) => LoadSignal::Reject,
         _ => LoadSignal::Accept,
     }

@@ -1,10 +1,10 @@
-//! Extracts the priority of a request.
+//! Extracts a request's priority.
 
 use breakerbox_core::throttle::Priority;
 
 use crate::extract::ExtractPriority;
 
-/// Takes the [`Priority`] from the extensions of the request.
+/// Takes the [`Priority`] from the request's extensions.
 ///
 /// ```
 /// use breakerbox::ExtractPriority;

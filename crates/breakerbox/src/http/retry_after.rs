@@ -4,11 +4,11 @@ use std::time::{Duration, SystemTime};
 
 use http::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 
-/// Returns the time from `now` after which the destination accepts requests again; none without a valid `Retry-After`.
+/// Returns the time from `now` until the destination accepts requests again; `None` without a valid `Retry-After`.
 ///
-/// The header has seconds or a date. A date is compared with the `Date` of the response itself if it has one, because
-/// clocks differ. A date in the past gives zero. A number that is too large becomes a very long time; the policy limits
-/// how long a circuit stays open.
+/// The header contains seconds or a date. A date is compared with the response's own `Date` header if there is one,
+/// because clocks differ. A date in the past yields zero. A number that is too large becomes a very long time; the
+/// policy limits how long a circuit stays open.
 ///
 /// ```
 /// use breakerbox::http::retry_after;
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    /// Sun, 06 Nov 1994 08:49:37 GMT.
+    /// Sun, 06 Nov 1994 08:49:37 GMT, as Unix time.
     const NOW: Duration = Duration::from_secs(784_111_777);
 
     fn read(retry_after_value: &[u8], date: Option<&str>) -> Option<Duration> {

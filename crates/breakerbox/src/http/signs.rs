@@ -1,19 +1,21 @@
-//! Classifies the errors of HTTP clients for a throttle, wherever they are in a chain of sources.
+//! Classifies HTTP clients' errors for a throttle, wherever they are in a chain of sources.
 //!
-//! The errors of tower, hyper and reqwest are recognised here by their types; errors that any call can have are in the
-//! throttle's own table. Texts of errors are never used.
+//! Errors from tower, hyper and reqwest are recognised here by their types; errors that any call can return are in
+//! the throttle's own table. Error messages are never used.
 
 use std::error::Error;
 
 use breakerbox_core::throttle::LoadSignal;
 
-/// Classifies an error of an HTTP client, without its sources. `None`: not known here, so the sources decide.
+/// Classifies an HTTP client's error, without its sources. `None` if it is not known here, so that its sources
+/// decide.
 pub(super) fn capacity(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
     of_tower(error).or_else(|| of_reqwest(error)).or_else(|| of_hyper(error.downcast_ref()?))
 }
 
-/// Classifies an error of hyper. Without a source, it states what happened to the connection. A canceled request is one
-/// whose connection closed before it was written: a canceled call shows as a dropped future, not as an error.
+/// Classifies a hyper error. Without a source, it states what happened to the connection. A canceled request is one
+/// whose connection closed before the request was written; if the caller cancels a call, its future is dropped and
+/// there is no error.
 fn of_hyper(error: &hyper::Error) -> Option<LoadSignal> {
     if error.is_user() {
         return Some(LoadSignal::Neither);
@@ -35,7 +37,7 @@ fn of_tower(_: &(dyn Error + 'static)) -> Option<LoadSignal> {
     None
 }
 
-/// Classifies an error of reqwest, with or without the error of a middleware around it.
+/// Classifies a reqwest error, whether or not a middleware error wraps it.
 #[cfg(feature = "reqwest-middleware")]
 fn of_reqwest(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
     match error.downcast_ref::<reqwest::Error>()? {

@@ -1,8 +1,8 @@
-//! Overrides for single statuses.
+//! Overrides for individual statuses.
 
 use http::StatusCode;
 
-/// Classifications that differ from the defaults. There are few, so a linear search is enough.
+/// Classifications that differ from the defaults. There are only a few, so a linear search is enough.
 #[derive(Clone, Debug)]
 pub(super) struct Statuses<T>(Vec<(StatusCode, T)>);
 
@@ -11,7 +11,7 @@ impl<T: Copy> Statuses<T> {
         Self(Vec::new())
     }
 
-    /// Sets the classification of a status. The last one wins.
+    /// Sets a status's classification, replacing an earlier one.
     pub(super) fn set(&mut self, status: StatusCode, means: T) {
         self.0.retain(|(other, _)| *other != status);
         self.0.push((status, means));

@@ -1,4 +1,4 @@
-//! The number of cells of each tenant, and its limit.
+//! The number of cells per tenant, and the limit.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,38 +6,40 @@ use std::time::Duration;
 
 use breakerbox_core::Timestamp;
 
-/// The approximate memory of one circuit besides its key: its window, its state in the fleet, its throttle.
+/// The approximate memory for one circuit besides its key, in bytes: its window, its state in the fleet, its
+/// throttle.
 const BYTES_EACH: usize = 2_048;
 
-/// How many copies of the key's text a circuit holds.
+/// The number of copies of its key that a circuit holds.
 const COPIES_OF_KEY: usize = 4;
 
-/// How long cells of a tenant are not searched again if hardly any could be evicted.
+/// The time for which a tenant's cells are not searched again after a search found hardly any evictable ones.
 pub(super) const SEARCH_PAUSE: Duration = Duration::from_millis(20);
 
-/// The limit of one tenant in a registry. A tenant is the first word of its keys, up to a slash, as
-/// [`Key::of`](breakerbox_core::Key::of) builds them: `acme https://a.example/` and `acme/reminders` belong to `acme`.
+/// The limit for each tenant in a registry. A tenant is a key's first word, up to a slash, as
+/// [`Key::of`](breakerbox_core::Key::of) builds it: `acme https://a.example/` and `acme/reminders` belong to `acme`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TenantLimit {
-    /// The maximum number of circuits.
+    /// The maximum number of a tenant's circuits.
     pub circuits: usize,
-    /// The maximum memory in bytes, estimated as 2 KiB for each circuit plus four times the length of its key.
+    /// The maximum memory for a tenant's circuits, in bytes, estimated as 2 KiB per circuit plus four times the
+    /// length of its key.
     pub bytes: usize,
 }
 
-/// Returns the tenant of a key.
+/// Returns a key's tenant.
 pub(super) fn of(key: &str) -> &str {
     key.split([' ', '/']).next().unwrap_or(key)
 }
 
-/// Returns the approximate memory of a key's cell, in bytes.
+/// Returns the approximate memory for a key's cell, in bytes.
 const fn cost(key: &str) -> usize {
     BYTES_EACH + COPIES_OF_KEY * key.len()
 }
 
 pub(super) struct Tenants {
     limit: TenantLimit,
-    /// Only tenants with cells. Locked only when cells are added or evicted.
+    /// The tenants that have cells. Locked only when cells are added or evicted.
     held: Mutex<HashMap<Box<str>, Held>>,
 }
 
@@ -45,7 +47,7 @@ pub(super) struct Tenants {
 struct Held {
     circuits: usize,
     bytes: usize,
-    /// Until then cells of this tenant are not searched: hardly any could be evicted.
+    /// The time until which this tenant's cells are not searched, because hardly any were evictable.
     searched_until: Timestamp,
 }
 
@@ -66,7 +68,7 @@ impl Tenants {
             .map_or_else(|| Held::default().has_room(key, self.limit), |held| held.has_room(key, self.limit))
     }
 
-    /// Takes a slot for this key, if its tenant has one left.
+    /// Takes a slot for this key, if its tenant has one left. Returns whether it did.
     pub(super) fn try_take(&self, key: &str) -> bool {
         let mut all = self.lock();
         let Some(held) = all.get_mut(of(key)) else {
@@ -87,7 +89,7 @@ impl Tenants {
         has_room
     }
 
-    /// Releases the slot of this key.
+    /// Releases this key's slot.
     pub(super) fn release(&self, key: &str) {
         let mut all = self.lock();
         let Some(held) = all.get_mut(of(key)) else { return };
@@ -98,12 +100,12 @@ impl Tenants {
         }
     }
 
-    /// Returns whether to search for evictable cells of this tenant.
+    /// Returns whether this tenant's cells may be searched for evictable ones.
     pub(super) fn may_search(&self, key: &str, now: Timestamp) -> bool {
         self.lock().get(of(key)).is_some_and(|held| now >= held.searched_until)
     }
 
-    /// Records that a search found hardly any evictable cell.
+    /// Records that a search found hardly any evictable cells.
     pub(super) fn searched_in_vain(&self, key: &str, now: Timestamp) {
         if let Some(held) = self.lock().get_mut(of(key)) {
             held.searched_until = now + SEARCH_PAUSE;

@@ -1,4 +1,4 @@
-//! Middleware with the circuit of a request's key.
+//! Middleware with one circuit per key.
 
 use http::Extensions;
 use reqwest::{Request, Response};

@@ -1,4 +1,4 @@
-//! The error of a request that was not sent, or was aborted.
+//! The error for a request that was not sent, or was aborted.
 
 use breakerbox_core::throttle::Shed;
 use breakerbox_core::{Key, KeyError, Refusal};
@@ -7,38 +7,38 @@ use crate::probe_timeout::ProbeTimeout;
 use crate::throttle::NotAdmitted;
 
 /// The reason why a request was not sent, or was aborted. It is wrapped in a
-/// [`reqwest_middleware::Error::Middleware`]; errors of requests that were sent are passed on unchanged.
+/// [`reqwest_middleware::Error::Middleware`]; errors from requests that were sent are passed on unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The request was not sent: the circuit refused it.
+    /// The circuit refused the request, so it was not sent.
     #[error("{key}: refused ({})", .refusal.name())]
     Refused {
-        /// The key of the circuit.
+        /// The circuit's key.
         key: Key,
-        /// The reason, and when to acquire again.
+        /// The reason for the refusal, and when to acquire again.
         #[source]
         refusal: Refusal,
     },
-    /// The request was not sent: the throttle shed it. Do not retry it at once.
+    /// The throttle shed the request, so it was not sent. Do not retry it at once.
     #[error("the throttle kept the request back")]
     Shed(#[source] Shed),
-    /// The request was not sent: it has no valid key.
+    /// The request has no valid key, so it was not sent.
     #[error("no key for this request")]
     Key(#[source] KeyError),
-    /// The request was a probe that exceeded its timeout. It was aborted.
+    /// The request was a probe that exceeded its timeout, and was aborted.
     #[error("{key}: given up")]
     ProbeTimedOut {
-        /// The key of the circuit.
+        /// The circuit's key.
         key: Key,
-        /// The timeout, as the source of this error.
+        /// The timeout error, which is the source of this error.
         #[source]
         timeout: ProbeTimeout,
     },
 }
 
 impl Error {
-    /// Returns the error of a circuit or a throttle that a client's error wraps, if it wraps one.
+    /// Returns the circuit's or throttle's error that a client's error wraps, if there is one.
     ///
     /// ```
     /// use breakerbox::KeyError;

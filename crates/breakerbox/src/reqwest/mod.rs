@@ -1,14 +1,14 @@
-//! Circuits and throttles for clients built with `reqwest-middleware`. With the feature of that name.
+//! Circuits and throttles for clients built with `reqwest-middleware`. Requires the feature `reqwest-middleware`.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`CircuitMiddleware`] | acquires a permit from the circuit of the request's key before it is sent, and settles it |
-//! | [`ThrottleMiddleware`] | acquires a pass from a throttle, one for all requests or one for each key, and settles it |
-//! | [`Outgoing`] | the input of extractors: the request and its extensions |
+//! | [`CircuitMiddleware`] | before each request, acquires a permit from the circuit for its key, and settles it |
+//! | [`ThrottleMiddleware`] | before each request, acquires a pass from a throttle, one for all requests or one per key, and settles it |
+//! | [`Outgoing`] | the extractors' input: the request and its extensions |
 //! | [`Error`] | the reason why a request was not sent, or was aborted |
 //!
-//! The first middleware of a client is the outermost. With both, the throttle goes first. Middleware that retries goes
-//! before it, so that every try acquires again:
+//! A client's first middleware is the outermost. If you use both, put the throttle first. Put middleware that retries
+//! before it, so that every retry acquires again:
 //!
 //! ```
 //! use breakerbox::http::{HttpOutcomes, KeyFromUrl, NotSent};
@@ -46,7 +46,7 @@
 //! ```
 //!
 //! A call ends with the response's head; its body is not observed. Redirects that the client follows belong to the
-//! call, and count for the key of the first URL. A request whose future is dropped drops its permit or pass.
+//! call, and count for the first URL's key. Dropping a request's future drops its permit or pass.
 
 mod circuit;
 mod error;
@@ -64,7 +64,7 @@ use crate::extract::{ClassifyResponse, ExtractKey, ExtractPriority};
 use crate::http::{HttpOutcomes, HttpOverload, KeyFromUrl, PriorityFromExtension};
 use crate::throttle::Classify;
 
-/// A request that is about to be sent: the input of extractors.
+/// A request that is about to be sent, as the input for extractors.
 ///
 /// ```
 /// use breakerbox::reqwest::Outgoing;
@@ -81,14 +81,14 @@ use crate::throttle::Classify;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Outgoing<'a> {
-    /// The request.
+    /// The request to be sent.
     pub request: &'a reqwest::Request,
-    /// The extensions of the request, such as its [`Tenant`](crate::http::Tenant).
+    /// The request's extensions, such as its [`Tenant`](crate::http::Tenant).
     pub extensions: &'a http::Extensions,
 }
 
 impl<'a> Outgoing<'a> {
-    /// Combines a request and its extensions.
+    /// Creates the extractors' input from a request and its extensions.
     #[must_use]
     pub const fn new(request: &'a reqwest::Request, extensions: &'a http::Extensions) -> Self {
         Self { request, extensions }

@@ -1,4 +1,4 @@
-//! Middleware with a throttle, or one for each key.
+//! Middleware with one throttle, or one per key.
 
 use breakerbox_core::throttle::Priority;
 use http::Extensions;
@@ -10,12 +10,12 @@ use crate::extract::{ExtractKey, ExtractPriority};
 use crate::http::{HttpOverload, PriorityFromExtension, classify_for_throttle};
 use crate::throttle::{Choice, Classify, DEFAULT_PRIORITY, OneForAll, Overload, Throttle, Throttles};
 
-/// Puts a throttle, or one for each key, in front of a client. See the [module](super) for an example.
+/// Puts one throttle, or one per key, in front of a client. See the [module](super) for an example.
 ///
-/// The priority of a request is the [`Priority`] that it carries as an extension; else that of the
-/// [task](crate::throttle::with_priority); else the default.
+/// A request's priority is the [`Priority`] in its extensions; otherwise the
+/// [task's](crate::throttle::with_priority); otherwise the default.
 ///
-/// The middleware has a classifier of its own. The throttle's classifier applies to calls made through the throttle
+/// The middleware has its own classifier. The throttle's classifier applies to calls made through the throttle
 /// itself.
 #[derive(Debug)]
 pub struct ThrottleMiddleware<K = OneForAll, D = HttpOverload, P = PriorityFromExtension, C = Overload> {
@@ -57,14 +57,14 @@ impl<K, D, P, C> ThrottleMiddleware<K, D, P, C> {
         ThrottleMiddleware { choice, classify, priority, default_priority }
     }
 
-    /// Sets another extractor for the [priority](crate::ExtractPriority) of an [`Outgoing`] request. Default:
+    /// Sets another [extractor](crate::ExtractPriority) for an [`Outgoing`] request's priority. Default:
     /// [`PriorityFromExtension`].
     pub fn priority_by<Q>(self, priority: Q) -> ThrottleMiddleware<K, D, Q, C> {
         let Self { choice, classify, default_priority, .. } = self;
         ThrottleMiddleware { choice, classify, priority, default_priority }
     }
 
-    /// Sets the priority of requests without one, in tasks without one. Default: [`Priority::MEDIUM`].
+    /// Sets the priority for requests that have none, in tasks that have none. Default: [`Priority::MEDIUM`].
     #[must_use]
     pub fn default_priority(self, default_priority: Priority) -> Self {
         Self { default_priority, ..self }

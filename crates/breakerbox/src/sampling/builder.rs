@@ -1,4 +1,4 @@
-//! The settings of sampled circuits, before they are built.
+//! The builder with which sampled circuits are configured.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use super::report::SamplingEvent;
 use super::sampler::Sampler;
 use crate::builder::Builder;
 
-/// The default interval between two ticks of the leader.
+/// The default interval between two of the leader's ticks.
 pub const DEFAULT_SAMPLE_EVERY: Duration = Duration::from_secs(15);
 
-/// The default timeout of a poll.
+/// The default timeout for a poll of the sampler.
 pub const DEFAULT_POLL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Builds a [`Sampling`].
@@ -29,7 +29,7 @@ pub struct SamplingBuilder {
 
 pub(super) type Observer = Box<dyn Fn(&SamplingEvent) + Send + Sync>;
 
-/// The settings of a process as a leader.
+/// A process's settings for sampling as the leader.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) sample_every: Duration,
@@ -38,13 +38,13 @@ pub(super) struct Settings {
     pub(super) term: Duration,
 }
 
-/// The minimum length of a term: a store that is slow for a moment must not depose a leader.
+/// The minimum length of a term, so that a leader does not lose its term to a store that is slow for a moment.
 const SHORTEST_TERM: Duration = Duration::from_secs(5);
 
 impl Builder {
-    /// Builds circuits that are sampled: the outcomes are already in your database, and one process of the fleet, the
-    /// leader, reads them there. Such circuits do not observe calls. See [`sampling`](crate::sampling). The policy
-    /// replaces that of [`policy`](Self::policy).
+    /// Builds sampled circuits, for outcomes that are already in your database: one process in the fleet, the leader,
+    /// reads them there. Such circuits do not observe calls. See [`sampling`](crate::sampling). The policy replaces
+    /// the one set with [`policy`](Self::policy).
     pub fn sampling(self, policy: PolicyBuilder) -> SamplingBuilder {
         SamplingBuilder::new(self, policy)
     }
@@ -67,27 +67,28 @@ impl SamplingBuilder {
         self
     }
 
-    /// Sets the interval at which the leader polls the sampler. Default: [`DEFAULT_SAMPLE_EVERY`]. A term lasts three
-    /// times as long, and at least 5 s: if a leader dies, the fleet may be without a leader for that long.
+    /// Sets the interval at which the leader polls the sampler. Default: [`DEFAULT_SAMPLE_EVERY`]. A term is three
+    /// times as long, and at least 5 s: if the leader dies, the fleet may be without a leader for that time.
     pub fn sample_every(mut self, every: Duration) -> Self {
         self.settings.sample_every = every;
         self
     }
 
-    /// Sets the timeout of a poll. Default: [`DEFAULT_POLL_TIMEOUT`]. It may be longer than
-    /// [`sample_every`](Self::sample_every): ticks never overlap.
+    /// Sets the timeout for a poll. Default: [`DEFAULT_POLL_TIMEOUT`]. It may be longer than
+    /// [`sample_every`](Self::sample_every), because ticks never overlap.
     pub fn poll_timeout(mut self, limit: Duration) -> Self {
         self.settings.poll_timeout = limit;
         self
     }
 
-    /// Adds a function that receives elections, the results of ticks and the errors of polls. It should return quickly.
+    /// Adds a function that receives the election events, results of ticks and poll errors of this process. It should
+    /// return quickly.
     pub fn observer(mut self, observer: impl Fn(&SamplingEvent) + Send + Sync + 'static) -> Self {
         self.observers.push(Box::new(observer));
         self
     }
 
-    /// Builds the circuits. If there is a sampler, this process is a candidate for leader from now on.
+    /// Builds the circuits. If there is a sampler, this process becomes a candidate for leader.
     ///
     /// # Errors
     /// If the policy or a setting is not valid, or there is no store.
@@ -95,7 +96,7 @@ impl SamplingBuilder {
     /// # Panics
     /// As [`Builder::build`].
     pub fn build(self) -> Result<Sampling, SamplingError> {
-        // A process without a sampler decides nothing, so it may have any policy that the leader has.
+        // A process without a sampler decides nothing, so it may have any policy that the leader may have.
         let has_runs = self.sampler.as_deref().is_none_or(<dyn Sampler>::returns_runs);
         let policy = build(&self.policy, has_runs)?;
         let mut settings = self.settings;
@@ -125,39 +126,39 @@ impl SamplingBuilder {
     }
 }
 
-/// The reason why circuits can't be sampled with these settings.
+/// The reason why circuits cannot be sampled with these settings.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SamplingError {
     /// The policy is not valid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The key or the tenant name is not valid.
+    /// The key or the tenant's name is not valid.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// A setting is missing or out of range.
     #[error("{field}: {reason}")]
     Setting {
-        /// The name of the setting.
+        /// The setting's name.
         field: &'static str,
-        /// The reason why it is not valid.
+        /// The reason why the setting is not valid.
         reason: &'static str,
     },
-    /// The value differs from that of the other keys. One query samples all keys, so they share it.
+    /// The value differs from the other keys' value. One query samples all keys, so they share it.
     #[error(
         "{field}: must be {expected}, as it was when sampling began, but is {found}: all keys are sampled by one query"
     )]
     OneForAll {
-        /// `window` or `sample_recent`.
+        /// The field's name: `window` or `sample_recent`.
         field: &'static str,
-        /// The value of all keys.
+        /// The value that all keys share.
         expected: String,
         /// The value that was given.
         found: String,
     },
 }
 
-/// Builds a policy for circuits that this process samples.
+/// Builds a policy for circuits that are sampled in this election.
 pub(super) fn policy_for(
     builder: &PolicyBuilder,
     election: &LeaderElection,
@@ -167,7 +168,7 @@ pub(super) fn policy_for(
         let (expected, found) = (format_duration(election.window), format_duration(policy.window()));
         return Err(SamplingError::OneForAll { field: "window", expected, found });
     }
-    // A key may ignore the recent part of the window, but can't have a different one.
+    // A key may ignore the recent part of the window, but cannot have a different one.
     if let Some(found) = policy.sample_recent().filter(|_| policy.sample_recent() != election.recent_ticks) {
         let expected = election.recent_ticks.map_or_else(|| "off".to_owned(), |ticks| ticks.to_string());
         return Err(SamplingError::OneForAll { field: "sample_recent", expected, found: found.to_string() });

@@ -1,5 +1,5 @@
-//! Checks: whether a call may be made now. The outcome of the call is not reported here, because the sampler finds it;
-//! so a check that is dropped is not counted, and one that is settled only releases its lease.
+//! Checks whether a call may be made now. The call's outcome is not reported here, because the sampler finds it. So a
+//! check that is dropped is not counted, and settling a check only releases its lease.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::circuit::{Circuit, MAX_ATTEMPTS};
 use crate::clock::Clock;
 use crate::fleet::Lease;
 
-/// The right to make one call. Most of these hold nothing and can be dropped.
+/// The right to make one call. Most of these hold no lease and can be dropped.
 ///
-/// While its circuit is half-open it holds the lease that keeps other callers from calling at the same time.
-/// [Settle](Self::settle) it when the call is over, and the next call may probe; else the lease ends by itself,
-/// `probe_timeout` and two seconds after the check. Dropping it does nothing.
+/// While its circuit is half-open it holds the lease that prevents other callers from calling at the same time.
+/// [Settle](Self::settle) it when the call is over, so that the next call may probe. Otherwise the lease expires
+/// `probe_timeout` plus two seconds after the check. Dropping it has no effect.
 #[derive(Debug)]
 pub struct Checked {
     circuit: Circuit,
@@ -30,22 +30,22 @@ impl Checked {
         self.lease.is_some()
     }
 
-    /// Returns how long a probe may take, so that it ends before the next one may begin. Zero: it is too late to start
-    /// it.
+    /// Returns the maximum duration of a probe, so that it ends before the next one may begin; `None` for other
+    /// calls. With zero, it is too late to start the call.
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
         let deadline: Timestamp = self.lease.as_ref()?.deadline()?;
         Some(deadline.since(self.circuit.clock().now()))
     }
 
-    /// Releases the lease. Call it when the call is over and the sampler can find its outcome: the next call may probe
-    /// then.
+    /// Releases the lease, so that the next call may probe. Call this when the call is over and the sampler can find
+    /// its outcome.
     pub fn settle(self) {
         let Some(lease) = self.lease else { return };
         let (shared, cell) = (&self.circuit.shared, &self.circuit.cell);
         let reported = cell.settle(Held::Decided(lease), self.circuit.clock(), |_| Outcome::ignored());
         let report = match reported.report {
-            // This is no result, so it can't be a late one: the leader may have decided meanwhile.
+            // This is not a result, so it cannot be a late one: the leader may have decided meanwhile.
             ReportDue::Swap(proposal) => {
                 ReportDue::Swap(Box::new(core::fleet::Proposal { result_of: None, ..*proposal }))
             }
@@ -59,8 +59,8 @@ impl Checked {
 }
 
 impl Circuit {
-    /// Checks whether a call may be made now. Waits for the store where it is needed: for a circuit that this process
-    /// does not know yet, and for the lease of a half-open one.
+    /// Checks whether a call may be made now. Waits for the store where required: for a circuit that this process
+    /// does not know yet, and for a half-open circuit's lease.
     pub(super) async fn check(&self) -> Result<Checked, Refusal> {
         let checked = |lease| Checked { circuit: self.clone(), lease };
         let lease_of = |permit: Option<Box<core::Permit>>| checked(permit.filter(|permit| permit.is_probe()));
@@ -84,14 +84,14 @@ impl Circuit {
                         self.shared.read_one(cell).await;
                         continue;
                     }
-                    // Sampled circuits have no ramp: the outcomes of calls are not reported to them.
+                    // Sampled circuits have no ramp, because calls' outcomes are not reported to them.
                     MemberAnswer::SlotDue(_) => Ok(None),
                     MemberAnswer::LeaseDue => {
                         match self.shared.take_lease(cell, asked_at.elapsed()).await {
                             Lease::Permit(permit) => Ok(Some(Box::new(permit))),
                             Lease::Uncounted => Ok(None),
                             Lease::Refused(refusal) => self.refuse(refusal),
-                            // A lease that was taken in the background is found by acquiring again.
+                            // Acquiring again finds a lease that was taken in the background.
                             Lease::Retry => continue,
                         }
                     }
@@ -99,7 +99,7 @@ impl Circuit {
             };
             return result.map(lease_of).map_err(|refusal| *refusal);
         }
-        // Other processes keep winning the lease.
+        // Other processes got the lease at every attempt.
         self.refuse(self.shared.probing()).map(lease_of).map_err(|refusal| *refusal)
     }
 }

@@ -1,8 +1,8 @@
-//! Leader election: whether this process leads, until when, and the results of its ticks.
+//! Leader election: whether this process is the leader, until when, and the results of its ticks.
 //!
-//! A term is extended without a gap, or it is another term. A decision of a term may be written until the end of that
-//! term and no later, by the store's clock: so a process that was paused between reading and writing writes nothing,
-//! even if it is elected again the moment it wakes up.
+//! A term must be extended without a gap; otherwise a new term begins. A decision made in a term may be written only
+//! until that term ends, by the store's clock. So a process that was paused between reading and writing writes
+//! nothing, even if it is elected again as soon as it continues.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -18,17 +18,19 @@ use crate::clock::Clock;
 use crate::fleet::Fleet;
 use crate::fleet::Shared;
 
-/// The time between a leader's last possible write and the end of its term: the clocks of a store's nodes may differ.
+/// The time between a leader's last possible write and the end of its term, because the clocks of a store's nodes may
+/// differ.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// The number of failed polls in a row after which a leader resigns, so that another process can try.
+/// The number of consecutive failed polls after which a leader resigns, so that another process can try.
 const MAX_FAILED_POLLS: u32 = 3;
 
 pub(super) struct LeaderElection {
     pub(super) settings: Settings,
     /// The window that all keys share.
     pub(super) window: Duration,
-    /// The number of latest ticks that are evaluated separately, for all keys; none: no recent part.
+    /// The number of latest ticks that are also evaluated separately, for all keys; `None` if there is no recent
+    /// part.
     pub(super) recent_ticks: Option<u32>,
     pub(super) sampler: Option<Arc<dyn Sampler>>,
     observers: Vec<Observer>,
@@ -50,20 +52,20 @@ struct State {
 /// A term that this process holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Term {
-    /// Distinguishes the term from those before and after.
+    /// The number that distinguishes this term from this process's other terms.
     number: u64,
     ends_at: Timestamp,
-    /// The store's time when the term was last extended.
+    /// The store's time at which the term was last extended.
     pub(super) now: Timestamp,
 }
 
 impl Term {
-    /// Returns whether this is the same term, extended.
+    /// Returns whether this is the same term as `before`, extended.
     pub(super) const fn continues(self, before: Self) -> bool {
         self.number == before.number
     }
 
-    /// Returns the time until which decisions of this term may be written.
+    /// Returns the time until which this term's decisions may be written.
     pub(super) fn not_after(self) -> Timestamp {
         let margin = u64::try_from(MARGIN.as_micros()).unwrap_or(u64::MAX);
         Timestamp::from_micros(self.ends_at.as_micros().saturating_sub(margin))
@@ -73,7 +75,7 @@ impl Term {
 /// The result of a candidacy.
 pub(super) enum CampaignResult {
     Leads(Term),
-    /// Another process leads; try again after this time.
+    /// Another process is the leader; try again after this time.
     Follows(Duration),
     /// The store did not respond.
     Unknown,
@@ -99,18 +101,19 @@ impl LeaderElection {
         }
     }
 
-    /// Returns whether samples may contain runs of failures. True without a sampler, since then other processes decide.
+    /// Returns whether samples may contain numbers of consecutive failures. True without a sampler, because then
+    /// other processes decide.
     pub(super) fn has_runs(&self) -> bool {
         self.sampler.as_deref().is_none_or(<dyn Sampler>::returns_runs)
     }
 
-    /// Returns the length of the recent part of the window; none if it is not shorter than the window.
+    /// Returns the length of the window's recent part; `None` if it is not shorter than the window.
     pub(super) fn recent(&self) -> Option<Duration> {
         let recent = self.settings.sample_every.saturating_mul(self.recent_ticks?);
         (recent < self.window).then_some(recent)
     }
 
-    /// Returns the name of the election in the store.
+    /// Returns the election's name in the store.
     const fn name(shared: &Shared) -> &'static str {
         if shared.dry_run { "dry-run sampling" } else { "sampling" }
     }
@@ -119,7 +122,7 @@ impl LeaderElection {
         *self.candidate.get_or_init(|| Nonce(shared.times.draw().0))
     }
 
-    /// Campaigns for leader, or extends the term.
+    /// Campaigns for leadership, or extends the term.
     pub(super) async fn campaign(&self, shared: &Shared, fleet: &Fleet) -> CampaignResult {
         let request = fleet.store.lead(Self::name(shared), self.candidate(shared), self.settings.term);
         let answer = shared.write_store(fleet, request).await;
@@ -150,10 +153,10 @@ impl LeaderElection {
         CampaignResult::Leads(term)
     }
 
-    /// Gives the term back, so that a successor need not wait for its end.
+    /// Ends the term early, so that a successor need not wait for it to expire.
     pub(super) async fn resign(&self, shared: &Shared, fleet: &Fleet) {
         let request = fleet.store.lead(Self::name(shared), self.candidate(shared), Duration::ZERO);
-        // If this fails, the term expires.
+        // If this fails, the term expires by itself.
         let _ = shared.write_store(fleet, request).await;
         self.end_term(shared);
     }
@@ -182,7 +185,7 @@ impl LeaderElection {
         self.notify(shared, &SamplingEvent::Ticked(ticked));
     }
 
-    /// Records a failed poll. Returns whether another process should lead.
+    /// Records a failed poll. Returns whether this process should resign.
     pub(super) fn poll_failed(&self, shared: &Shared, error: &SampleError) -> bool {
         let error = error.with_causes();
         let mut state = self.lock();
@@ -203,7 +206,7 @@ impl LeaderElection {
         self.lock().report.clone()
     }
 
-    /// Ends the candidacy: the last handle is gone.
+    /// Ends the candidacy, because the last handle was dropped.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.closing.notify_one();
@@ -213,7 +216,7 @@ impl LeaderElection {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// Waits, but returns at once when the candidacy ends.
+    /// Waits for `time`, but returns at once when the candidacy ends.
     pub(super) async fn wait(&self, time: Duration) {
         if !self.is_closed() {
             let _ = tokio::time::timeout(time, self.closing.notified()).await;

@@ -17,8 +17,8 @@ use crate::circuit::Circuit;
 use crate::fleet::OverrideError;
 use crate::observe::StoreHealth;
 
-/// Sampled circuits by key. Build one per service, clone it freely, and keep it for as long as the service runs. When
-/// the last clone is dropped, a leader gives its term back.
+/// Sampled circuits by key. Build one per service, clone it freely, and keep it while the service runs. When a
+/// leader's last clone is dropped, its term ends.
 #[derive(Clone)]
 pub struct Sampling(Arc<Inner>);
 
@@ -33,8 +33,9 @@ impl Sampling {
         Self(Arc::new(Inner { breakers, election }))
     }
 
-    /// Checks whether a call to this key may be made now. It costs a lookup while the circuit is closed, and a request
-    /// to the store while it is half-open. A refusal is not an error: it states the reason, and when to check again.
+    /// Checks whether a call to this key may be made now. This costs a lookup while the circuit is closed, and a
+    /// request to the store while it is half-open. A refusal is not an error: it states the reason, and when to check
+    /// again.
     ///
     /// # Errors
     /// If the key is empty or too long.
@@ -42,7 +43,7 @@ impl Sampling {
         Ok(self.circuit(key)?.check().await)
     }
 
-    /// Returns the circuit of this key. Keep the handle if you need the same key often.
+    /// Returns the circuit for this key. Keep the handle if you use the same key often.
     ///
     /// # Errors
     /// If the key is empty or too long.
@@ -50,26 +51,26 @@ impl Sampling {
         self.0.breakers.circuit(key).map(SampledCircuit)
     }
 
-    /// Returns the circuit of an endpoint, a host or a whole tenant.
+    /// Returns the circuit for the key of an endpoint, a host or a tenant.
     #[must_use]
     pub fn circuit_of(&self, key: &Key) -> SampledCircuit {
         SampledCircuit(self.0.breakers.circuit_of(key))
     }
 
-    /// Changes the policy of all keys that have no policy of their own. Only the policies of the leader's process take
+    /// Changes the policy of all keys without a policy of their own. Only the policies in the leader's process take
     /// effect.
     ///
     /// # Errors
-    /// If the policy is not valid, or has another window than sampling began with.
+    /// If the policy is not valid, or its window differs from the one with which sampling began.
     pub fn set_policy(&self, policy: &PolicyBuilder) -> Result<(), SamplingError> {
         self.0.breakers.set_policy(policy_for(policy, &self.0.election)?);
         Ok(())
     }
 
-    /// Changes the policy of a tenant's keys. None restores the default policy.
+    /// Changes the policy of a tenant's keys. `None` restores the default policy.
     ///
     /// # Errors
-    /// As [`set_policy`](Self::set_policy), and if the tenant name is not valid.
+    /// As [`set_policy`](Self::set_policy), and if the tenant's name is not valid.
     pub fn set_tenant_policy(
         &self,
         tenant: &str,
@@ -79,7 +80,7 @@ impl Sampling {
         Ok(self.0.breakers.set_tenant_policy(tenant, policy)?)
     }
 
-    /// Changes the policy of one key. None restores the policy of its tenant or the default.
+    /// Changes one key's policy. `None` restores the tenant's policy or the default.
     ///
     /// # Errors
     /// As [`set_policy`](Self::set_policy), and if the key is not valid.
@@ -88,19 +89,19 @@ impl Sampling {
         Ok(self.0.breakers.set_key_policy(key, policy)?)
     }
 
-    /// Returns whether this process leads, and the results of its ticks.
+    /// Returns whether this process is the leader, and the results of its ticks.
     #[must_use]
     pub fn report(&self) -> Report {
         self.0.election.report()
     }
 
-    /// Returns the health of the store.
+    /// Returns the store's health.
     #[must_use]
     pub fn store_health(&self) -> Option<StoreHealth> {
         self.0.breakers.store_health()
     }
 
-    /// Returns the counters of occurrences that are reported nowhere else.
+    /// Returns counters of events that are not reported elsewhere.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.0.breakers.counts()
@@ -127,7 +128,7 @@ impl fmt::Debug for Sampling {
     }
 }
 
-/// The sampled circuit of one key.
+/// A handle to one key's sampled circuit.
 #[derive(Clone, Debug)]
 pub struct SampledCircuit(Circuit);
 
@@ -135,7 +136,7 @@ impl SampledCircuit {
     /// Checks whether a call may be made now, as [`Sampling::check`] does.
     ///
     /// # Errors
-    /// A refusal is not an error of the caller: it states the reason, and when to check again.
+    /// A refusal is not the caller's error: it states the reason, and when to check again.
     pub async fn check(&self) -> Result<Checked, Refusal> {
         self.0.check().await
     }
@@ -152,7 +153,7 @@ impl SampledCircuit {
         self.0.status()
     }
 
-    /// Returns the record: the stored state of the circuit.
+    /// Returns the record: the circuit's stored state.
     #[must_use]
     pub fn record(&self) -> Record {
         self.0.record()
@@ -161,7 +162,7 @@ impl SampledCircuit {
     /// Applies an operator's command, as [`Circuit::apply_override`] does.
     ///
     /// # Errors
-    /// If the command can't be applied, for example while the store is unavailable.
+    /// If the command cannot be applied, for example while the store is unavailable.
     pub async fn try_override(
         &self,
         command: OverrideCommand,

@@ -1,8 +1,9 @@
 //! The leader's copy of the store's records, so that it need not read all of them at every tick.
 //!
-//! A leader reads all records when it is elected, and again whenever changes were missed. In between it listens to
-//! changes, and at every tick reads the circuits that are not closed. A wrong copy does no harm: a decision is swapped
-//! in only by the version of the copy; otherwise the swap is lost, and the leader learns the present record.
+//! A leader reads all records when it is elected, and again whenever it missed changes. In between it listens for
+//! changes, and at every tick reads the circuits that are not closed. A wrong copy does no harm: a decision is
+//! swapped in only if the store's record still has the copy's version; otherwise the swap fails, and the leader
+//! learns the current record.
 
 use std::collections::{BTreeMap, HashSet};
 use std::pin::pin;
@@ -18,19 +19,19 @@ use crate::clock::Clock;
 use crate::fleet::Shared;
 use crate::store::{Answer, Changes, ListQuery, StoreEvent};
 
-/// How many records are read before other tasks run.
+/// The number of records to read before yielding to other tasks.
 const YIELD_EVERY: usize = 1_000;
 
 pub(super) struct Known {
-    /// Sorted by key, so that runs with seeded random bits are reproducible.
+    /// Sorted by key, so that simulations with a seed are reproducible.
     records: BTreeMap<Arc<str>, Record>,
     changes: Changes,
-    /// Whether every record of the store has been read or received.
+    /// Whether every record in the store has been read or received.
     is_whole: bool,
 }
 
 impl Known {
-    /// Creates an empty copy that listens to all changes from now on.
+    /// Creates an empty copy that receives all changes from now on.
     pub(super) fn new(leader: &Leader<'_>) -> Self {
         Self { records: BTreeMap::new(), changes: leader.fleet.store.changes(), is_whole: false }
     }
@@ -47,7 +48,7 @@ impl Known {
         self.records.iter()
     }
 
-    /// Stores the present record of a key; none if the store has none.
+    /// Stores a key's current record; `None` if the store has none.
     pub(super) fn put(&mut self, key: &Arc<str>, record: Option<Record>) {
         match record {
             Some(record) => self.records.insert(Arc::clone(key), record),
@@ -55,7 +56,7 @@ impl Known {
         };
     }
 
-    /// Applies the published changes. If it is called often enough, none is missed: the store queues a thousand.
+    /// Applies the published changes. If this is called often enough, none is missed: the store queues a thousand.
     pub(super) fn apply_events(&mut self, shared: &Shared) {
         loop {
             let event = pin!(self.changes.next()).poll(&mut Context::from_waker(Waker::noop()));
@@ -66,7 +67,7 @@ impl Known {
                         self.records.insert(key, (*record).clone());
                     }
                 }
-                // Outcomes of sampled circuits are not counted here: there is nothing to report.
+                // Outcomes of sampled circuits are not counted here, so there is nothing to report.
                 Poll::Ready(Some(StoreEvent::ReportsWanted { .. })) => {}
                 Poll::Ready(Some(_)) => self.is_whole = false,
                 Poll::Ready(None) => {
@@ -88,7 +89,7 @@ impl Known {
         }
         let mut there = self.list(leader, Some(Status::Open)).await?;
         there.extend(self.list(leader, Some(Status::HalfOpen)).await?);
-        // A record that was not closed and is not found in that state has changed, without a message about it.
+        // A circuit that was open or half-open, and is no longer listed as such, has changed without a message.
         let gone = |(key, record): (&Arc<str>, &Record)| {
             let was_there = matches!(record.status(), Status::Open | Status::HalfOpen);
             (was_there && !there.contains(key)).then(|| Arc::clone(key))
@@ -101,8 +102,8 @@ impl Known {
         Ok(())
     }
 
-    /// Drops closed circuits without history, which the store drops too. If the store still has one, the leader learns
-    /// it from the swap that it loses.
+    /// Drops closed circuits without history, which the store drops too. If the store still has such a record, the
+    /// leader learns it when a swap fails.
     fn forget(&mut self, leader: &Leader<'_>) {
         let now = leader.shared.times.to_store_time(leader.shared.times.now());
         self.records.retain(|key, record| {
@@ -121,7 +122,7 @@ impl Known {
         let mut query = ListQuery { prefix, status, limit: YIELD_EVERY, ..ListQuery::default() };
         let mut keys = HashSet::new();
         loop {
-            // A page has no time of the store; the local time is good enough.
+            // A page does not contain the store's time; the local estimate is good enough.
             let page = async {
                 let now = shared.times.to_store_time(shared.times.now());
                 fleet.store.list(&query).await.map(|value| Answer { now, value })
@@ -141,7 +142,7 @@ impl Known {
             if query.after.is_none() {
                 return Ok(keys);
             }
-            // Changes that arrive meanwhile must not exceed the queue of the store.
+            // Changes that arrive meanwhile must not overflow the store's queue.
             self.apply_events(shared);
             tokio::task::yield_now().await;
         }
@@ -152,15 +153,15 @@ impl Known {
         let store_keys: Vec<_> = keys.iter().map(|key| shared.name_of(key)).collect();
         let answer = shared.read_store(fleet, fleet.store.read(&store_keys)).await;
         for (key, record) in keys.iter().zip(answer.map_err(|_| TickError::Interrupted)?.value) {
-            // A record that can't be read is treated as missing: a swap can't replace it by mistake.
+            // A record that cannot be read is treated as missing: a swap cannot replace it by mistake.
             self.put(key, record.unwrap_or_default());
         }
         Ok(())
     }
 }
 
-/// Applies a record to this process. So the leader's observers receive changes whose writer died before it reported
-/// them.
+/// Applies a record to this process. So the leader's observers also receive changes whose writer died before
+/// publishing them.
 fn apply_to_process(shared: &Arc<Shared>, key: &str, record: &Record) {
     let Ok(circuit) = Breakerbox::of(shared).circuit(key) else { return };
     if !circuit.is_controlled() {

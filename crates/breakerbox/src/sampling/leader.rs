@@ -1,4 +1,5 @@
-//! The loop of a candidate: campaign, tick while leading, and extend the term meanwhile. It decides nothing.
+//! A candidate's loop: campaign, tick while leading, and extend the term meanwhile. It makes no decisions about
+//! circuits.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,13 +16,13 @@ use crate::breakerbox::Breakerbox;
 use crate::fleet::Fleet;
 use crate::fleet::Shared;
 
-/// The pause before the next request to a store that did not respond to a candidacy.
+/// The pause before the next request if the store did not respond to a candidacy.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// The maximum random delay of a candidate after the end of a term, so that not all candidates come at once.
+/// The maximum random delay before a candidate campaigns after the end of a term, so that not all do so at once.
 const SPREAD_MICROS: u64 = 250_000;
 
-/// Starts the candidacy, if this process has a sampler.
+/// Starts the candidacy if this process has a sampler.
 pub(super) fn start(breakers: &Breakerbox, election: &Arc<LeaderElection>) {
     let shared = breakers.shared();
     let (Some(fleet), Some(sampler)) = (&shared.fleet, &election.sampler) else { return };
@@ -33,7 +34,7 @@ pub(super) fn start(breakers: &Breakerbox, election: &Arc<LeaderElection>) {
     });
 }
 
-/// The leader loop of one process.
+/// One process's leader loop.
 pub(super) struct Leader<'s> {
     pub(super) shared: &'s Arc<Shared>,
     pub(super) fleet: &'s Fleet,
@@ -59,8 +60,8 @@ impl Leader<'_> {
         }
     }
 
-    /// Ticks for as long as the term lasts. Ticks never overlap: one that takes longer than the period is followed by
-    /// the next at once, and the ticks that were missed meanwhile are skipped.
+    /// Ticks until the term ends. Ticks never overlap: if one takes longer than the interval, the next one follows at
+    /// once, and the ticks missed meanwhile are skipped.
     async fn lead(&self, mut term: Term) {
         let every = self.election.settings.sample_every;
         let (mut known, mut latest) = (Known::new(self), LatestSuccesses::default());
@@ -71,7 +72,8 @@ impl Leader<'_> {
                 Ok(ticked) => self.election.ticked(self.shared, ticked),
                 Err(TickError::NotPolled(error)) => {
                     if self.election.poll_failed(self.shared, &error) {
-                        // Another process may reach what this process can't. By then all candidates have tried.
+                        // Another process may reach a database that this one cannot. After the pause, all candidates
+                        // have tried.
                         self.election.resign(self.shared, self.fleet).await;
                         let pause = self.election.settings.term + Duration::from_micros(SPREAD_MICROS * 2);
                         return self.election.wait(pause).await;
@@ -98,7 +100,7 @@ impl Leader<'_> {
         self.election.wait(time.saturating_duration_since(Instant::now())).await;
     }
 
-    /// Extends the term and returns it; none if another process leads, or the store does not respond.
+    /// Extends the term and returns it; `None` if another process is the leader, or the store does not respond.
     pub(super) async fn campaign(&self) -> Option<Term> {
         match self.election.campaign(self.shared, self.fleet).await {
             CampaignResult::Leads(term) => Some(term),
@@ -106,15 +108,14 @@ impl Leader<'_> {
         }
     }
 
-    /// Extends the term for as long as `work` takes. `work` is not polled during a request to the store, which is
-    /// brief.
+    /// Extends the term while `work` runs. `work` is not polled during a request to the store, which is brief.
     pub(super) async fn while_extending_term<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {
             if let Ok(done) = tokio::time::timeout(self.election.settings.term / 3, &mut work).await {
                 return done;
             }
-            // If the term is lost, the work detects it before it writes.
+            // If the term is lost, `work` detects it before it writes.
             let _ = self.campaign().await;
         }
     }

@@ -1,14 +1,14 @@
-//! Sampling: circuits whose outcomes are already in a database. One process of the fleet, the leader, requests the
-//! totals of every key from a [`Sampler`] every `sample_every`, and decides for every circuit; the other processes only
-//! check.
+//! Sampling: circuits whose outcomes are already in a database. One process in the fleet, the leader, requests every
+//! key's totals from a [`Sampler`] at the interval `sample_every`, and decides about every circuit; the other
+//! processes only check.
 //!
 //! | part | what it does |
 //! | --- | --- |
 //! | [`Sampling`] | all sampled circuits, by key; built by [`Builder::sampling`](crate::Builder::sampling) |
 //! | [`SampledCircuit`], [`Checked`] | a handle to one circuit, and the result of a check |
 //! | [`Sampler`], [`Poll`], [`Since`] | the source of the totals, and a request to it |
-//! | [`SqlTable`], [`SqlQuery`] | the table of the SQL samplers, or a query of your own: see `SqliteSampler`, and `PostgresSampler` in `breakerbox-postgres` |
-//! | [`SamplingEvent`], [`Report`] | which process leads, the results of ticks, the errors of polls |
+//! | [`SqlTable`], [`SqlQuery`] | the table or your own query for an SQL sampler: see `SqliteSampler`, and `PostgresSampler` in `breakerbox-postgres` |
+//! | [`SamplingEvent`], [`Report`] | whether this process is the leader, the results of ticks, and poll errors |
 //!
 //! ```
 //! use breakerbox::sampling::{Poll, SampleError, Sampler};
@@ -43,10 +43,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Guaranteed: one leader at a time decides; the store refuses what a leader writes after its term, also if the leader
-//! was paused in between; nothing counts twice or from before a transition; a poll that fails or is empty changes
-//! nothing; a half-open circuit admits one call at a time. Not guaranteed: that calls to a failing destination stop
-//! before the next tick. The guide is `docs/guide/sampling.md`.
+//! Guaranteed: one leader at a time decides; the store refuses a leader's writes after its term, even if the leader
+//! was paused in between; no attempt counts twice, or if it was made before a transition; a poll that fails or is
+//! empty changes nothing; a half-open circuit admits one call at a time. Not guaranteed: that calls to a failing
+//! destination stop before the next tick. The guide is `docs/guide/sampling.md`.
 
 mod builder;
 mod check;

@@ -1,20 +1,20 @@
-//! The progress of sampling: messages to observers, and a report that can be read at any time.
+//! The progress of sampling: events for observers, and a report that can be read at any time.
 
 use std::time::Duration;
 
-/// A message to an observer of sampling, about the process that the observer runs in.
+/// An event for observers of sampling, about the process in which the observer runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum SamplingEvent {
     /// This process became the leader.
     Elected,
-    /// This process no longer leads.
+    /// This process is no longer the leader.
     LeadershipLost,
     /// A tick is complete.
     Ticked(Ticked),
     /// A poll failed, and changed nothing.
     PollFailed {
-        /// The reason, with its causes.
+        /// The error, with its causes.
         error: String,
     },
 }
@@ -23,16 +23,16 @@ pub enum SamplingEvent {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Ticked {
-    /// The number of circuits that have a record.
+    /// The number of circuits with a record.
     pub circuits: usize,
-    /// The number of keys with an attempt. 0: nothing was changed.
+    /// The number of keys with at least one attempt. With 0, the tick changed nothing.
     pub keys: usize,
-    /// The number of sampled keys that are not valid, because they are empty or too long. They have no circuits.
+    /// The number of sampled keys that are empty or too long. They have no circuits.
     pub unusable_keys: usize,
     /// The number of circuits that changed.
     pub changes: usize,
-    /// The number of changes that failed, because another process was first or the store did not respond. The next tick
-    /// retries.
+    /// The number of changes that failed, because another process was first or the store did not respond. The next
+    /// tick retries them.
     pub not_changed: usize,
     /// The duration of the poll.
     pub polled_for: Duration,
@@ -44,16 +44,16 @@ pub struct Ticked {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
-    /// Whether this process leads.
+    /// Whether this process is the leader.
     pub leads: bool,
-    /// The number of complete ticks of this process.
+    /// The number of ticks that this process has completed.
     pub ticks: u64,
-    /// The number of its failed polls.
+    /// The number of this process's polls that failed.
     pub failed_polls: u64,
-    /// The number of its writes that the store refused because they came after its term.
+    /// The number of this process's writes that the store refused because they came after its term.
     pub refused_writes: u64,
-    /// The latest tick; none before the first.
+    /// The result of this process's latest tick; `None` before the first.
     pub last_tick: Option<Ticked>,
-    /// The error of the latest poll; none if it succeeded.
+    /// The latest poll's error; `None` if it succeeded.
     pub poll_error: Option<String>,
 }

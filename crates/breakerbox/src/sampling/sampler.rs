@@ -8,24 +8,25 @@ use std::time::Duration;
 use async_trait::async_trait;
 use breakerbox_core::Sample;
 
-/// A source of totals.
+/// A source of totals, such as a query on a table of attempts.
 #[async_trait]
 pub trait Sampler: Send + Sync + 'static {
-    /// Returns the totals of every key that had an attempt, as the [poll](Poll) specifies. Only the leader calls it,
-    /// once per tick, and never again before it has returned or its timeout has passed: then the future is dropped.
+    /// Returns the totals for every key that had an attempt, as the [poll](Poll) specifies. Only the leader calls
+    /// this, once per tick. The next call comes only after this one has returned or its timeout has passed, when its
+    /// future is dropped.
     ///
     /// # Errors
-    /// If the totals are not available. Nothing changes then, and the error is [reported](super::Report).
+    /// If the totals are not available. No circuit changes then, and the error is [reported](super::Report).
     async fn sample(&self, poll: &Poll) -> Result<HashMap<String, Sample>, SampleError>;
 
-    /// Returns whether its samples have [runs of failures](Sample::failure_run). The rule `consecutive_failures` needs
-    /// them.
+    /// Returns whether samples contain the [number of consecutive failures](Sample::failure_run), which the rule
+    /// `consecutive_failures` needs.
     fn returns_runs(&self) -> bool {
         false
     }
 }
 
-/// Shares one sampler between several registries of this process.
+/// Shares one sampler among several registries in this process.
 #[async_trait]
 impl<S: Sampler + ?Sized> Sampler for Arc<S> {
     async fn sample(&self, poll: &Poll) -> Result<HashMap<String, Sample>, SampleError> {
@@ -41,32 +42,32 @@ impl<S: Sampler + ?Sized> Sampler for Arc<S> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Poll {
-    /// Count the attempts that finished within this time,
+    /// Count the attempts that finished within this time. For the keys in `since`, fewer attempts count.
     pub window: Duration,
-    /// except for these keys, of which fewer count. There are few: keys with a transition inside the window, and
+    /// The keys for which fewer attempts count. There are only a few: keys with a transition within the window, and
     /// half-open ones. Each key occurs once.
     pub since: Vec<Since>,
-    /// Also count the attempts of closed circuits that finished within this time separately, as [`Sample::recent`]. If
-    /// a sampler does not, only the window decides, and a destination that was healthy for most of it trips later.
-    /// None: no recent part.
+    /// In addition, count closed circuits' attempts that finished within this time separately, as [`Sample::recent`].
+    /// If a sampler does not, only the window decides, and a destination that was healthy for most of it trips later.
+    /// `None` if there is no recent part.
     pub recent: Option<Duration>,
 }
 
-/// A key of which fewer attempts count.
+/// A key for which only attempts after a transition count.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Since {
-    /// The key of the circuit.
+    /// The circuit's key.
     pub key: Arc<str>,
-    /// The time since the last transition of its circuit.
+    /// The time since the circuit's last transition.
     pub age: Duration,
-    /// Which attempts count. False: those that finished since. True, for a half-open circuit: those that *started*
-    /// since, and have finished; then the age may be longer than the window.
+    /// Whether to count attempts that *started* since then and have finished (true, for a half-open circuit, whose
+    /// age may be longer than the window), or those that finished since then (false).
     pub started: bool,
 }
 
 impl Poll {
-    /// Creates a poll, to test a sampler.
+    /// Creates a poll. Use it to test a sampler.
     #[must_use]
     pub const fn new(window: Duration, since: Vec<Since>) -> Self {
         Self { window, since, recent: None }
@@ -81,20 +82,20 @@ impl Poll {
 }
 
 impl Since {
-    /// Counts the attempts that finished within this time.
+    /// Counts the key's attempts that finished within this time.
     #[must_use]
     pub fn finished(key: &str, age: Duration) -> Self {
         Self { key: key.into(), age, started: false }
     }
 
-    /// Counts the attempts that started within this time and have finished.
+    /// Counts the key's attempts that started within this time and have finished.
     #[must_use]
     pub fn started(key: &str, age: Duration) -> Self {
         Self { key: key.into(), age, started: true }
     }
 }
 
-/// The reason why there are no totals.
+/// The reason why a sampler returned no totals.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SampleError {
@@ -103,16 +104,16 @@ pub enum SampleError {
         "the sampler did not answer within {limit:?}; an index may be missing, or poll_timeout is too short"
     )]
     TimedOut {
-        /// The timeout.
+        /// The timeout that was exceeded.
         limit: Duration,
     },
     /// The sampler failed.
     #[error("the sampler failed")]
     Failed(#[source] Box<dyn Error + Send + Sync>),
-    /// The result is not valid.
+    /// The sampler's result is not valid.
     #[error("{field}: {reason}")]
     Unreadable {
-        /// The column, or the part of a sample.
+        /// The invalid column, or the invalid part of a sample.
         field: &'static str,
         /// The reason why it is not valid.
         reason: String,
@@ -120,12 +121,12 @@ pub enum SampleError {
 }
 
 impl SampleError {
-    /// Creates an error with this cause.
+    /// Creates an error for a sampler that failed, with this cause.
     pub fn failed(reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Failed(reason.into())
     }
 
-    /// Returns the message with those of its causes.
+    /// Returns the error's message with those of its causes.
     pub(super) fn with_causes(&self) -> String {
         let chain = std::iter::successors(Some(self as &dyn Error), |&error| error.source());
         chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")

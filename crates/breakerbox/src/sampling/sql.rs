@@ -1,22 +1,22 @@
-//! The query of a sampler on a table of attempts, in the dialects of two databases.
+//! The sampler's query on a table of attempts, in the dialects of two databases.
 //!
-//! One query for all keys, in two parts. The first selects attempts by the time at which they finished, over the
+//! One query serves all keys, in two parts. The first selects attempts by the time at which they finished, over the
 //! window, without those that finished before a circuit's last transition. The second is for half-open circuits: it
-//! selects attempts that *started* since the transition, however long ago that was. Each part needs an index, or it
-//! reads the whole table:
+//! selects attempts that *started* since the transition, however long ago that was. Each part needs an index; without
+//! it, it reads the whole table:
 //!
 //! ```sql
 //! CREATE INDEX ON attempts (finished_at);
 //! CREATE INDEX ON attempts (endpoint, started_at); -- Postgres, if it is no text: ((endpoint::text), started_at)
 //! ```
 //!
-//! Names and values come from the user's own code. They are quoted nevertheless, so that none can break out of its
-//! place.
+//! Names and values come from the user's own code. They are quoted nevertheless, so that none can break the query's
+//! syntax.
 
 use std::fmt::Write;
 
-/// A table of attempts, one row each, and the names of its columns. Write names as the database has them: they are
-/// quoted, so case matters where it matters to the database.
+/// A table with one row per attempt, and the names of its columns. Write names as the database has them: they are
+/// quoted, so they are case-sensitive if the database is.
 ///
 /// The table needs two indices, or each poll reads all of it: one on the time at which attempts finished, and one on
 /// the key and the time at which they started.
@@ -53,66 +53,65 @@ pub struct SqlTable {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Outcome {
-    /// True, false, or null while the outcome is not known.
+    /// A boolean column, which is null while the outcome is not known.
     Succeeded(String),
-    /// The values of a success and of a failure. Attempts with other values are not counted.
+    /// A column with the values for successes and failures. Attempts with other values are not counted.
     Says { column: String, good: Vec<String>, bad: Vec<String> },
 }
 
-/// The format of times in a table. Prefer a fine one: attempts that may have come before a transition are not counted,
-/// so of a half-open circuit the first attempt in the same unit of time is not counted either.
+/// The format of times in a table. Prefer a precise one: an attempt that may have been made before a transition is
+/// not counted, and that includes the first attempts after it if they have the same time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum TimeFormat {
-    /// The native format: `timestamptz` in Postgres; in SQLite text as `CURRENT_TIMESTAMP` writes it, with or without
-    /// fractions of a second, in UTC.
+    /// The native format: `timestamptz` in Postgres; in SQLite, text in the format of `CURRENT_TIMESTAMP`, with or
+    /// without fractions of a second, in UTC.
     #[default]
     Native,
-    /// Seconds since 1970, as a whole number.
+    /// Seconds since the Unix epoch, as a whole number.
     UnixSeconds,
-    /// Milliseconds since 1970, as a whole number.
+    /// Milliseconds since the Unix epoch, as a whole number.
     UnixMillis,
-    /// Microseconds since 1970, as a whole number.
+    /// Microseconds since the Unix epoch, as a whole number.
     UnixMicros,
 }
 
-/// The unit of a latency column.
+/// The unit of the latencies in a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum LatencyUnit {
     /// Seconds, with or without fractions.
     Seconds,
-    /// Milliseconds.
+    /// Milliseconds, with or without fractions.
     Millis,
-    /// Microseconds.
+    /// Microseconds, with or without fractions.
     Micros,
 }
 
-/// A query of your own, for tables that a [`SqlTable`] can't describe. It returns one row for each key, with the
-/// columns `key` (text), `successes`, `failures` (integers) and, if latencies are known, `latency_sum_us`
-/// (microseconds). For closed circuits it may also return `recent_successes`, `recent_failures` and
-/// `recent_latency_sum_us`, over the recent part of the window, and `failure_run`: the number of latest attempts that
-/// failed without a success between them.
+/// Your own query, for tables that a [`SqlTable`] cannot describe. It must return one row per key, with the columns
+/// `key` (text), `successes`, `failures` (integers) and, if latencies are known, `latency_sum_us` (microseconds). For
+/// closed circuits it may also return `recent_successes`, `recent_failures` and `recent_latency_sum_us`, over the
+/// recent part of the window, and `failure_run`: the number of consecutive failures since the latest success.
 ///
 /// | Postgres | SQLite | meaning |
 /// | --- | --- | --- |
 /// | `$1::bigint` | `?1` | the window, in microseconds |
-/// | `$2::text[]` | `temp.breakerbox_since.key` | the keys of which fewer attempts count |
-/// | `$3::bigint[]` | `temp.breakerbox_since.age` | their ages, in microseconds |
-/// | `$4::bool[]` | `temp.breakerbox_since.started` | whether to count attempts that started since, not those that finished |
+/// | `$2::text[]` | `temp.breakerbox_since.key` | the keys for which fewer attempts count |
+/// | `$3::bigint[]` | `temp.breakerbox_since.age` | the times since these keys' transitions, in microseconds |
+/// | `$4::bool[]` | `temp.breakerbox_since.started` | whether to count attempts that started since then, not those that finished |
 /// | `$5::bigint` | `?2` | the length of the recent part, in microseconds |
 ///
-/// In SQLite the middle three are the columns of a temporary table, one row for each such key.
+/// In SQLite the middle three are the columns of a temporary table, with one row for each such key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SqlQuery(pub String);
 
-/// The source of an SQL sampler.
+/// The data source for an SQL sampler.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum SqlSource {
-    /// A table.
+    /// A table of attempts, for which the query is generated.
     Table(SqlTable),
-    /// A query of the user.
+    /// The user's own query.
     Query(SqlQuery),
 }
 
@@ -128,30 +127,30 @@ impl From<SqlQuery> for SqlSource {
     }
 }
 
-/// The SQL dialect.
+/// The SQL dialect for a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Dialect {
-    /// Postgres's.
+    /// The dialect of Postgres.
     Postgres,
-    /// SQLite's.
+    /// The dialect of SQLite.
     Sqlite,
 }
 
-/// An error in the description of a table.
+/// The error for an invalid description of a table.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{field}: {reason}")]
 #[non_exhaustive]
 pub struct SqlError {
     /// The name of the invalid part, such as `key_column`.
     pub field: &'static str,
-    /// The reason why it is not valid.
+    /// The reason why this part is not valid.
     pub reason: String,
 }
 
 impl SqlTable {
-    /// Describes a table with the columns `key`, `succeeded` (a boolean), `started_at` and `finished_at`, unless other
-    /// names are set. It may be in a schema: `schema.table`.
+    /// Describes a table with the columns `key`, `succeeded` (a boolean), `started_at` and `finished_at`, unless
+    /// other names are set. The table may be in a schema: `schema.table`.
     pub fn new(table: &str) -> Self {
         Self {
             table: table.to_owned(),
@@ -165,53 +164,55 @@ impl SqlTable {
         }
     }
 
-    /// Sets the column of the key that workers [check](super::Sampling::check).
+    /// Sets the column with the key that workers [check](super::Sampling::check).
     pub fn key_column(mut self, name: &str) -> Self {
         self.key = name.to_owned();
         self
     }
 
-    /// Sets the column that states whether the attempt succeeded. Attempts with null, not known yet, are not counted.
+    /// Sets the boolean column that states whether the attempt succeeded. Attempts with null (not known yet) are not
+    /// counted.
     pub fn success_column(mut self, name: &str) -> Self {
         self.outcome = Outcome::Succeeded(name.to_owned());
         self
     }
 
-    /// Sets the column of the outcome as text, and the texts of successes and failures. Other attempts are not counted.
+    /// Sets the text column with the outcome, and its values for successes and failures. Other attempts are not
+    /// counted.
     pub fn outcome_column(mut self, name: &str, good: &[&str], bad: &[&str]) -> Self {
         let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         self.outcome = Outcome::Says { column: name.to_owned(), good: owned(good), bad: owned(bad) };
         self
     }
 
-    /// Sets the column of the latency. Needed if the policy sets `mean_latency`.
+    /// Sets the column with the latency. Required if the policy sets `mean_latency`.
     pub fn latency_column(mut self, name: &str, unit: LatencyUnit) -> Self {
         self.latency = Some((name.to_owned(), unit));
         self
     }
 
-    /// Sets the column of the time at which the attempt started.
+    /// Sets the column with the time at which the attempt started.
     pub fn started_at_column(mut self, name: &str) -> Self {
         self.started_at = name.to_owned();
         self
     }
 
-    /// Sets the column of the time at which the attempt finished; null until then.
+    /// Sets the column with the time at which the attempt finished; null until then.
     pub fn finished_at_column(mut self, name: &str) -> Self {
         self.finished_at = name.to_owned();
         self
     }
 
     /// Sets the format of both times. Default: [`TimeFormat::Native`]. The times should come from the database's own
-    /// clock: ages are relative to it.
+    /// clock, because ages are relative to it.
     pub const fn times(mut self, format: TimeFormat) -> Self {
         self.times = format;
         self
     }
 
-    /// Counts for each key the latest attempts that failed without a success between them: the rule
-    /// `consecutive_failures` needs this number. The database has to sort the window's attempts by key for it. Attempts
-    /// that finished at the same time as the latest success are not in the run.
+    /// Counts the consecutive failures since each key's latest success, which the rule `consecutive_failures` needs.
+    /// For this, the database has to sort the window's attempts by key. Attempts that finished at the same time as
+    /// the latest success are not included.
     pub const fn count_runs(mut self) -> Self {
         self.runs = true;
         self
@@ -219,10 +220,10 @@ impl SqlTable {
 }
 
 impl SqlSource {
-    /// Returns the whole query.
+    /// Returns the complete query for a dialect.
     ///
     /// # Errors
-    /// If a part of the description is not valid; the error names it.
+    /// If a part of the table's description is not valid; the error names it.
     pub fn text(&self, dialect: Dialect) -> Result<String, SqlError> {
         match self {
             Self::Query(SqlQuery(text)) if text.trim().is_empty() => Err(wrong("query", "must not be empty")),
@@ -231,7 +232,7 @@ impl SqlSource {
         }
     }
 
-    /// Returns whether its rows have a column `failure_run`.
+    /// Returns whether the query's rows have a column `failure_run`.
     #[must_use]
     pub fn returns_runs(&self) -> bool {
         match self {
@@ -252,7 +253,7 @@ impl SqlTable {
         let recently = format!("{finished_at} >= {}", self.ago(dialect, recent));
         let totals = self.totals("", None, &good, &bad)?;
         let recent_totals = self.totals("recent_", Some(&recently), &good, &bad)?;
-        // A half-open circuit has no separate counts.
+        // A half-open circuit has no recent totals and no run of failures.
         let nothing =
             vec!["NULL"; 2 + usize::from(self.latency.is_some()) + usize::from(self.runs)].join(", ");
         let since = match dialect {
@@ -266,7 +267,7 @@ impl SqlTable {
         let kept = if dialect == Dialect::Postgres { "MATERIALIZED" } else { "NOT MATERIALIZED" };
         let window = if dialect == Dialect::Postgres { "$1::bigint" } else { "?1" };
         let (window_began, since_then) = (self.ago(dialect, window), self.ago(dialect, "s.age"));
-        // The index on the key is used only by a subquery for each key.
+        // Only a subquery for each key uses the index on the key.
         let half_open = match dialect {
             Dialect::Postgres => format!(
                 "SELECT s.key, h.*, {nothing}\nFROM since AS s\nCROSS JOIN LATERAL (\n    SELECT {totals}\n    FROM {table} AS a\n    \
@@ -305,7 +306,7 @@ impl SqlTable {
         ))
     }
 
-    /// Returns the conditions of a success and of a failure.
+    /// Returns the conditions for a success and for a failure.
     fn outcomes(&self, dialect: Dialect) -> Result<(String, String), SqlError> {
         Ok(match &self.outcome {
             Outcome::Succeeded(column) => {
@@ -323,7 +324,7 @@ impl SqlTable {
         })
     }
 
-    /// Returns the sums of each group, over all its attempts or over those that match `only`.
+    /// Returns the sums for each group, over all its attempts or over those that match `only`.
     fn totals(&self, prefix: &str, only: Option<&str>, good: &str, bad: &str) -> Result<String, SqlError> {
         let and = only.map(|only| format!(" AND {only}")).unwrap_or_default();
         let mut totals = format!(
@@ -337,7 +338,7 @@ impl SqlTable {
                 LatencyUnit::Millis => 1_000,
                 LatencyUnit::Micros => 1,
             };
-            // A clock may have gone back in the middle of an attempt.
+            // The clock may have been set back during an attempt.
             let counts = format!("(({good}) OR ({bad})) AND a.{column} > 0{and}");
             let sum = format!("sum(a.{column} * {micros}) FILTER (WHERE {counts})");
             let _ =
@@ -346,7 +347,8 @@ impl SqlTable {
         Ok(totals)
     }
 
-    /// Returns the time this many microseconds ago, in the format of the table. Rounded up: nothing older is counted.
+    /// Returns the time this many microseconds ago, in the table's format. It is rounded up, so that older attempts
+    /// are not counted.
     fn ago(&self, dialect: Dialect, micros: &str) -> String {
         let now = match dialect {
             Dialect::Postgres => "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint",
@@ -380,7 +382,7 @@ fn name(field: &'static str, name: &str) -> Result<String, SqlError> {
     Ok(format!("\"{}\"", name.replace('"', "\"\"")))
 }
 
-/// Quotes the name of a table, with its schema if it has one.
+/// Quotes a table's name, with its schema if it has one.
 fn table_name(table: &str) -> Result<String, SqlError> {
     let parts = table.split('.').map(|part| name("table", part)).collect::<Result<Vec<_>, _>>()?;
     if parts.len() > 2 {
@@ -389,7 +391,7 @@ fn table_name(table: &str) -> Result<String, SqlError> {
     Ok(parts.join("."))
 }
 
-/// Quotes texts as literals.
+/// Quotes strings as literals.
 fn literals(words: &[String]) -> Result<String, SqlError> {
     if words.is_empty() {
         return Err(wrong("outcome_column", "needs at least one good and one bad word"));

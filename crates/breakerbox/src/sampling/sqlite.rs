@@ -13,13 +13,13 @@ use rusqlite::{Connection, InterruptHandle, OpenFlags};
 use super::sampler::{Poll, SampleError, Sampler, Since};
 use super::sql::{Dialect, SqlError, SqlSource};
 
-/// How long to wait for a writer that locks the file.
+/// The time to wait for a writer that locks the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The longest age, in microseconds: a hundred years.
+/// The maximum age, in microseconds: a hundred years.
 const OLDEST: u128 = 100 * 366 * 24 * 3_600 * 1_000_000;
 
-/// Counts attempts in a table of an SQLite file.
+/// Counts attempts in a table in an SQLite file.
 ///
 /// ```
 /// use breakerbox::sampling::{SqlTable, SqliteSampler, TimeFormat};
@@ -30,7 +30,7 @@ const OLDEST: u128 = 100 * 366 * 24 * 3_600 * 1_000_000;
 /// ```
 ///
 /// The table needs two [indices](super::SqlTable). Ages are relative to the clock of the machine that runs the query,
-/// since the file is on it.
+/// which is the one with the file.
 #[derive(Debug)]
 pub struct SqliteSampler {
     file: Arc<File>,
@@ -41,11 +41,12 @@ struct File {
     path: PathBuf,
     query: String,
     returns_runs: bool,
-    /// Locked during a poll, so that polls never overlap. None: it is opened at the next poll; also after an error.
+    /// Locked during a poll, so that polls never overlap. `None` before the first poll and after an error; the next
+    /// poll opens it.
     connection: Mutex<Option<Connection>>,
 }
 
-/// One poll: the handle that interrupts its query, and whether it was interrupted.
+/// A running query: the handle that interrupts it, and whether it was interrupted.
 #[derive(Default)]
 struct RunningQuery {
     over: AtomicBool,
@@ -53,7 +54,7 @@ struct RunningQuery {
 }
 
 impl SqliteSampler {
-    /// Creates a sampler for this file. The file is opened at the first poll, read-only.
+    /// Creates a sampler for this file. The first poll opens the file, read-only.
     ///
     /// # Errors
     /// If a part of the table's description is not valid; the error names it.
@@ -64,7 +65,7 @@ impl SqliteSampler {
         Ok(Self { file: Arc::new(File { path, query, returns_runs, connection: Mutex::default() }) })
     }
 
-    /// Returns the SQL text of the query, for example to inspect its plan.
+    /// Returns the SQL of the query, for example to inspect its plan.
     #[must_use]
     pub fn query(&self) -> &str {
         &self.file.query
@@ -99,7 +100,7 @@ impl File {
             None => self.open().map_err(SampleError::failed)?,
         };
         query.set(Some(connection.get_interrupt_handle()));
-        // From now on an interrupt finds the query.
+        // From now on, an interrupt reaches the query.
         if query.over.load(Ordering::SeqCst) {
             return Err(SampleError::failed("the caller no longer waits for the result"));
         }
@@ -132,7 +133,7 @@ impl File {
         let recent = optional("recent_successes").zip(optional("recent_failures"));
         let (recent_latency, run) = (optional("recent_latency_sum_us"), optional("failure_run"));
         let mut samples = HashMap::new();
-        // A query of the user need not use these parameters.
+        // The user's own query need not use these parameters.
         let ages = [poll.window, poll.recent.unwrap_or_default()];
         for (index, age) in (1..=statement.parameter_count()).zip(ages) {
             statement.raw_bind_parameter(index, micros(age)).map_err(SampleError::failed)?;
@@ -140,7 +141,7 @@ impl File {
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next().map_err(SampleError::failed)? {
             let number = |field, column| count(field, row.get(column));
-            // Half-open circuits have neither a recent part nor a run.
+            // Half-open circuits have neither recent totals nor a run of failures.
             let known = |field, column: Option<usize>| -> Result<Option<i64>, SampleError> {
                 let value = column.map(|column| row.get(column).map_err(|error| unreadable(field, &error)));
                 Ok(value.transpose()?.flatten())
@@ -179,7 +180,7 @@ impl RunningQuery {
     }
 }
 
-/// Interrupts a query that no caller waits for any more. It has no effect on a finished one.
+/// Interrupts a query when its caller stops waiting. This has no effect on a finished query.
 struct InterruptOnDrop(Arc<RunningQuery>);
 
 impl Drop for InterruptOnDrop {
@@ -207,7 +208,7 @@ fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros().min(OLDEST)).unwrap_or(i64::MAX)
 }
 
-/// Writes the keys of which fewer attempts count into a temporary table that only this connection sees.
+/// Writes the keys for which fewer attempts count into a temporary table that only this connection sees.
 fn write_since(connection: &Connection, since: &[Since]) -> rusqlite::Result<()> {
     connection.execute_batch(
         "CREATE TEMP TABLE IF NOT EXISTS breakerbox_since

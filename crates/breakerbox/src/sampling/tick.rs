@@ -1,5 +1,5 @@
-//! One tick: update the copy of the records, poll the sampler once, let the core decide for every key, swap in the
-//! changes.
+//! One tick: updates the copy of the records, polls the sampler once, lets the core decide about every key, and swaps
+//! in the changes.
 //!
 //! No step blocks other tasks for long: keys are evaluated a thousand at a time, and records are swapped in 250 at a
 //! time.
@@ -26,13 +26,13 @@ use crate::fleet::Shared;
 use crate::registry::check_key;
 use crate::store::{Swap, Swapped};
 
-/// How many keys are evaluated before other tasks run.
+/// The number of keys to evaluate before yielding to other tasks.
 const YIELD_EVERY: usize = 1_000;
 
-/// How many records are swapped in at once. Fewer than the changes that a store queues for a listener.
+/// The number of records to swap in at once. This is fewer than the changes that a store queues for a listener.
 const SWAP_BATCH: usize = 250;
 
-/// How often a change is tried while other processes take and release leases.
+/// The maximum number of attempts at a change while other processes take and release leases.
 const MAX_TRIES: u32 = 5;
 
 /// The reason why a tick changed nothing.
@@ -75,9 +75,9 @@ impl<'t> Tick<'t> {
         let samples = tick.poll().await?;
         let used_up =
             tick.known.iter().any(|(_, record)| record.with_fresh_probes(RandomBits(0), term.now).is_some());
-        // An empty poll decides nothing, but a half-open circuit may admit its next few calls.
+        // An empty poll decides nothing, but allows half-open circuits to admit their next few calls.
         if !samples.is_empty() || used_up {
-            // Extend the term again: it must still last, and the store's time is needed.
+            // Extends the term again: it must not have ended, and the store's time is needed.
             let term = leader.campaign().await.ok_or(TickError::Interrupted)?;
             if !term.continues(tick.term) {
                 return Err(TickError::Interrupted);
@@ -98,7 +98,7 @@ impl<'t> Tick<'t> {
         self.leader.shared
     }
 
-    /// Polls the sampler once, with the timeout.
+    /// Polls the sampler once, with a timeout.
     async fn poll(&mut self) -> Result<HashMap<String, Sample>, TickError> {
         let Leader { shared, election, sampler, .. } = self.leader;
         let now = shared.times.to_store_time(shared.times.now());
@@ -114,7 +114,7 @@ impl<'t> Tick<'t> {
         let poll = Poll { window: election.window, since, recent: election.recent() };
         let polled_at = Instant::now();
         let limit = election.settings.poll_timeout;
-        // In a task of its own, so that a panic affects nothing else.
+        // In a separate task, so that a panic has no other effect.
         let sampler = Arc::clone(sampler);
         let mut polling = tokio::spawn(async move { sampler.sample(&poll).await });
         let answer = match tokio::time::timeout(limit, &mut polling).await {
@@ -122,7 +122,7 @@ impl<'t> Tick<'t> {
             Ok(Err(panicked)) => Err(SampleError::failed(panicked)),
             Err(_) => {
                 polling.abort();
-                // Wait for its end, so that polls never overlap.
+                // Waits until the poll has ended, so that polls never overlap.
                 let _ = polling.await;
                 Err(SampleError::TimedOut { limit })
             }
@@ -133,7 +133,8 @@ impl<'t> Tick<'t> {
         Ok(samples)
     }
 
-    /// Lets the core decide for every key that was sampled or is not closed. If one sample is not valid, none is used.
+    /// Lets the core decide about every key that was sampled or is not closed. If one sample is not valid, none is
+    /// used.
     async fn evaluate(&mut self, samples: HashMap<String, Sample>) -> Result<Vec<Decided>, TickError> {
         let mut keys: Vec<(Arc<str>, Sample)> = Vec::with_capacity(samples.len());
         for (key, record) in self.known.iter() {
@@ -159,7 +160,7 @@ impl<'t> Tick<'t> {
             }
             tokio::task::yield_now().await;
         }
-        // Only changes need random bits, in the order of keys: samples have no order, and seeded runs must be
+        // Only changes need random bits, in key order: samples have no order, and simulations with a seed must be
         // reproducible.
         changing.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         let evaluate = |(key, sample): (Arc<str>, Sample)| self.evaluate_one(&key, sample).ok().flatten();
@@ -168,7 +169,7 @@ impl<'t> Tick<'t> {
         Ok(decided)
     }
 
-    /// Lets half-open circuits admit their next few calls.
+    /// Allows half-open circuits to admit their next few calls.
     fn renew_probes(&self) -> Vec<Decided> {
         let renewed = |(key, record): (&Arc<str>, &Record)| {
             let step = record.with_fresh_probes(self.shared().times.draw(), self.term.now)?;
@@ -201,7 +202,7 @@ impl<'t> Tick<'t> {
     }
 
     /// Swaps in the decisions, and applies them to this process. If the store had another record for which the same
-    /// attempts count, the sample is evaluated again, and the new decisions are returned. All other circuits wait for
+    /// attempts count, the sample is evaluated again, and the new decision is returned. All other circuits wait for
     /// the next tick.
     async fn swap(&mut self, mut decided: Vec<Decided>) -> Vec<Decided> {
         let Leader { shared, fleet, election, .. } = self.leader;
@@ -226,7 +227,7 @@ impl<'t> Tick<'t> {
                         self.ticked.not_changed += 1;
                         refused += 1;
                     }
-                    // This circuit stays as it is until an operator resets it.
+                    // This circuit stays unchanged until an operator resets it.
                     Err(_) => self.ticked.not_changed += 1,
                 }
             }
@@ -249,7 +250,7 @@ impl<'t> Tick<'t> {
         }
     }
 
-    /// Applies a swap that won to this process, and reports it to observers.
+    /// Applies a successful swap to this process, and publishes the change to observers.
     fn won(&mut self, decided: Decided) {
         let Decided { key, expected, step, keep_for, .. } = decided;
         self.ticked.changes += usize::from(step.change.is_some());
@@ -260,8 +261,8 @@ impl<'t> Tick<'t> {
         apply_to_process(self.shared(), &key, before, &proposal);
     }
 
-    /// Handles a swap that lost. If the same attempts count for both records, the sample is valid for the present one
-    /// too: the epoch is the same, and another process took or released a lease; or the whole window counts.
+    /// Handles a failed swap. If the same attempts count for both records, the sample is valid for the current one
+    /// too: either the epoch is the same, and another process took or released a lease, or the whole window counts.
     fn lost(&mut self, decided: &Decided, record: Option<Record>) -> Option<Decided> {
         let known = self.known.get(&decided.key);
         let whole_window = |record: Option<&Record>| {
@@ -275,18 +276,18 @@ impl<'t> Tick<'t> {
     }
 }
 
-/// Returns which attempts of this key count.
+/// Returns which of this key's attempts count.
 fn span(shared: &Shared, key: &str, record: &Record, now: Timestamp) -> Span {
     record.sampled_over(&shared.policy_of(key), now)
 }
 
-/// Applies a record that this leader swapped in to this process, and reports it to observers.
+/// Applies a record that this leader swapped in to this process, and publishes the change to observers.
 fn apply_to_process(shared: &Arc<Shared>, key: &str, before: Option<Record>, proposal: &Proposal) {
     let Ok(circuit) = Breakerbox::of(shared).circuit(key) else { return };
     let change = if circuit.is_controlled() {
         shared.step_member(&circuit.cell, None, |member, at| {
             if !member.is_known() {
-                // The previous record is no change to report.
+                // The previous record is not a change to publish.
                 member.learn(before, at);
             }
             member.won(proposal, at.policy, at.now)

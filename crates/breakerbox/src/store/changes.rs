@@ -1,34 +1,34 @@
 //! How a store publishes records that were swapped in.
 //!
-//! A listener that is too slow misses some, and receives [`StoreEvent::Missed`]: then it reads again. A publisher never
-//! waits.
+//! A listener that is too slow misses some messages, and receives [`StoreEvent::Missed`], after which it must read
+//! again. A publisher never waits.
 
 use std::sync::Arc;
 
 use breakerbox_core::Record;
 use tokio::sync::broadcast::{self, error::RecvError};
 
-/// How many changes may be queued for a listener.
+/// The maximum number of messages queued for a listener.
 const CHANNEL_CAPACITY: usize = 1_024;
 
-/// A message to a listener.
+/// A message to a store's listeners.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum StoreEvent {
-    /// This record was swapped in.
+    /// A record was swapped in.
     Changed {
-        /// The key of the circuit, as stored.
+        /// The circuit's key, as stored.
         key: Arc<str>,
         /// The new record.
         record: Arc<Record>,
     },
-    /// A process [calls for reports](super::Store::call_for_reports) of these keys: processes with counts for one of
+    /// A process [calls for reports](super::Store::call_for_reports) on these keys: processes with counts for any of
     /// them report now.
     ReportsWanted {
-        /// The keys, at least one, as stored.
+        /// The keys, as stored. There is at least one.
         keys: Arc<[Arc<str>]>,
     },
-    /// Some changes were missed. Read the relevant records again.
+    /// Some messages were missed. Read the relevant records again.
     Missed,
 }
 
@@ -37,7 +37,8 @@ pub enum StoreEvent {
 pub struct Changes(broadcast::Receiver<StoreEvent>);
 
 impl Changes {
-    /// Returns the next message; none once the store is gone. Dropping the future loses nothing.
+    /// Returns the next message; `None` once the store has been dropped. If the future is dropped, no message is
+    /// lost.
     pub async fn next(&mut self) -> Option<StoreEvent> {
         match self.0.recv().await {
             Ok(heard) => Some(heard),
@@ -47,7 +48,7 @@ impl Changes {
     }
 }
 
-/// The publishing end, which a store holds.
+/// The sending end of a subscription, which a store holds.
 #[derive(Debug)]
 pub struct Announcer(broadcast::Sender<StoreEvent>);
 
@@ -58,13 +59,13 @@ impl Announcer {
         Self(broadcast::Sender::new(CHANNEL_CAPACITY))
     }
 
-    /// Sends the message to all listeners.
+    /// Sends a message to all listeners.
     pub fn announce(&self, heard: StoreEvent) {
-        // It fails only if there are no listeners, and then no message is missed.
+        // This fails only if there are no listeners, so that no message is missed.
         let _ = self.0.send(heard);
     }
 
-    /// Adds a listener, which receives all messages from now on.
+    /// Adds a listener, which receives all later messages.
     #[must_use]
     pub fn listen(&self) -> Changes {
         Changes(self.0.subscribe())

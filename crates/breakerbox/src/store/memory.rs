@@ -1,5 +1,5 @@
-//! The memory store: circuits shared within this process, for tests, simulations, and as the reference implementation
-//! of a store.
+//! The memory store: circuits shared within this process, for tests and simulations, and as the reference
+//! implementation of a store.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
@@ -21,10 +21,10 @@ use crate::clock::{TokioClock, is_paused};
 /// The maximum number of expired circuits that one operation removes.
 const CLEAR_BATCH: usize = 16;
 
-/// The index entry for any state.
+/// The index key for records in any state.
 const ANY: &str = "";
 
-/// A store in this process's memory. A clone is a handle to the same store.
+/// A store in this process's memory. A clone is another handle to the same store.
 ///
 /// ```
 /// use breakerbox::store::{MemoryStore, Store};
@@ -45,7 +45,7 @@ struct Inner {
     announcer: Announcer,
 }
 
-/// The contents of a memory store at one moment.
+/// A memory store's contents at one moment.
 #[derive(Clone, Default)]
 pub struct MemorySnapshot(Circuits);
 
@@ -54,7 +54,7 @@ struct Circuits {
     entries: HashMap<Arc<str>, Entry>,
     /// The keys that have a record, by state and under [`ANY`].
     index: BTreeSet<(&'static str, Arc<str>)>,
-    /// The expiry times of entries.
+    /// The times at which entries expire, with their keys.
     expiries: BTreeSet<(Timestamp, Arc<str>)>,
     terms: HashMap<String, (Nonce, Timestamp)>,
 }
@@ -63,9 +63,9 @@ struct Circuits {
 struct Entry {
     record: Option<Record>,
     window: SharedWindow,
-    /// None until the first slot is taken.
+    /// The circuit's ramp; `None` until the first slot is taken.
     ramp: Option<Box<SharedRamp>>,
-    /// The time at which it may be dropped; none: never.
+    /// The time at which the entry may be dropped; `None` means never.
     expires_at: Option<Timestamp>,
 }
 
@@ -76,8 +76,8 @@ impl Entry {
 }
 
 impl MemoryStore {
-    /// Creates an empty store with the clock of this machine; or with [tokio's clock](crate::TokioClock) if that is
-    /// paused, as in a test with paused time.
+    /// Creates an empty store with the machine's clock, or with [tokio's clock](crate::TokioClock) if that is paused,
+    /// as in a test with paused time.
     #[must_use]
     pub fn new() -> Self {
         if is_paused() { Self::with_clock(TokioClock::new()) } else { Self::with_clock(WallClock) }
@@ -102,19 +102,20 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    /// Returns a copy of the present contents.
+    /// Returns a copy of the current contents.
     #[must_use]
     pub fn snapshot(&self) -> MemorySnapshot {
         MemorySnapshot(self.lock().0.clone())
     }
 
-    /// Restores this snapshot, and so loses all later writes, as a store does that fails over to a lagging replica. An
-    /// empty snapshot removes everything. Nothing is published.
+    /// Restores this snapshot and so loses all later writes, like a store that fails over to a lagging replica. An
+    /// empty snapshot removes everything. No changes are published.
     pub fn restore(&self, snapshot: MemorySnapshot) {
         *self.lock().0 = snapshot.0;
     }
 
-    /// Swaps under the lock, so that changes are published in the order in which they happened.
+    /// Swaps in a record. The caller holds the lock, so that changes are published in the order in which they
+    /// happened.
     fn swap(&self, circuits: &mut Circuits, swap: &Swap, now: Timestamp) -> Swapped {
         let swapped = circuits.swap_if(swap, now);
         if swapped == Swapped::Won {
@@ -124,7 +125,7 @@ impl MemoryStore {
         swapped
     }
 
-    /// Locks all circuits, and returns the time.
+    /// Locks all circuits, and returns the current time.
     fn lock(&self) -> (MutexGuard<'_, Circuits>, Timestamp) {
         let mut circuits = self.0.circuits.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.0.clock.now();
@@ -151,7 +152,7 @@ impl Circuits {
         }
     }
 
-    /// Returns the entry, which may be dropped after `keep_for` without another touch.
+    /// Returns the entry, which may be dropped if it is not used again within `keep_for`.
     fn touch(&mut self, key: &Arc<str>, keep_for: Option<Duration>, now: Timestamp) -> &mut Entry {
         let entry = self.entries.entry(Arc::clone(key)).or_default();
         let expires_at = keep_for.map(|keep_for| now + keep_for);
@@ -306,7 +307,7 @@ impl Store for MemoryStore {
         Ok(Answer { now, value: circuits.lead(name, candidate, ttl, now) })
     }
 
-    /// Memory always takes writes.
+    /// Always succeeds: memory always accepts writes.
     async fn check_write(&self) -> Result<Answer<()>, StoreError> {
         Ok(Answer { now: self.lock().1, value: () })
     }

@@ -1,29 +1,31 @@
 //! Stores: the places where circuits are shared. A store counts, compares and swaps, and never decides.
 //!
-//! | operation | does | must hold |
+//! | operation | purpose | requirements |
 //! | --- | --- | --- |
-//! | [`merge`](Store::merge) | adds counts to the shared windows | counts of another epoch are late, and not added |
+//! | [`merge`](Store::merge) | adds counts to the shared windows | counts from another epoch are late, and not added |
 //! | [`read`](Store::read) | returns records | |
-//! | [`swap_if`](Store::swap_if) | replaces a record whose version is still the expected one | one winner; nothing is written after its deadline; a new epoch begins with an empty window |
-//! | [`swap_all`](Store::swap_all) | does the same for many keys | each swap is independent |
-//! | [`changes`](Store::changes) | publishes records that were swapped in | a listener that missed some is notified of it |
-//! | [`call_for_reports`](Store::call_for_reports) | sends every listener a message with keys | nothing is stored; a message may be lost |
+//! | [`swap_if`](Store::swap_if) | replaces a record whose version is still the expected one | one winner; no write after the deadline; a new epoch begins with an empty window |
+//! | [`swap_all`](Store::swap_all) | swaps many records | each swap is independent |
+//! | [`changes`](Store::changes) | publishes records that were swapped in | a listener that missed some receives [`StoreEvent::Missed`] |
+//! | [`call_for_reports`](Store::call_for_reports) | sends a message with keys to every listener | the message is not stored, and may be lost |
 //! | [`list`](Store::list) | pages through circuits | a page costs the same however many circuits there are |
-//! | [`ramp`](Store::ramp) | takes slots of a circuit's ramp and gives them back | never more slots than the limit; slots expire; another epoch is late |
+//! | [`ramp`](Store::ramp) | takes and releases slots in a circuit's ramp | never more slots than the limit; slots expire; a request from another epoch is late |
 //! | [`lead`](Store::lead) | grants a leader's term | one leader at a time |
-//! | [`check_write`](Store::check_write) | writes a value outside of all circuits | fails whenever the other operations could not write |
+//! | [`check_write`](Store::check_write) | writes a value that belongs to no circuit | fails whenever the other operations could not write |
 //!
-//! Why this is free of races: counts can be added in any order and are tied to an epoch, and a record is swapped by its
-//! version. If two processes see a circuit trip at once, one wins and the other reads the winner's record. A process
-//! that dies between counting and swapping leaves its counts, and the next outcome is decided with them.
+//! There are no races, because counts can be added in any order and belong to an epoch, and a record is swapped by
+//! its version. If two processes see a circuit trip at the same time, one wins and the other reads the winner's
+//! record. If a process dies between counting and swapping, its counts remain, and the next outcome is evaluated with
+//! them.
 //!
-//! **Time.** The store's clock decides. Every answer carries the store's time. Callers express times in the past as
-//! ages, so that clocks need not agree.
+//! **Time.** The store's clock decides. Every response contains the store's time. Callers express times in the past
+//! as ages, so that clocks need not agree.
 //!
-//! **Faults.** A merge whose answer was lost is not repeated: counts may be lost and are never doubled. A swap whose
-//! answer was lost is resolved by reading the version, which is random and so can't be that of another process.
+//! **Faults.** A merge whose response was lost is not retried: counts may be lost, but are never counted twice. A
+//! swap whose response was lost is resolved by reading the version, which is random and so cannot be another
+//! process's.
 //!
-//! The memory store is [`MemoryStore`]. Verify other stores with the conformance suite of `breakerbox-testkit`.
+//! The memory store is [`MemoryStore`]. Verify other stores with the conformance suite in `breakerbox-testkit`.
 
 mod changes;
 mod memory;
@@ -41,37 +43,38 @@ use breakerbox_core::{Nonce, Record, Status, Timestamp, Version};
 pub use self::changes::{Announcer, Changes, StoreEvent};
 pub use self::memory::{MemorySnapshot, MemoryStore};
 
-/// A place where circuits are shared. The [module](self) lists the guarantees of each operation.
+/// A place where circuits are shared. The [module](self) lists the requirements for each operation.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Adds counts to the shared windows. Returns the results in the order of the deltas. A record that can't be read
-    /// is an error of its key alone, and its counts may have been added.
+    /// Adds counts to the shared windows. Returns the results in the order of the deltas. If a record cannot be read,
+    /// only the result for its key is an error, and the key's counts may have been added.
     ///
     /// # Errors
-    /// If the store can't be reached or its response is invalid. The counts may have been added; do not add them again.
+    /// If the store cannot be reached or its response is invalid. The counts may have been added; do not add them
+    /// again.
     async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError>;
 
-    /// Returns the records of these keys, in their order; none for a circuit without a record. A record that can't be
-    /// read is an error of its key alone.
+    /// Returns the records for these keys, in the same order; `None` for a circuit without a record. If a record
+    /// cannot be read, only the result for its key is an error.
     ///
     /// # Errors
-    /// If the store can't be reached or its response is invalid.
+    /// If the store cannot be reached or its response is invalid.
     async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError>;
 
     /// Replaces a record if its version is still the expected one and the deadline has not passed. If the new record
     /// has another epoch, the window is dropped in the same step.
     ///
     /// # Errors
-    /// If the store can't be reached or its response is invalid. Read the version to find out whether the swap took
+    /// If the store cannot be reached or its response is invalid. Read the version to determine whether the swap took
     /// place.
     async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError>;
 
-    /// Performs many independent swaps: one that is lost does not keep the others from winning. Returns the results in
-    /// their order. Each key may occur only once. A swap that is lost to a record which can't be read is an error of
-    /// its key alone. The default implementation swaps one after the other.
+    /// Performs many independent swaps: one that fails does not affect the others. Returns the results in the same
+    /// order. Each key may occur only once. If a swap fails because of a record that cannot be read, only the result
+    /// for its key is an error. The default implementation swaps one record after another.
     ///
     /// # Errors
-    /// If the store can't be reached or its response is invalid. Some swaps may have taken place: read the versions.
+    /// If the store cannot be reached or its response is invalid. Some swaps may have taken place; read the versions.
     async fn swap_all(&self, swaps: &[Swap]) -> Result<Answer<Vec<Readable<Swapped>>>, StoreError> {
         let mut value = Vec::with_capacity(swaps.len());
         for swap in swaps {
@@ -87,58 +90,59 @@ pub trait Store: Send + Sync + 'static {
     /// Subscribes to the records that any process swaps in from now on, and to calls for reports.
     fn changes(&self) -> Changes;
 
-    /// Requests every process that listens to [`changes`](Self::changes) to report its counts for these keys, with
-    /// [`StoreEvent::ReportsWanted`]. Stores nothing. A message may be lost: callers repeat it as long as they need reports.
+    /// Asks every process that listens to [`changes`](Self::changes) to report its counts for these keys, with
+    /// [`StoreEvent::ReportsWanted`]. The message is not stored and may be lost, so callers send it again while they
+    /// need reports.
     ///
     /// # Errors
-    /// If the store can't be reached or its response is invalid. Some listeners may have received the message.
+    /// If the store cannot be reached or its response is invalid. Some listeners may have received the message.
     async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError>;
 
-    /// Returns a page of circuits that have a record. The store chooses the order, which is the same on every page. A
+    /// Returns a page of circuits that have a record. The store chooses the order, which is the same for all pages. A
     /// page may be short or empty without being the last.
     ///
     /// # Errors
-    /// If the store can't be reached or its response is invalid.
+    /// If the store cannot be reached or its response is invalid.
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
 
-    /// Gives slots of a circuit's ramp back, replaces its limit and takes slots, in one atomic step. The limit is
-    /// replaced if the ramp is still at the expected step; a slot is taken if fewer slots are taken than the limit
-    /// allows, all by the store's time. If the store has no ramp of the circuit, it creates one from the request. If
-    /// the record has another epoch than the request, nothing is done.
+    /// Releases slots in a circuit's ramp, replaces its limit and takes slots, in one atomic step. The limit is
+    /// replaced if the ramp is still at the expected step. A slot is taken if fewer slots are taken than the limit
+    /// allows, all by the store's time. If the store has no ramp for the circuit, it creates one from the request. If
+    /// the record's epoch differs from the request's, the request has no effect.
     ///
     /// # Errors
-    /// If the store can't be reached or its response is invalid. Slots may have been taken: give them back, or let them
-    /// expire.
+    /// If the store cannot be reached or its response is invalid. Slots may have been taken; release them, or let
+    /// them expire.
     async fn ramp(&self, request: &RampRequest) -> Result<Answer<RampReply>, StoreError>;
 
-    /// Takes or extends a leader's term. A `ttl` of zero gives the candidate's own term back.
+    /// Takes or extends a leader's term. A `ttl` of zero ends the candidate's own term.
     ///
     /// # Errors
-    /// If the store can't be reached or its response is invalid. A candidate that gets an error does not lead.
+    /// If the store cannot be reached or its response is invalid. A candidate that gets an error does not lead.
     async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError>;
 
-    /// Checks that the store accepts writes, by writing a small value that is not part of any circuit. A store that
-    /// answers reads and refuses writes (memory full, read-only, privileges revoked) can't be used for deciding. A
-    /// process detects this with a call twice a second, with or without traffic.
+    /// Checks that the store accepts writes, by writing a small value that belongs to no circuit. A store that
+    /// responds to reads but refuses writes (memory full, read-only, privileges revoked) cannot be used for
+    /// decisions. Each process detects this by calling this function twice per second, with or without traffic.
     ///
     /// The write takes the same path as those of the other operations and needs the same privileges. It changes no
-    /// record, no count and no term, and is not published. If circuits are spread over several servers, it writes to
-    /// each of them. A store that forwards to another one forwards this too.
+    /// record, count or term, and is not published. If circuits are distributed over several servers, it writes to
+    /// each of them. A store that forwards to another one forwards this call too.
     ///
     /// # Errors
-    /// If the store can't be reached, or would refuse the writes of other operations. The error states the reason.
+    /// If the store cannot be reached, or would refuse other operations' writes. The error states the reason.
     async fn check_write(&self) -> Result<Answer<()>, StoreError>;
 
     /// Returns the same store with new connections, which belong to the tokio runtime in which this is called. A
     /// process that drops its last handle, or shuts down its runtime, makes its last reports with it, because the
-    /// connections of `self` no longer work then. None (the default): `self` works in every runtime, or can't be opened
-    /// again.
+    /// connections in `self` no longer work then. `None`, the default, means that `self` works in every runtime, or
+    /// cannot be reopened.
     fn reopen(&self) -> Option<Arc<dyn Store>> {
         None
     }
 }
 
-/// Shares one store between several registries of this process.
+/// Shares one store among several registries in this process.
 #[async_trait]
 impl<S: Store + ?Sized> Store for Arc<S> {
     async fn merge(&self, deltas: &[Delta]) -> Result<Answer<Vec<Readable<Merged>>>, StoreError> {
@@ -186,7 +190,7 @@ impl<S: Store + ?Sized> Store for Arc<S> {
     }
 }
 
-/// The response of a store, with the store's time.
+/// A store's response, with the store's time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Answer<T> {
     /// The store's time when it responded.
@@ -196,10 +200,10 @@ pub struct Answer<T> {
 }
 
 impl<T> Answer<Vec<Readable<T>>> {
-    /// Returns the answer with all values if each can be read; else the first error.
+    /// Returns the response with all values, if every one can be read.
     ///
     /// # Errors
-    /// If a value can't be read.
+    /// If a value cannot be read. The error is the first of these.
     pub fn all(self) -> Result<Answer<Vec<T>>, Unreadable> {
         let value = self.value.into_iter().collect::<Result<_, _>>()?;
         Ok(Answer { now: self.now, value })
@@ -209,16 +213,16 @@ impl<T> Answer<Vec<Readable<T>>> {
 /// A request to replace one record.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Swap {
-    /// The key of the circuit, as stored.
+    /// The circuit's key, as stored.
     pub key: Arc<str>,
-    /// The version of the record to replace; none if there must be no record yet.
+    /// The version of the record to replace; `None` if there must be no record yet.
     pub expected: Option<Version>,
     /// The new record, with a new version.
     pub record: Record,
-    /// The deadline, by the store's time. Nothing is written after it: a process that was paused since its decision is
-    /// late.
+    /// The deadline, by the store's time. The store does not write after it, so a process that was paused since its
+    /// decision is late.
     pub not_after: Timestamp,
-    /// How long to keep the record without a merge or a swap; none: forever.
+    /// The time without a merge or a swap for which to keep the record; `None` means forever.
     pub keep_for: Option<Duration>,
 }
 
@@ -227,22 +231,22 @@ pub struct Swap {
 pub enum Swapped {
     /// The record was replaced.
     Won,
-    /// The version was not the expected one. Holds the present record, if there is one.
+    /// The version was not the expected one. Contains the current record, if there is one.
     Lost(Option<Record>),
-    /// The deadline had passed. Holds the present record, if there is one.
+    /// The deadline had passed. Contains the current record, if there is one.
     TooLate(Option<Record>),
 }
 
-/// The filter and the position of a page of circuits.
+/// The filter and position for a page of circuits.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ListQuery {
-    /// Only keys that begin with this. The keys of a tenant begin with its name and a space. Empty: all keys.
+    /// The prefix that keys must have. A tenant's keys begin with its name and a space. Empty matches all keys.
     pub prefix: String,
-    /// Only circuits in this state; none: any state.
+    /// The state that circuits must have; `None` matches any state.
     pub status: Option<Status>,
-    /// The position at which the previous page ended; none for the first page.
+    /// The position at which the previous page ended; `None` for the first page.
     pub after: Option<Cursor>,
-    /// The maximum number of circuits; at least 1.
+    /// The maximum number of circuits in the page; at least 1.
     pub limit: usize,
 }
 
@@ -252,25 +256,25 @@ impl Default for ListQuery {
     }
 }
 
-/// The position at which a page ended. Its content is private to the store.
+/// The position at which a page ended. Only the store interprets it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cursor(pub String);
 
 /// A page of circuits.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Page {
-    /// The keys and records.
+    /// The circuits' keys and records.
     pub circuits: Vec<(Arc<str>, Record)>,
-    /// The position of the next page; none on the last page.
+    /// The position for the next page; `None` on the last page.
     pub next: Option<Cursor>,
-    /// The circuits of this page whose record can't be read.
+    /// The circuits in this page whose records cannot be read.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// The result of a leader election.
+/// The result of a candidacy for leader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Term {
-    /// Whether the candidate leads.
+    /// Whether the candidate is the leader.
     pub leads: bool,
     /// The end of the current leader's term, by the store's time, whichever process leads.
     pub ends_at: Timestamp,
@@ -283,27 +287,27 @@ pub enum StoreError {
     /// The store did not respond in time.
     #[error("the store did not answer within {limit:?}")]
     TimedOut {
-        /// The timeout.
+        /// The timeout that was exceeded.
         limit: Duration,
     },
-    /// The store can't be reached, or refused the request.
+    /// The store cannot be reached, or refused the request.
     #[error("the store can't be used")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
-    /// The stored data of a key can't be read.
+    /// A key's stored data cannot be read.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
 }
 
-/// The stored data of a key can't be read: another version of this library or another program wrote it. Upgrade this
-/// process, or delete the record.
+/// The error for stored data that cannot be read, because another version of this library or another program wrote
+/// it. Upgrade this process, or delete the record.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{key}: the store's record can't be read: {reason}")]
 pub struct Unreadable {
-    /// The key of the record, as stored.
+    /// The record's key, as stored.
     pub key: String,
-    /// The reason why it can't be read.
+    /// The reason why the data cannot be read.
     pub reason: String,
 }
 
-/// The result for one of many keys. An error affects only its own key.
+/// The result for one of several keys. An error affects only its own key.
 pub type Readable<T> = Result<T, Unreadable>;

@@ -1,7 +1,7 @@
 //! Whole calls: acquire, make the call, settle.
 //!
-//! A dropped future and a call that panics drop the pass: neither accepted nor rejected. The pass is settled before a
-//! fallback runs.
+//! If the future is dropped or the call panics, the pass is dropped, and the call counts as neither accepted nor
+//! rejected. The pass is settled before a fallback runs.
 
 use std::error::Error;
 use std::future::Future;
@@ -30,7 +30,7 @@ impl<E> CallError<E> {
         self.shed().is_some()
     }
 
-    /// Returns the reason why the call was shed; none if it was made.
+    /// Returns the reason why the call was shed; `None` if it was made.
     pub const fn shed(&self) -> Option<&Shed> {
         match self {
             Self::Shed(shed) => Some(shed),
@@ -40,7 +40,7 @@ impl<E> CallError<E> {
 }
 
 impl<C> Throttle<C> {
-    /// Makes a call if the throttle admits it. The throttle's classifier classifies the result.
+    /// Makes a call if the throttle admits it, and classifies the result with the throttle's classifier.
     ///
     /// # Errors
     /// If the call was shed or failed.
@@ -56,8 +56,8 @@ impl<C> Throttle<C> {
     }
 
     /// Makes a call and classifies its result with `classify` instead of the throttle's classifier, as
-    /// [`Circuit::call_classified`](crate::Circuit::call_classified) does. Pass a ready classifier as
-    /// `|result| ready.classify(result)`.
+    /// [`Circuit::call_classified`](crate::Circuit::call_classified) does. Pass an existing classifier as `|result|
+    /// existing.classify(result)`.
     ///
     /// ```
     /// use breakerbox::throttle::{Priority, Throttle, LoadSignal};
@@ -87,11 +87,11 @@ impl<C> Throttle<C> {
         result.map_err(CallError::Failed)
     }
 
-    /// Makes a call, and if it has no result, calls `fallback` with the reason; that of a call that was shed
-    /// [is local](CallError::is_local).
+    /// Makes a call. If it was shed or failed, calls `fallback` with the error; the error for a shed call [is
+    /// local](CallError::is_local).
     ///
     /// # Errors
-    /// The error of the fallback.
+    /// The fallback's error.
     pub async fn call_or_else<T, E, F, O>(
         &self,
         priority: Priority,
@@ -108,7 +108,7 @@ impl<C> Throttle<C> {
         }
     }
 
-    /// Makes a call in this thread.
+    /// Makes a blocking call in this thread.
     ///
     /// # Errors
     /// If the call was shed or failed.
@@ -126,12 +126,13 @@ impl<C> Throttle<C> {
         result.map_err(CallError::Failed)
     }
 
-    /// Returns whether a call that ended with this error may be retried: it was sent, and the retry budget allows it.
+    /// Returns whether a call that returned this error may be retried: it was sent, and the retry budget allows it.
     /// If so, the retry is taken from the budget.
     ///
-    /// A call that was shed, that a circuit refused or that has no valid key was never sent: a retry would end the same
-    /// way at once, and the budget is for calls that a retry may help. Such an error is found however deeply it is
-    /// nested; for a type that is no [`Error`], check it yourself and call [`take_retry`](Self::take_retry).
+    /// A call that was shed, that a circuit refused or that has no valid key was never sent: a retry would fail again
+    /// at once, and the budget is for calls that a retry may help. Such an error is found however deeply it is
+    /// nested. If your error type does not implement [`Error`], check it yourself and call
+    /// [`take_retry`](Self::take_retry).
     ///
     /// ```
     /// use breakerbox::throttle::{CallError, Priority, Throttle};

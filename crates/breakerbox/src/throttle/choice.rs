@@ -1,4 +1,4 @@
-//! The throttle that a middleware uses: the same one for every request, or that of the request's key.
+//! The throttle that a middleware uses: the same one for every request, or one per key.
 
 use breakerbox_core::throttle::{Priority, Shed};
 use breakerbox_core::{Key, KeyError};
@@ -9,10 +9,10 @@ use super::keyed::Throttles;
 use super::pass::Pass;
 use crate::extract::ExtractKey;
 
-/// The priority of requests without one. It leaves room for more and for less important requests.
+/// The priority for requests without one. It is in the middle, so that others can be more or less important.
 pub(crate) const DEFAULT_PRIORITY: Priority = Priority::MEDIUM;
 
-/// Stands in for a key extractor: one throttle takes all requests, so there are no keys.
+/// Replaces the key extractor if one throttle handles all requests, so that there are no keys.
 #[derive(Clone, Copy, Debug)]
 pub enum OneForAll {}
 
@@ -37,14 +37,14 @@ impl<K: Clone, C> Clone for Choice<K, C> {
     }
 }
 
-/// The reason why there is no pass.
+/// The reason why the throttle gave no pass.
 pub(crate) enum NotAdmitted {
     Shed(Shed),
     Key(KeyError),
 }
 
 impl<K, C> Choice<K, C> {
-    /// Acquires a pass. The priority of the request applies, else that of the task, else the default.
+    /// Acquires a pass with the request's priority or, if it has none, the task's, or else the default.
     pub(crate) fn try_acquire<R>(
         &self,
         request: &R,
@@ -64,7 +64,7 @@ impl<K, C> Choice<K, C> {
             }
         };
         let acquired = match own {
-            // The priority of the task would override an argument.
+            // Set as the task's priority, because that would override an argument.
             Some(priority) => with_priority_blocking(priority, || throttle.try_acquire_owned(priority)),
             None => throttle.try_acquire_owned(default),
         };

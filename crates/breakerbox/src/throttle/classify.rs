@@ -1,6 +1,6 @@
-//! Classifies results with respect to the destination's capacity: it took the call, it was overloaded, or neither.
+//! Classifies results by the destination's capacity: it accepted the call, it was overloaded, or neither.
 //!
-//! A classifier belongs to a throttle or to one call. There is no global one.
+//! A classifier belongs to a throttle or to one call. There is no global classifier.
 
 use std::error::Error;
 use std::fmt;
@@ -10,7 +10,7 @@ use breakerbox_core::throttle::LoadSignal;
 
 use super::signs::{capacity, chain};
 
-/// Classifies the result of a call with respect to the destination's capacity. Any function of a result implements it.
+/// Classifies a call's result by the destination's capacity. Any function that takes a result implements this.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say what a `Result<{T}, {E}>` means for a throttle",
     label = "this is no classifier of such results",
@@ -19,7 +19,7 @@ use super::signs::{capacity, chain};
     note = "`Overload` needs an error type that implements `std::error::Error`; `HttpOverload` needs HTTP responses"
 )]
 pub trait Classify<T, E> {
-    /// Returns the classification of this result.
+    /// Returns whether the destination accepted or rejected the call, or neither.
     fn classify(&self, result: &Result<T, E>) -> LoadSignal;
 }
 
@@ -29,18 +29,18 @@ impl<T, E, F: Fn(&Result<T, E>) -> LoadSignal> Classify<T, E> for F {
     }
 }
 
-/// The default classifier: searches an error and its sources for signs of overload.
+/// The default classifier, which searches an error and its sources for signs of overload.
 ///
 /// | found | signal |
 /// | --- | --- |
 /// | [`Rejected`]; a timeout | reject |
 /// | a [`Shed`], a [`Refusal`] or a [`KeyError`]: the call was never sent | neither |
-/// | a connection that was refused, reset, aborted or lost; a host, a network or an address that can't be reached | neither |
+/// | a connection that was refused, reset, aborted or lost; a host, network or address that cannot be reached | neither |
 /// | a task that was cancelled or panicked | neither |
-/// | any other error, and `Ok` | accept: the destination took the call, whatever it answered |
+/// | any other error, and `Ok` | accept: the destination took the call, whatever the response |
 ///
-/// It knows the errors of the standard library, of tokio and of this crate. For those of HTTP clients use
-/// `HttpOverload` in the module `http`, with the feature of that name.
+/// It recognises errors from the standard library, tokio and this crate. For HTTP clients' errors use `HttpOverload`
+/// in the module `http`, which requires the feature `http`.
 ///
 /// [`KeyError`]: crate::KeyError
 /// [`Refusal`]: crate::Refusal
@@ -67,8 +67,8 @@ pub struct Overload {
 type Sign = Arc<dyn Fn(&(dyn Error + 'static)) -> Option<LoadSignal> + Send + Sync>;
 
 impl Overload {
-    /// Adds a check for errors, which runs before the built-in ones. It returns `None` for errors that it does not
-    /// know.
+    /// Adds a check for errors, which runs before the built-in ones. It must return `None` for errors that it does
+    /// not recognise.
     #[must_use]
     pub fn or(
         mut self,
@@ -78,7 +78,7 @@ impl Overload {
         self
     }
 
-    /// Classifies an error. For errors that are held in another type, such as a box.
+    /// Classifies an error that is not in a `Result`, for example one in a box.
     #[must_use]
     pub fn of(&self, error: &(dyn Error + 'static)) -> LoadSignal {
         self.added_checks(error).or_else(|| Self::built_in_checks(error)).unwrap_or(LoadSignal::Accept)
@@ -107,7 +107,7 @@ impl fmt::Debug for Overload {
     }
 }
 
-/// An error that the caller declares to be an overload of the destination.
+/// An error by which the caller declares that the destination is overloaded.
 ///
 /// ```
 /// use breakerbox::throttle::{Overload, Rejected, LoadSignal};
@@ -123,7 +123,7 @@ impl fmt::Debug for Overload {
 pub struct Rejected(#[source] Box<dyn Error + Send + Sync>);
 
 impl Rejected {
-    /// Creates the error from this error or text.
+    /// Creates the error from another error or a string.
     pub fn because(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self(error.into())
     }

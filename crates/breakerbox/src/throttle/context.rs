@@ -1,4 +1,4 @@
-//! The priority of a task: the code that receives a request sets it once, and it applies to every call made for that
+//! A task's priority: the code that receives a request sets it once, and it applies to every call made for that
 //! request, however deep in the code.
 
 use std::future::Future;
@@ -9,8 +9,8 @@ tokio::task_local! {
     static PRIORITY: Priority;
 }
 
-/// Runs a future whose throttled calls all have this priority, whatever priority they pass themselves. A task that it
-/// spawns does not inherit it.
+/// Runs a future with a priority that applies to all its throttled calls, instead of the priority that they pass
+/// themselves. Tasks that it spawns do not inherit the priority.
 ///
 /// ```
 /// use breakerbox::throttle::{Priority, context_priority, with_priority};
@@ -25,12 +25,13 @@ pub fn with_priority<F: Future>(priority: Priority, future: F) -> impl Future<Ou
     PRIORITY.scope(priority, future)
 }
 
-/// Does the same for code that is not async.
+/// Runs blocking code with a priority that applies to all its throttled calls, as [`with_priority`] does for a
+/// future.
 pub fn with_priority_blocking<R>(priority: Priority, work: impl FnOnce() -> R) -> R {
     PRIORITY.sync_scope(priority, work)
 }
 
-/// Returns the priority of the current task; none if it has none.
+/// Returns the current task's priority; `None` if it has none.
 #[must_use]
 pub fn context_priority() -> Option<Priority> {
     PRIORITY.try_with(|priority| *priority).ok()

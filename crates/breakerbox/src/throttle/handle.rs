@@ -17,14 +17,14 @@ use super::pass::Pass;
 use crate::clock::{AnyClock, Clock};
 use crate::registry::{RegistryEntry, TenantLimit};
 
-/// A throttle in front of one destination. A handle is cheap to clone; all clones are the same throttle.
+/// A throttle in front of one destination. A handle is cheap to clone; all clones refer to the same throttle.
 pub struct Throttle<C = Overload> {
-    /// None if there was no room for the throttle: every call is sent, none is counted and none is retried.
+    /// `None` if the registry was full: every call is sent, and calls are neither counted nor retried.
     cell: Option<Arc<Cell>>,
     config: Arc<Config<C>>,
 }
 
-/// The throttle of one key, in this process.
+/// One key's throttle in this process.
 pub(super) struct Cell {
     key: Box<str>,
     throttle: core::Throttle,
@@ -32,7 +32,7 @@ pub(super) struct Cell {
     last_notified: LastNotified,
 }
 
-/// The parts that the throttles of all keys share.
+/// The settings that the throttles of all keys share.
 pub(super) struct Config<C> {
     pub(super) clock: AnyClock,
     pub(super) classify: C,
@@ -44,17 +44,17 @@ impl<C> Throttle<C> {
         Self { cell, config }
     }
 
-    /// Acquires a pass to make one call now. Never waits. If the task has a [priority](super::with_priority), it
-    /// replaces this one.
+    /// Acquires a pass to make one call now. Never waits. If the task has a [priority](super::with_priority), that
+    /// replaces `priority`.
     ///
     /// # Errors
-    /// The call is shed: do not make it, and do not retry it at once.
+    /// If the call is shed: do not make it, and do not retry it at once.
     #[inline]
     pub fn try_acquire(&self, priority: Priority) -> Result<Pass<'_, C>, Shed> {
         Ok(Pass::new(Cow::Borrowed(self), self.take(priority)?))
     }
 
-    /// Acquires like [`try_acquire`](Self::try_acquire), and returns a pass that outlives this handle.
+    /// Acquires as [`try_acquire`](Self::try_acquire) does, but returns a pass that outlives this handle.
     ///
     /// # Errors
     /// As [`try_acquire`](Self::try_acquire).
@@ -69,7 +69,7 @@ impl<C> Throttle<C> {
         // The core uses the upper bits.
         let draw = || RandomBits(u128::from(rand::random::<u64>()) << 64);
         let acquired = cell.throttle.try_acquire_with(priority, draw, self.config.clock.now()).map(Some);
-        // The state changes only during an acquire.
+        // A throttle's state changes only while a pass is being acquired.
         self.config.observers.notify_if_changed(&cell.key, &cell.throttle, &cell.last_notified);
         acquired
     }
@@ -81,23 +81,23 @@ impl<C> Throttle<C> {
         }
     }
 
-    /// Takes a retry from the retry budget. Returns whether the budget allowed it. Acquire a pass before you make the
-    /// retry. [`may_retry`](Self::may_retry) also checks the error.
+    /// Takes a retry from the retry budget, and returns whether the budget allowed it. Acquire a pass before you make
+    /// the retry. [`may_retry`](Self::may_retry) also checks the error.
     ///
-    /// If there was no room for this throttle, accepted calls are not counted, so there is no budget and no retry.
+    /// If the registry had no room for this throttle, accepted calls are not counted, so no retries are allowed.
     #[must_use]
     pub fn take_retry(&self) -> bool {
         self.cell.as_ref().is_some_and(|cell| cell.throttle.retry(self.config.clock.now()))
     }
 
-    /// Returns whether there is a throttle behind this handle. If not, there was no room for one.
+    /// Returns whether this handle has a throttle. If not, the registry was full.
     #[must_use]
     pub const fn is_controlled(&self) -> bool {
         self.cell.is_some()
     }
 
-    /// Returns the state, the rate, and the numbers of calls that were admitted, accepted, rejected and shed. It costs
-    /// a few loads. None if there is no throttle behind this handle.
+    /// Returns the state, the rate, and the numbers of calls that were admitted, accepted, rejected and shed. This
+    /// costs a few atomic loads. `None` if this handle has no throttle.
     ///
     /// ```
     /// use breakerbox::throttle::{Priority, Throttle, ThrottleState};
@@ -113,20 +113,21 @@ impl<C> Throttle<C> {
         self.cell.as_ref().map(|cell| cell.throttle.snapshot())
     }
 
-    /// Returns whether it sheds nothing now. Always false with [`Strategy::Sre`](super::Strategy::Sre), which decides
-    /// for each call.
+    /// Returns whether the throttle admits every call at present. Always false with
+    /// [`Strategy::Sre`](super::Strategy::Sre), which decides each call separately.
     #[must_use]
     pub fn is_calm(&self) -> bool {
         self.cell.as_ref().is_none_or(|cell| cell.throttle.is_calm())
     }
 
-    /// Returns the number of priority levels; the standard four if there was no room for this throttle.
+    /// Returns the number of priority levels; the standard four if this handle has no throttle.
     #[must_use]
     pub fn levels(&self) -> Levels {
         self.cell.as_ref().map_or(Levels::STANDARD, |cell| cell.throttle.levels())
     }
 
-    /// Returns the key if the throttle is one of [`Throttles`](super::Throttles) and has room there.
+    /// Returns the key; `None` if the throttle is not one of [`Throttles`](super::Throttles), or the registry was
+    /// full.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.cell.as_ref().map(|cell| cell.key()).filter(|key| !key.is_empty())
@@ -185,7 +186,7 @@ impl RegistryEntry for Cell {
     }
 }
 
-/// Builds a [`Throttle`], or one for each key.
+/// Builds a [`Throttle`], or a registry with one for each key.
 #[must_use]
 pub struct Builder<C = Overload> {
     policy: ThrottlePolicy,
@@ -208,27 +209,27 @@ impl Default for Builder {
 }
 
 impl<C> Builder<C> {
-    /// Sets the policy: the numbers that govern the throttle.
+    /// Sets the policy: the settings that govern the throttle.
     pub fn policy(mut self, policy: ThrottlePolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Replaces the system clock, for example by a [`ManualClock`](crate::ManualClock) in tests.
+    /// Replaces the system clock, for example with a [`ManualClock`](crate::ManualClock) in tests.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = AnyClock::Custom(Arc::new(clock));
         self
     }
 
-    /// Sets the classifier of results. Default: [`Overload`].
+    /// Sets the classifier for results. Default: [`Overload`].
     pub fn classify<D>(self, classify: D) -> Builder<D> {
         let Self { policy, clock, of_tenant, observers, .. } = self;
         Builder { policy, clock, classify, of_tenant, observers }
     }
 
-    /// Adds a function that is called when a throttle begins or ends to shed, and when it begins or ends to probe, in
-    /// the thread that acquires. It should return quickly. A throttle with [`Strategy::Sre`](super::Strategy::Sre) has
-    /// no states, and reports no changes.
+    /// Adds a function that is called when a throttle starts or stops shedding or probing, in the thread that
+    /// acquires. It should return quickly. A throttle with [`Strategy::Sre`](super::Strategy::Sre) has no states, and
+    /// reports no changes.
     pub fn observer(mut self, observer: impl Fn(&ThrottleChange) + Send + Sync + 'static) -> Self {
         self.observers.add(observer);
         self
@@ -238,21 +239,21 @@ impl<C> Builder<C> {
         Config { clock: self.clock.or_paused(), classify: self.classify, observers: self.observers }
     }
 
-    /// With one throttle for each key: limits the throttles of each tenant, as for
+    /// Limits the throttles of each tenant, if there is one throttle per key, as for
     /// [circuits](crate::Builder::tenant_limit).
     pub fn tenant_limit(mut self, limit: TenantLimit) -> Self {
         self.of_tenant = Some(limit);
         self
     }
 
-    /// Builds one throttle.
+    /// Builds a single throttle.
     #[must_use]
     pub fn build(self) -> Throttle<C> {
         let cell = Arc::new(Cell::new("", &self.policy));
         Throttle::of(Some(cell), Arc::new(self.config()))
     }
 
-    /// Builds a registry of throttles by key, with at most `max` throttles at a time.
+    /// Builds a registry of at most `max` throttles by key.
     #[must_use]
     pub fn build_keyed(self, max: usize) -> Throttles<C> {
         let (policy, of_tenant) = (self.policy.clone(), self.of_tenant);

@@ -11,10 +11,10 @@ use super::classify::Overload;
 use super::handle::{Cell, Config, Throttle};
 use crate::registry::{Registry, TenantLimit, check_key};
 
-/// The default maximum number of throttles at a time.
+/// The default maximum number of throttles in a registry.
 pub const DEFAULT_MAX_THROTTLES: usize = 100_000;
 
-/// One throttle for each key. Clone it freely.
+/// A registry with one throttle for each key. It is cheap to clone.
 ///
 /// ```
 /// use breakerbox::throttle::{Priority, Throttle};
@@ -48,12 +48,12 @@ impl<C> Throttles<C> {
         }))
     }
 
-    /// Returns the throttle of this key, and creates it if necessary. Keep the handle if you need the same key often;
-    /// while a handle is held, its throttle is not evicted.
+    /// Returns the throttle for this key, creating it if necessary. Keep the handle if you use the same key often;
+    /// while a handle exists, its throttle is not evicted.
     ///
     /// Beyond the maximum, throttles that were not used for a while are evicted first. If none can be evicted, the
-    /// handle has no throttle: every call through it is sent, none is counted, and none may be retried. Get the handle
-    /// again later to use a free slot.
+    /// handle has no throttle: every call through it is sent, none is counted, and none may be retried. To use a slot
+    /// that becomes free later, get the handle again.
     ///
     /// # Errors
     /// If the key is empty or too long.
@@ -68,7 +68,7 @@ impl<C> Throttles<C> {
         Ok(Throttle::of(cell, Arc::clone(config)))
     }
 
-    /// Returns the throttle of this key, if there is one. It creates none.
+    /// Returns the throttle for this key, if there is one. It never creates one.
     #[must_use]
     pub fn find(&self, key: &str) -> Option<Throttle<C>> {
         let cell = self.0.registry.find(key)?;
@@ -94,19 +94,19 @@ impl<C> Throttles<C> {
         }
     }
 
-    /// Returns the number of throttles.
+    /// Returns the number of throttles in the registry.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.registry.len()
     }
 
-    /// Returns whether there are no throttles.
+    /// Returns whether the registry has no throttles.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns how many handles were returned without a throttle, because there was no room.
+    /// Returns how many handles were returned without a throttle, because the registry was full.
     #[must_use]
     pub fn uncontrolled(&self) -> u64 {
         self.0.uncontrolled.load(Ordering::Relaxed)

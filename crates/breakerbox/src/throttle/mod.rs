@@ -1,5 +1,5 @@
-//! Throttles: in front of a destination that is up but overloaded, they send as many calls as it can take and shed the
-//! rest at once, the least important first.
+//! Throttles for destinations that are up but overloaded: they send as many calls as the destination can take and
+//! shed the rest at once, the least important first.
 //!
 //! ```
 //! use breakerbox::throttle::{Priority, Throttle};
@@ -18,15 +18,15 @@
 //! | --- | --- |
 //! | [`Throttle`] | a handle to one throttle: call, acquire, retry |
 //! | [`Throttles`] | one throttle for each key |
-//! | [`Pass`], [`Shed`] | the two results of an acquire |
-//! | [`Classify`], [`Overload`], [`Rejected`] | classify results with respect to the destination's capacity |
-//! | [`with_priority`] | sets the priority of all calls of a task |
-//! | [`ThrottleSnapshot`], [`ThrottleChange`] | the counters of a throttle, and the changes that its observers receive |
-//! | [`ThrottlePolicy`] | the numbers that govern a throttle |
+//! | [`Pass`], [`Shed`] | the two possible results of acquiring a pass |
+//! | [`Classify`], [`Overload`], [`Rejected`] | classify results by the destination's capacity |
+//! | [`with_priority`] | sets the priority for all of a task's calls |
+//! | [`ThrottleSnapshot`], [`ThrottleChange`] | a throttle's counters, and the changes that its observers receive |
+//! | [`ThrottlePolicy`] | the settings that govern a throttle |
 //!
-//! The core decides which calls are shed; this module supplies the clock, the random bits and the results of calls.
-//! Guaranteed: nothing is ever queued, and no caller waits; a future that is dropped and a call that panics count as
-//! neither accepted nor rejected. Not included: a shed call is not retried for you.
+//! The core decides which calls are shed; this module provides the clock, the random bits and the results of calls.
+//! Guaranteed: calls are never queued, and no caller waits; a future that is dropped and a call that panics count as
+//! neither accepted nor rejected. Shed calls are not retried automatically.
 
 mod call;
 #[cfg(any(feature = "tower", feature = "reqwest-middleware"))]

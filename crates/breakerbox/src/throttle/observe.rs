@@ -1,8 +1,8 @@
-//! Observers of throttles: called when a throttle begins or ends to shed, in the thread that acquires, never under a
-//! lock.
+//! Throttle observers: functions that are called when a throttle starts or stops shedding, in the thread that
+//! acquires, never under a lock.
 //!
-//! Without observers an acquire costs nothing more. If several threads see the same change, one reports it. A state
-//! that lasts for less than the time between two acquires may not be reported.
+//! Without observers, acquiring a pass costs no extra time. If several threads see the same change, one reports it. A
+//! state that is shorter than the time between two requests for a pass may not be reported.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -11,15 +11,15 @@ use breakerbox_core::throttle::{Throttle, ThrottleState};
 
 use crate::observe::call_guarded;
 
-/// A change of state of one throttle.
+/// One throttle's change of state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ThrottleChange {
-    /// The key, if the throttle is one of many; else none.
+    /// The throttle's key; `None` if the throttle is not in a registry.
     pub key: Option<Arc<str>>,
     /// The previous state.
     pub from: ThrottleState,
-    /// The state now.
+    /// The new state.
     pub to: ThrottleState,
 }
 
@@ -39,7 +39,7 @@ impl ThrottleObservers {
         self.0.push(Box::new(observer));
     }
 
-    /// Reports a change, if there is one.
+    /// Reports the change to all observers if the state has changed.
     #[inline]
     pub(super) fn notify_if_changed(&self, key: &str, throttle: &Throttle, last: &LastNotified) {
         if !self.0.is_empty() {
@@ -60,7 +60,7 @@ impl ThrottleObservers {
         let [from, to] = [before, now].map(|index| STATES[usize::from(index)]);
         let change = ThrottleChange { key, from, to };
         for observer in &self.0 {
-            // An observer that panics affects neither the others nor the caller's call.
+            // If an observer panics, neither the others nor the caller's call are affected.
             call_guarded(|| observer(&change));
         }
     }

@@ -22,7 +22,7 @@ use super::handle::Throttle;
 #[must_use = "a pass that is dropped says nothing about the destination"]
 pub struct Pass<'t, C> {
     throttle: Cow<'t, Throttle<C>>,
-    /// Taken when the pass is settled. None: the call is not counted.
+    /// Taken when the pass is settled. `None` if the call is not counted.
     held: Option<core::Pass>,
 }
 
@@ -32,18 +32,18 @@ impl<'t, C> Pass<'t, C> {
         Self { throttle, held }
     }
 
-    /// Settles: the destination took the call, whatever it answered.
+    /// Settles the pass as accepted: the destination took the call, whatever the response.
     #[inline]
     pub fn accept(self) {
         self.settle(LoadSignal::Accept);
     }
 
-    /// Settles: the destination was overloaded, or did not answer in time.
+    /// Settles the pass as rejected: the destination was overloaded, or did not respond in time.
     pub fn reject(self) {
         self.settle(LoadSignal::Reject);
     }
 
-    /// Settles with this result.
+    /// Settles the pass with the call's load signal.
     #[inline]
     pub fn settle(mut self, signal: LoadSignal) {
         if let Some(held) = self.held.take() {

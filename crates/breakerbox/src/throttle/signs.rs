@@ -1,7 +1,7 @@
-//! Classifies errors with respect to a destination's capacity, wherever they are in a chain of sources.
+//! Classifies errors by the destination's capacity, wherever they are in a chain of sources.
 //!
-//! One table serves calls of any kind and HTTP alike. Errors are recognised by their types, never by their texts. The
-//! errors of HTTP clients are added in [`http`](crate::http).
+//! One table serves calls of any kind, including HTTP. Errors are recognised by their types, never by their messages.
+//! [`http`](crate::http) adds the errors of HTTP clients.
 
 use std::error::Error;
 use std::io;
@@ -17,8 +17,8 @@ pub(crate) fn chain<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item 
     std::iter::successors(Some(error), |&error| behind(error))
 }
 
-/// Returns the next error in the chain: usually the source. Some errors hide the error that they hold and return its
-/// source.
+/// Returns the next error in the chain, which is usually the source. Some error types hide the error that they wrap
+/// and return its source instead.
 fn behind<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e (dyn Error + 'static)> {
     #[cfg(feature = "reqwest-middleware")]
     if let Some(error) = error.downcast_ref() {
@@ -33,7 +33,7 @@ fn behind<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e (dyn Error + 'stat
     }
 }
 
-/// Returns whether the call never left this process, so that it says nothing about its destination.
+/// Returns whether the call never left this process, so that its error says nothing about the destination.
 pub(crate) fn was_never_sent(error: &(dyn Error + 'static)) -> bool {
     chain(error).any(is_never_sent)
 }
@@ -42,7 +42,7 @@ fn is_never_sent(error: &(dyn Error + 'static)) -> bool {
     error.is::<Refusal>() || error.is::<Shed>() || error.is::<KeyError>() || is_local_overload(error)
 }
 
-/// Returns whether tower's own load shedding refused the call: the inner service had no room.
+/// Returns whether tower's own load shedding refused the call, because the inner service was not ready.
 #[cfg(feature = "tower")]
 fn is_local_overload(error: &(dyn Error + 'static)) -> bool {
     error.is::<tower::load_shed::error::Overloaded>()
@@ -53,7 +53,7 @@ fn is_local_overload(_: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// Classifies one error, without its sources. `None`: not known here, so the sources decide.
+/// Classifies one error, without its sources. `None` if it is not known here, so that its sources decide.
 pub(crate) fn capacity(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
     if is_never_sent(error) || error.is::<tokio::task::JoinError>() {
         return Some(LoadSignal::Neither);
@@ -67,9 +67,9 @@ pub(crate) fn capacity(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
 fn of_io(kind: io::ErrorKind) -> Option<LoadSignal> {
     match kind {
         io::ErrorKind::TimedOut
-        // A blocking socket reports its timeout like this on Unix.
+        // On Unix, a blocking socket reports a timeout like this.
         | io::ErrorKind::WouldBlock => Some(LoadSignal::Reject),
-        // The call did not arrive, or its connection broke. Sending less would not change that: it is a matter for a
+        // The call did not arrive, or its connection broke. Fewer calls would not prevent that, so it is left to the
         // circuit.
         io::ErrorKind::ConnectionRefused
         | io::ErrorKind::ConnectionReset

@@ -1,12 +1,13 @@
-//! Circuits and throttles as tower layers. With the feature `tower`.
+//! Circuits and throttles as tower layers. Requires the feature `tower`.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`circuit::CircuitLayer`] | acquires a permit from the circuit of the request's key before each call, and settles it |
-//! | [`throttle::ThrottleLayer`] | acquires a pass from a throttle, one for all requests or one for each key, and settles it |
+//! | [`circuit::CircuitLayer`] | before each call, acquires a permit from the circuit for the request's key, and settles it |
+//! | [`throttle::ThrottleLayer`] | before each call, acquires a pass from a throttle, one for all requests or one per key, and settles it |
 //!
-//! With both, the throttle goes outside and the circuit inside: a call that the throttle sheds takes no permit, and a
-//! call that a circuit refuses does not count for the throttle. Timeouts go inside of both, so that both observe them:
+//! If you use both, put the throttle outside and the circuit inside: a call that the throttle sheds then takes no
+//! permit, and a call that a circuit refuses does not count for the throttle. Put timeouts inside both, so that both
+//! see them:
 //!
 //! ```
 //! use breakerbox::http::{HttpOutcomes, KeyFromUrl, NotSent};
@@ -39,18 +40,18 @@
 //! # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 //! ```
 //!
-//! These rules hold for both layers:
+//! Both layers follow these rules:
 //!
-//! - **Readiness.** `poll_ready` is that of the inner service, so its backpressure reaches the caller. A call that is
-//!   then not sent releases what the inner service had reserved for it, such as a slot of a concurrency limit or of a
-//!   buffer: the service is replaced by a fresh clone of itself. That is why it must be [`Clone`]; put a buffer around
-//!   one that is not.
-//! - **Errors.** They are tower's: an error of the inner service is boxed, whatever its type, so the layers work
-//!   together with all others. The errors of the layers themselves are typed, and can be found in any error around them
-//!   with [`NotSent::find`](crate::http::NotSent::find).
-//! - **End of a call.** A call ends with the response's head; its body is not observed. A response future that is
-//!   dropped drops its permit or pass, which counts as usual.
-//! - **Clones** of a service share circuits and throttles, and each becomes ready by itself.
+//! - **Readiness.** `poll_ready` is the inner service's, so its backpressure reaches the caller. If a call is then
+//!   not sent, the layer releases what the inner service had reserved for it, such as a slot in a concurrency limit
+//!   or a buffer, by replacing the service with a new clone. That is why the service must be [`Clone`]; put a buffer
+//!   around one that is not.
+//! - **Errors.** The inner service's errors are boxed, whatever their type, as in tower's own layers, so these layers
+//!   can be combined with all others. The layers' own errors are typed, and
+//!   [`NotSent::find`](crate::http::NotSent::find) detects them in any error that wraps them.
+//! - **End of a call.** A call ends with the response's head; its body is not observed. Dropping a response future
+//!   drops its permit or pass, which counts as usual.
+//! - **Clones** of a service share circuits and throttles, and each becomes ready independently.
 
 pub mod circuit;
 pub mod throttle;

@@ -1,4 +1,4 @@
-//! Bad input: a typed error that names the field, or a value that keeps its promises, and never a panic.
+//! Bad input yields a typed error that names the field, or a valid value, and never a panic.
 
 use std::time::Duration;
 
@@ -114,7 +114,7 @@ fn every_number_of_a_policy_has_bounds() {
     assert_eq!((half_a_rule.field(), half_a_rule.reason()), ("slow_rate", &PolicyErrorReason::NeedsSlowCall));
 }
 
-/// The least and the most that a policy may say, and what is measured beyond all measure.
+/// Policies with the minimum and maximum values, and extreme latencies.
 #[test]
 fn at_the_bounds_a_circuit_lives_its_whole_life() {
     let (shortest, longest) = (Duration::from_millis(1), secs(36_500 * 86_400));

@@ -1,4 +1,4 @@
-//! Whole calls, in async code and in threads.
+//! Complete calls, in async code and in threads.
 
 use std::convert::Infallible;
 use std::future::Ready;
@@ -95,7 +95,7 @@ async fn a_dropped_call_is_cancelled_or_a_failure() {
     }
 }
 
-/// Where the caller's code panics.
+/// The place where the caller's code panics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Panics {
     InTheCall,
@@ -106,7 +106,7 @@ enum Panics {
 }
 
 impl Panics {
-    /// Returns, if it ever does, whether there was an answer.
+    /// Makes a call that panics in this place. If it returns at all, returns whether there was a result.
     async fn call(self, circuit: Circuit) -> bool {
         let down = async { Answer::Err("down") };
         match self {
@@ -126,11 +126,11 @@ fn panic<T>() -> T {
 #[tokio::test]
 async fn a_probe_that_panics_holds_up_nobody() {
     for (panics, then) in [
-        // The permit is dropped within the grace, and the lease with it.
+        // The permit is dropped within the cancel grace period, and the lease with it.
         (Panics::InTheCall, Status::HalfOpen),
         (Panics::InABlockingCall, Status::HalfOpen),
         (Panics::InTheClassifier, Status::HalfOpen),
-        // The call failed, and was settled before the fallback was asked.
+        // The call failed, and was settled before the fallback ran.
         (Panics::BeforeTheFallback, Status::Open),
         (Panics::InTheFallback, Status::Open),
     ] {
@@ -223,7 +223,7 @@ async fn dry_run_cuts_no_call_short() {
     assert_eq!(circuit.status(), Status::HalfOpen, "as a probe it came too late");
 }
 
-/// A clock that is read by somebody slow: eleven seconds pass with each look.
+/// A clock for a slow reader: it advances by eleven seconds with each read.
 struct Slow(std::sync::atomic::AtomicU64);
 
 impl Clock for Slow {

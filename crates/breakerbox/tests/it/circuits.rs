@@ -1,4 +1,4 @@
-//! One circuit, from outside: counting, tripping, recovering, dropping, overriding.
+//! One circuit's public API: counting, tripping, recovering, dropping, overriding.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What errors say: each link of a chain once, whoever prints it, and every cause found by its type.
+//! Error messages: a chain contains each message once, and every cause is found by its type.
 
 use std::error::Error;
 use std::io;
@@ -7,7 +7,7 @@ use breakerbox::store::StoreError;
 use breakerbox::throttle::{self, Priority, Rejected, Shed, Strategy, Throttle, ThrottlePolicy};
 use breakerbox::{CallError, ManualClock, ProbeTimeout, Refusal};
 
-/// As those print it who print a whole chain.
+/// Formats an error and all its sources, as error reporters do.
 fn whole(error: &(dyn Error + 'static)) -> String {
     let chain = std::iter::successors(Some(error), |&error| error.source());
     chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
@@ -17,7 +17,7 @@ fn down() -> io::Error {
     io::Error::other("boom")
 }
 
-/// A real one, whatever it says.
+/// Returns a real refusal from a throttle.
 fn shed() -> Shed {
     let policy = ThrottlePolicy::builder().strategy(Strategy::Sre).build().unwrap();
     let throttle = Throttle::builder().policy(policy).clock(ManualClock::new()).build();

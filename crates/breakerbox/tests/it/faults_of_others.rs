@@ -1,8 +1,8 @@
-//! Faults that were measured in other breakers, each with a test that is named after it and shows that this one does not have
-//! it.
+//! Faults that were measured in other breakers. Each has a test, named after it, that verifies that this library does
+//! not have it.
 //!
-//! The races are small here, to be read. `breakerbox-testkit` runs them ten thousand times for each end that a probe can
-//! have: `cargo xtask prove recovery`.
+//! The races are small here, for readability. `breakerbox-testkit` runs them ten thousand times for each way in which
+//! a probe can end: `cargo xtask prove recovery`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use tokio::sync::Barrier;
 
 use crate::service::{Service, fail, secs, simple, succeed};
 
-/// Others let in all hundred.
+/// Other breakers admit all hundred calls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_stampede_after_the_open_time() {
     let service = Service::new(&simple());
@@ -47,7 +47,7 @@ async fn a_stampede_after_the_open_time() {
     assert_eq!((let_in, circuit.status()), (1, Status::Closed));
 }
 
-/// With others nobody ever probes again.
+/// In other breakers, no call ever probes again.
 #[test]
 fn a_dropped_probe_that_blocks_for_ever() {
     let service = Service::new(&simple());
@@ -63,7 +63,7 @@ fn a_dropped_probe_that_blocks_for_ever() {
     assert_eq!(circuit.status(), Status::Closed);
 }
 
-/// A call that was admitted before the trip comes back after it.
+/// A call that was admitted before the trip ends after it.
 #[test]
 fn a_stale_success_that_closes_a_half_open_circuit() {
     let service = Service::new(&simple());
@@ -88,7 +88,7 @@ fn a_stale_success_that_closes_a_half_open_circuit() {
     assert_eq!((probe.success(), circuit.status()), (Settlement::Counted, Status::Closed));
 }
 
-/// With others it takes ten thousand failures to make up for what has long been over.
+/// In other breakers, it takes ten thousand failures to outweigh old successes.
 #[test]
 fn a_window_that_does_not_slide() {
     let service = Service::new(&Policy::builder().window(secs(1)).consecutive_failures(None));
@@ -101,7 +101,8 @@ fn a_window_that_does_not_slide() {
     assert_eq!(circuit.status(), Status::Open);
 }
 
-/// A moving average by time sees a millisecond as next to nothing. The last column is at which failure the circuit trips.
+/// A time-based moving average hardly changes within a millisecond. The last column is the number of failures until
+/// the circuit trips.
 #[test]
 fn a_burst_that_is_missed() {
     let only_rate = || Policy::builder().consecutive_failures(None);
@@ -132,7 +133,7 @@ fn a_burst_that_is_missed_because_it_comes_from_many_threads() {
     let service = Service::new(&Policy::builder().consecutive_failures(None));
     let circuit = service.circuit("e1");
     succeed(&circuit, 2_900);
-    // All are admitted before the first of them fails.
+    // All calls are admitted before the first of them fails.
     let threads: Vec<_> =
         (0..8).map(|_| (0..375).map(|_| circuit.try_acquire().unwrap()).collect::<Vec<_>>()).collect();
     thread::scope(|scope| {
@@ -149,7 +150,8 @@ fn a_burst_that_is_missed_because_it_comes_from_many_threads() {
     assert_eq!(late, 100, "3,000 failures, of which the 2,900th tripped");
 }
 
-/// What is not kept can't be gone through. Others keep each record of the window, and go through all of them at each call.
+/// Calls are not kept, so their number does not matter. Other breakers keep every call in the window, and go through
+/// all of them at each call.
 #[test]
 fn a_window_that_costs_more_with_every_record() {
     let latencies = || Policy::builder().mean_latency(secs(5)).slow_call(secs(5)).slow_rate(50);
@@ -171,7 +173,7 @@ fn a_window_that_costs_more_with_every_record() {
     }
 }
 
-/// With others the lock of a prober that crashed lasts for a whole cool-off.
+/// In other breakers, the lock of a process that crashed while probing lasts for a whole cool-off.
 #[test]
 fn a_crash_that_holds_up_for_a_cool_off() {
     let service = Service::new(&simple().cool_off(secs(300)));
@@ -187,7 +189,7 @@ fn a_crash_that_holds_up_for_a_cool_off() {
     assert_eq!(circuit.status(), Status::Closed);
 }
 
-/// The prober was given up for lost; another probed, and failed; now the first one's success comes in.
+/// The first probe's lease expired; a second probe failed; then the first one succeeds.
 #[test]
 fn a_late_success_that_closes_an_open_circuit() {
     let service = Service::new(&simple());
@@ -203,7 +205,7 @@ fn a_late_success_that_closes_an_open_circuit() {
     assert_eq!((circuit.record(), circuit.status()), (open, Status::Open));
 }
 
-/// The same, while the other one still probes.
+/// The first probe's lease expired; it succeeds while a second probe is in flight.
 #[test]
 fn a_late_success_that_closes_somebody_elses_half_open_circuit() {
     let service = Service::new(&simple());
@@ -218,8 +220,8 @@ fn a_late_success_that_closes_somebody_elses_half_open_circuit() {
     assert_eq!((next.success(), circuit.status()), (Settlement::Counted, Status::Closed));
 }
 
-/// Others look at the state, then take the lock, and do not look again: when 48 race, up to four probe one after the other,
-/// though the first has closed the circuit. With the real clock.
+/// Other breakers read the state, then take the lock, and do not read the state again: if 48 threads race, up to four
+/// probe one after another, although the first has closed the circuit. Uses the real clock.
 #[test]
 fn a_state_that_is_not_read_again_after_the_lease_is_taken() {
     const RECOVERIES: u64 = 50;
@@ -247,7 +249,7 @@ fn a_state_that_is_not_read_again_after_the_lease_is_taken() {
                                 "a second prober would be late"
                             );
                         }
-                        // As soon as the circuit is closed, it trips again.
+                        // As soon as the circuit has closed, it is tripped again.
                         Ok(permit) => {
                             permit.failure();
                         }

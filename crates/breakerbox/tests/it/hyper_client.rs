@@ -1,4 +1,4 @@
-//! The layers around a hyper client, with real requests on loopback: what its errors mean.
+//! The layers around a hyper client, with real requests on loopback: how its errors are classified.
 
 use std::io;
 use std::pin::Pin;
@@ -46,7 +46,7 @@ async fn what_a_throttle_is_told() {
     assert_eq!(HttpOverload::new().classify(&result), LoadSignal::Neither, "nobody listens: {result:?}");
 }
 
-/// A body that breaks on our side: whoever sends it to us is gone.
+/// A request body that fails on the client's side, because its own source was disconnected.
 struct Broken;
 
 impl Body for Broken {

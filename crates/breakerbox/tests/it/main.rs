@@ -1,4 +1,4 @@
-//! The library, as a service uses it.
+//! Tests of the library's public API, as a service uses it.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! The memory store where time matters. What every store must do is checked by the testkit's conformance suite.
+//! The memory store's behaviour over time. The testkit's conformance suite checks what every store must do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn key(text: &str) -> Arc<str> {
     text.into()
 }
 
-/// A record as the library makes it, with this version.
+/// Returns a record like those that the library writes, with this version.
 fn record(version: u128) -> Record {
     let service = Service::new(&simple());
     Record { version: Version(version), ..service.tripped("e1").record() }
@@ -85,7 +85,7 @@ async fn what_is_idle_goes_and_what_is_used_or_kept_stays() {
     assert_eq!(store.swap_if(&swap("kept", None, 1)).await.unwrap().value, Swapped::Won);
     clock.advance(secs(59));
     failures(&store, delta("used", secs(0))).await;
-    // A merge that is late keeps it, too: somebody calls this endpoint.
+    // A late merge keeps the record too, because it shows that the endpoint is in use.
     let answer = store.merge(&[delta("kept", secs(0))]).await.unwrap().all().unwrap();
     assert!(answer.value[0].late);
     assert_eq!(store.len(), 4);

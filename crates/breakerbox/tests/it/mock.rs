@@ -1,4 +1,4 @@
-//! A mock service and its other end: a destination that does as tests say.
+//! A mock service, and the destination behind it, which tests control.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -27,23 +27,23 @@ pub(crate) fn status(code: u16) -> Response<()> {
 }
 
 impl Destination {
-    /// The next request that arrives, and the way to answer it.
+    /// Waits for the next request, and returns it with the sender for its response.
     pub(crate) async fn next(&mut self) -> (Request<()>, SendResponse<Response<()>>) {
         let next = tokio::time::timeout(Duration::from_secs(20), self.0.next_request()).await;
         next.expect("a request arrives").expect("the service is there")
     }
 
-    /// Answers the call, which must arrive here, and returns what the caller got.
+    /// Responds to the call, which must arrive here, and returns the caller's result.
     pub(crate) async fn answers<T>(&mut self, answer: Response<()>, call: impl Future<Output = T>) -> T {
         tokio::join!(call, async { self.next().await.1.send_response(answer) }).0
     }
 
-    /// Fails the call.
+    /// Fails the call, which must arrive here, and returns the caller's result.
     pub(crate) async fn fails<T>(&mut self, error: impl Into<BoxError>, call: impl Future<Output = T>) -> T {
         tokio::join!(call, async { self.next().await.1.send_error(error.into()) }).0
     }
 
-    /// Answers a request that has arrived.
+    /// Responds to a request that has already arrived.
     pub(crate) fn replies_at_once(&mut self, answer: Response<()>) {
         match self.0.poll_request() {
             Poll::Ready(Some((_, reply))) => reply.send_response(answer),
@@ -51,23 +51,23 @@ impl Destination {
         }
     }
 
-    /// Whether no request has arrived that was not looked at.
+    /// Whether no unread request has arrived.
     pub(crate) fn is_idle(&mut self) -> bool {
         self.0.poll_request().is_pending()
     }
 
-    /// Lets so many requests in.
+    /// Allows this many further requests.
     pub(crate) fn allow(&mut self, requests: u64) {
         self.0.allow(requests);
     }
 
-    /// Makes the service fail when it should get ready.
+    /// Makes the service fail to become ready.
     pub(crate) fn breaks(&mut self, error: &str) {
         self.0.send_error(error.to_string());
     }
 }
 
-/// Calls in one line.
+/// Shorthand for calls to a service.
 pub(crate) trait CallTo: tower::Service<Request<()>> {
     /// Sends a request; the service must be ready at once.
     fn send(&mut self, request: Request<()>) -> Self::Future {
@@ -83,7 +83,7 @@ pub(crate) trait CallTo: tower::Service<Request<()>> {
 
 impl<S: tower::Service<Request<()>>> CallTo for S {}
 
-/// The result of a call that is ready at once.
+/// Returns the result of a call that must be ready at once.
 pub(crate) fn now<T>(call: impl Future<Output = T>) -> T {
     match std::pin::pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
@@ -91,7 +91,7 @@ pub(crate) fn now<T>(call: impl Future<Output = T>) -> T {
     }
 }
 
-/// A service that never answers, and what tells how many of its calls are under way.
+/// Returns a service that never responds, and a function that returns the number of its calls in flight.
 pub(crate) fn hanging() -> (
     impl tower::Service<Request<()>, Response = Response<()>, Error = BoxError, Future: Send> + Clone,
     impl Fn() -> usize,

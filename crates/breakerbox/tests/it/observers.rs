@@ -1,4 +1,4 @@
-//! Observers hear of every change, after the fact, and can't do harm.
+//! Observers receive every change after it has happened, and cannot do harm.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn an_observer_that_panics_harms_nobody() {
     assert_eq!(service.changes().len(), 2);
 }
 
-/// Somebody who throws things that explode when they are cleared away.
+/// A panic payload that panics when it is dropped.
 struct Bomb;
 
 impl Drop for Bomb {

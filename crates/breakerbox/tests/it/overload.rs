@@ -1,11 +1,11 @@
-//! Throttles in an overload.
+//! Helpers that overload a throttle.
 
 use std::time::Duration;
 
 use breakerbox::ManualClock;
 use breakerbox::throttle::{Priority, Shed, Throttle};
 
-/// Makes a throttle shed calls of this priority, and returns the first that it shed.
+/// Makes a throttle shed calls with this priority, and returns the first refusal.
 pub(crate) fn overload<C: 'static>(throttle: &Throttle<C>, clock: &ManualClock, priority: Priority) -> Shed {
     for _ in 0..100_000 {
         clock.advance(Duration::from_millis(1));

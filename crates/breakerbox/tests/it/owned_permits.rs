@@ -1,4 +1,4 @@
-//! Permits that hold their circuit: the same as borrowed ones, wherever they go.
+//! Owned permits behave like borrowed ones.
 
 use breakerbox::{Breakerbox, Outcome, OwnedPermit, Refusal, Settlement, Status};
 

@@ -1,4 +1,4 @@
-//! The natural test of a user: tokio's time is paused, and nobody passes a clock.
+//! A typical user's test: tokio's time is paused, and no clock is passed.
 
 use std::sync::Arc;
 use std::time::Duration;

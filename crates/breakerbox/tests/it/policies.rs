@@ -1,4 +1,4 @@
-//! Policies for all, for a tenant, for a key; changed while circuits live.
+//! Policies for all keys, for a tenant and for a key, including changes while circuits exist.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -67,8 +67,8 @@ fn keys_of_endpoints_share_their_tenants_policy() {
     assert_eq!(circuit.record().tenant.as_deref(), Some("acme"));
 }
 
-/// A new key's policy is looked up while the registry takes it in, and a change of policies goes through the registry: neither
-/// may wait for the other, and no new circuit may miss a change that comes at the same time.
+/// A new key's policy is looked up while the registry adds the key, and a policy change iterates over the registry:
+/// they must not deadlock, and no new circuit may miss a concurrent change.
 #[test]
 fn policies_change_while_new_keys_come() {
     const WORKERS: usize = 4;

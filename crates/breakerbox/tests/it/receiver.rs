@@ -1,4 +1,4 @@
-//! A destination on loopback that answers as it is told, and counts what reaches it.
+//! A destination on loopback that responds as configured, and counts the requests that reach it.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,14 +13,14 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-/// What becomes of a request.
+/// The response to each request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Answer {
     Status(u16),
     StatusAndRetryAfter(u16, &'static str),
-    /// Never.
+    /// The request is never answered.
     Hang,
-    /// The connection is closed instead.
+    /// The connection is closed without a response.
     Close,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Runs until the test's runtime ends.
+    /// Starts a receiver, which runs until the test's runtime ends.
     pub(crate) async fn start(answer: Answer) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let receiver = Self {
@@ -64,7 +64,7 @@ impl Receiver {
             };
             Ok(response.body(Full::<Bytes>::default()).unwrap())
         });
-        // Its end, good or bad, is what the client sees.
+        // The result is ignored, because the client sees how the connection ends.
         let _ = http1::Builder::new().serve_connection(TokioIo::new(connection), service).await;
     }
 
@@ -72,7 +72,7 @@ impl Receiver {
         *self.answer.lock().unwrap() = answer;
     }
 
-    /// Waits until so many requests have reached it.
+    /// Waits until this many requests have reached the receiver.
     pub(crate) async fn receives(&self, requests: u32) {
         let all = async {
             while self.received() < requests {
@@ -82,7 +82,7 @@ impl Receiver {
         tokio::time::timeout(Duration::from_secs(20), all).await.expect("they arrive");
     }
 
-    /// How many requests have reached it.
+    /// Returns the number of requests that have reached the receiver.
     pub(crate) fn received(&self) -> u32 {
         self.received.load(Ordering::SeqCst)
     }
@@ -92,7 +92,7 @@ impl Receiver {
     }
 }
 
-/// A URL that nobody listens at. The port is taken for as long as the socket is held, so nobody else comes to listen.
+/// Returns a URL on which no process listens. The socket reserves the port while it exists.
 pub(crate) fn nobodys_url() -> (String, TcpSocket) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();

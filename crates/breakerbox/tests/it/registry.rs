@@ -1,4 +1,4 @@
-//! Many keys: bounds, eviction, and what is never forgotten.
+//! Many keys: limits, eviction, and circuits that are never evicted.
 
 use breakerbox::{Attribution, Mode, OverrideCommand, OverrideError, Refusal, Status, TenantLimit};
 
@@ -98,7 +98,7 @@ fn all_circuits_can_be_gone_through() {
     let (mut all, mut open) = (0, 0);
     service.breakers.for_each(|circuit| {
         all += 1;
-        // No lock is held: a new circuit can be asked for.
+        // No lock is held, so a circuit can be looked up.
         open += u32::from(service.circuit(circuit.key()).status() == Status::Open);
     });
     assert_eq!((all, open), (200, 20));
@@ -182,7 +182,7 @@ fn a_tenant_is_limited_in_bytes_too() {
     let controlled = |length: usize| {
         let tenant = format!("t{length}");
         let key = |n: u32| format!("{tenant} {n} {}", "k".repeat(length));
-        // Held, so that none of them can go for the next one.
+        // The handles are kept, so that none of these circuits can be evicted.
         let circuits: Vec<_> = (0..100).map(|n| service.circuit(&key(n))).collect();
         circuits.iter().filter(|circuit| circuit.is_controlled()).count()
     };

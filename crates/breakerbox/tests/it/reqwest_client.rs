@@ -108,7 +108,7 @@ async fn retry_after_is_honoured_in_seconds_and_as_a_date() {
     }
 }
 
-/// With a real timer, so the policy's is short.
+/// Uses the real timer, so the policy's timeout is short.
 #[tokio::test]
 async fn a_hanging_probe_is_given_up() {
     let (client, service) = with_circuits(&simple().probe_timeout(Duration::from_millis(50)));
@@ -182,7 +182,7 @@ async fn what_the_throttle_is_told() {
     assert_eq!(signal(&hasty, &hanging.url("/")).await, LoadSignal::Reject, "a time limit that ran out");
 }
 
-/// Knows no name, without asking anybody.
+/// A resolver that finds no names, and sends no queries.
 struct NoNames;
 
 impl reqwest::dns::Resolve for NoNames {
@@ -191,7 +191,7 @@ impl reqwest::dns::Resolve for NoNames {
     }
 }
 
-/// What the ready classifier says of a real result, of a plain client and of one with middleware.
+/// Returns how the HTTP classifier classifies a real result, which must be the same with and without middleware.
 async fn signal(client: &reqwest::Client, url: &str) -> LoadSignal {
     use breakerbox::throttle::Classify as _;
     let plain = HttpOverload::new().classify(&client.get(url).send().await);
@@ -280,7 +280,7 @@ async fn the_requests_priority_counts_then_the_tasks_then_the_default() {
             };
             shed += u32::from(answer.is_err());
         }
-        // Of 20 calls that are shed with 99 %, ten are never let through.
+        // Of 20 calls that are shed with a probability of 99 %, practically never are ten admitted.
         assert_eq!(shed > 10, sheds, "{of_request:?}, {of_task:?}: {shed} shed");
         assert_eq!(shed == 0, !sheds, "{of_request:?}, {of_task:?}: {shed} shed");
     }

@@ -1,4 +1,4 @@
-//! Whatever is done without the lock, the library decides as the core alone would.
+//! The library's decisions, including those on the fast path, are the same as the core's.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::service::{Service, secs};
 enum Action {
     Wait(Duration),
     Ask,
-    /// Settle the n-th permit that is out: success, failure, ignored, or dropped.
+    /// Settle the n-th unsettled permit: success, failure, ignored, or dropped.
     Settle(usize, u8),
 }
 

@@ -1,4 +1,4 @@
-//! What sampling can't be built with, and says so.
+//! Settings with which sampling cannot be built, and their errors.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A service on a bench: a registry with a clock that tests set, and a list of all changes.
+//! A test service: a registry with a clock that tests set, and a list of all changes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +11,7 @@ pub(crate) struct Service {
     changes: Arc<Mutex<Vec<CircuitChange>>>,
 }
 
-/// Trips after 3 failures in a row, closes after one probe, does not ramp.
+/// Trips after 3 consecutive failures, closes after one probe, has no ramp.
 pub(crate) fn simple() -> PolicyBuilder {
     Policy::builder().failure_rate(None).consecutive_failures(3).jitter(0).probes(1).ramp_cap(None)
 }
@@ -40,7 +40,7 @@ impl Service {
         self.breakers.circuit(key).unwrap()
     }
 
-    /// A circuit that has just tripped.
+    /// Returns a circuit that has just tripped.
     pub(crate) fn tripped(&self, key: &str) -> Circuit {
         let circuit = self.circuit(key);
         fail(&circuit, 3);
@@ -48,14 +48,14 @@ impl Service {
         circuit
     }
 
-    /// A circuit whose next ask probes.
+    /// Returns a circuit whose cool-off is over, so that the next acquire probes.
     pub(crate) fn tripped_and_cooled(&self, key: &str) -> Circuit {
         let circuit = self.tripped(key);
         self.clock.advance(secs(30));
         circuit
     }
 
-    /// The states that circuits went to so far.
+    /// Returns the keys and new states of all changes so far.
     pub(crate) fn changes(&self) -> Vec<(String, Status)> {
         self.changes.lock().unwrap().iter().map(|c| (c.key.to_string(), c.change.to)).collect()
     }

@@ -1,4 +1,4 @@
-//! The sampler for SQLite, on real files.
+//! The SQLite sampler, with real files.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use breakerbox::sampling::{
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-/// A file with a table of attempts, whose names are as hostile as names can be.
+/// A file with a table of attempts, whose names contain quotes and SQL.
 struct Attempts {
     folder: TempDir,
     connection: Connection,
@@ -51,7 +51,7 @@ impl Attempts {
         SqliteSampler::new(self.folder.path().join("attempts.db"), table).unwrap()
     }
 
-    /// An attempt that started and ended so many seconds ago; with no end, it has not ended.
+    /// Adds an attempt that started and finished this many seconds ago; with `None`, it has not finished.
     fn add(&self, key: &str, outcome: &str, from: u64, to: Option<u64>) {
         let insert = r#"INSERT INTO "my ""attempts""; DROP TABLE x" VALUES (?1, ?2, 100.5, ?3, ?4)"#;
         let row = (key, outcome, self.ago(from), to.map(|to| self.ago(to)));
@@ -228,7 +228,7 @@ async fn a_poll_that_nobody_waits_for_ends() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     Connection::open(&path).unwrap().execute_batch("CREATE TABLE x (y)").unwrap();
-    // For ever, unless it is asked about a short window.
+    // This query never ends, unless the poll's window is short.
     let text = "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?1)
                 SELECT 'e1' AS key, max(n) AS successes, 0 AS failures FROM n";
     let sampler = SqliteSampler::new(&path, SqlQuery(text.into())).unwrap();
@@ -236,7 +236,7 @@ async fn a_poll_that_nobody_waits_for_ends() {
         let endless = Poll::new(Duration::from_secs(1_000_000), Vec::new());
         let given_up = tokio::time::timeout(Duration::from_millis(50), sampler.sample(&endless)).await;
         assert!(given_up.is_err());
-        // The connection is free again; were it not, this would wait for ever.
+        // The connection is free again; otherwise this would wait forever.
         let brief = Poll::new(Duration::from_micros(3), Vec::new());
         let samples = tokio::time::timeout(secs(30), sampler.sample(&brief)).await.unwrap().unwrap();
         assert_eq!(counts(&samples, "e1"), Some((3, 0)));

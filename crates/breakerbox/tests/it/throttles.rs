@@ -1,4 +1,4 @@
-//! Throttles, as a service uses them: calls, priorities, classifiers, fallbacks, retries, one for each key.
+//! Throttles as a service uses them: calls, priorities, classifiers, fallbacks, retries, one throttle per key.
 
 use std::io;
 use std::time::Duration;
@@ -32,14 +32,14 @@ fn classify(answer: &Answer) -> LoadSignal {
     }
 }
 
-/// A throttle with a clock that stands still.
+/// Returns a throttle with a manual clock.
 fn throttle() -> (Throttle<Classifier>, ManualClock) {
     let clock = ManualClock::new();
     let throttle = Throttle::builder().clock(clock.clone()).classify(classify as Classifier);
     (throttle.build(), clock)
 }
 
-/// Makes calls, ten milliseconds apart, that end like this, and counts those that were shed.
+/// Makes calls with this result, ten milliseconds apart, and returns how many were shed.
 async fn calls<C>(throttle: &Throttle<C>, clock: &ManualClock, count: u32, answer: Answer) -> u32
 where
     C: breakerbox::throttle::Classify<&'static str, NetworkFault>,
@@ -63,7 +63,7 @@ async fn what_counts_is_whether_the_destination_had_room() {
     ];
     for (answer, expected) in table {
         let (throttle, clock) = throttle();
-        // Rejects make it shed, accepts allow retries.
+        // Rejects make the throttle shed calls, and accepts allow retries.
         let sheds = calls(&throttle, &clock, 500, answer).await > 0;
         let told = match (sheds, throttle.take_retry()) {
             (true, _) => LoadSignal::Reject,
@@ -78,7 +78,7 @@ async fn what_counts_is_whether_the_destination_had_room() {
 async fn a_shed_call_is_not_made_and_says_when_to_come_back() {
     let (throttle, clock) = throttle();
     calls(&throttle, &clock, 500, Err(NetworkFault::Full)).await;
-    // Whatever is left of the budget goes first.
+    // The rest of the budget must be used up first.
     let shed = loop {
         if let Err(shed) = throttle.try_acquire(Priority::LOW) {
             break shed;
@@ -121,7 +121,7 @@ async fn a_fallback_is_told_whether_the_call_was_ever_made() {
 #[tokio::test]
 async fn what_the_task_carries_wins_over_the_argument() {
     let (throttle, clock) = throttle();
-    // Twice as many calls as there is room for, half of them important: the other half is shed.
+    // Twice as many calls as the destination can take, half of them important: the other half is shed.
     let mut passed = [0, 0];
     for n in 0..2_000 {
         clock.advance(Duration::from_millis(5));
@@ -129,7 +129,7 @@ async fn what_the_task_carries_wins_over_the_argument() {
         let carried = if important { Priority::HIGH } else { Priority::LOW };
         let has_room = n % 4 < 2;
         let answer = if has_room { Ok("fine") } else { Err(NetworkFault::Full) };
-        // The argument says the opposite.
+        // The argument is the opposite of the task's priority.
         let argument = if important { Priority::LOW } else { Priority::HIGH };
         let made = with_priority(carried, throttle.call(argument, async { answer })).await;
         if n >= 1_000 {
@@ -297,7 +297,7 @@ fn a_priority_beyond_a_throttles_levels_counts_as_its_lowest() {
     let policy = ThrottlePolicy::builder().levels(2).strategy(Strategy::Sre).build().unwrap();
     let throttle = Throttle::builder().policy(policy).clock(ManualClock::new()).build();
     let [highest, lowest] = [0, 1].map(|level| throttle.levels().priority(level).unwrap());
-    // By the published formula levels suffer for themselves and for higher ones only.
+    // With the published formula, a level's rejects affect only that level and lower ones.
     for _ in 0..10_000 {
         drop(throttle.try_acquire(lowest));
     }

@@ -1,4 +1,4 @@
-//! The circuit's layer over circuits that are shared: the store is waited for where it must be.
+//! The circuit layer with shared circuits: it waits for the store where required.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ async fn strictly_what_one_process_counted_stops_the_next_one_and_one_probe_clos
     let (mut client_of_other, mut destination) = client(&other);
     let refused = client_of_other.call_to(URL).await.unwrap_err();
     assert!(matches!(refused, Error::Refused { refusal: Refusal::Open { .. }, .. }), "{refused:?}");
-    // The store's clock is the real one; an operator does not wait for it.
+    // The store uses the real clock, so an operator's reset ends the cool-off.
     let by = breakerbox::Attribution::new("ops", "tried by hand").unwrap();
     other.circuit(KEY).apply_override(breakerbox::OverrideCommand::Reset, &by).await.unwrap();
     destination.answers(status(200), client_of_other.call_to(URL)).await.unwrap();
@@ -54,7 +54,7 @@ async fn the_first_call_inherits_what_the_fleet_knows_and_a_probe_waits_for_its_
     clock.advance(secs(31));
     late.clock.advance(secs(31));
     destination.answers(status(200), client.call_to(URL)).await.expect("the probe");
-    // Local-first, the result goes to the store in the background.
+    // With local-first consistency, the result is reported to the store in the background.
     while late.circuit(KEY).status() != Status::Closed {
         tokio::task::yield_now().await;
     }

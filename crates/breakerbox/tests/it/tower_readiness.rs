@@ -1,4 +1,4 @@
-//! Readiness: the circuit's layer passes on that of the service inside, and gives back what it does not use.
+//! Readiness: the circuit layer passes on the inner service's readiness, and releases what it does not use.
 
 use std::task::{Context, Poll, Waker};
 

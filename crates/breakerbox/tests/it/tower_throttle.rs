@@ -27,8 +27,8 @@ fn throttle() -> (Throttle, ManualClock) {
     (Throttle::builder().clock(clock.clone()).build(), clock)
 }
 
-/// A throttle that sheds nearly every call of the lowest priority and none of the others: by the published formula, levels
-/// suffer for themselves and for higher ones only.
+/// Returns a throttle that sheds nearly every call with the lowest priority and none of the others: with the
+/// published formula, a level's rejects affect only that level and lower ones.
 fn throttle_that_sheds_low() -> Throttle {
     let policy = ThrottlePolicy::builder().strategy(Strategy::Sre).build().unwrap();
     let throttle = Throttle::builder().policy(policy).clock(ManualClock::new()).build();
@@ -38,7 +38,8 @@ fn throttle_that_sheds_low() -> Throttle {
     throttle
 }
 
-/// What a throttle was told about calls, seen from what it does: rejects make it shed, accepts allow retries.
+/// Returns the signal that a throttle received for calls, judging by its behaviour: rejects make it shed calls, and
+/// accepts allow retries.
 fn told<T>(
     throttle: &Throttle,
     clock: &ManualClock,
@@ -56,7 +57,7 @@ fn told<T>(
     }
 }
 
-/// A 503 that says when to come back.
+/// Returns a 503 with a `Retry-After`.
 fn busy() -> Response<()> {
     let mut busy = status(503);
     busy.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("30"));
@@ -260,7 +261,7 @@ async fn a_classifier_that_panics_is_neither_and_leaves_the_throttle_working() {
     assert_eq!(told(&throttle, &clock, || now(client.call_to(URL))), LoadSignal::Accept);
 }
 
-/// The recommended order.
+/// The recommended order: the throttle outside.
 #[test]
 fn a_circuit_inside_that_refuses_tells_the_throttle_nothing() {
     let circuits = Service::new(&simple());
@@ -279,7 +280,7 @@ fn a_circuit_inside_that_refuses_tells_the_throttle_nothing() {
     assert_eq!(told(&throttle, &clock, refused), LoadSignal::Neither);
 }
 
-/// The other order.
+/// The other order: the circuit outside.
 #[test]
 fn a_throttle_inside_that_sheds_is_no_failure_of_the_circuit() {
     let circuits = Service::new(&simple());

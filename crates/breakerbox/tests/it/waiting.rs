@@ -1,5 +1,5 @@
-//! Waiting for a permit: who is woken, and when. Tokio's clock stands still unless everybody waits for it, so what took no
-//! time was woken.
+//! Waiting for a permit: which callers are woken, and when. Tokio's clock stands still unless all tasks wait for it,
+//! so a caller that waited for no time was woken.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::service::{Service, secs, simple, succeed};
 
-/// Waits for a permit in a task of its own, settles it as a success, and says whether it was a probe.
+/// Waits for a permit in a separate task, settles it as a success, and returns whether it was a probe.
 fn waiter(circuit: &Circuit, limit: Duration) -> JoinHandle<Result<bool, Refusal>> {
     let circuit = circuit.clone();
     tokio::spawn(async move {
@@ -24,7 +24,7 @@ fn waiter(circuit: &Circuit, limit: Duration) -> JoinHandle<Result<bool, Refusal
     })
 }
 
-/// Lets every task run as far as it can.
+/// Lets every task run until it has to wait.
 async fn let_them_wait() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
@@ -75,7 +75,7 @@ async fn whoever_stops_waiting_keeps_nobody_waiting() {
     let start = Instant::now();
     let (first, second) = (waiter(&circuit, secs(60)), waiter(&circuit, secs(60)));
     let_them_wait().await;
-    // Woken, and gone before it could ask.
+    // The first waiting caller is woken, and dropped before it can acquire.
     drop(probe);
     first.abort();
     assert!(first.await.unwrap_err().is_cancelled());
@@ -151,7 +151,7 @@ async fn a_call_on_the_ramp_that_never_settles_is_found_out_within_a_second() {
     let circuit = service.tripped("e1");
     service.clock.advance(secs(30));
     succeed(&circuit, 1);
-    // A call on the ramp that never settles is written off, without a word, after a window.
+    // A call in the ramp that never settles is written off after a window, without waking a waiting caller.
     std::mem::forget(circuit.try_acquire().unwrap());
     let start = Instant::now();
     let waiter = waiter(&circuit, secs(60));
@@ -177,7 +177,7 @@ async fn at_the_end_of_the_cool_off_whoever_waits_gets_the_probe() {
     assert!((secs(30)..secs(31)).contains(&start.elapsed()), "{:?}", start.elapsed());
 }
 
-/// Tokio's time.
+/// A clock that shows tokio's time.
 struct TokioClock(Instant);
 
 impl Clock for TokioClock {
@@ -195,7 +195,7 @@ fn without_a_timer_nobody_waits() {
     assert!(matches!(refusal, Err(Refusal::Open { .. })));
 }
 
-/// Polls its future in the middle of being woken, as some executors do.
+/// Polls its future while it is being woken, as some executors do.
 struct Inline(Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>);
 
 impl Wake for Inline {

@@ -1,18 +1,18 @@
-//! New endpoints, and reminders of new tenants, that fail from the first request on: the circuit opens with the failure
-//! that its policy specifies, or stays closed where a receiver only asks for less; retries come when they are due; and
-//! the throttle never holds a lane for longer than two seconds.
+//! New endpoints, and reminders of new tenants, that fail from the first request: the circuit opens with the
+//! failure that its policy specifies, or stays closed if the receiver only asks to slow down; retries are made
+//! when they are due; and the throttle never holds a lane (an endpoint's queue) for longer than two seconds.
 //!
-//! | part | content |
+//! | item | description |
 //! | --- | --- |
 //! | [`events`] | trials with events: each endpoint has its own circuit |
 //! | [`reminders`] | trials with reminders: each tenant has one circuit for all of its reminders |
 //! | `trace` | the history of each circuit, from the gateway's database |
 //!
 //! **The failure that opens the circuit.** For events it is the fifth consecutive one, all within a minute
-//! (`consecutive_failures` 5, `window` 1m). At 0.5 events/s the first delivery's retry, due after 5 s, comes among
+//! (`consecutive_failures` 5, `window` 1m). At 0.5 events/s the first delivery's retry, due after 5 s, is among
 //! them, so the fifth failure is that of the fourth event or of the first one's retry. For reminders it is the
-//! twentieth within a minute (preset `reminders`, `failures` 20): at 0.5/s after 38 s, before any retry, since those
-//! are due after a minute.
+//! twentieth within a minute (preset `reminders`, `failures` 20): at 0.5/s after 38 s, before any retry, since
+//! retries are due after a minute.
 
 mod trace;
 
@@ -41,9 +41,9 @@ pub enum Fault {
     Refused,
     /// Connections are reset instead of answered.
     Reset,
-    /// Requests are never answered.
+    /// Requests never get a response.
     Hanging,
-    /// The receiver answers with this status, at once.
+    /// The receiver responds with this status immediately.
     Status(u16),
 }
 
@@ -60,7 +60,7 @@ impl Fault {
         }
     }
 
-    /// Returns whether the circuit opens. A receiver that only asks for less is alive.
+    /// Returns whether the circuit opens. A receiver that only asks to slow down is alive.
     fn trips(self) -> bool {
         self != Self::Status(429)
     }
@@ -76,27 +76,27 @@ impl Fault {
     }
 }
 
-/// The size of the proof.
+/// The size of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// The number of parallel trials of each fault at each rate.
+    /// The number of parallel trials for each fault at each rate.
     pub trials: usize,
-    /// Pairs of events a second, and the duration in seconds.
+    /// Pairs of the number of events per second and the duration in seconds.
     pub events: &'static [(f64, f64)],
-    /// Pairs of reminders a second, and the number of reminders.
+    /// Pairs of the number of reminders per second and the number of reminders.
     pub reminders: &'static [(f64, u32)],
-    /// The timeout of a request.
+    /// The timeout for a request.
     pub timeout: Duration,
-    /// Whether hanging callbacks of reminders are included: it takes half a minute until twenty have failed.
+    /// Whether reminders whose callback hangs are included: it takes half a minute until twenty have failed.
     pub hanging_reminders: bool,
-    /// Whether the proof waits for the first probes, and for the first retries of reminders.
+    /// Whether the test waits for the first probes, and for the first retries of reminders.
     pub retries: bool,
-    /// Whether durations are checked; on a busy machine they are not.
+    /// Whether durations are checked. Set to `false` on a busy machine.
     pub judged: bool,
 }
 
 impl Size {
-    /// The full size, at which the promise is made.
+    /// The full size, for which the guarantee is stated.
     pub const FULL: Self = Self {
         trials: 20,
         events: &[(0.5, 20.0), (2.0, 15.0), (20.0, 10.0), (200.0, 3.0)],
@@ -118,33 +118,34 @@ impl Size {
     };
 }
 
-/// The longest time that the throttle may hold a lane.
+/// The maximum time that the throttle may hold a lane.
 const LONGEST_HOLD: Duration = Duration::from_secs(2);
 
 /// The tolerance for a busy machine.
 const SLACK: Duration = Duration::from_millis(300);
 
-/// From this rate on (in calls a second) faults run one after the other, so as not to overload the machine.
+/// The rate (in calls per second) at and above which faults run one after the other, so as not to overload the
+/// machine.
 const ONE_BY_ONE: f64 = 20.0;
 
-/// The longest delay of an event's first retry: 5 s and a tenth.
+/// The maximum delay of an event's first retry: 5 s plus ten percent.
 const EVENT_WAITS: [Duration; 1] = [Duration::from_millis(5_500)];
 
 /// The delay of a reminder's first retry, which is exact.
 const REMINDER_WAITS: [Duration; 1] = [Duration::from_secs(60)];
 
-/// The trials of one fault at one rate.
+/// The trials for one fault at one rate.
 struct Group {
     fault: Fault,
     rate: f64,
-    /// The keys of the circuits.
+    /// The keys of the trials' circuits.
     keys: Vec<String>,
 }
 
-/// Runs the trials with new endpoints that fail from the first event on.
+/// Runs the trials with new endpoints that fail from the first event.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn events(program: &Path, size: Size) -> Result<Findings> {
     let mut findings = Findings::new(format!("first failures of new endpoints, {} trials each", size.trials));
     let (mut site, refusing) = (Site::plain(program, &[])?, RefusingPort::new()?);
@@ -189,10 +190,10 @@ pub fn events(program: &Path, size: Size) -> Result<Findings> {
     Ok(findings)
 }
 
-/// Runs the trials with reminders of new tenants that fail from the first one on.
+/// Runs the trials with new tenants' reminders that fail from the first one.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn reminders(program: &Path, size: Size) -> Result<Findings> {
     let mut findings = Findings::new(format!("first failures of reminders, {} tenants each", size.trials));
     let (receiver, refusing) = (Receiver::builder().recording(Recording::Off).start()?, RefusingPort::new()?);
@@ -202,7 +203,7 @@ pub fn reminders(program: &Path, size: Size) -> Result<Findings> {
     let mut groups = Vec::new();
     let mut new = Vec::new();
     let faults = Fault::ALL.into_iter().filter(|fault| size.hanging_reminders || *fault != Fault::Hanging);
-    // Late enough for all reminders to be written and the gateway to start.
+    // Late enough that all reminders have been written and the gateway has started.
     let begin = times::now() + Duration::from_secs(if size.retries { 15 } else { 3 });
     for (fault, (place, (rate, count))) in every(&faults.collect::<Vec<_>>(), size.reminders) {
         let time = Duration::from_secs_f64(f64::from(count) / rate);
@@ -270,14 +271,14 @@ fn every<T: Copy>(faults: &[Fault], rates: &[T]) -> Vec<(Fault, (usize, T))> {
     faults.iter().flat_map(of).collect()
 }
 
-/// Returns when the trials of a fault begin, if each group of that rate takes this time.
+/// Returns when the trials for a fault start, if each group at that rate takes this time.
 fn turn(fault: Fault, rate: f64, time: Duration) -> Duration {
     let place = Fault::ALL.iter().position(|other| *other == fault).unwrap_or_default();
     let place = if rate >= ONE_BY_ONE { u32::try_from(place).unwrap_or_default() } else { 0 };
     (time + Duration::from_millis(500)) * place
 }
 
-/// Returns the URL of one trial, whose receiver has this fault.
+/// Returns the URL for one trial, whose receiver has this fault.
 fn url(receiver: &Receiver, refusing: &RefusingPort, fault: Fault, tenant: &str, trial: usize) -> String {
     let path = format!("/{tenant}/{trial}");
     if fault == Fault::Refused {
@@ -330,7 +331,8 @@ fn judge(
         let (count, late) = retries.fold((0, Duration::ZERO), |all, one| (all.0 + one.0, all.1.max(one.1)));
         if count > 0 {
             findings.note(&what("retries while closed"), count);
-            // Where no request is ever accepted, the throttle admits only a part of the due requests, and retries wait.
+            // If no request is ever accepted, the throttle admits only some of the due requests, and retries
+            // wait.
             let judged = size.judged && group.fault.trips();
             findings.within(&what("the latest of them after its time"), late, SLACK, judged);
         }
@@ -348,7 +350,7 @@ fn judge(
     Ok(())
 }
 
-/// Checks that reminders to a healthy host are not held because of a dead one.
+/// Checks that reminders to a healthy host are not delayed because of a dead one.
 fn judge_beside(
     keys: &[String],
     traces: &HashMap<String, Trace>,

@@ -1,5 +1,5 @@
-//! The history of each circuit: its attempts and its trips, read from a gateway's database, and how long the throttle
-//! held its lane between them.
+//! The history of each circuit: its attempts and its trips, read from a gateway's database, and how long the
+//! throttle held its lane (its queue) between them.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use serde_json::Value;
 use crate::gateway::reminders::database_probe;
 use crate::gateway::site::Site;
 
-/// The number of requests in flight of a lane without a success.
+/// The maximum number of requests in flight in a lane without a success.
 const IN_FLIGHT: usize = 2;
 
-/// One request.
+/// One attempt of a delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Attempt {
     /// The latest time at which the delivery was due: a retry's delay is random.
@@ -26,7 +26,7 @@ pub(super) struct Attempt {
     pub(super) is_retry: bool,
     pub(super) is_probe: bool,
     pub(super) status: Option<u16>,
-    /// For a reminder: the scheduled time.
+    /// For a reminder, the scheduled time.
     pub(super) scheduled_at: Option<Timestamp>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Trip {
     pub(super) rule: String,
     /// The number of failures in the window at the trip.
     pub(super) failures: usize,
-    /// The time from which on a delivery may probe.
+    /// The time after which a delivery may probe.
     pub(super) retry_at: Timestamp,
 }
 
@@ -51,22 +51,22 @@ pub(super) struct Named {
 /// The history of one circuit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trace {
-    /// The attempts, in the order in which they began.
+    /// The attempts, in the order in which they started.
     pub(super) attempts: Vec<Attempt>,
-    /// The first trip.
+    /// The first trip. `None`: there was none.
     pub(super) trip: Option<Trip>,
 }
 
 impl Trace {
-    /// Returns the attempts while the circuit was closed.
+    /// Returns the attempts that started while the circuit was closed.
     fn closed(&self) -> &[Attempt] {
         let opened_at = self.trip.as_ref().map_or(Timestamp::from_micros(u64::MAX), |trip| trip.at);
         let count = self.attempts.partition_point(|attempt| attempt.started < opened_at);
         &self.attempts[..count]
     }
 
-    /// Returns the longest time for which a delivery was due and a request could have begun, and none did. While the
-    /// circuit is closed, only the throttle holds a lane in this way.
+    /// Returns the maximum time for which a delivery was due and a request could have started, but none did.
+    /// While the circuit is closed, only the throttle holds a lane in this way.
     pub(super) fn longest_hold(&self) -> Duration {
         let attempts = self.closed();
         let hold =
@@ -74,7 +74,7 @@ impl Trace {
         attempts.iter().enumerate().map(hold).max().unwrap_or_default()
     }
 
-    /// Returns the number of retries, and the longest delay of their begin.
+    /// Returns the number of retries, and the maximum delay with which one started.
     pub(super) fn retries(&self) -> (usize, Duration) {
         let retries = self.closed().iter().filter(|attempt| attempt.is_retry);
         retries.fold((0, Duration::ZERO), |(count, latest), retry| {
@@ -82,16 +82,16 @@ impl Trace {
         })
     }
 
-    /// Returns the delay of the first probe's begin. `None`: there was no probe.
+    /// Returns the delay with which the first probe started. `None`: there was no probe.
     pub(super) fn probe_late(&self) -> Option<Duration> {
         let trip = self.trip.as_ref()?;
         let probe = self.attempts.iter().find(|attempt| attempt.is_probe)?;
         Some(probe.started.since(trip.retry_at))
     }
 
-    /// Returns whether the circuit opened with this failure: by this rule, and with no more outcomes counted than were
-    /// in flight when the failure ended. The count stops new requests at once; the circuit's record is written a moment
-    /// later, and outcomes of that moment are in its evidence too.
+    /// Returns whether the circuit opened with this failure: by this rule, and with no more outcomes counted
+    /// than were in flight when the failure ended. The count stops new requests immediately, but the circuit's
+    /// record is written a moment later, and includes outcomes until then.
     pub(super) fn opened_with(&self, named: &Named) -> bool {
         let Some(trip) = self.trip.as_ref().filter(|trip| trip.rule == named.rule) else { return false };
         let mut failed: Vec<_> = self.closed().iter().filter(|attempt| attempt.status != Some(200)).collect();
@@ -108,8 +108,8 @@ impl Trace {
     }
 }
 
-/// Returns when an attempt could have begun: its delivery was due, the previous attempt had begun, and fewer than two
-/// were in flight.
+/// Returns when an attempt could have started: its delivery was due, the previous attempt had started, and
+/// fewer than two were in flight.
 fn ready(before: &[Attempt], attempt: &Attempt) -> Timestamp {
     let ready = before.last().map_or(attempt.due, |latest| latest.started.max(attempt.due));
     let mut ends: Vec<_> = before.iter().map(|one| one.ended).filter(|ended| *ended > ready).collect();
@@ -117,14 +117,14 @@ fn ready(before: &[Attempt], attempt: &Attempt) -> Timestamp {
     ends.len().checked_sub(IN_FLIGHT).map_or(ready, |place| ends[place])
 }
 
-/// Returns the number of trips, and of probes, so far.
+/// Returns the numbers of circuits that have tripped, and that have probed.
 pub(super) fn trips_and_probes(site: &Site) -> Result<(i64, i64)> {
     let sql = "SELECT (SELECT count(DISTINCT key) FROM circuit_changes WHERE change ->> '$.to' = 'open'),
                       (SELECT count(DISTINCT d.lane) FROM attempts a JOIN deliveries d ON d.id = a.delivery WHERE a.probe)";
     Ok(database_probe::connect(site)?.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?)
 }
 
-/// Reads all circuits by their key. `waits` are the longest delays of retries.
+/// Reads the traces of all circuits, by key. `waits` are the maximum delays of retries.
 pub(super) fn read(site: &Site, waits: &[Duration]) -> Result<HashMap<String, Trace>> {
     let connection = database_probe::connect(site)?;
     let mut traces = HashMap::<String, Trace>::new();
@@ -133,7 +133,7 @@ pub(super) fn read(site: &Site, waits: &[Duration]) -> Result<HashMap<String, Tr
                FROM attempts a JOIN deliveries d ON d.id = a.delivery JOIN tenants t ON t.row = d.tenant
                JOIN events e ON e.id = d.event LEFT JOIN lanes l ON l.id = d.lane LEFT JOIN endpoints p ON p.id = d.lane
                ORDER BY a.started_at";
-    // By delivery: the number of attempts, and when the latest ended.
+    // By delivery: the number of attempts, and when the latest one ended.
     let mut tried = HashMap::<i64, (usize, Timestamp)>::new();
     let mut question = connection.prepare(sql)?;
     let mut rows = question.query([])?;

@@ -1,4 +1,4 @@
-//! A hostile tenant that attacks on its own threads until it is stopped.
+//! A hostile tenant that attacks on its own threads until stopped.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,13 +21,14 @@ use crate::gateway::site::{Site, create_all};
 /// The number of items in one batch.
 const BATCH: u32 = 1_000;
 
-/// The number of events in one batch that goes to all endpoints.
+/// The number of events in a batch that goes to all endpoints.
 const EVENTS: usize = 99;
 
 /// The number of concurrent test sends.
 const TESTS: usize = 16;
 
-/// The duration of a request at its receivers, so that receiving does not keep the machine busy.
+/// The duration of a request at the hostile tenant's receivers, so that receiving does not keep the machine
+/// busy.
 const TAKES: Duration = Duration::from_millis(500);
 
 /// The pause after a refusal or a closed connection.
@@ -46,7 +47,7 @@ pub(super) struct Running {
     tally: Arc<Tally>,
 }
 
-/// The answers to the attack: the number of each status, or of closed connections.
+/// The responses to the attack: the number of each status, and of closed connections.
 #[derive(Debug, Default)]
 pub(super) struct Tally(Mutex<BTreeMap<String, u64>>);
 
@@ -134,7 +135,7 @@ impl Attack {
 }
 
 impl Running {
-    /// Ends the attack, and returns the answers.
+    /// Ends the attack, and returns the responses.
     pub(super) fn end(self) -> Arc<Tally> {
         self.runtime.shutdown_background();
         self.tally
@@ -169,7 +170,7 @@ impl Hostile {
         }
     }
 
-    /// Sends a batch one byte at a time, chunked or with a length.
+    /// Sends a batch one byte at a time, chunked or with a content length.
     async fn send_slowly(self, chunked: bool) {
         loop {
             let ended = self.drip(chunked).await;
@@ -233,8 +234,8 @@ impl Hostile {
         }
     }
 
-    /// Holds a connection that sends nothing, begins HTTP/2 and stays, or makes a request that needs no API key and
-    /// stays.
+    /// Holds a connection that sends nothing, that only starts HTTP/2, or that makes one request that needs no
+    /// API key.
     async fn hold_connection(self, number: usize) {
         loop {
             let held = self.hold(number).await;

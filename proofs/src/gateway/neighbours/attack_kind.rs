@@ -1,4 +1,4 @@
-//! The attacks of a hostile tenant.
+//! The attacks by a hostile tenant.
 
 /// An attack on other tenants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -7,11 +7,11 @@ pub enum AttackKind {
     FanOut,
     /// Bodies that arrive byte by byte.
     SlowBodies,
-    /// Permits for ever new keys.
+    /// Permits for new keys all the time.
     Keys,
-    /// Permits for an hour that are never settled.
+    /// Permits that last an hour and are never settled.
     Permits,
-    /// Events to names that never resolve.
+    /// Events to host names that never resolve.
     Names,
     /// Thousands of connections that send almost nothing, without an API key.
     Connections,
@@ -20,7 +20,7 @@ pub enum AttackKind {
 }
 
 impl AttackKind {
-    /// Every value.
+    /// All values.
     pub const ALL: [Self; 7] = [
         Self::FanOut,
         Self::SlowBodies,
@@ -31,7 +31,7 @@ impl AttackKind {
         Self::TestSends,
     ];
 
-    /// Returns a short description.
+    /// Returns a short description of the attack.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! The well-behaved tenant: events at a steady rate, and beside them permits and test sends.
+//! The well-behaved tenant: events at a steady rate, and in addition permits and test sends.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ const A_TEST_EVERY: u64 = 100;
 pub(super) struct Customer {
     api: Api,
     endpoint: String,
-    /// The ID of an endpoint for test sends alone, so that they do not count as deliveries.
+    /// The ID of an endpoint that is only used for test sends, so that they do not count as deliveries.
     tested: String,
     paths: Vec<String>,
 }
@@ -30,9 +30,9 @@ pub(super) struct Customer {
 /// The results of the permits and test sends.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// The number of requests that were answered with success.
+    /// The number of requests that succeeded.
     pub(super) answered: u64,
-    /// The other answers.
+    /// The other responses.
     pub(super) refused: BTreeSet<String>,
 }
 
@@ -51,7 +51,7 @@ impl Customer {
         Ok(Self { api, endpoint, tested, paths: vec![path] })
     }
 
-    /// Sends events for this time, and permits and test sends meanwhile.
+    /// Sends events for this time, with permits and test sends in between.
     pub(super) fn measure(&self, site: &Site, per_second: f64, time: Duration) -> Result<(Measured, Seen)> {
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -81,7 +81,7 @@ impl Customer {
         seen
     }
 
-    /// Returns the number of failed requests to its endpoint.
+    /// Returns the number of failed requests to the tenant's endpoint.
     pub(super) fn failed(&self, site: &Site) -> Result<u64> {
         let seen = site.receiver.seen(&self.paths[0]);
         let attempts = self.api.get(&format!("/v1/deliveries?endpoint={}&state=retrying", self.endpoint))?;
@@ -89,7 +89,7 @@ impl Customer {
         Ok(seen.requests - seen.delivered + retrying)
     }
 
-    /// Returns the number of failures that its endpoint's circuit counted.
+    /// Returns the number of failures that the endpoint's circuit counted.
     pub(super) fn failures_counted(&self, site: &Site) -> Result<u64> {
         let endpoint = self.api.get(&format!("/v1/endpoints/{}", self.endpoint))?;
         let circuit = endpoint.pointer("/circuit/id").and_then(Value::as_str).context("a circuit")?;
@@ -99,7 +99,7 @@ impl Customer {
 }
 
 impl Seen {
-    /// Makes a request, and records an answer other than success.
+    /// Makes a request, and records the response if it is not a success.
     fn request(&mut self, api: &Api, path: &str, body: &Value) -> Option<Value> {
         match api.request(&Method::POST, path, Some(body)) {
             Ok((status, answer)) if (200..300).contains(&status) => {

@@ -1,10 +1,10 @@
-//! A hostile tenant runs one attack on its neighbours after the other, and then all of them at once. A well-behaved
-//! tenant is not affected.
+//! A hostile tenant runs one attack on its neighbours after the other, and then all of them at once. A
+//! well-behaved tenant is not affected.
 //!
-//! | part | content |
+//! | item | description |
 //! | --- | --- |
 //! | [`AttackKind`] | the kinds of attacks |
-//! | `attack` | runs them, until it is dropped |
+//! | `attack` | runs the attacks, until it is dropped |
 //! | `customer` | the well-behaved tenant: events, permits and test sends at a steady rate |
 //! | [`names`] | a gateway for which some host names never resolve |
 
@@ -26,33 +26,33 @@ use self::customer::Customer;
 use super::findings::Findings;
 use super::site::Site;
 
-/// The size of the proof.
+/// The size of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of the hostile tenant's endpoints: each of its events goes to all of them.
     pub endpoints: usize,
-    /// The number of request bodies that it sends slowly at the same time.
+    /// The number of request bodies that the hostile tenant sends slowly at the same time.
     pub slow_bodies: usize,
-    /// The number of new keys a second that it acquires permits for.
+    /// The number of new keys per second for which the hostile tenant acquires permits.
     pub keys_per_second: u32,
-    /// The number of names a second that never resolve.
+    /// The number of events per second to host names that never resolve.
     pub names_per_second: u32,
-    /// The number of connections that it holds, with or without a request.
+    /// The number of connections that the hostile tenant holds, with or without a request.
     pub connections: usize,
-    /// The gateway's limit of connections.
+    /// The gateway's connection limit.
     pub most_connections: u32,
-    /// How long the attack runs before the well-behaved tenant is measured.
+    /// The time for which the attack runs before the well-behaved tenant is measured.
     pub head_start: Duration,
-    /// How long the well-behaved tenant is measured, alone and during the attack.
+    /// The duration for which the well-behaved tenant is measured, alone and during the attack.
     pub time: Duration,
-    /// The number of events a second of the well-behaved tenant.
+    /// The number of the well-behaved tenant's events per second.
     pub per_second: f64,
-    /// Whether durations are checked; on a busy machine they are not.
+    /// Whether durations are checked. Set to `false` on a busy machine.
     pub judged: bool,
 }
 
 impl Size {
-    /// The full size, at which the promise is made.
+    /// The full size, for which the guarantee is stated.
     pub const FULL: Self = Self {
         endpoints: 9_900,
         slow_bodies: 64,
@@ -72,8 +72,8 @@ impl Size {
         keys_per_second: 1_000,
         names_per_second: 50,
         connections: 600,
-        // The customer shares its address with half of the hostile connections: its quarter of the limit must have room
-        // for its own.
+        // The customer shares its address with half of the hostile connections: its quarter of the limit must
+        // be large enough for its own connections too.
         most_connections: 1_024,
         head_start: Duration::from_millis(500),
         time: Duration::from_secs(2),
@@ -82,19 +82,19 @@ impl Size {
     };
 }
 
-/// The largest allowed memory of the gateway, in bytes.
+/// The maximum allowed memory usage of the gateway, in bytes.
 const MOST_MEMORY: u64 = 512 << 20;
 
-/// The allowed increase of a latency. Twice the latency is allowed too: the larger of the two limits applies.
+/// The allowed increase in latency. Twice the latency is allowed too: the larger of the two limits applies.
 const OR_LONGER_BY: Duration = Duration::from_millis(20);
 
-/// Returns the attacks of the full proof: each alone, then all at once.
+/// Returns the attacks in the full test: each alone, then all at once.
 #[must_use]
 pub fn rows() -> Vec<Vec<AttackKind>> {
     AttackKind::ALL.iter().map(|attack_kind| vec![*attack_kind]).chain([AttackKind::ALL.to_vec()]).collect()
 }
 
-/// Returns whether this row has an attack with this text in its name; `all` is the row with all of them.
+/// Returns whether this row has an attack whose name contains this string; `all` is the row with all attacks.
 #[must_use]
 pub fn is_named(attack_kinds: &[AttackKind], text: &str) -> bool {
     if text == "all" {
@@ -108,7 +108,7 @@ pub fn is_named(attack_kinds: &[AttackKind], text: &str) -> bool {
 /// Measures the well-behaved tenant alone, then during the attacks.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn prove(program: &Path, attack_kinds: &[AttackKind], size: Size) -> Result<Findings> {
     let settings = Settings::new(program).command("named");
     let settings = settings.flag("--connections", size.most_connections.to_string());

@@ -1,5 +1,5 @@
-//! A gateway with its own resolver, so that a proof decides how long a lookup takes. Names under `hangs.test` are not
-//! answered for a long time; other names under `test` resolve to this machine.
+//! A gateway with its own DNS resolver, so that a test determines how long a lookup takes. Names under
+//! `hangs.test` are not answered for a long time; other names under `test` resolve to this machine.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -18,7 +18,7 @@ use clap::Args;
 /// The duration of a lookup that hangs, as long as the system's own timeout.
 const HANGS: Duration = Duration::from_secs(20);
 
-/// How it is started: as the gateway is.
+/// The command-line options, the same as the gateway's.
 #[derive(Clone, Debug, Args)]
 pub struct Settings {
     #[arg(long)]
@@ -47,10 +47,10 @@ impl Resolve for Names {
     }
 }
 
-/// Serves until the process is killed.
+/// Serves requests until the process is killed.
 ///
 /// # Errors
-/// Fails if it cannot start.
+/// Returns an error if the gateway can't start.
 #[tokio::main]
 pub async fn run(settings: &Settings) -> Result<()> {
     let mut config = Config { data: settings.data.clone(), listen: settings.listen, ..Config::default() };

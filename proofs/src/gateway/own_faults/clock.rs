@@ -1,5 +1,6 @@
-//! The wall clock is off, and is corrected: while the gateway runs, or across a restart; by minutes and by hours; both
-//! ways. Requests after the correction carry signatures that receivers accept, and waiting deliveries are delivered.
+//! The wall clock is wrong, and is corrected, while the gateway runs or across a restart, by minutes and by
+//! hours, in both directions. Requests after the correction carry signatures that receivers accept, and waiting
+//! deliveries are delivered.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +26,8 @@ const CORRECTIONS: [i64; 4] = [900, -900, 21_600, -21_600];
 /// The number of events before the correction, and again after it.
 const EVENTS: u64 = 20;
 
-/// The path of an endpoint that gets events at once, and of one that is disabled until the clock is corrected.
+/// The path of an endpoint that gets events immediately, and of one that is disabled until the clock is
+/// corrected.
 const PATHS: [&str; 2] = ["/at-once", "/parked"];
 
 /// The result of one correction.
@@ -33,18 +35,18 @@ struct Corrected {
     arrived: u64,
     opened: f64,
     attempts_used: f64,
-    /// The number of signatures after the correction that a receiver would not accept.
+    /// The number of signatures after the correction that a receiver would reject.
     not_believed: u64,
-    /// The cause that health reported.
+    /// The cause that the gateway's health reported. `None`: it reported none.
     said: Option<String>,
-    /// How long health reported it.
+    /// How long the gateway's health reported the cause.
     said_for: Option<Duration>,
 }
 
 pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
     let mut findings = Findings::new("the wall clock is corrected, while it runs and across a restart");
     let cases = CORRECTIONS.into_iter().flat_map(|by| [(by, false), (by, true)]);
-    // Runs all corrections in parallel: most of the time is waiting.
+    // Runs all corrections in parallel: most of the time is spent waiting.
     let corrected: Vec<_> = thread::scope(|scope| {
         let running: Vec<_> = cases
             .map(|(by, restarts)| ((by, restarts), scope.spawn(move || correct(program, by, restarts, size))))
@@ -66,7 +68,7 @@ pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
         findings.exactly(&what("circuits opened"), corrected.opened, 0.0);
         findings.exactly(&what("attempts used up"), corrected.attempts_used, 0.0);
         findings.exactly(&what("signatures that are not believed afterwards"), corrected.not_believed, 0);
-        // A clock that was behind before a restart leaves nothing to detect: waiting deliveries are due.
+        // If the clock was behind before a restart, there is nothing to detect: waiting deliveries are due.
         if !restarts || by < 0 {
             let said = corrected.said.is_some();
             findings.hold(&what("health says so"), said, true, said);
@@ -144,7 +146,7 @@ fn send(gateway: &Gateway) -> Result<()> {
     Ok(())
 }
 
-/// Waits for a condition, or until a timeout: the checks afterwards find what is missing.
+/// Waits until a condition is met or a timeout expires. The later checks find out what is missing.
 fn until(mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     let began = Instant::now();
     while !holds()? && began.elapsed() < WAIT_LIMIT {
@@ -153,7 +155,7 @@ fn until(mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     Ok(())
 }
 
-/// Checks a signature as a receiver does: by its own clock, which is right.
+/// Verifies a signature like a receiver: with its own clock, which is correct.
 fn is_believed(signer: &Signer, received: &Received<'_>) -> bool {
     let mut headers = HeaderMap::new();
     for name in ["webhook-id", "webhook-timestamp", "webhook-signature"] {

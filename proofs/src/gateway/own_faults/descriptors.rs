@@ -1,5 +1,5 @@
-//! Idle clients without an API key use up the file descriptors: no connection can be accepted or made. Accepted events
-//! wait, and are delivered when there are descriptors again.
+//! Idle clients without an API key use up the file descriptors: no connection can be accepted or opened.
+//! Accepted events wait, and are delivered when descriptors are available again.
 
 use std::fs;
 use std::net::TcpStream;
@@ -19,7 +19,7 @@ use crate::gateway::site::WAIT_LIMIT;
 
 /// The number of endpoints, each on its own port, so that each needs its own connection.
 const ENDPOINTS: usize = 20;
-/// The number of descriptors that are left for idle clients.
+/// The number of descriptors left for idle clients.
 const SPARE_DESCRIPTORS: u64 = 8;
 /// The number of idle clients.
 const CLIENTS: usize = 64;
@@ -36,7 +36,7 @@ pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
     let before = limit(&gateway)?;
     findings.exactly("its soft limit is its hard limit", before.current == before.maximum, true);
 
-    // From here on only existing connections work; this API client's is one of them.
+    // From now on only existing connections work; this API client's connection is one of them.
     let tight = Rlimit { current: Some(used(&gateway)? + SPARE_DESCRIPTORS), maximum: before.maximum };
     set_limit(&gateway, tight)?;
     let clients: Vec<_> = (0..CLIENTS).map(|_| TcpStream::connect(gateway.address())).collect();

@@ -1,5 +1,6 @@
-//! Receivers that end connections as ordinary servers do: soon after an answer, after an idle time that is as long as
-//! the interval between two events, with GOAWAY, by refusing streams. Each event arrives with its first attempt.
+//! Receivers that end connections like ordinary servers: soon after a response, after an idle time that is as
+//! long as the interval between two events, with GOAWAY, or by refusing streams. Each event arrives at the
+//! first attempt.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,13 +20,14 @@ use super::{Size, judge_blame};
 use crate::gateway::findings::Findings;
 use crate::gateway::site::WAIT_LIMIT;
 
-/// The interval between two events at the slow rate, and the idle time after which a receiver closes a connection.
+/// The interval between two events at the slow rate, and the idle time after which a receiver closes a
+/// connection.
 const SLOW_INTERVAL: Duration = Duration::from_millis(50);
-/// The number of events a second at the fast rate.
+/// The number of events per second at the fast rate.
 const FAST_RATE: f64 = 60.0;
-/// The time after an answer at which a receiver closes the connection.
+/// The time after a response at which a receiver closes the connection.
 const SOON: Duration = Duration::from_millis(5);
-/// The number of requests that an HTTP/2 connection answers.
+/// The number of requests that get a response on one HTTP/2 connection.
 const ANSWERS: u32 = 3;
 
 pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {

@@ -1,12 +1,12 @@
-//! Local faults: no circuit opens, no attempt is used, health reports the cause, and all accepted events are delivered
-//! afterwards without an operator.
+//! Local faults: no circuit opens, no attempt is used, the gateway's health reports the cause, and all accepted
+//! events are delivered afterwards without an operator.
 //!
 //! | case | fault |
 //! | --- | --- |
-//! | `descriptors` | idle clients use up the file descriptors of the process |
-//! | `pause` | the process is stopped for longer than the timeout of its requests |
-//! | `ends` | receivers end connections as ordinary servers do |
-//! | `clock` | the wall clock is off by minutes or hours, and is corrected |
+//! | `descriptors` | idle clients use up the process's file descriptors |
+//! | `pause` | the process is paused for longer than its request timeout |
+//! | `ends` | receivers end connections like ordinary servers |
+//! | `clock` | the wall clock is wrong by minutes or hours, and is corrected |
 
 mod clock;
 mod descriptors;
@@ -24,23 +24,23 @@ use serde_json::Value;
 use super::findings::{Findings, Millis};
 use super::site::WAIT_LIMIT;
 
-/// The size of the proof.
+/// The size of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// How long no descriptors are available.
+    /// The time for which no descriptors are available.
     pub without_descriptors: Duration,
     /// The number of pauses.
     pub pauses: u32,
     /// The duration of each pause.
     pub pause: Duration,
-    /// The number of events for receivers that end connections.
+    /// The number of events to receivers that end connections.
     pub events: u64,
-    /// The timeout until health no longer reports a corrected clock.
+    /// The maximum time until the gateway's health no longer reports the clock after its correction.
     pub clock_settles: Duration,
 }
 
 impl Size {
-    /// The full size, at which the promise is made.
+    /// The full size, for which the guarantee is stated.
     pub const FULL: Self = Self {
         without_descriptors: Duration::from_secs(20),
         pauses: 5,
@@ -65,17 +65,17 @@ pub enum Case {
     Descriptors,
     /// The process is paused.
     Pause,
-    /// Connections end as they ordinarily do.
+    /// Receivers end connections like ordinary servers.
     Ends,
     /// The wall clock is corrected.
     Clock,
 }
 
 impl Case {
-    /// Every value.
+    /// All values.
     pub const ALL: [Self; 4] = [Self::Descriptors, Self::Pause, Self::Ends, Self::Clock];
 
-    /// Returns the name.
+    /// Returns the name of the case.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -90,7 +90,7 @@ impl Case {
 /// Causes the fault, and checks that no receiver is blamed.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn prove(program: &Path, case: Case, size: Size) -> Result<Findings> {
     match case {
         Case::Descriptors => descriptors::prove(program, size),
@@ -100,7 +100,7 @@ pub fn prove(program: &Path, case: Case, size: Size) -> Result<Findings> {
     }
 }
 
-/// Checks what must hold after every fault, for all deliveries of a gateway.
+/// Checks the requirements after every fault, for all of a gateway's deliveries.
 fn judge_blame(api: &Api, findings: &mut Findings) -> Result<()> {
     let (opened, attempts) = blame(api)?;
     findings.exactly("circuits opened", opened, 0.0);
@@ -108,7 +108,7 @@ fn judge_blame(api: &Api, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of trips since the start of a gateway, and of attempts that were used without a delivery.
+/// Returns the number of trips since a gateway's start, and of attempts that were used without a delivery.
 fn blame(api: &Api) -> Result<(f64, f64)> {
     let metrics = api.metrics()?;
     let count = |name: &str, label: &str| {
@@ -127,7 +127,7 @@ fn degraded(api: &Api) -> Result<Vec<String>> {
     Ok(reasons.filter_map(|reason| reason.as_str().map(str::to_owned)).collect())
 }
 
-/// Waits until health no longer reports this cause.
+/// Waits until the gateway's health no longer reports this cause.
 fn judge_recovery(api: &Api, cause: &str, findings: &mut Findings) -> Result<()> {
     let began = Instant::now();
     let is_over = || Ok::<_, anyhow::Error>(!degraded(api)?.iter().any(|reason| reason.starts_with(cause)));

@@ -1,5 +1,5 @@
-//! The process is stopped for longer than the timeout of its requests, again and again. Answers that arrived meanwhile
-//! count, and requests without an answer count nowhere.
+//! The process is repeatedly paused for longer than its request timeout. Responses that arrived meanwhile
+//! count, and requests without a response do not count.
 
 use std::path::Path;
 use std::thread;
@@ -17,11 +17,11 @@ use crate::gateway::site::{Site, WAIT_LIMIT, create_all};
 
 /// The number of endpoints, each with its own circuit.
 const ENDPOINTS: usize = 40;
-/// The duration of a request at the receiver: many requests are in flight when the process is stopped.
+/// The duration of a request at the receiver: many requests are in flight when the process is paused.
 const TAKES: Duration = Duration::from_millis(200);
-/// The timeout of a request: less than a pause.
+/// The timeout for a request: less than a pause.
 const LIMIT: &str = "2s";
-/// The number of events a second.
+/// The number of events per second.
 const PER_SECOND: f64 = 10.0;
 
 pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
@@ -40,7 +40,7 @@ pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {
     let load = Load { pace: Pace::Open { per_second: PER_SECOND }, ..site.api().load(&event) }.start()?;
     let (mut under_way, mut said) = (0, None);
     for _ in 0..size.pauses {
-        // With as many in flight as there are on average.
+        // Wait until as many requests are in flight as there are on average.
         let enough = u32::try_from(ENDPOINTS)?;
         site.until("requests are under way", WAIT_LIMIT, |site| {
             Ok(site.receiver.seen_in_all().in_flight >= enough)

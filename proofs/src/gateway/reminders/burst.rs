@@ -1,5 +1,5 @@
-//! Many reminders are due at the same moment. They start on time, run at the rate of plain deliveries, never exceed the
-//! in-flight limit of each tenant, and another tenant's deliveries continue beside them.
+//! Many reminders are due at the same moment. They start on time, run at the rate of plain deliveries, never
+//! exceed each tenant's in-flight limit, and do not block another tenant's deliveries.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,23 +20,23 @@ use crate::gateway::findings::{Findings, Millis};
 use crate::gateway::ledger::duplicates;
 use crate::gateway::site::{Site, WAIT_LIMIT};
 
-/// The size of the proof.
+/// The size of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of reminders that are due at the same moment.
     pub reminders: usize,
     /// The number of plain deliveries whose rate is measured first.
     pub plain: u64,
-    /// How long another tenant is measured, alone and beside the reminders.
+    /// The duration for which another tenant is measured, alone and during the burst.
     pub time: Duration,
-    /// The number of its events a second.
+    /// The number of that tenant's events per second.
     pub per_second: f64,
-    /// Whether durations and rates are checked; on a busy machine they are not.
+    /// Whether durations and rates are checked. Set to `false` on a busy machine.
     pub judged: bool,
 }
 
 impl Size {
-    /// The full size, at which the promise is made.
+    /// The full size, for which the guarantee is stated.
     pub const FULL: Self = Self {
         reminders: 100_000,
         plain: 40_000,
@@ -54,35 +54,35 @@ impl Size {
     };
 }
 
-/// The tenants of the reminders, and the in-flight limit of each.
+/// The tenants with reminders, and the in-flight limit of each.
 const TENANTS: [(&str, u32); 4] = [("north", 16), ("east", 32), ("south", 64), ("west", 64)];
 
-/// The duration of a callback: long enough for concurrency to be visible.
+/// The duration of a callback: long enough that concurrency is visible.
 const TAKES: Duration = Duration::from_millis(2);
 
-/// The allowed increase of a latency. Twice the latency is allowed too: the larger of the two limits applies.
+/// The allowed increase in latency. Twice the latency is allowed too: the larger of the two limits applies.
 const OR_LONGER_BY: Duration = Duration::from_millis(20);
 
-/// The longest allowed time from the due moment to the first callback.
+/// The maximum allowed time from the due time to the first callback.
 const ON_TIME: Duration = Duration::from_secs(1);
 
-/// The smallest allowed rate, as a share of the rate of plain deliveries. Firing has half of the writer's time, so that
-/// other writes can proceed.
+/// The minimum allowed rate, as a share of the rate of plain deliveries. Firing gets half of the writer's time,
+/// so that other writes can proceed.
 const OF_PLAIN: f64 = 0.4;
 
 /// The number of events in one request.
 const BATCH: usize = 100;
 
-/// The number of reminders that are created to estimate the time of filling.
+/// The number of reminders that are created to estimate how long it takes to create all of them.
 const SAMPLE: usize = 500;
 
-/// The time between the end of filling and the due moment, in which the gateway starts.
+/// The time between the creation of the last reminder and the due time, in which the gateway starts.
 const BEFORE: Duration = Duration::from_secs(5);
 
-/// Lets all reminders fall due, and measures their callbacks.
+/// Waits until all reminders are due, and measures their callbacks.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let mut findings = Findings::new(format!(
         "{} reminders of {} tenants due at the same moment",
@@ -164,7 +164,7 @@ fn plain(tenant: &str) -> String {
     format!("/{tenant}/plain")
 }
 
-/// Returns the number of callbacks, and of those that were answered with success.
+/// Returns the number of callbacks, and of those that succeeded.
 fn seen(crowd: &Receiver) -> (u64, u64) {
     let seen = TENANTS.map(|(name, _)| crowd.seen(&path(name)));
     (seen.iter().map(|seen| seen.requests).sum(), seen.iter().map(|seen| seen.delivered).sum())
@@ -175,8 +175,8 @@ fn rate(count: u64, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64().max(1e-3)
 }
 
-/// Returns the rate of plain deliveries a second, from the first submitted event to the last answer: with the same
-/// number of lanes, and the same number in flight for each.
+/// Returns the number of plain deliveries per second, from the first submitted event to the last response, with
+/// the same number of lanes (endpoint queues) and the same in-flight limit for each.
 fn plain_deliveries(site: &Site, crowd: &Receiver, size: Size) -> Result<f64> {
     let mut loads = Vec::new();
     for (name, at_once) in TENANTS {
@@ -200,8 +200,8 @@ fn plain_deliveries(site: &Site, crowd: &Receiver, size: Size) -> Result<f64> {
     Ok(rate)
 }
 
-/// Writes all reminders into the folder of the stopped gateway. Their due time depends on the duration of writing, so a
-/// few that are due in a year are written first.
+/// Writes all reminders to the directory of the stopped gateway. Their due time depends on how long that takes,
+/// so a few that are due in a year are written first.
 fn fill(
     site: &Site,
     crowd: &Receiver,

@@ -1,4 +1,4 @@
-//! The circuit of a tenant's reminders, as the API shows it.
+//! The circuit for a tenant's reminders, as returned by the API.
 
 use anyhow::{Context, Result};
 use base64::Engine;
@@ -8,28 +8,28 @@ use serde_json::Value;
 
 use crate::gateway::site::Site;
 
-/// Returns the API path of the circuit of a tenant's reminders.
+/// Returns the API path of the circuit for a tenant's reminders.
 fn place(tenant: &str) -> String {
     format!("/v1/circuits/cir_{}", URL_SAFE_NO_PAD.encode(format!("{tenant}/reminders")))
 }
 
-/// Returns the circuit: its state, its window, its policy.
+/// Returns the circuit for a tenant's reminders: its state, window and policy.
 pub(super) fn circuit(site: &Site, tenant: &str) -> Result<Value> {
     Ok(site.api().get(&place(tenant))?)
 }
 
-/// Returns the state of a circuit.
+/// Returns the state in a circuit's JSON.
 pub(super) fn state(circuit: &Value) -> String {
     circuit.get("state").and_then(Value::as_str).unwrap_or("unknown").to_owned()
 }
 
-/// Returns the changes of the circuit, the newest first.
+/// Returns the circuit's changes, newest first.
 pub(super) fn history(site: &Site, tenant: &str) -> Result<Vec<Value>> {
     let answer = site.api().get(&format!("{}/history", place(tenant)))?;
     answer.get("items").and_then(Value::as_array).cloned().context("a listing has items")
 }
 
-/// Returns a text field of a change.
+/// Returns a string field in a change.
 pub(super) fn word(change: &Value, name: &str) -> String {
     change.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
 }

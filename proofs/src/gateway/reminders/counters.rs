@@ -1,4 +1,4 @@
-//! Many callbacks a second of one tenant: the window of its circuit counts each of them once. With a limit of one
+//! Many callbacks per second for one tenant: its circuit's window counts each of them once. With a limit of one
 //! failure more than occurred, the circuit stays closed; one more failure opens it.
 
 use std::path::Path;
@@ -18,25 +18,26 @@ use super::times;
 use crate::gateway::findings::Findings;
 use crate::gateway::site::{Site, WAIT_LIMIT};
 
-/// The size of the proof.
+/// The size of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of callbacks that succeed.
     pub good: u64,
-    /// The number of callbacks that fail. They are few: each slows its lane a little, and many would make it slow.
+    /// The number of callbacks that fail. There are few, because each slows down its lane (the tenant's queue)
+    /// a little.
     pub bad: u64,
-    /// Whether the rate is checked; on a busy machine it is not.
+    /// Whether the rate is checked. Set to `false` on a busy machine.
     pub judged: bool,
 }
 
 impl Size {
-    /// The full size, at which the promise is made.
+    /// The full size, for which the guarantee is stated.
     pub const FULL: Self = Self { good: 100_000, bad: 500, judged: true };
     /// About a twentieth of the full size, for the tests.
     pub const SMALL: Self = Self { good: 2_000, bad: 100, judged: false };
 }
 
-/// The smallest allowed number of callbacks a second.
+/// The minimum allowed number of callbacks per second.
 const RATE: f64 = 1_000.0;
 
 /// The number of concurrent callbacks.
@@ -45,19 +46,19 @@ const AT_ONCE: u32 = 64;
 /// The duration of a callback.
 const TAKES: Duration = Duration::from_millis(1);
 
-/// The allowed difference of latencies for each call, in seconds: they are stored to the microsecond.
+/// The allowed difference in latency per call, in seconds: latencies are stored to the microsecond.
 const ROUNDING: f64 = 1e-6;
 
 const TENANT: &str = "shop";
 const GOOD: &str = "/good";
 const BAD: &str = "/bad";
-/// The path of the last failing callback: it hangs until all others are counted.
+/// The path of the last failing callback. It hangs until all others are counted.
 const LAST: &str = "/last";
 
 /// Runs all callbacks, and compares the counts.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let mut findings = Findings::new(format!(
         "counters: {} callbacks of one tenant, of which {} fail, and a limit of {} failures",
@@ -71,14 +72,14 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     receiver.set(LAST, Behaviour::Hang);
     let mut site = Site { gateway: Settings::new(program).prepare()?, receiver };
     let folder = Folder::open(site.gateway.data())?;
-    // No outcome leaves the window during the proof, and no other rule can be fulfilled.
+    // No outcome leaves the window during the test, and no other rule can be met.
     let policy = json!({"window": "1h", "failures": size.bad + 1, "mean_latency": "1h", "cool_off": "1h",
         "cool_off_max": "1h", "jitter": 0});
     let (retry, timeout) = (Some(RetrySchedule::new(Vec::new())?), Some(20 * WAIT_LIMIT));
     let tenant = folder.add_tenant(TENANT, ReminderRules { retry, timeout, ..rules(policy, AT_ONCE) })?;
     folder.add([new(&site, &tenant, LAST, 0)])?;
     let all = (0..size.good + size.bad).map(|number| {
-        // Alternates good and bad callbacks, as far as there are both.
+        // Alternates good and bad callbacks, as long as there are both.
         let bad_until = |number: u64| number * size.bad / (size.good + size.bad);
         let is_bad = bad_until(number + 1) > bad_until(number);
         new(&site, &tenant, if is_bad { BAD } else { GOOD }, number)
@@ -124,7 +125,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     site.receiver.set(LAST, Behaviour::status(500));
     site.until("the last one is settled", WAIT_LIMIT, |site| Ok(waiting(site)? == 0))?;
     findings.exactly("with one failure more it is", state(&circuit(&site, TENANT)?), "open".into());
-    // The history is written after deliveries, so the change may not be there yet.
+    // The history is written after deliveries, so the change may not be in it yet.
     let is_written = |site: &Site| Ok(!history(site, TENANT)?.is_empty());
     let cause = match site.until("it is written down", WAIT_LIMIT, is_written) {
         Ok(()) => history(&site, TENANT)?.first().map(|change| word(change, "cause")).unwrap_or_default(),
@@ -134,7 +135,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     Ok(findings)
 }
 
-/// Returns a reminder that is due as soon as a gateway runs.
+/// Returns a reminder that is due as soon as the gateway runs.
 fn new(site: &Site, tenant: &TenantId, path: &str, number: u64) -> New {
     New::once(tenant, site.receiver.url(&format!("{path}?reminder={number}")), times::now())
 }

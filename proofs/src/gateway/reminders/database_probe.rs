@@ -1,5 +1,5 @@
-//! Read-only access to the database of a running gateway. Metrics of waiting deliveries are up to two seconds old; this
-//! shows what is durable now.
+//! Read-only access to a running gateway's database. The metrics for waiting deliveries are up to two seconds
+//! old; the database shows what is durable now.
 
 use anyhow::Result;
 use rusqlite::{Connection, OpenFlags};
@@ -12,7 +12,7 @@ pub(in crate::gateway) fn connect(site: &Site) -> Result<Connection> {
     Ok(Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?)
 }
 
-/// Returns the number of deliveries that wait or are in flight.
+/// Returns the number of deliveries that are waiting or in flight.
 pub(super) fn waiting(site: &Site) -> Result<i64> {
     let sql = "SELECT count(*) FROM deliveries WHERE state IN (0, 1)";
     Ok(connect(site)?.query_row(sql, [], |row| row.get(0))?)

@@ -1,5 +1,5 @@
-//! A gateway's data folder while no gateway uses it: a proof adds tenants and reminders through the library. A million
-//! reminders take a minute in this way, and the stored data is the same as through the API.
+//! A gateway's data directory while no gateway uses it: a test adds tenants and reminders through the library.
+//! In this way a million reminders take a minute, and the stored data are the same as through the API.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use breakerbox_storage_sqlite::{Database, Options, SqliteRecords};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::runtime::Runtime;
 
-/// The number of reminders that are created at the same time: they share a commit.
+/// The number of reminders that are created at the same time, and share a commit.
 const AT_ONCE: usize = 512;
 
-/// High enough that no tenant reaches its limit.
+/// A backlog limit that no tenant reaches.
 const ROOMY: Backlog = Backlog { count: 100_000_000, bytes: 1 << 40 };
 
-/// A data folder that no gateway uses.
+/// A data directory that no gateway uses.
 pub(in crate::gateway) struct Folder {
     pub(super) runtime: Runtime,
     pub(super) database: Database,
@@ -33,15 +33,15 @@ pub(in crate::gateway) struct Folder {
 /// A reminder to add.
 #[derive(Clone, Debug)]
 pub(in crate::gateway) struct New {
-    /// The tenant of the reminder.
+    /// The reminder's tenant.
     pub(super) tenant: TenantId,
-    /// The URL of the callback.
+    /// The callback URL.
     pub(super) url: String,
     /// The time of the first run.
     pub(in crate::gateway) first_at: Timestamp,
-    /// The interval between runs. `None`: there is one run.
+    /// The interval between runs. `None`: the reminder runs once.
     pub(super) every: Option<Duration>,
-    /// No run is due after this time. `None`: no end.
+    /// The time after which no run is due. `None`: there is no end.
     pub(super) ends_at: Option<Timestamp>,
     /// The catch-up rule. `None`: the tenant's default.
     pub(super) catch_up: Option<CatchUp>,
@@ -86,7 +86,7 @@ impl New {
 }
 
 impl Folder {
-    /// Opens the folder, or creates it.
+    /// Opens the directory, or creates it.
     pub(in crate::gateway) fn open(data: &Path) -> Result<Self> {
         std::fs::create_dir_all(data)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
@@ -98,7 +98,7 @@ impl Folder {
         Ok(Self { runtime, database, records })
     }
 
-    /// Adds a tenant with these reminder rules, and with limits that no proof reaches.
+    /// Adds a tenant with these reminder rules, and with limits that no test reaches.
     pub(in crate::gateway) fn add_tenant(&self, name: &str, rules: ReminderRules) -> Result<TenantId> {
         let id: TenantId = name.parse()?;
         let mut settings = TenantSettings::new(name);
@@ -126,7 +126,7 @@ impl Folder {
         self.runtime.block_on(self.records.reminder(id))
     }
 
-    /// Closes the folder, so that a gateway can open it.
+    /// Closes the directory, so that a gateway can open it.
     pub(in crate::gateway) fn close(self) {
         let Self { runtime, database, records } = self;
         drop(records);
@@ -134,7 +134,7 @@ impl Folder {
     }
 }
 
-/// Returns rules with this policy.
+/// Returns reminder rules with this policy and in-flight limit.
 pub(super) fn rules(policy: serde_json::Value, max_in_flight: u32) -> ReminderRules {
     ReminderRules { policy: Some(policy), max_in_flight: Some(max_in_flight), ..ReminderRules::default() }
 }

@@ -1,5 +1,5 @@
-//! A million reminders are not due yet. Checking for due reminders, firing and claiming them costs as much as without
-//! the million, and so do deliveries beside them.
+//! A million reminders are not due yet. Checking for due reminders, firing and claiming them costs as much as
+//! without the million, and so do deliveries.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,23 +21,23 @@ use crate::gateway::backlog::{cost, median};
 use crate::gateway::findings::Findings;
 use crate::gateway::site::{Site, WAIT_LIMIT};
 
-/// The size of the proof.
+/// The size of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of reminders that are not due.
     pub future: usize,
-    /// The number of rounds of checking, firing and claiming, in turns on the empty store and on the full one.
+    /// The number of rounds of checking, firing and claiming, alternating between the empty and the full store.
     pub looks: usize,
-    /// The number of rounds of deliveries, in turns too.
+    /// The number of rounds of deliveries, alternating in the same way.
     pub rounds: usize,
     /// The duration of each round of deliveries.
     pub time: Duration,
-    /// Whether costs are checked; on a busy machine they are not.
+    /// Whether costs are checked. Set to `false` on a busy machine.
     pub judged: bool,
 }
 
 impl Size {
-    /// The full size, at which the promise is made.
+    /// The full size, for which the guarantee is stated.
     pub const FULL: Self =
         Self { future: 1_000_000, looks: 200, rounds: 7, time: Duration::from_secs(4), judged: true };
     /// About a fiftieth of the full size, for the tests.
@@ -45,7 +45,7 @@ impl Size {
         Self { future: 10_000, looks: 5, rounds: 1, time: Duration::from_millis(500), judged: false };
 }
 
-/// The largest allowed ratio of the costs.
+/// The maximum allowed ratio between the costs with and without the million reminders.
 const COSTS_MORE: f64 = 1.2;
 
 /// The number of reminders that are due in one round.
@@ -54,10 +54,10 @@ const DUE: usize = 64;
 /// The number of reminders that the scheduler reads in one batch.
 const PIECE: usize = 256;
 
-/// How long an idle gateway is measured.
+/// The duration for which an idle gateway is measured.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// The largest allowed CPU time in that time, for two gateways that only check the clock now and then.
+/// The maximum allowed CPU time in that period, for two gateways that only check the clock from time to time.
 const IDLE: Duration = Duration::from_millis(100);
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -66,7 +66,7 @@ const PATH: &str = "/reminders";
 const LEASE: Duration = Duration::from_secs(60);
 const SAYS: ReminderDefaults = ReminderDefaults { catch_up: CatchUp::All, when_failed: WhenFailed::Stop };
 
-/// A dispatcher that takes nothing: every fired run must be claimed.
+/// A dispatcher that accepts no runs, so that every fired run must be claimed.
 struct NoDispatch;
 
 impl Reservations for NoDispatch {
@@ -80,7 +80,7 @@ impl Reservations for NoDispatch {
 /// Compares a gateway without reminders with one that has many.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let mut findings = Findings::new(format!("{} reminders that are not due", size.future));
     let (mut empty, mut full) = (prepared(program)?, prepared(program)?);
@@ -98,7 +98,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
             [(&empty, &empty_folder), (&full, &full_folder)].into_iter().zip(&mut costs)
         {
             let cost = look_fire_claim(site, folder, &tenant)?;
-            // The first round is for warming up.
+            // The first round is a warm-up.
             if round > 0 {
                 costs.push(cost);
             }
@@ -137,7 +137,7 @@ fn opened(site: &Site) -> Result<Folder> {
     Ok(folder)
 }
 
-/// The cost of a round.
+/// The cost of one round.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     look: Duration,
@@ -209,9 +209,9 @@ fn ratio(what: &str, empty: f64, full: f64, judged: bool, findings: &mut Finding
     findings.judge(&format!("{what}, full : empty"), seen, promised, ratio <= COSTS_MORE, judged);
 }
 
-/// Compares two gateway processes: when they are idle, and when they deliver.
+/// Compares two gateway processes: while they are idle, and while they deliver.
 fn deliveries(empty: &Site, full: &Site, size: Size, findings: &mut Findings) -> Result<()> {
-    // Sends the fired runs first.
+    // Send the fired runs first.
     for site in [empty, full] {
         site.until("nothing is due any more", 2 * WAIT_LIMIT, |site| Ok(waiting(site)? == 0))?;
     }

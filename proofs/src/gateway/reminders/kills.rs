@@ -1,4 +1,4 @@
-//! `kill -9` while reminders fire, again and again, half of the times just after many have fired at once: no run is
+//! Repeated `kill -9` while reminders fire, half of the time just after many have fired at once: no run is
 //! lost, and only callbacks in flight are sent twice.
 
 use std::collections::HashSet;
@@ -20,26 +20,27 @@ use crate::gateway::findings::Findings;
 use crate::gateway::ledger::{Interruption, duplicates};
 use crate::gateway::seed::Seed;
 
-/// The size of the proof.
+/// The size of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of kills.
     pub kills: u32,
-    /// The number of reminders that fire every second: half of them at the same moment, half spread over the second.
+    /// The number of reminders that fire every second: half of them at the same moment, half spread over the
+    /// second.
     pub reminders: usize,
     /// The number of runs of each reminder.
     pub runs: u32,
-    /// Whether durations are checked; on a busy machine they are not.
+    /// Whether durations are checked. Set to `false` on a busy machine.
     pub judged: bool,
 }
 
 impl Size {
-    /// The full size, at which the promise is made.
+    /// The full size, for which the guarantee is stated.
     pub const FULL: Self = Self { kills: 100, reminders: 240, runs: 150, judged: true };
     /// About a twentieth of the full size, for the tests.
     pub const SMALL: Self = Self { kills: 5, reminders: 60, runs: 8, judged: false };
 
-    /// Returns the size with this many kills, and as many runs as they need.
+    /// Returns the size with this many kills, and as many runs as they require.
     #[must_use]
     pub fn with_kills(self, kills: u32) -> Self {
         Self { kills, runs: (kills * 3 / 2).max(8), ..self }
@@ -48,33 +49,35 @@ impl Size {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The number of concurrent callbacks: fewer than fire at once, so that most runs have fired and are not sent yet.
+/// The maximum number of concurrent callbacks: fewer than fire at once, so that most runs have fired but are
+/// not sent yet.
 const AT_ONCE: u32 = 8;
 
 /// The duration of a callback.
 const TAKES: Duration = Duration::from_millis(4);
 
-/// A settlement waits for at most 10 ms, and then for its commit. Deliveries answered longer ago were settled.
+/// The time after which a delivery is certainly settled: a settlement waits for at most 10 ms, and then for its
+/// commit.
 const SETTLED_AFTER: Duration = Duration::from_millis(500);
 
-/// The longest allowed time until the gateway calls again.
+/// The maximum allowed time until the gateway makes callbacks again.
 const AGAIN_WITHIN: Duration = Duration::from_secs(2);
 
-/// The timeout of steps without a promised duration, so that a proof cannot hang.
+/// The timeout for steps without a guaranteed duration, so that a test can't hang.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// The delay of an aimed kill after the moment at which many reminders fire.
+/// The delay of a targeted kill after the moment at which many reminders fire.
 const AIM: std::ops::Range<Duration> = Duration::ZERO..Duration::from_millis(80);
 
-/// The time between a start and a kill that is not aimed.
+/// The time between a start and a kill that is not targeted.
 const LIVES: std::ops::Range<Duration> = Duration::from_millis(50)..Duration::from_millis(900);
 
 const PATH: &str = "/reminders";
 
-/// Kills the gateway again and again, and checks its deliveries.
+/// Kills the gateway repeatedly, and checks its deliveries.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn prove(program: &Path, size: Size, seed: u64) -> Result<Findings> {
     let (mut choices, receiver) = (Seed::new(seed), Receiver::start()?);
     receiver.set(PATH, Behaviour::after(200, TAKES));
@@ -131,7 +134,7 @@ pub fn prove(program: &Path, size: Size, seed: u64) -> Result<Findings> {
     Ok(findings)
 }
 
-/// Adds reminders that begin when the gateway has had time to start.
+/// Adds reminders that start when the gateway has had time to start.
 fn fill(gateway: &Gateway, receiver: &Receiver, size: Size) -> Result<(Timestamp, Vec<ReminderId>)> {
     let folder = Folder::open(gateway.data())?;
     let rules = ReminderRules { max_in_flight: Some(AT_ONCE), ..ReminderRules::default() };
@@ -155,8 +158,8 @@ fn next_after(first_at: Timestamp, now: Timestamp) -> Timestamp {
     first_at + SECOND * (passed + 1)
 }
 
-/// Returns the number of runs in the database that were not sent. Reads a copy: opening a database repairs it, and that
-/// is the gateway's task.
+/// Returns the number of runs in the database that were not sent. Reads a copy, because opening a database
+/// repairs it, and the gateway must do that itself.
 fn fired_and_not_sent(gateway: &Gateway, receiver: &Receiver) -> Result<usize> {
     let copy = tempfile::tempdir()?;
     for name in ["breakerbox.db", "breakerbox.db-wal"] {

@@ -1,6 +1,6 @@
-//! A tenant's callbacks get slow, or fail: its circuit opens at the outcome that exceeds its limit, its runs are
-//! parked, it is probed one call at a time, and after its recovery the runs fire by `catch_up`. Another tenant is not
-//! affected.
+//! A tenant's callbacks become slow, or fail: its circuit opens at the outcome that exceeds its limit, its runs
+//! are parked, it is probed with one call at a time, and after its recovery the runs fire according to
+//! `catch_up`. Another tenant is not affected.
 
 use std::path::Path;
 use std::time::Duration;
@@ -31,27 +31,27 @@ pub enum CallbackFault {
     Failing,
 }
 
-/// The size of the proof.
+/// The size of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// The fault.
+    /// The fault of the tenant's callbacks.
     pub fault: CallbackFault,
-    /// The number of reminders of the affected tenant, half with each catch-up rule, each due every second.
+    /// The number of the affected tenant's reminders, half with each catch-up rule, each due every second.
     pub reminders: usize,
     /// The number of occurrences of each reminder.
     pub occurrences: u32,
     /// The number of probes before the recovery.
     pub probes: u64,
-    /// How long the other tenant is measured, alone and during the fault.
+    /// The duration for which the other tenant is measured, alone and during the fault.
     pub time: Duration,
-    /// The number of its events a second.
+    /// The number of the other tenant's events per second.
     pub per_second: f64,
-    /// Whether durations are checked; on a busy machine they are not.
+    /// Whether durations are checked. Set to `false` on a busy machine.
     pub judged: bool,
 }
 
 impl Size {
-    /// The full size, at which the promise is made.
+    /// The full size, for which the guarantee is stated.
     pub const FULL: [Self; 2] = [Self::full(CallbackFault::Slow), Self::full(CallbackFault::Failing)];
     /// A part of the full size, for the tests.
     pub const SMALL: [Self; 2] = [Self::small(CallbackFault::Slow), Self::small(CallbackFault::Failing)];
@@ -68,12 +68,12 @@ impl Size {
 }
 
 impl CallbackFault {
-    /// Returns the tenant's limits, with a short time until the first probe.
+    /// Returns the tenant's policy, with a short time until the first probe.
     fn policy(self) -> Value {
         let cool_off = format!("{}s", COOL_OFF.as_secs());
         let mut policy = json!({"cool_off": cool_off, "cool_off_max": cool_off, "jitter": 0});
         let limits = match self {
-            // A late answer fails a probe.
+            // A late response fails a probe.
             Self::Slow => {
                 json!({"mean_latency": "200ms", "min_calls": 5, "failures": "off", "probe_timeout": "200ms"})
             }
@@ -85,7 +85,7 @@ impl CallbackFault {
         policy
     }
 
-    /// Returns how many outcomes it takes to exceed the limit.
+    /// Returns the number of outcomes that it takes to exceed the limit.
     const fn limit(self) -> u64 {
         match self {
             Self::Slow => 5,
@@ -114,10 +114,10 @@ const COOL_OFF: Duration = Duration::from_secs(2);
 /// The number of concurrent callbacks.
 const AT_ONCE: u32 = 4;
 
-/// The largest allowed growth of the other tenant's latencies, as a factor.
+/// The maximum allowed increase in the other tenant's latencies, as a factor.
 const NOTICED: f64 = 1.5;
 
-/// The number of reminders of the other tenant.
+/// The number of the other tenant's reminders.
 const OTHERS: usize = 20;
 
 /// The time that the gateway has to start.
@@ -131,7 +131,7 @@ const OTHER_CALLBACKS: &str = "/other/reminders";
 
 /// The reminders of both tenants.
 struct Filled {
-    /// When the reminders of the affected tenant begin.
+    /// The first due time of the affected tenant's reminders.
     first_at: Timestamp,
     /// The reminders that fire every missed run.
     all: Vec<ReminderId>,
@@ -140,17 +140,17 @@ struct Filled {
     others: Others,
 }
 
-/// Reminders of the other tenant: spread over the second, each due every second.
+/// The other tenant's reminders: spread over the second, each due every second.
 struct Others {
     first_at: Timestamp,
     reminders: Vec<ReminderId>,
     runs: u32,
 }
 
-/// Causes the fault for one tenant, and checks both.
+/// Causes the fault for one tenant, and checks both tenants.
 ///
 /// # Errors
-/// Fails if the proof cannot run. Broken promises are in the findings.
+/// Returns an error if the test can't run. Violated guarantees are reported in the findings.
 pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     let fault = size.fault;
     let mut findings =
@@ -244,7 +244,7 @@ fn fill(site: &Site, callbacks: &Receiver, size: Size) -> Result<Filled> {
         folder.add((0..half).map(new))
     };
     let (all, latest) = (troubled(0, CatchUp::All)?, troubled(half, CatchUp::Latest)?);
-    // More runs than the proof watches.
+    // More runs than the test observes.
     let runs = u32::try_from(before.as_secs() + size.time.as_secs()).unwrap_or(0) + 2 * occurrences + 60;
     let new = |number| new(&other, OTHER_CALLBACKS, (number, OTHERS), others_first, runs);
     let reminders = folder.add((0..OTHERS).map(new))?;
@@ -252,7 +252,7 @@ fn fill(site: &Site, callbacks: &Receiver, size: Size) -> Result<Filled> {
     Ok(Filled { first_at, all, latest, others: Others { first_at: others_first, reminders, runs } })
 }
 
-/// Returns the number of callbacks that began before this time.
+/// Returns the number of callbacks that started before this time.
 fn count_until(callbacks: &Receiver, until: Timestamp) -> u64 {
     let (start, path) = (times::start_of(callbacks), callbacks.number(CALLBACKS));
     let count = callbacks.with_visits(|visits| {
@@ -261,13 +261,13 @@ fn count_until(callbacks: &Receiver, until: Timestamp) -> u64 {
     count as u64
 }
 
-/// Returns the offset of a reminder within the second: they are spread evenly.
+/// Returns a reminder's offset within the second, so that all of them are spread evenly.
 fn phase(number: usize, of: usize) -> Duration {
     let share = |number: usize| u32::try_from(number).unwrap_or(0);
     SECOND * share(number) / share(of).max(1)
 }
 
-/// Checks that all parked runs have fired, by the catch-up rule of each reminder.
+/// Checks that all parked runs have fired, according to each reminder's catch-up rule.
 fn judge_return(
     site: &Site,
     callbacks: &Receiver,
@@ -293,11 +293,12 @@ fn judge_return(
         let fired = came.delivered_since(place, recovered);
         returned += fired;
         none += usize::from(fired == 0);
-        // A run that was attempted before it was parked stands for its own occurrence, so a later one adds one more.
+        // A run that was attempted before it was parked counts for its own occurrence, so a later one is in
+        // addition to it.
         too_many += usize::from(fired > 1 + usize::from(came.was_tried_before(place, recovered)));
     }
     findings.note("catch_up latest: runs that fired after the recovery", returned);
-    // On a very slow machine a reminder may have ended before the trip.
+    // On a very slow machine, a reminder may have ended before the trip.
     findings.judge("catch_up latest: reminders that fired nothing", none, 0, none == 0, size.judged);
     findings.exactly("catch_up latest: reminders that fired more than the latest", too_many, 0);
 
@@ -315,8 +316,8 @@ fn judge_return(
 }
 
 impl Others {
-    /// Returns the delay of each callback, in the order of their due times: those due before this time, and those from
-    /// then on.
+    /// Returns the delay of each callback, ordered by due time: first those due before this time, then the
+    /// others.
     fn lags(
         &self,
         callbacks: &Receiver,
@@ -340,8 +341,8 @@ impl Others {
     }
 }
 
-/// Returns the median of the 99th percentiles of ten slices: a moment in which the machine is busy affects only one of
-/// them.
+/// Returns the median of the 99th percentiles of ten slices, so that a moment in which the machine is busy
+/// affects only one slice.
 fn usual_p99(lags: Vec<Duration>) -> Duration {
     let mut slices: Vec<Duration> = lags
         .chunks(lags.len().div_ceil(10).max(1))

@@ -1,15 +1,15 @@
-//! Reminders on a running gateway: they start on time, many cost little, none is lost, and a tenant over its limits
-//! affects no other.
+//! Reminders on a running gateway: they start on time, many cost little, none is lost, and a tenant that
+//! exceeds its limits does not affect others.
 //!
-//! | part | guarantee or content |
+//! | module | guarantee or content |
 //! | --- | --- |
-//! | [`burst`] | many reminders due at one moment start on time, within their limits, and other traffic continues |
+//! | [`burst`] | many reminders due at the same moment start on time, within their limits, and other traffic continues |
 //! | [`future`] | a million reminders that are not due cost nothing |
 //! | [`kills`] | `kill -9` while reminders fire: no run is lost, none is fired twice |
-//! | [`limits`] | the circuit of a tenant over its limits opens at once, its runs are parked, and they fire after its recovery |
-//! | [`counters`] | at many callbacks a second, none is missing in the window of its circuit |
-//! | `folder`, `database_probe` | a data folder that no gateway uses; read access to the database of a running gateway |
-//! | `circuits`, `runs`, `times` | a circuit as the API shows it; which runs arrived; conversions between clocks |
+//! | [`limits`] | the circuit of a tenant that exceeds its limits opens at once, its runs are parked, and they fire after its recovery |
+//! | [`counters`] | at many callbacks per second, the circuit's window counts all of them |
+//! | `folder`, `database_probe` | a data directory that no gateway uses; read access to a running gateway's database |
+//! | `circuits`, `runs`, `times` | a circuit as returned by the API; which runs arrived; conversions between clocks |
 
 pub mod burst;
 mod circuits;

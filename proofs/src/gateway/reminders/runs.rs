@@ -1,4 +1,4 @@
-//! The ledger of runs: which were expected, which arrived, how often, and in which order. Runs are identified by
+//! Tracks runs: which were expected, which arrived, how often, and in which order. Runs are identified by
 //! `webhook-id`, which is the reminder's ID and the number of the run.
 
 use std::collections::HashMap;
@@ -10,9 +10,9 @@ use breakerbox_testkit::receiver::{IdHash, Receiver};
 /// An expected run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Expected {
-    /// The index of its reminder in the list.
+    /// The index of the run's reminder in the list.
     pub(super) reminder: usize,
-    /// The number of the run, from 1.
+    /// The number of the run, starting at 1.
     pub(super) run: u32,
 }
 
@@ -26,16 +26,16 @@ pub(super) struct Runs {
 /// The runs that arrived.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ArrivedRuns {
-    /// By run: when it first arrived, and when it was first answered with success.
+    /// For each run: when it first arrived, and when it first succeeded.
     first: HashMap<Expected, (Duration, Option<Duration>)>,
-    /// The number of requests.
+    /// The number of requests received.
     pub(super) requests: usize,
-    /// The number of requests that belong to no expected run.
+    /// The number of requests that do not belong to an expected run.
     pub(super) unexpected: usize,
 }
 
 impl Runs {
-    /// Expects this many runs of each of these reminders.
+    /// Expects this many runs for each of these reminders.
     pub(super) fn of(reminders: &[ReminderId], each: u32) -> Self {
         let mut expected = HashMap::with_capacity(reminders.len() * each as usize);
         for (place, reminder) in reminders.iter().enumerate() {
@@ -72,12 +72,12 @@ impl Runs {
         came
     }
 
-    /// Returns the number of missing runs: those that were never answered with success.
+    /// Returns the number of missing runs: those that never succeeded.
     pub(super) fn missing(&self, came: &ArrivedRuns) -> usize {
         self.count() - came.first.values().filter(|(_, delivered)| delivered.is_some()).count()
     }
 
-    /// Returns the number of runs that arrived before the previous one was answered with success.
+    /// Returns the number of runs that arrived before the previous one had succeeded.
     pub(super) fn out_of_order(&self, came: &ArrivedRuns) -> usize {
         let place = |reminder, run| came.first.get(&Expected { reminder, run });
         let is_early = |reminder, run| match (place(reminder, run), place(reminder, run + 1)) {
@@ -96,14 +96,14 @@ impl ArrivedRuns {
         self.first.iter().map(|(expected, (at, _))| (*expected, *at))
     }
 
-    /// Returns the number of runs of a reminder that were answered with success from this time on.
+    /// Returns the number of a reminder's runs that succeeded at or after this time.
     pub(super) fn delivered_since(&self, reminder: usize, since: Duration) -> usize {
         let is_one = |(expected, (_, delivered)): &(&Expected, &(Duration, Option<Duration>))| {
             expected.reminder == reminder && delivered.is_some_and(|at| at >= since)
         };
         self.first.iter().filter(is_one).count()
     }
-    /// Returns whether a run of a reminder arrived before this time and was answered with success only after it.
+    /// Returns whether one of a reminder's runs arrived before this time and succeeded only after it.
     pub(super) fn was_tried_before(&self, reminder: usize, until: Duration) -> bool {
         self.first.iter().any(|(expected, (at, delivered))| {
             expected.reminder == reminder

@@ -1,5 +1,5 @@
-//! Conversions between three clocks: schedules use the wall clock, the receiver counts from its start, and the proof
-//! sleeps by the monotonic clock.
+//! Conversions between three clocks: schedules use the wall clock, the receiver's times are relative to its
+//! start, and the test sleeps by the monotonic clock.
 
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -24,7 +24,7 @@ pub(in crate::gateway) fn sleep_until(at: Timestamp) {
     thread::sleep(at.since(now()));
 }
 
-/// Returns the delay from the due time to the arrival. Zero if it came too early.
+/// Returns the delay from the due time to the arrival; zero if it arrived too early.
 pub(super) fn lag(due: Timestamp, start: Timestamp, at: Duration) -> Duration {
     (start + at).since(due)
 }

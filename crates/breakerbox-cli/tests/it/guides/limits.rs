@@ -1,4 +1,4 @@
-//! The guide to limits: every command works, and what it shows of an answer is what is answered.
+//! The guide to limits: every command works, and prints what the guide shows.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::site::Site;
 use super::things::Things;
 
-/// Whether all that is shown is in what was said.
+/// Returns whether the actual value contains everything that is shown.
 fn shows(shown: &Value, said: &Value) -> bool {
     match shown {
         Value::Object(fields) => {
@@ -18,7 +18,7 @@ fn shows(shown: &Value, said: &Value) -> bool {
     }
 }
 
-/// Runs a line of a shell, and answers what was printed.
+/// Runs a shell command line, and returns its output.
 fn run(line: &str, site: &Site, things: &Things) -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_breakerbox"));
     let path =
@@ -42,7 +42,7 @@ fn run(line: &str, site: &Site, things: &Things) -> String {
     said
 }
 
-/// Tries a page: its commands are run, and what follows one is in what it said. Answers how many of each there were.
+/// Checks a page: runs its commands, and compares their output with the block that follows. Returns the number of each.
 pub(super) fn tried(page: &str, site: &Site, things: &Things) -> (usize, usize) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide").join(page);
     let page = std::fs::read_to_string(page).unwrap();
@@ -62,7 +62,7 @@ pub(super) fn tried(page: &str, site: &Site, things: &Things) -> (usize, usize) 
                 assert!(shows(&shown, &serde_json::from_str(&said).unwrap()), "{shown}\n{said}");
                 examples += 1;
             }
-            // A picture.
+            // A diagram, which is not checked.
             "mermaid" | "text picture" => {}
             _ => {
                 let has = |line: &str| said.lines().any(|said| said == line);

@@ -1,4 +1,4 @@
-//! The guide to notifications: every command works, what it shows of an answer is what is answered, and it lists every kind.
+//! The guide to notifications: every command works and prints what the guide shows, and the guide lists every kind.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ fn page() -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// The circuit of the guide trips.
+/// Returns the trip of the guide's circuit.
 fn tripped(now: breakerbox_core::Timestamp) -> ObservedChange {
     let key = "acme https://hooks.acme.example/in";
     let change = Change {

@@ -1,4 +1,4 @@
-//! The guide to reminders: every command works, and what it shows of an answer is what is answered.
+//! The guide to reminders: every command works, and prints what the guide shows.
 
 use breakerbox_model::delivery::RetrySchedule;
 use breakerbox_model::objects::{ReminderRules, ReminderStateName};

@@ -1,4 +1,4 @@
-//! When a process reports, as a table; and that no rule can hold over a fleet in which nobody has to.
+//! When a process must report; and that no rule can be met over a fleet in which no process must report.
 
 use alloc::vec::Vec;
 
@@ -129,7 +129,7 @@ fn a_judge_gives_the_others_their_time_from_its_call_on() {
     );
 }
 
-/// Outcomes of one process, oldest first: how many, and of each whether it failed and how long it took.
+/// Generates one process's outcomes, oldest first: successes or failures with latencies.
 fn outcomes() -> impl Strategy<Value = Vec<Outcome>> {
     let kind = prop_oneof![Just(OutcomeKind::Success), Just(OutcomeKind::Failure)];
     vec(
@@ -170,8 +170,8 @@ fn sum_of(outcomes: &[Outcome], policy: &Policy) -> Totals {
 }
 
 proptest! {
-    /// Whatever was reported and whatever each process has not reported: if a rule holds over all of it, somebody has to
-    /// report, or what was reported is suspicious and all are called. Runs are of outcomes that are a second old.
+    /// For any reported and unreported outcomes: if all of them together meet a rule, a process must report, or the
+    /// reported ones are suspicious and all processes are called to report. All runs of failures began a second ago.
     #[test]
     fn no_rule_holds_while_all_keep_silent(
         policy in policies(),
@@ -180,7 +180,8 @@ proptest! {
     ) {
         let store = sum_of(&reported, &policy);
         let parts: Vec<_> = unreported.iter().map(|outcomes| sum_of(outcomes, &policy)).collect();
-        // In any order of time the run of all is at most the sum of those processes' runs whose latest outcome failed.
+        // In any order of time, the fleet's run of failures is at most the sum of the runs of processes whose latest
+        // outcome failed.
         let mut all = parts.iter().fold(store, Totals::then);
         let runs = parts.iter().map(|part| part.failure_run).sum::<u64>();
         let any_success = parts.iter().any(|part| part.successes > 0);
@@ -202,7 +203,7 @@ proptest! {
         );
     }
 
-    /// A sum is at the limit of a rate or a mean only if a part is.
+    /// A sum is at the limit of a rate or a mean only if one of its parts is.
     #[test]
     fn the_mediant_inequality_holds(policy in policies(), parts in vec(outcomes(), 1..6)) {
         let parts: Vec<_> = parts.iter().map(|outcomes| sum_of(outcomes, &policy)).collect();

@@ -1,26 +1,25 @@
 //! The token bucket, which gives tokens in strict order of priority: a lower level needs a fuller bucket, so it gets
-//! only what the higher levels leave.
+//! only the tokens that the higher levels leave.
 //!
-//! **Floor.** A bucket never holds all calls back for longer than [`LONGEST_HOLD_MICROS`]: after that time without a
-//! call, the next one is admitted, regardless of tokens and level. Without the floor, a caller that acquires again
-//! only when its hint says so would acquire ever less often, and the rate would fall with it, since it follows the
-//! load.
+//! **Floor.** A bucket never holds back all calls for longer than [`LONGEST_HOLD_MICROS`]: if no call was admitted
+//! for that long, the next one is, regardless of tokens and level. Without the floor, a caller that follows the retry
+//! hints would acquire less and less often, and the rate, which follows the load, would fall with it.
 
 use core::time::Duration;
 
 use super::super::shared::Ordering::Relaxed;
 use super::super::shared::{AtomicU64, Number};
 
-/// The depth of a bucket, in seconds of its rate...
+/// The bucket's depth in seconds at its current rate, unless `DEPTH_CALLS` is more.
 const DEPTH_SECONDS: f64 = 0.5;
-/// ...but at least this many calls, since traffic comes in bursts.
+/// The minimum depth of the bucket, in calls, because traffic comes in bursts.
 const DEPTH_CALLS: f64 = 10.0;
-/// The depth of the bucket in an outage, in probes.
+/// The bucket's depth during an outage, in probes.
 const PROBE_DEPTH: f64 = 2.0;
-/// The longest time, in microseconds, for which a bucket may hold all calls back; also the longest retry hint.
+/// The maximum time, in microseconds, for which a bucket holds back all calls; also the maximum retry hint.
 const LONGEST_HOLD_MICROS: u64 = 2_000_000;
 
-/// The shortest retry hint, in microseconds: tokens are added at each look, so an earlier call would be shed again.
+/// The minimum retry hint, in microseconds. Tokens are added only this often, so an earlier call would be shed again.
 const SHORTEST_HOLD_MICROS: u64 = 1 << super::LOOK_BITS;
 
 #[derive(Debug)]
@@ -29,7 +28,8 @@ pub(super) struct Bucket {
     tokens: Number,
     depth: Number,
     rate: Number,
-    /// The time, in microseconds, at which the latest call was admitted, or the bucket came into use.
+    /// The time, in microseconds, at which the latest call was admitted; before the first, the time at which the
+    /// bucket started.
     passed_at: AtomicU64,
 }
 
@@ -44,8 +44,7 @@ impl Bucket {
         }
     }
 
-    /// Starts with the tokens that the lowest level needs for one call: that level is shed first, the others see no
-    /// change.
+    /// Starts with the tokens that the lowest level needs for one call, so that only that level is shed at first.
     pub(super) fn start(&self, rate: f64, now: u64) {
         self.passed_at.store(now, Relaxed);
         self.set(rate, (rate * DEPTH_SECONDS).max(DEPTH_CALLS));
@@ -59,18 +58,18 @@ impl Bucket {
         self.tokens.store(0.0);
     }
 
-    /// Adds the tokens of `seconds` at this rate.
+    /// Adds the tokens for `seconds` at this rate.
     pub(super) fn refill(&self, rate: f64, seconds: f64, probing: bool) {
         self.set(rate, if probing { PROBE_DEPTH } else { (rate * DEPTH_SECONDS).max(DEPTH_CALLS) });
         self.pour(rate * seconds, self.depth.load());
     }
 
-    /// Adds tokens for more calls, after a probe was accepted.
+    /// Adds tokens for `calls` more calls after a probe was accepted.
     pub(super) fn free(&self, calls: f64) {
         self.pour(calls, f64::INFINITY);
     }
 
-    /// Takes one token, if the bucket is full enough for this level. `now` is in microseconds.
+    /// Takes one token if the bucket is full enough for this level. `now` is in microseconds.
     pub(super) fn take(&self, level: u16, now: u64) -> Result<(), Short> {
         let need = self.need(f64::from(level));
         match self.tokens.update(|tokens| (tokens >= need).then_some(tokens - 1.0)) {
@@ -82,12 +81,12 @@ impl Bucket {
         }
     }
 
-    /// Admits a call without a token if none was admitted for the longest hold; otherwise returns when to acquire
-    /// again.
+    /// Admits a call without a token if none was admitted for the maximum hold time; otherwise returns when to
+    /// acquire again.
     #[cold]
     fn take_floor(&self, missing: f64, now: u64) -> Result<(), Short> {
         let passed_at = self.passed_at.load(Relaxed);
-        // A clock that stepped back must not hold calls until it has caught up.
+        // If the clock stepped back, calls must not be held back until it has caught up.
         let held = now.abs_diff(passed_at);
         if held >= LONGEST_HOLD_MICROS
             && self.passed_at.compare_exchange(passed_at, now, Relaxed, Relaxed).is_ok()
@@ -95,7 +94,7 @@ impl Bucket {
             return Ok(());
         }
         let left = match LONGEST_HOLD_MICROS.saturating_sub(held) {
-            // Another thread took the floor just now.
+            // Another thread has just been admitted by the floor.
             0 => LONGEST_HOLD_MICROS,
             left => left,
         };
@@ -116,14 +115,14 @@ impl Bucket {
         self.depth.store(depth);
     }
 
-    /// Adds tokens up to `brim`. Tokens above it that are there already stay.
+    /// Adds tokens up to `brim`. If there are already more, they stay.
     fn pour(&self, calls: f64, brim: f64) {
         // The closure always returns a value, so the update cannot fail.
         let _ = self.tokens.update(|tokens| Some((tokens + calls).min(brim.max(tokens))));
     }
 
-    /// Returns how full the bucket must be for this level: one token for the highest, and the depth divided evenly
-    /// among the rest.
+    /// Returns the number of tokens that must be in the bucket for this level: one for the highest level, and more
+    /// for lower ones, in equal steps.
     fn need(&self, level: f64) -> f64 {
         1.0 + (self.depth.load() - 1.0) * level / self.levels
     }
@@ -142,7 +141,7 @@ mod tests {
 
     const HOLD: Duration = Duration::from_micros(LONGEST_HOLD_MICROS);
 
-    /// How many pass at once.
+    /// Takes tokens until the bucket refuses, and returns how many it gave.
     fn passed(bucket: &Bucket, level: u16) -> usize {
         (0..1_000).take_while(|_| bucket.take(level, 0).is_ok()).count()
     }

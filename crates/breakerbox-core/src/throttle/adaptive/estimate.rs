@@ -1,80 +1,81 @@
 //! The estimate of a destination's capacity, and the mode that follows from it. It is pure: it takes the counts since
-//! the latest look and their duration, and returns the mode. It sheds no call itself.
+//! the latest evaluation and the time they cover, and returns the mode. It sheds no call itself.
 //!
-//! Capacity is learnt from accepts, not from rejects: while more calls are offered than the destination takes, the
+//! Capacity is learnt from accepts, not from rejects: while more calls are offered than the destination can take, the
 //! rate of accepts is its capacity (or this process's share of it). The budget is slightly higher, so that spare
-//! capacity is found, while rejects stay at a few percent.
+//! capacity is found while rejects stay at a few percent.
 
 use super::math::{fade, square_root};
 
-/// Accepts and rejects fade over this many seconds...
+/// The time over which accepts and rejects fade, in seconds, unless `OUTCOME_COUNT` outcomes take longer.
 const OUTCOME_SECONDS: f64 = 1.0;
-/// ...or over this many outcomes, whichever is slower: fewer outcomes do not determine a rate.
+/// The number of outcomes over which accepts and rejects fade at least: fewer do not determine a rate.
 const OUTCOME_COUNT: f64 = 60.0;
-/// The upper limit of any fading time, in seconds, even if there are few calls.
+/// The maximum time over which any count fades, in seconds, even if there are few calls.
 const LONGEST_MEMORY: f64 = 120.0;
-/// Offered calls fade over this many seconds: short, since shedding must stop soon after the load fits again...
+/// The time over which offered calls fade, in seconds, unless `OFFERED_COUNT` calls take longer. It is short, because
+/// shedding must stop soon after the load fits again.
 const OFFERED_SECONDS: f64 = 0.2;
-/// ...or over this many calls, whichever is slower.
+/// The number of calls over which offered calls fade at least.
 const OFFERED_COUNT: f64 = 7.0;
-/// The usual offered rate fades this many times more slowly.
+/// The usual offered rate fades this many times more slowly than the current one.
 const USUAL_FACTOR: f64 = 5.0;
-/// The factor by which calls may take longer to arrive than usual; any further time is a pause, in which no call
-/// could be accepted.
+/// The multiple of the usual time between calls after which there is a pause. During a pause no call could be
+/// accepted, so it does not lower the rate of accepts.
 const PAUSE_FACTOR: f64 = 10.0;
-/// Below this part of the usual rate the load has clearly fallen; above it, it may be a short lull.
+/// The fraction of the usual rate below which the load has clearly fallen; above it, there may be just a short lull.
 const PLAINLY_FALLEN: f64 = 0.5;
-/// No call is shed for an overload before this many outcomes...
+/// The number of outcomes that must be known before a call is shed for an overload.
 const EVIDENCE_OUTCOMES: f64 = 10.0;
-/// ...with this many accepts among them: a rate learnt from fewer is a guess, and without any accept it would be
-/// zero.
+/// The number of accepts that must be among these outcomes: a rate learnt from fewer is a guess, and without any
+/// accept it would be zero.
 const EVIDENCE_ACCEPTS: f64 = 1.0;
-/// The margin by which the offered rate must exceed the budget for shedding to begin, as a multiple of its own
+/// The margin by which the offered rate must exceed the budget for shedding to begin, as a multiple of the rate's
 /// sampling error (one over the square root of the count).
 const BEGIN_ERRORS: f64 = 0.5;
-/// The margin above the budget below which shedding ends, divided by the count. Ending too early costs a reject or
-/// two, so a client with few calls may have a wide margin.
+/// The margin above the budget below which shedding ends, divided by the count. Ending too early costs only one or
+/// two rejects, so the margin may be wide for clients with few calls.
 const END_ERRORS: f64 = 4.0;
-/// After this many seconds without a reject shedding ends, regardless of the estimates...
+/// Shedding ends after this many seconds without a reject, regardless of the estimates, if there were
+/// `CLEAN_ACCEPTS`.
 const CLEAN_SECONDS: f64 = 30.0;
-/// ...if there were at least this many accepts meanwhile.
+/// The number of accepts that must come within `CLEAN_SECONDS` for shedding to end.
 const CLEAN_ACCEPTS: f64 = 15.0;
-/// The share that is sent above the rate of accepts: enough to detect more capacity, with few rejects.
+/// The share that is sent in addition to the rate of accepts: enough to detect more capacity, with few rejects.
 const HEADROOM: f64 = 0.02;
-/// After this many accepts without a reject the headroom grows, with the square of the run: a longer run is not due
-/// to chance.
+/// The number of accepts without a reject after which the headroom grows, with the square of the further accepts: so
+/// many are not due to chance.
 const CLEAN_RUN: f64 = 30.0;
-/// The largest headroom.
+/// The maximum headroom.
 const MAX_HEADROOM: f64 = 0.5;
-/// The part of the unmet load that is sent as well. In a fleet it moves all processes towards an equal share.
+/// The share of the unmet load that is sent in addition. It moves all processes in a fleet towards equal shares.
 const FAIR_SHARE: f64 = 0.025;
-/// This many calls since the latest accept are an outage...
+/// The number of calls without an accept that make an outage, if `OUTAGE_SECONDS` and `OUTAGE_FACTOR` apply too.
 const OUTAGE_CALLS: f64 = 8.0;
-/// ...if the first of them is at least this many seconds ago...
+/// The minimum time since the first call without an accept for an outage to be detected, in seconds.
 const OUTAGE_SECONDS: f64 = 0.6;
-/// ...and this many times the usual latency of an accept ago, and this many accepts were to be expected meanwhile (or
-/// no rate of accepts is known).
+/// For an outage, that time must also be at least this many times the usual latency of an accept, and this many
+/// accepts must have been expected in it (unless no rate of accepts is known).
 const OUTAGE_FACTOR: f64 = 4.0;
-/// In an outage at most this part of the offered calls probe. This affects only clients with one or two calls per
-/// second, which would otherwise need many calls to detect the end of the outage.
+/// The maximum fraction of the offered calls that probe during an outage. It affects only clients with one or two
+/// calls per second, which would otherwise need many calls to detect the end of the outage.
 const PROBE_PART: f64 = 0.7;
-/// This many accepts end an outage. Each reject in between subtracts one.
+/// The number of accepts that end an outage. Each reject subtracts one.
 const RECOVERED_ACCEPTS: f64 = 8.0;
-/// After this many seconds without a call the estimate is reset.
+/// The estimate is reset after this many seconds without a call.
 const IDLE_SECONDS: f64 = 30.0;
 
-/// The mode of the throttle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
     /// Every call is sent.
     Calm,
     /// Calls are sent within the budget.
     Shedding,
-    /// The destination accepts no call: only probes are sent.
+    /// The destination accepts no calls: only probes are sent.
     Probing,
 }
 
-/// The counts since the latest look, and its duration.
+/// The counts since the latest evaluation, and the time they cover.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Seen {
     pub(super) seconds: f64,
@@ -82,7 +83,7 @@ pub(super) struct Seen {
     pub(super) sent: f64,
     pub(super) accepted: f64,
     pub(super) rejected: f64,
-    /// Neither accepted nor rejected, or rejected in an earlier era.
+    /// Calls that were neither accepted nor rejected, or were rejected in an earlier era.
     pub(super) neither: f64,
     /// The usual latency of an accept, in seconds; 0 before the first.
     pub(super) latency: f64,
@@ -105,13 +106,14 @@ impl Rate {
         if self.seconds > 0.0 { self.count / self.seconds } else { 0.0 }
     }
 
-    /// Returns the time over which this rate fades, in seconds: the longer of a time and the time of a count.
+    /// Returns the time over which this rate fades, in seconds: `seconds`, or the time that `count` calls take if
+    /// that is longer.
     fn horizon(self, seconds: f64, count: f64) -> f64 {
         (count / self.per_second()).clamp(seconds, LONGEST_MEMORY)
     }
 }
 
-/// The knowledge about a destination.
+/// The values from which a destination's capacity is estimated.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub(super) struct Estimate {
     offered: Rate,
@@ -119,26 +121,26 @@ pub(super) struct Estimate {
     usual: Rate,
     accepts: Rate,
     outcomes: Rate,
-    /// The rate of accepts at the latest reject. Without a further reject, capacity cannot have fallen below it,
-    /// while the rate of accepts may fall, since calls are shed.
+    /// The rate of accepts at the latest reject. Without a further reject, capacity has not fallen below it, while
+    /// the rate of accepts may fall because calls are shed.
     known_capacity: f64,
-    /// Accepts since the latest reject, and the seconds since then.
+    /// The number of accepts since the latest reject, and the seconds since then.
     clean_run: f64,
     clean_seconds: f64,
-    /// Calls sent since the latest accept, and the seconds for which there were any.
+    /// The number of calls sent since the latest accept, and the seconds for which there have been any.
     unanswered: f64,
     silent_seconds: f64,
     /// The usual latency of an accept, in seconds.
     latency: f64,
-    /// Accepts since probing began, minus the rejects.
+    /// The number of accepts since probing began, minus the rejects.
     recovery: f64,
 }
 
 impl Estimate {
-    /// The number of values that an estimate consists of.
+    /// The number of values in an estimate.
     pub(super) const NUMBERS: usize = 15;
 
-    /// Adds the new counts, and returns the mode from now on.
+    /// Adds the new counts and returns the mode that applies from now on.
     pub(super) fn look(&mut self, mode: Mode, seen: Seen) -> Mode {
         if seen.seconds >= IDLE_SECONDS {
             *self = Self::default();
@@ -171,12 +173,12 @@ impl Estimate {
     }
 
     fn take_in(&mut self, mode: Mode, seen: Seen) {
-        // A usual rate of zero gives infinity, which leaves the time as it is.
+        // If the usual rate is zero, this divides to infinity, and the time is not limited.
         let active = seen.seconds.min(PAUSE_FACTOR * seen.asked / self.usual.per_second());
         let horizon = self.offered.horizon(OFFERED_SECONDS, OFFERED_COUNT);
         self.offered.add(seen.asked, seen.seconds, fade(seen.seconds / horizon));
         self.usual.add(seen.asked, seen.seconds, fade(seen.seconds / (horizon * USUAL_FACTOR)));
-        // Probes do not measure capacity; the capacity before the outage is the best estimate for the time after it.
+        // Probes do not measure capacity. The best estimate after an outage is the capacity before it.
         if mode != Mode::Probing {
             let keep = fade(seen.seconds / self.outcomes.horizon(OUTCOME_SECONDS, OUTCOME_COUNT));
             self.accepts.add(seen.accepted, active, keep);
@@ -222,7 +224,7 @@ impl Estimate {
         self.offered.per_second() > self.budget() * (1.0 + error)
     }
 
-    /// Whether the offered rate is within the budget again.
+    /// Whether the offered rate is within the budget again, so that shedding ends.
     fn is_over(&self) -> bool {
         let fits = |offered: Rate| {
             offered.per_second() <= self.budget() * (1.0 + END_ERRORS / offered.count.max(1.0))
@@ -232,9 +234,9 @@ impl Estimate {
         fits || (self.clean_seconds >= CLEAN_SECONDS && self.clean_run >= CLEAN_ACCEPTS)
     }
 
-    /// Whether the destination accepts no call any more.
+    /// Whether the destination no longer accepts calls.
     fn is_outage(&self) -> bool {
-        // If the destination never responded so far, a call may just be slow.
+        // If the destination has never responded, a call may just be slow.
         let answered = self.outcomes.count > 0.0;
         let missed = self.silent_seconds * self.accepts.per_second();
         answered
@@ -287,15 +289,15 @@ impl Estimate {
 mod tests {
     use super::*;
 
-    /// Looks fifty times a second, for some seconds of steady traffic: calls a second asked for, sent, accepted and
-    /// rejected.
+    /// Evaluates fifty times per second for some seconds of steady traffic. The rates are calls per second: offered,
+    /// sent, accepted and rejected.
     fn steady(estimate: &mut Estimate, mode: Mode, seconds: u32, rates: [f64; 4]) -> Mode {
         let [asked, sent, accepted, rejected] = rates.map(|rate| rate / 50.0);
         let seen = Seen { seconds: 0.02, asked, sent, accepted, rejected, neither: 0.0, latency: 0.01 };
         (0..seconds * 50).fold(mode, |mode, _| estimate.look(mode, seen))
     }
 
-    /// What is known after a minute of 100 calls a second, all accepted.
+    /// Returns the estimate after a minute of 100 calls per second, all accepted.
     fn healthy() -> Estimate {
         let mut estimate = Estimate::default();
         assert_eq!(steady(&mut estimate, Mode::Calm, 60, [100.0, 100.0, 100.0, 0.0]), Mode::Calm);
@@ -304,7 +306,7 @@ mod tests {
 
     #[test]
     fn what_is_offered_and_accepted_decides_the_mode() {
-        // After a second of this traffic. Rates are of calls asked for, sent, accepted and rejected.
+        // After a second of this traffic. The rates are calls offered, sent, accepted and rejected.
         let table = [
             ("all accepted", [100.0, 100.0, 100.0, 0.0], Mode::Calm),
             ("more, all accepted", [900.0, 900.0, 900.0, 0.0], Mode::Calm),
@@ -332,7 +334,7 @@ mod tests {
     fn shedding_does_not_lower_the_budget() {
         let mut estimate = healthy();
         steady(&mut estimate, Mode::Calm, 5, [120.0, 120.0, 100.0, 20.0]);
-        // Far fewer are sent than the budget allows, and none is rejected.
+        // Far fewer calls are sent than the budget allows, and none is rejected.
         steady(&mut estimate, Mode::Shedding, 5, [120.0, 30.0, 30.0, 0.0]);
         assert!(estimate.rate(Mode::Shedding) >= 100.0);
     }
@@ -395,7 +397,7 @@ mod tests {
             let mut estimate = healthy();
             let seen = Seen { seconds: 0.02, asked: 2.0, sent: 2.0, rejected: 2.0, ..Seen::default() };
             let mode = estimate.look(Mode::Calm, seen);
-            // Nothing is asked for until the receiver's `Retry-After` is over.
+            // No call is offered until the receiver's `Retry-After` is over.
             let pause = Seen { seconds, asked: 1.0, sent: 1.0, rejected: 2.0, ..Seen::default() };
             assert_eq!(estimate.look(mode, pause), Mode::Calm, "{seconds} s");
             assert_eq!(steady(&mut estimate, Mode::Calm, 5, [100.0, 100.0, 100.0, 0.0]), Mode::Calm);

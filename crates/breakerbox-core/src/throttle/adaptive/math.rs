@@ -1,6 +1,6 @@
-//! The two functions that `core` lacks, as exact as a throttle needs them.
+//! The two mathematical functions that `core` lacks, as exact as a throttle needs them.
 
-/// Returns the share that is left after `x` time constants: about `e^-x`, for `x` of at least 0.
+/// Returns the fraction that is left after `x` time constants: about `e^-x`. `x` must not be negative.
 pub(super) fn fade(x: f64) -> f64 {
     let root = 1.0 / (1.0 + x / 16.0);
     let square = root * root;
@@ -9,7 +9,7 @@ pub(super) fn fade(x: f64) -> f64 {
     eighth * eighth
 }
 
-/// Returns the square root of a number of at least 0, by Newton's method from a guess that halves the exponent.
+/// Returns the square root of a non-negative number, by Newton's method from a guess that halves the exponent.
 pub(super) fn square_root(x: f64) -> f64 {
     if !(x > 0.0 && x < f64::INFINITY) {
         return 0.0;

@@ -1,16 +1,16 @@
-//! The adaptive strategy: sheds by a rate learnt from accepts, in strict order of priority.
+//! The adaptive strategy: sheds by a rate learnt from accepted calls, in strict order of priority.
 //!
 //! | part | what it does |
 //! | --- | --- |
 //! | [`Adaptive`] | counts calls, and evaluates the counts periodically |
-//! | `estimate` | the evaluation: the capacity of the destination, and the mode that follows |
+//! | `estimate` | the evaluation: the destination's capacity, and the mode that follows from it |
 //! | `bucket` | the distribution of the capacity among priorities |
 //!
-//! A call only adds to counters. About sixty times a second, the first call to arrive evaluates them (a *look*). It
-//! never waits for another thread: a call that finds another thread evaluating goes on.
+//! A call only adds to counters. About sixty times per second, the first call to arrive evaluates them (a *look*). It
+//! never waits for another thread: a call that finds another thread evaluating continues at once.
 //!
 //! Rejects of calls that were sent in an earlier *era*, that is, before the latest change to calm or probing, do not
-//! count: after an outage its timeouts still arrive for a while.
+//! count: after an outage, its timeouts still arrive for a while.
 
 mod bucket;
 mod estimate;
@@ -27,17 +27,18 @@ use super::shared::{AtomicBool, AtomicU32, AtomicU64, Number};
 use super::{LoadSignal, Reason, Shed, ThrottleState};
 use crate::time::Timestamp;
 
-/// A look is due when the time, in microseconds and without this many of its low bits, has changed: every 16 ms.
+/// The counters are evaluated when the time in microseconds, without this many of its low bits, has changed: every 16
+/// ms.
 const LOOK_BITS: u32 = 14;
-/// A time that is older than the latest look by less than this, in microseconds, comes from a thread that was held
-/// up; by more, from a clock that stepped back.
+/// The maximum delay of a thread, in microseconds. A time that is further before the latest evaluation comes from a
+/// clock that stepped back.
 const LATE_MICROS: u64 = 1_000_000;
-/// After this long without an acquire, in microseconds, all that was learnt has expired.
+/// The time without a request for a pass, in microseconds, after which everything learnt has expired.
 const HEALED_MICROS: u64 = 30_000_000;
-/// The number of calls that the accept of a probe frees, so that a recovery doubles with each round trip.
+/// The number of calls that an accepted probe allows, so that traffic doubles with each round trip during recovery.
 const FREED_BY_ACCEPT: f64 = 2.0;
-/// The fraction of the difference by which the usual latency falls at each look with a faster accept. It rises at
-/// once.
+/// The fraction of the difference by which the usual latency falls at each evaluation with a faster accept. It rises
+/// at once.
 const LATENCY_FALL: f64 = 0.1;
 
 #[derive(Debug)]
@@ -55,8 +56,8 @@ pub(super) struct Adaptive {
     memory: Memory,
 }
 
-/// The counters that every call adds to, on a cache line of their own: values that calls only read then stay in every
-/// processor's cache.
+/// The counters that every call adds to. They have a cache line of their own, so that values that calls only read
+/// stay in every processor's cache.
 #[derive(Default, Debug)]
 #[repr(align(64))]
 struct Calls {
@@ -64,7 +65,7 @@ struct Calls {
     accepted: AtomicU64,
 }
 
-/// The values that only the thread that evaluates the counts uses.
+/// The values that only the evaluating thread uses.
 #[derive(Default, Debug)]
 struct Memory {
     looking: AtomicBool,
@@ -88,7 +89,7 @@ impl Adaptive {
         }
     }
 
-    /// Decides whether to send a call; if so, returns the era.
+    /// Decides whether to send a call; if so, returns the current era.
     #[inline]
     pub(super) fn try_acquire(&self, level: u16, now: Timestamp) -> Result<u32, Shed> {
         self.calls.asked.fetch_add(1, Relaxed);
@@ -130,12 +131,12 @@ impl Adaptive {
         }
     }
 
-    /// Whether no call was acquired for so long that all that was learnt has expired.
+    /// Whether no call was acquired for so long that everything learnt has expired.
     pub(super) fn is_idle(&self, now: Timestamp) -> bool {
         now.as_micros().abs_diff(self.looked_at.load(Relaxed)) >= HEALED_MICROS
     }
 
-    /// Whether every call is admitted, as of the latest look.
+    /// Whether every call is admitted, as of the latest evaluation.
     pub(super) fn is_calm(&self) -> bool {
         mode(self.state.load(Relaxed)) == Mode::Calm
     }
@@ -148,12 +149,12 @@ impl Adaptive {
         }
     }
 
-    /// Returns the number of calls per second that are admitted; `None` if every call is.
+    /// Returns the number of calls per second that are admitted; `None` if every call is admitted.
     pub(super) fn rate(&self) -> Option<f64> {
         (!self.is_calm()).then(|| self.bucket.rate())
     }
 
-    /// Returns the number of calls that were acquired or shed, accepted, and rejected.
+    /// Returns the numbers of calls that were requested (sent or shed), accepted, and rejected.
     pub(super) fn totals(&self) -> [u64; 3] {
         [&self.calls.asked, &self.calls.accepted, &self.rejected].map(|counter| counter.load(Relaxed))
     }
@@ -169,7 +170,7 @@ impl Adaptive {
         self.latency.store(latency.max(usual + (latency - usual) * LATENCY_FALL));
     }
 
-    /// Evaluates the counts, unless another thread does.
+    /// Evaluates the counts, unless another thread is doing so.
     #[cold]
     fn look(&self, now: u64) {
         let before = self.looked_at.load(Relaxed);
@@ -179,12 +180,12 @@ impl Adaptive {
         if self.memory.looking.compare_exchange(false, true, Acquire, Relaxed).is_err() {
             return;
         }
-        // A thread that evaluated the counts in the meantime has updated this.
+        // This may be later than above: another thread may have evaluated the counts meanwhile.
         let before = self.looked_at.swap(now, Relaxed);
-        // The first look only starts the counts: the time before it is not a pause in the calls.
+        // The first evaluation only starts the counts: the time before it is not a pause in the calls.
         let seconds = if before == 0 { 0.0 } else { now.saturating_sub(before) as f64 / 1e6 };
         let seen = self.count(seconds);
-        // Without elapsed time there are no rates: after a clock has stepped back, the counts only start anew.
+        // Without elapsed time there are no rates: after the clock has stepped back, the counts only start anew.
         if seconds > 0.0 {
             self.judge(seen, now);
         }
@@ -213,7 +214,7 @@ impl Adaptive {
         }
     }
 
-    /// Returns the counts since the latest look.
+    /// Returns the counts since the latest evaluation.
     fn count(&self, seconds: f64) -> Seen {
         let counters = [&self.calls.asked, &self.shed, &self.calls.accepted, &self.rejected, &self.neither];
         let totals = counters.map(|counter| counter.load(Relaxed));
@@ -227,7 +228,7 @@ impl Adaptive {
     }
 }
 
-/// Whether a look is due: the times differ in more than their low bits.
+/// Whether an evaluation is due: the times differ in more than their low bits.
 const fn is_later_look(now: u64, last: u64) -> bool {
     (now ^ last) >> LOOK_BITS != 0
 }
@@ -254,7 +255,7 @@ mod tests {
 
     use super::*;
 
-    /// Calls a millisecond apart that are answered at once.
+    /// Makes calls a millisecond apart, settled at once; returns how many were shed.
     fn calls(adaptive: &Adaptive, from_ms: u64, count: u64, verdict: impl Fn(u64) -> LoadSignal) -> u64 {
         let mut shed = 0;
         for n in 0..count {
@@ -300,7 +301,7 @@ mod tests {
         assert_eq!(passed, 2);
     }
 
-    /// A call every so many milliseconds, answered at once; returns how many were shed.
+    /// Makes a call every `gap_ms` milliseconds, settled at once; returns how many were shed.
     fn spaced(gap_ms: u64, count: u64, verdict: impl Fn(u64) -> LoadSignal) -> u64 {
         let adaptive = Adaptive::new(Levels::STANDARD);
         let mut shed = 0;
@@ -340,7 +341,7 @@ mod tests {
         }
     }
 
-    /// A caller that acquires again when its hint says so, as a lane of the gateway does.
+    /// The caller acquires again when its retry hint says so, as the gateway's dispatcher does.
     #[test]
     fn a_caller_that_obeys_its_hints_gets_a_call_through_every_two_seconds() {
         let adaptive = Adaptive::new(Levels::STANDARD);

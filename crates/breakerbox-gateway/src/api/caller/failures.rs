@@ -1,4 +1,4 @@
-//! Counts requests without a valid key, per client address. An address that guesses keys has to wait; callers with a
+//! Counts requests without a valid key per client address. An address with too many of them has to wait; callers with a
 //! valid key are not affected, even from the same address.
 
 use std::collections::HashMap;
@@ -10,13 +10,13 @@ use crate::api::serve::network;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Maximum addresses that are remembered. Above it, the one whose minute began first is evicted.
+/// The maximum number of addresses to remember. Above it, the address whose minute began first is evicted.
 const REMEMBERED: usize = 4_096;
 
 /// Authentication failures, by address.
 #[derive(Debug)]
 pub(in crate::api) struct Failures {
-    /// Maximum failures of an address in a minute.
+    /// The maximum number of failures per address and minute.
     allowed: u32,
     counts: Mutex<HashMap<IpAddr, Count>>,
 }
@@ -28,12 +28,12 @@ struct Count {
 }
 
 impl Failures {
-    /// Allows this many failures of an address in a minute.
+    /// Allows this many failures per address and minute.
     pub(in crate::api) fn new(allowed: u32) -> Self {
         Self { allowed, counts: Mutex::default() }
     }
 
-    /// Returns how long this address has to wait. `None`: it need not.
+    /// Returns the time that this address has to wait. `None`: it may try now.
     pub(super) fn wait(&self, address: IpAddr, now: Instant) -> Option<Duration> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.get(&network(address))?;
@@ -41,7 +41,7 @@ impl Failures {
         (count.failures >= self.allowed).then_some(left)
     }
 
-    /// Counts a failure.
+    /// Counts a failure from this address.
     pub(super) fn count(&self, address: IpAddr, now: Instant) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let address = network(address);

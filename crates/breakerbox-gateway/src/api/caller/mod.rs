@@ -1,7 +1,7 @@
 //! Authentication and authorization of callers.
 //!
 //! A request carries its key as `Authorization: Bearer bbx_...`. Only the key's hash is looked up. Resources of other
-//! tenants return 404, like names that do not exist.
+//! tenants return 404, as if they did not exist.
 
 mod failures;
 
@@ -22,10 +22,10 @@ use super::Api;
 use super::problem::{ApiResult, Code, Problem};
 use super::serve::{OpenConnection, Peer};
 
-/// The default tenant, for requests with a key for all tenants that name no tenant.
+/// The tenant for requests that name none, made with a key for all tenants.
 pub const DEFAULT_TENANT: &str = "default";
 
-/// An authenticated caller, by its API key.
+/// An authenticated caller, identified by its API key.
 #[derive(Clone, Debug)]
 pub(super) struct Caller(pub(super) Arc<ApiKey>);
 
@@ -34,7 +34,7 @@ pub(super) struct Allowed<S>(pub(super) Caller, pub(super) PhantomData<S>);
 
 /// The scopes that a route requires.
 pub(super) trait Wanted: std::marker::Send + Sync + 'static {
-    /// The caller needs one of these scopes.
+    /// The scopes. The caller needs at least one of them.
     const SCOPES: &'static [Scope];
 }
 
@@ -67,13 +67,13 @@ impl<S: Wanted> FromRequestParts<Api> for Allowed<S> {
             connection.mark_known();
         }
         caller.needs_any(S::SCOPES, "this")?;
-        // Recorded for the reading of the body, which takes room from the share of this caller.
+        // Recorded for reading the body, which takes memory from this caller's share.
         parts.extensions.insert(caller.clone());
         Ok(Self(caller, PhantomData))
     }
 }
 
-/// Returns the caller with the key in these headers.
+/// Returns the caller, authenticated by the key in these headers.
 fn identify(headers: &HeaderMap, peer: IpAddr, api: &Api) -> ApiResult<Caller> {
     let Some(presented) = headers.get(AUTHORIZATION) else {
         let detail = "send an API key with the header `authorization: Bearer bbx_...`";
@@ -112,7 +112,7 @@ impl Caller {
         Err(Problem::scope_missing(scopes, why))
     }
 
-    /// Checks that the key is for all tenants.
+    /// Checks that the key is not bound to one tenant.
     pub(super) fn needs_all_tenants(&self, why: &str) -> ApiResult<()> {
         if self.0.tenant.is_none() {
             return Ok(());
@@ -125,8 +125,8 @@ impl Caller {
         self.0.tenant.as_ref().is_none_or(|own| own == tenant)
     }
 
-    /// Returns whether the key may access resources of the tenant with this number. A deleted tenant may have had the
-    /// same name as the key's tenant.
+    /// Returns whether the key may access resources of the tenant with this number. Names are not compared, since a
+    /// deleted tenant may have had the same name.
     pub(super) fn owns(&self, owner: TenantNumber, directory: &Directory) -> bool {
         match &self.0.tenant {
             None => true,
@@ -144,7 +144,7 @@ impl Caller {
         }
     }
 
-    /// Returns the tenant whose resources are listed. `None`: all tenants.
+    /// Returns the tenant whose resources to list. `None`: all tenants.
     pub(super) fn tenant_seen(&self, named: Option<TenantId>) -> ApiResult<Option<TenantId>> {
         match (&self.0.tenant, named) {
             (Some(own), Some(named)) if *own != named => Err(mismatch(&named)),
@@ -154,7 +154,7 @@ impl Caller {
     }
 }
 
-/// The problem of a key for another tenant. It is the same whether the named tenant exists or not.
+/// Returns the problem for a key that is bound to another tenant. It does not reveal whether the named tenant exists.
 fn mismatch(named: &TenantId) -> Problem {
     let detail = format!("tenant: this API key is not valid for the tenant {:?}", named.as_str());
     Problem::new(Code::TenantMismatch, detail).of_field("tenant")

@@ -1,4 +1,4 @@
-//! The history of all circuits: each change with its time, its cause and its actor. Read-only: no route changes it.
+//! The history of all circuits: each change with its time, cause and actor. It is read-only.
 
 use axum::extract::State;
 use breakerbox_core::Status;
@@ -22,15 +22,15 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(list_changes))
 }
 
-/// A filter for changes.
+/// A filter for circuit changes.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct ListQuery {
-    /// Only circuits of this tenant, for deliveries and for reminders.
+    /// Only circuits of this tenant, including those of its reminders.
     #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
-    /// Only this circuit.
+    /// Only changes of this circuit.
     #[param(value_type = Option<String>, pattern = "^cir_[A-Za-z0-9_-]{2,1366}$")]
     circuit: Option<Text<CircuitId>>,
     /// Only changes at this time or later.
@@ -45,14 +45,15 @@ struct ListQuery {
     /// Maximum number of items. Default: 50.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<Text<Limit>>,
-    /// The `next` of the previous page. Omit it, or leave it empty, for the first page.
+    /// The `next` value of the previous page. Omit it, or leave it empty, for the first page.
     cursor: Option<String>,
 }
 
 /// List the history of all circuits
 ///
-/// Every change of every circuit: trips, probes, recoveries and overrides; newest first. Entries are immutable, and are kept for
-/// `retention.history`. A page may have fewer items than `limit`, or none, and not be the last; follow `next`.
+/// Returns every change of every circuit, newest first: trips, probes, recoveries and overrides. Entries are immutable,
+/// and are kept for `retention.history`. A page may have fewer items than `limit`, or none, even if it is not the last;
+/// follow `next`.
 #[utoipa::path(
     get,
     path = "/v1/changes",

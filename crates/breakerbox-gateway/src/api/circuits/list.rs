@@ -1,8 +1,8 @@
-//! The listing of circuits, of all tenants or of one.
+//! Lists the circuits of one tenant or of all tenants.
 //!
-//! A tenant's keys are in four ranges of a store: the keys of the whole tenant, and the keys with the tenant as prefix,
-//! once for deliveries and once for reminders. A page goes through the ranges one after the other, so that it is full
-//! if possible, and its cursor states in which range it ended.
+//! A tenant's keys are in four ranges of a store: the key of the whole tenant, and the keys that begin with the tenant,
+//! each for deliveries and for reminders. A page takes items from one range after the other until it is full, and its
+//! cursor contains the range in which it ended.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct CircuitsQuery {
-    /// Only circuits of this tenant, for deliveries and for reminders.
+    /// Only circuits of this tenant, including those of its reminders.
     #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
     /// Only circuits in this state.
@@ -45,14 +45,14 @@ struct CircuitsQuery {
     /// Maximum number of items. Default: 50.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<Text<Limit>>,
-    /// The `next` of the previous page. Omit it, or leave it empty, for the first page.
+    /// The `next` value of the previous page. Omit it, or leave it empty, for the first page.
     cursor: Option<String>,
 }
 
 /// List circuits
 ///
-/// Lists circuits that have changed at least once; all others are closed. The order is not specified. A page may have fewer
-/// items than `limit`, or none, and not be the last; follow `next`.
+/// Lists circuits that have changed at least once; all others are closed. The order is unspecified. A page may have
+/// fewer items than `limit`, or none, even if it is not the last; follow `next`.
 #[utoipa::path(
     get,
     path = "/v1/circuits",
@@ -110,7 +110,7 @@ pub(super) enum Keys {
     Beginning(String),
 }
 
-/// Returns the ranges of a tenant's keys, or of all keys.
+/// Returns the ranges that contain a tenant's keys. `None`: all keys.
 pub(super) fn places(tenant: Option<TenantId>) -> Vec<Keys> {
     let Some(tenant) = tenant else { return vec![Keys::Beginning(String::new())] };
     let owners = [CircuitOwner::of_deliveries(tenant.clone()), CircuitOwner::of_reminders(tenant)];
@@ -127,7 +127,7 @@ struct ListPosition {
 }
 
 impl ListPosition {
-    /// Encodes the cursor. The store's part may contain anything, such as a URL.
+    /// Encodes the position as a cursor. The store's part may contain any characters, such as a URL.
     fn write(&self) -> String {
         URL_SAFE_NO_PAD.encode(format!("{}{}", self.number, self.after.as_deref().unwrap_or_default()))
     }

@@ -1,7 +1,7 @@
-//! Circuits: list, show, history of one or of all, and overrides by an operator.
+//! Circuits: list, show, history and operator overrides.
 //!
-//! Paths name a circuit by its key in base64, so that no proxy can misread the URL within it. The key begins with the
-//! tenant, so the owner is known.
+//! Paths contain a circuit's key in base64, so that no proxy can misinterpret a URL in it. The key begins with the
+//! tenant that owns the circuit.
 
 mod changes;
 mod list;
@@ -82,7 +82,7 @@ async fn history(
     Ok(axum::Json(Listed::of(page, ChangeView::from)))
 }
 
-/// Returns the key, if it belongs to a tenant that the caller may access.
+/// Returns the circuit's key, if it belongs to a tenant that the caller may access.
 fn seen<'i>(api: &Api, caller: &Caller, id: &'i CircuitId) -> ApiResult<&'i str> {
     let tenant = id.owner().map(|owner| owner.tenant);
     let is_there = |tenant: &TenantId| caller.sees(tenant) && api.services.directory.tenant(tenant).is_some();
@@ -92,7 +92,7 @@ fn seen<'i>(api: &Api, caller: &Caller, id: &'i CircuitId) -> ApiResult<&'i str>
     }
 }
 
-/// Returns the view of a circuit, with all details that the caller may see.
+/// Returns the view of a circuit, with all the details that the caller may see.
 async fn shown(api: &Api, caller: &Caller, key: &str) -> ApiResult<CircuitShown> {
     let visible = |record: Option<Record>| {
         record.filter(|record| is_visible(caller, record)).unwrap_or_else(|| view::untouched(key))
@@ -106,8 +106,8 @@ async fn shown(api: &Api, caller: &Caller, key: &str) -> ApiResult<CircuitShown>
     Ok(CircuitShown::new(api, key, &record, &Totals::default(), &policy))
 }
 
-/// Returns whether the caller may see the record of a circuit. For a tenant, a circuit left by a deleted tenant of the
-/// same name counts as new.
+/// Returns whether the caller may see a circuit's record. To a tenant, a circuit that a deleted tenant of the same name
+/// left behind looks new.
 fn is_visible(caller: &Caller, record: &Record) -> bool {
     caller.0.tenant.is_none() || !reset::is_left_behind(record)
 }
@@ -117,13 +117,13 @@ async fn stored(api: &Api, keys: &[Arc<str>]) -> ApiResult<Vec<Option<Record>>> 
     Ok(read.value.into_iter().map(Result::ok).map(Option::flatten).collect())
 }
 
-/// Returns the key of an endpoint's circuit. `None` if the endpoint was deleted at this moment.
+/// Returns the key of an endpoint's circuit. `None` if the endpoint was deleted in the meantime.
 pub(super) fn key_of(api: &Api, endpoint: &Endpoint) -> Option<Arc<str>> {
     api.services.directory.endpoint(endpoint.lane()).map(|entry| Arc::clone(&entry.circuit))
 }
 
-/// Returns the states of these circuits: from this process if it has them, else from the store; closed where there is
-/// no key.
+/// Returns the states of these circuits, from this process if it has them, otherwise from the store. A missing key
+/// counts as closed.
 pub(super) async fn statuses(api: &Api, keys: &[Option<Arc<str>>]) -> ApiResult<Vec<Status>> {
     let here = |key: &Option<Arc<str>>| match key {
         Some(key) => api.services.circuits.find(key).map(|circuit| circuit.status()),
@@ -141,7 +141,7 @@ pub(super) async fn statuses(api: &Api, keys: &[Option<Arc<str>>]) -> ApiResult<
     Ok(statuses.into_iter().map(|status| status.unwrap_or(Status::Closed)).collect())
 }
 
-/// Applies an operator's override, in the caller's name.
+/// Applies an operator's override, and records the caller's API key as its actor.
 pub(super) async fn apply_override(
     api: &Api,
     caller: &Caller,
@@ -167,7 +167,7 @@ pub(super) async fn apply_override(
     Ok(circuit)
 }
 
-/// Maps an error of a store. A store does not report whether the request was wrong, such as an invalid cursor.
+/// Maps a store error. Stores do not report whether the request itself was invalid, for example its cursor.
 fn store_problem(error: &StoreError) -> Problem {
     Problem::new(Code::Unavailable, "the circuit store does not respond; retry later")
         .caused_by(error.to_string())

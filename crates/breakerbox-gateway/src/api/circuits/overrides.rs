@@ -1,4 +1,4 @@
-//! Overrides by an operator. Each has a reason, which is stored with the circuit and in its history, with the name of
+//! Operator overrides. Each has a reason, which is stored with the circuit and in its history, together with the ID of
 //! the API key.
 
 use axum::extract::State;
@@ -31,7 +31,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[serde(deny_unknown_fields)]
 #[schema(as = Override)]
 struct Order {
-    /// The reason, for people. It is shown with the circuit and in its history.
+    /// A human-readable reason. It is shown with the circuit and in its history.
     #[schema(min_length = 1, max_length = 1024, example = "maintenance of the receiver until noon")]
     reason: String,
 }

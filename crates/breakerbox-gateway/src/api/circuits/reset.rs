@@ -1,5 +1,5 @@
-//! Resets the circuits of a reused tenant name. Circuit keys begin with the tenant's name, so the circuits of a deleted
-//! tenant are reset when its name is used again: they neither govern the new tenant's calls nor count earlier outcomes.
+//! Resets circuits when a tenant's name is reused. Circuit keys begin with the tenant's name, so circuits that a
+//! deleted tenant left behind would otherwise govern the calls of a new tenant with that name, and keep their counts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use crate::api::Api;
 use crate::api::caller::Caller;
 use crate::api::problem::ApiResult;
 
-/// Maximum circuits that are reset at once, so that they share commits.
+/// The maximum number of circuits to reset concurrently, so that they share commits.
 const AT_ONCE: usize = 64;
 
-/// Maximum circuits that are listed at once.
+/// The maximum number of circuits to list at a time.
 const PAGE: usize = 500;
 
-/// The reason of the reset. It marks a circuit that has not changed since its name belongs to another tenant. The time
-/// of the change could not: tenants are created by another clock than the one by which circuits change.
+/// The reason recorded for the reset. It marks a circuit that has not changed since another tenant took over its name.
+/// The time of the change could not mark it: tenants and circuits use different clocks.
 const REASON: &str = "a tenant that was deleted had the name before";
 
-/// Returns whether a deleted tenant left this circuit to another tenant of the same name, which must not see it.
+/// Returns whether a deleted tenant left this circuit behind. A new tenant of the same name must not see it.
 pub(super) fn is_left_behind(record: &Record) -> bool {
     let is_ours =
         |command: OverrideCommand, reason: &str| command == OverrideCommand::Reset && reason == REASON;
     matches!(&record.cause, Some(Cause::Override { command, by }) if is_ours(*command, by.reason()))
 }
 
-/// Resets all circuits under this name. Permits that were given before become late.
+/// Resets all circuits of the tenant with this name. Permits that were given before become late.
 pub(in crate::api) async fn reset_circuits_of(
     api: &Api,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! The JSON of circuits.
+//! The JSON representation of circuits.
 
 use breakerbox_core::{Cause, Mode, Policy, RandomBits, Record, Status, Timestamp, Totals};
 use breakerbox_model::objects::{CircuitId, CircuitOwner, PastChange, Purpose, ShownKey};
@@ -19,7 +19,7 @@ pub(in crate::api) enum StateView {
     Disabled,
 }
 
-/// The calls that a circuit is for.
+/// The kind of calls that a circuit is for.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::api) enum PurposeView {
@@ -47,12 +47,12 @@ impl From<Status> for StateView {
     }
 }
 
-/// The circuit of an endpoint or a reminder.
+/// The circuit that governs the calls for an endpoint or a reminder.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct CircuitOf {
     /// Circuit ID.
     id: String,
-    /// The key of the circuit.
+    /// The key of the circuit: the tenant and the destination.
     key: String,
     /// The state of the circuit.
     #[schema(inline)]
@@ -76,16 +76,16 @@ impl From<StateView> for Status {
     }
 }
 
-/// The mode of a circuit.
+/// Whether the outcomes of calls or an override decide.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Mode)]
 struct ModeView {
-    /// `automatic`: outcomes decide. Otherwise an override decides.
+    /// `automatic`: the outcomes of calls decide. Otherwise an override decides.
     #[schema(inline)]
     name: ModeName,
-    /// The actor: an API key ID, or the gateway.
+    /// The actor of the override: an API key ID, or the gateway.
     actor: Option<String>,
-    /// The reason of the override.
+    /// The reason for the override.
     reason: Option<String>,
 }
 
@@ -110,7 +110,7 @@ impl From<&Mode> for ModeView {
     }
 }
 
-/// A circuit.
+/// The circuit breaker for one destination, host or tenant.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Circuit)]
 pub(super) struct CircuitView {
@@ -120,44 +120,44 @@ pub(super) struct CircuitView {
     /// The key of the circuit: the tenant and the destination.
     #[schema(example = "acme https://hooks.example.com/in")]
     key: String,
-    /// The first characters of the key's hash. Logs and notifications show it instead of a key that contains a URL.
+    /// The first characters of the key's hash. Logs and notifications show them instead of a key that contains a URL.
     #[schema(example = "3f2a9c1b8d02")]
     fingerprint: String,
     /// Tenant ID.
     tenant: String,
-    /// The calls that the circuit is for. A tenant's reminders have their own circuits.
+    /// The kind of calls that the circuit is for. A tenant's reminders have their own circuits.
     #[schema(inline)]
     purpose: PurposeView,
     /// The state of the circuit.
     #[schema(inline)]
     state: StateView,
-    /// The mode of the circuit.
+    /// Whether the outcomes of calls or an override decide.
     #[schema(inline)]
     mode: ModeView,
-    /// The number of the period between two changes. It grows with every change.
+    /// The number of the circuit's current epoch, the period between two changes. It grows with every change.
     epoch: u64,
     /// The number of trips since the count was last reset.
     trips: u32,
-    /// While open: the time from which on a call may probe.
+    /// While open: the earliest time of the next probe.
     #[schema(value_type = Option<String>, format = "date-time")]
     retry_at: Option<Moment>,
     /// The time of the last trip or forced opening.
     #[schema(value_type = Option<String>, format = "date-time")]
     opened_at: Option<Moment>,
-    /// The time of the latest success; null: there was none.
+    /// The time of the latest success; null if there was none.
     #[schema(value_type = Option<String>, format = "date-time")]
     last_success_at: Option<Moment>,
-    /// The time of the first counted failure after the latest success; null: the destination does not fail.
+    /// The time of the first counted failure since the latest success; null if there was none.
     #[schema(value_type = Option<String>, format = "date-time")]
     failing_since: Option<Moment>,
     /// While half-open: the number of successful probes.
     probe_successes: u32,
     /// Whether a probe is in flight.
     probing: bool,
-    /// The time of the last change; null: there was none.
+    /// The time of the last change; null if there was none.
     #[schema(value_type = Option<String>, format = "date-time")]
     changed_at: Option<Moment>,
-    /// The cause of the last change.
+    /// The cause of the last change; null if there was none.
     cause: Option<String>,
 }
 
@@ -186,12 +186,12 @@ impl CircuitView {
     }
 }
 
-/// Returns the record of a circuit that never changed.
+/// Returns the record for a circuit that has never changed.
 pub(super) fn untouched(key: &str) -> Record {
     Record::new(Some(owner(key).0.into()), RandomBits(0), Timestamp::ZERO)
 }
 
-/// Returns the tenant of a key, and its purpose.
+/// Returns the tenant and the purpose that a circuit's key contains.
 fn owner(key: &str) -> (String, PurposeView) {
     match CircuitOwner::of_key(key) {
         Some(owner) => (owner.tenant.to_string(), owner.purpose.into()),
@@ -205,28 +205,28 @@ fn owner(key: &str) -> (String, PurposeView) {
 pub(super) struct CircuitShown {
     #[serde(flatten)]
     circuit: CircuitView,
-    /// The counts of the window, as this process sees them.
+    /// The counts in the window, as seen by this process.
     #[schema(inline)]
     window: WindowView,
-    /// The policy of the circuit, with the names of the policy file.
+    /// The circuit's policy, with the names used in policy files.
     #[schema(value_type = Object)]
     policy: serde_json::Value,
 }
 
-/// The counts of a window.
+/// The counts in a circuit's window.
 #[derive(Serialize, ToSchema)]
 struct WindowView {
-    /// The number of counted calls.
+    /// The number of calls counted in the window.
     calls: u64,
-    /// The number of successful calls.
+    /// The number of successful calls in the window.
     successes: u64,
-    /// The number of failed calls.
+    /// The number of failed calls in the window.
     failures: u64,
-    /// The number of slow calls.
+    /// The number of calls slower than the policy's `slow_call`.
     slow: u64,
     /// The number of consecutive failures up to the latest call.
     consecutive_failures: u64,
-    /// The mean latency, in milliseconds; null: there were no calls.
+    /// The mean latency, in milliseconds; null if there were no calls.
     mean_latency_ms: Option<f64>,
 }
 
@@ -250,27 +250,27 @@ impl CircuitShown {
     }
 }
 
-/// One change of a circuit.
+/// One change of a circuit's state or mode.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Change)]
 pub(super) struct ChangeView {
     /// Circuit ID.
     #[schema(example = "cir_YWNtZSBodHRwczovL2EuZXhhbXBsZQ")]
     circuit: String,
-    /// The key of the circuit.
+    /// The key of the circuit: the tenant and the destination.
     key: String,
     /// Tenant ID.
     tenant: String,
-    /// The calls that the circuit is for.
+    /// The kind of calls that the circuit is for.
     #[schema(inline)]
     purpose: PurposeView,
     /// The time of the change.
     #[schema(value_type = String, format = "date-time")]
     at: Moment,
-    /// The previous state.
+    /// The state before the change.
     #[schema(inline)]
     from: StateView,
-    /// The new state.
+    /// The state after the change.
     #[schema(inline)]
     to: StateView,
     /// The epoch that began with the change.
@@ -278,16 +278,16 @@ pub(super) struct ChangeView {
     /// The cause: a trip rule, such as `failure_rate`; `probe_failed`, `cool_off_over`, `probes_succeeded`; or an override, such as
     /// `force_open`.
     cause: String,
-    /// The trip rule; null: no rule caused the change.
+    /// The trip rule that caused the change; null if none did.
     rule: Option<String>,
-    /// With an override: the actor, an API key ID.
+    /// The actor of an override: an API key ID.
     actor: Option<String>,
-    /// With an override: its reason.
+    /// The reason for an override.
     reason: Option<String>,
-    /// While open: the time from which on a call may probe.
+    /// While open: the earliest time of the next probe.
     #[schema(value_type = Option<String>, format = "date-time")]
     retry_at: Option<Moment>,
-    /// The number of trips so far.
+    /// The number of trips since the count was last reset.
     trips: u32,
 }
 
@@ -330,7 +330,7 @@ fn cause_name(cause: &Cause) -> String {
     }
 }
 
-/// Returns the one-word name of a value, as stores hold it.
+/// Returns the snake-case name of an enum value, as stores write it.
 fn plain_name(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(name)) => name,

@@ -1,4 +1,4 @@
-//! Deliveries: list, show, their attempts, cancel, resend one.
+//! Deliveries: list, show, list attempts, cancel, resend.
 
 mod view;
 
@@ -30,7 +30,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(resend))
 }
 
-/// A filter for deliveries. A delivery must match all of it.
+/// A filter for deliveries. A delivery must match all given conditions.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -59,13 +59,13 @@ struct ListQuery {
     /// Maximum number of items. Default: 50.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<Text<Limit>>,
-    /// The `next` of the previous page. Omit it, or leave it empty, for the first page.
+    /// The `next` value of the previous page. Omit it, or leave it empty, for the first page.
     cursor: Option<String>,
 }
 
 /// List deliveries
 ///
-/// Newest first. A page may have fewer items than `limit`, or none, and not be the last; follow `next`.
+/// Newest first. A page may have fewer items than `limit`, or none, even if it is not the last; follow `next`.
 #[utoipa::path(
     get,
     path = "/v1/deliveries",
@@ -135,7 +135,7 @@ async fn attempts(
 
 /// Cancel a delivery
 ///
-/// Cancels a waiting delivery. A delivery in flight can't be cancelled: the response decides its state.
+/// Cancels a pending or retrying delivery. A delivery in flight can't be cancelled: the response decides its state.
 #[utoipa::path(
     post,
     path = "/v1/deliveries/{delivery}/cancel",
@@ -156,7 +156,7 @@ async fn cancel(
 
 /// Resend a delivery
 ///
-/// Makes a delivered, failed or cancelled delivery pending again, with all of its attempts available again.
+/// Makes a delivered, failed or cancelled delivery pending again, with its full number of attempts.
 #[utoipa::path(
     post,
     path = "/v1/deliveries/{delivery}/resend",

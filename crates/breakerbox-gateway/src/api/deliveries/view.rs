@@ -1,4 +1,4 @@
-//! The JSON of deliveries and attempts.
+//! The JSON representation of deliveries and attempts.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::api::Api;
 use crate::api::events::PrioritySchema;
 use crate::api::reading::fields::Moment;
 
-/// One event for one endpoint.
+/// The delivery of one event to one endpoint or URL.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Delivery)]
 pub(in crate::api) struct DeliveryView {
@@ -26,31 +26,31 @@ pub(in crate::api) struct DeliveryView {
     r#type: String,
     /// Endpoint ID; null for a dynamic URL.
     endpoint: Option<String>,
-    /// The dynamic URL; null for an endpoint.
+    /// The dynamic URL; null for a registered endpoint.
     pub(in crate::api) url: Option<String>,
-    /// Reminder ID, if the delivery is a run of a reminder.
+    /// Reminder ID; null unless the delivery is a run of a reminder.
     reminder: Option<String>,
-    /// The number of that run.
+    /// The number of the reminder's run; null unless the delivery is one.
     run: Option<u32>,
-    /// Priority.
+    /// The priority of the delivery.
     #[schema(value_type = PrioritySchema, inline)]
     priority: &'static str,
     /// The state of the delivery.
     #[schema(value_type = StateNameView, inline)]
     pub(in crate::api) state: &'static str,
-    /// The reason of a failure: `rejected` (the receiver rejects the payload), `exhausted` (no attempts are left), `gone` (the
-    /// receiver responded with 410), `expired`, or `unreadable` (the stored delivery can't be read).
+    /// The reason for a failure: `rejected` (the receiver rejects the payload), `exhausted` (no attempts are left),
+    /// `gone` (the receiver responded with 410), `expired`, or `unreadable` (the stored delivery can't be read).
     #[schema(value_type = Option<FailReasonView>, inline)]
     pub(in crate::api) reason: Option<&'static str>,
-    /// Whether the delivery waits although it may be due: for a circuit, a throttle, or a disabled tenant or endpoint; at a
-    /// registered endpoint also for a `Retry-After` or the rate limit.
+    /// Whether the delivery is held back although it may be due: by a circuit, a throttle, or a disabled tenant or
+    /// endpoint; for a registered endpoint also by a `Retry-After` or the rate limit.
     pub(in crate::api) parked: bool,
-    /// The number of attempts used.
+    /// The number of attempts used. Local faults of the gateway use none.
     pub(in crate::api) attempts: u32,
-    /// While waiting: the earliest time of the next attempt.
+    /// While pending or retrying: the earliest time of the next attempt.
     #[schema(value_type = Option<String>, format = "date-time")]
     pub(in crate::api) due_at: Option<Moment>,
-    /// While waiting: the time at which the delivery expires.
+    /// While pending or retrying: the time at which the delivery expires.
     #[schema(value_type = Option<String>, format = "date-time")]
     expires_at: Option<Moment>,
     /// The time at which the event was accepted.
@@ -74,7 +74,7 @@ pub(in crate::api) enum StateNameView {
     Cancelled,
 }
 
-/// The reason of a failed delivery.
+/// The reason why a delivery failed.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[allow(dead_code)]
@@ -124,7 +124,8 @@ const fn reason_name(reason: FailReason) -> &'static str {
     }
 }
 
-/// Returns whether a delivery is parked. That is stored nowhere: it follows from the lane, as this process sees it now.
+/// Returns whether a delivery is parked. This is not stored: it follows from the current state of its lane in this
+/// process.
 fn is_parked(api: &Api, delivery: &Delivery) -> bool {
     if !matches!(delivery.state, DeliveryState::Pending | DeliveryState::Retrying) {
         return false;
@@ -152,24 +153,24 @@ fn is_parked(api: &Api, delivery: &Delivery) -> bool {
         || api.services.holds.is_held(lane, &key, delivery.priority)
 }
 
-/// One request of a delivery.
+/// One HTTP request of a delivery.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Attempt)]
 pub(super) struct AttemptView {
-    /// The start of the request.
+    /// The time at which the request started.
     #[schema(value_type = String, format = "date-time")]
     started_at: Moment,
     /// The duration of the request, in milliseconds.
     latency_ms: u64,
-    /// The status of the response; null: there was no response.
+    /// The HTTP status of the response; null if there was no response.
     status: Option<u16>,
-    /// The reason for no response: timeout, dns, address_denied, connect, tls, reset or protocol.
+    /// The reason why there was no response: timeout, dns, address_denied, connect, tls, reset or protocol.
     fault: Option<&'static str>,
-    /// Details of the fault, for people.
+    /// A human-readable description of the fault.
     detail: Option<String>,
-    /// The first bytes of the response, as text.
+    /// The first bytes of the response body, as text.
     response: String,
-    /// Whether the attempt was a probe.
+    /// Whether the attempt was a probe of the circuit.
     probe: bool,
 }
 

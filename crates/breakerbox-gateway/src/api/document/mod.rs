@@ -1,8 +1,8 @@
-//! The OpenAPI document, and a page to read it that loads nothing from elsewhere.
+//! The OpenAPI document, and an HTML page that shows it and loads nothing from other servers.
 //!
-//! Each route describes itself. What all routes have in common is added here: the possible problems, and the headers of
-//! every response. A test compares the document with the routes, and hostile clients generated from it test what it
-//! states.
+//! Each route describes itself. The parts that all routes have in common are added here: the possible problems, and the
+//! headers of every response. Tests compare the document with the routes, and with the responses to hostile requests
+//! generated from it.
 
 mod page;
 
@@ -51,7 +51,7 @@ const TAGS: &[(&str, &str)] = &[
     ("system", "Health and metrics."),
 ];
 
-/// Returns the document without any route.
+/// Returns the document without any routes.
 pub(super) fn frame() -> OpenApi {
     let mut components = Components::new();
     let bearer = HttpBuilder::new()
@@ -77,7 +77,7 @@ pub(super) fn frame() -> OpenApi {
         .build()
 }
 
-/// Adds to the document what all routes have in common.
+/// Adds the parts that all routes have in common.
 pub(super) fn completed(mut document: OpenApi) -> Value {
     for (path, item) in &mut document.paths.paths {
         for (method, operation) in operations(item) {
@@ -87,8 +87,8 @@ pub(super) fn completed(mut document: OpenApi) -> Value {
     tidied(serde_json::to_value(&document).unwrap_or_default())
 }
 
-/// Corrects what the macros can't express: a parameter is present or absent, and never `null`; and an enum with a
-/// description is not an object.
+/// Corrects what the macros can't express: a parameter is never `null`, and an enum with a description is not an
+/// object.
 fn tidied(mut value: Value) -> Value {
     let paths = value.get_mut("paths").and_then(Value::as_object_mut);
     let items = paths.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut);
@@ -117,7 +117,7 @@ fn without_null(schema: &mut Value) {
     }
 }
 
-/// Simplifies enums with a description, which are written as `allOf` the enum and an object with a description.
+/// Simplifies enums with a description, which the macros write as `allOf` of the enum and an object.
 fn without_objects(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(without_objects),
@@ -137,7 +137,7 @@ fn without_objects(value: &mut Value) {
     }
 }
 
-/// Returns the operations of a path, with their methods.
+/// Returns a path's operations and their HTTP methods.
 fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut Operation)> {
     [
         ("get", &mut item.get),
@@ -151,7 +151,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut O
 }
 
 fn complete(path: &str, method: &str, operation: &mut Operation) {
-    // Handlers of different modules have the same names.
+    // Handlers in different modules have the same names.
     let tag = operation.tags.as_ref().and_then(|tags| tags.first()).cloned().unwrap_or_default();
     operation.operation_id = operation.operation_id.take().map(|id| format!("{tag}_{id}"));
     let has_body = operation.request_body.is_some();
@@ -201,7 +201,7 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
     }
 }
 
-/// Describes the problems with this status.
+/// Describes the problems that have this status.
 fn problems(status: u16) -> Described {
     let codes: Vec<_> = Code::ALL.iter().filter(|code| code.status() == status).collect();
     let about: Vec<_> = codes.iter().map(|code| format!("`{}`: {}", code.name(), code.title())).collect();
@@ -220,7 +220,7 @@ fn problems(status: u16) -> Described {
     response.build()
 }
 
-/// Returns the routes of the document and its page.
+/// Returns the routes that serve the document and its page.
 pub(super) fn routes(document: &Value) -> Router<Api> {
     let json: Arc<str> = document.to_string().into();
     let html: Arc<str> = page::page(document).into();

@@ -1,5 +1,4 @@
-//! The document as an HTML page: rendered by the server, without scripts, so that it needs nothing from elsewhere and
-//! runs no code.
+//! Renders the document as an HTML page, without scripts or external resources.
 
 use std::fmt::Write;
 
@@ -9,12 +8,12 @@ use crate::api::problem::Code;
 
 const STYLE: &str = include_str!("page.css");
 
-/// Allows the page's own style and nothing else.
+/// Allows the page's inline style and nothing else.
 pub(super) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
-/// Renders the page.
+/// Renders the document as HTML.
 pub(super) fn page(document: &Value) -> String {
     let mut html = String::with_capacity(256 * 1024);
     let info = &document["info"];
@@ -114,7 +113,7 @@ fn operation_of(html: &mut String, document: &Value, path: &str, method: &str, o
     html.push_str("</details>");
 }
 
-/// Renders a table of the fields of a schema.
+/// Renders a table of a schema's fields.
 fn fields(html: &mut String, document: &Value, title: &str, schema: &Value) {
     let _ = write!(html, "<table><caption>{}</caption><tbody>", prose(title));
     rows(html, document, schema, "", 0);
@@ -205,7 +204,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Renders text with `code` in backticks.
+/// Renders text, with `code` where it has backticks.
 fn prose(text: &str) -> String {
     let mut html = String::new();
     for (place, part) in text.split('`').enumerate() {

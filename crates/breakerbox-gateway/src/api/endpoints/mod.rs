@@ -66,7 +66,7 @@ async fn list(
 
 /// Create an endpoint
 ///
-/// The endpoint receives the events that are accepted from now on. The response contains its signing secret.
+/// The endpoint receives events that are accepted after this request. The response contains its signing secret.
 #[utoipa::path(
     post,
     path = "/v1/endpoints",
@@ -90,7 +90,7 @@ async fn create(
     let settings = settings.onto(view::fresh(&body.url, addresses)?, addresses)?;
     let secret = body.secret.map(|secret| secret.0);
     let new = NewEndpoint { tenant: tenant.clone(), settings, secret, disabled: body.enabled == Some(false) };
-    // The circuit may exist already: another endpoint may have the same URL.
+    // The circuit may already exist, if another endpoint has the same URL.
     let entry = api.services.directory.tenant(&tenant);
     let circuit = entry.and_then(|entry| entry.key_of(Purpose::Deliveries, new.settings.url.as_str()).ok());
     let status = circuits::statuses(&api, std::slice::from_ref(&circuit)).await?;
@@ -104,13 +104,13 @@ async fn create(
     Ok(api.services.records.create_endpoint_for(request, new).await?.into())
 }
 
-/// A new endpoint and its secret.
+/// A new endpoint and its signing secret.
 #[derive(Serialize, ToSchema)]
 #[schema(as = CreatedEndpoint)]
 struct CreatedView {
     #[serde(flatten)]
     endpoint: EndpointView,
-    /// The signing secret.
+    /// The secret that signs requests to the endpoint.
     secret: String,
 }
 
@@ -134,7 +134,8 @@ async fn show(
 
 /// Change an endpoint
 ///
-/// Omitted fields stay unchanged; `null` restores the default. With a new URL, waiting deliveries go to the new URL. `policy` needs
+/// Omitted fields stay unchanged; `null` restores the default. Pending and retrying deliveries go to a new URL.
+/// `policy` needs
 /// an admin key.
 #[utoipa::path(
     patch,
@@ -169,13 +170,13 @@ async fn change(
 #[derive(Serialize, ToSchema)]
 #[schema(as = DeletedEndpoint)]
 struct DeletedView {
-    /// The number of waiting deliveries that were cancelled.
+    /// The number of pending or retrying deliveries that were cancelled.
     cancelled: u64,
 }
 
 /// Delete an endpoint
 ///
-/// Cancels the waiting deliveries of the endpoint. The response states how many.
+/// Cancels the endpoint's pending and retrying deliveries. The response contains their number.
 #[utoipa::path(
     delete,
     path = "/v1/endpoints/{endpoint}",
@@ -200,7 +201,7 @@ async fn delete(
 
 /// Enable an endpoint
 ///
-/// Enables the endpoint, whatever disabled it: its owner, a 410 response, or its circuit. Parked deliveries are sent.
+/// Enables the endpoint, whether its owner, a 410 response or its circuit disabled it. Its parked deliveries are sent.
 #[utoipa::path(
     post,
     path = "/v1/endpoints/{endpoint}/enable",

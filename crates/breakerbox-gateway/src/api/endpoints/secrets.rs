@@ -1,4 +1,4 @@
-//! Signing secrets: shown to callers with the scope to manage, and rotated.
+//! Signing secrets: show and rotate. Both need the scope `manage`.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ use crate::api::problem::{ApiResult, Problem};
 use crate::api::reading::fields::{Moment, Text};
 use crate::api::reading::{Named, OptionalJson};
 
-/// The default time for which the previous secret stays valid.
+/// The default time for which the previous secret stays valid after a rotation.
 const OVERLAP: Duration = Duration::from_secs(24 * 60 * 60);
-/// The longest time for which it may stay valid.
+/// The maximum time for which the previous secret may stay valid after a rotation.
 const LONGEST_OVERLAP: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
@@ -37,22 +37,22 @@ pub(in crate::api) struct SecretsView {
     secrets: Vec<SecretView>,
 }
 
-/// A signing secret and its time of use.
+/// A signing secret and the period of its use.
 #[derive(Serialize, ToSchema)]
 struct SecretView {
-    /// The secret.
+    /// The secret that signs requests, in the Standard Webhooks format.
     #[schema(example = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")]
     secret: String,
-    /// The time from which on requests are signed with it.
+    /// The time at which signing with this secret started.
     #[schema(value_type = String, format = "date-time")]
     since: Moment,
-    /// The time until which requests are signed with it; null: until it is replaced.
+    /// The time at which signing with this secret ends; null: when it is replaced.
     #[schema(value_type = Option<String>, format = "date-time")]
     until: Option<Moment>,
 }
 
 impl SecretsView {
-    /// Shows the secrets that are in use now.
+    /// Builds the view of the secrets that are currently in use.
     pub(in crate::api) fn new(secrets: &SigningSecrets, now: Timestamp) -> Self {
         let in_use = secrets.iter().filter(|one| one.until.is_none_or(|until| now < until));
         let secrets = in_use.map(|one| SecretView {
@@ -63,13 +63,13 @@ impl SecretsView {
         Self { secrets: secrets.collect() }
     }
 
-    /// Returns the response to a rotation of the secrets of this endpoint or tenant.
+    /// Returns the response to a rotation. `of` is the ID of the endpoint or tenant.
     pub(in crate::api) fn rotated(&self, of: impl ToString) -> Created {
         Created::new(of, self).with_status(StatusCode::OK).secret(true)
     }
 }
 
-/// A secret that replaces the present one.
+/// The secret that replaces the current one.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct NewSecret {
@@ -77,14 +77,14 @@ pub(in crate::api) struct NewSecret {
     #[serde(default)]
     #[schema(value_type = Option<String>, pattern = "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$")]
     secret: Option<Text<Secret>>,
-    /// How long requests are also signed with the previous secret, from `0s` to `30d`. Default: `24h`.
+    /// The time during which requests are also signed with the previous secret, from `0s` to `30d`. Default: `24h`.
     #[serde(default)]
     #[schema(pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "24h")]
     overlap: Option<String>,
 }
 
 impl NewSecret {
-    /// Returns the new secret, and how long the previous one stays valid.
+    /// Returns the new secret, and the time for which the previous one stays valid.
     pub(in crate::api) fn split(self) -> ApiResult<(Secret, Duration)> {
         let overlap = match self.overlap {
             None => OVERLAP,
@@ -119,7 +119,7 @@ async fn secrets(
 
 /// Rotate the secret of an endpoint
 ///
-/// Requests are signed with the new secret from now on, and during `overlap` also with the previous one.
+/// Requests are signed with the new secret immediately, and during `overlap` also with the previous one.
 #[utoipa::path(
     post,
     path = "/v1/endpoints/{endpoint}/secrets/rotate",

@@ -1,4 +1,4 @@
-//! Test requests to an endpoint: one request, now, under the same address policy as any other; returns the response.
+//! Test requests: sends one request to an endpoint now, under the usual address policy, and returns the response.
 
 use axum::extract::State;
 use breakerbox_egress::Incoming;
@@ -18,7 +18,7 @@ use crate::api::reading::fields::Text;
 use crate::api::reading::{Named, OptionalJson};
 use crate::api::services::TestEvent;
 
-/// The default event type of a test.
+/// The default event type for test requests.
 const TYPE: &str = "breakerbox.test";
 const PAYLOAD: &[u8] = br#"{"test":true}"#;
 
@@ -35,7 +35,7 @@ struct TestBody {
     #[serde(default)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*$")]
     r#type: Option<Text<EventType>>,
-    /// The payload, any JSON. Default: `{"test": true}`.
+    /// The payload: any JSON. Default: `{"test": true}`.
     #[serde(default)]
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<serde_json::Value>,
@@ -47,15 +47,16 @@ struct TestBody {
 struct TestView {
     /// Whether the response was 2xx.
     ok: bool,
-    /// The status of the response; null: there was no response.
+    /// The HTTP status of the response; null if there was no response.
     status: Option<u16>,
-    /// The reason for no response: timeout, dns, address_denied, connect, tls, reset, protocol, or local (a fault of the gateway).
+    /// The reason why there was no response: timeout, dns, address_denied, connect, tls, reset, protocol, or local (a
+    /// fault of the gateway).
     fault: Option<&'static str>,
-    /// Details of the fault, for people.
+    /// A human-readable description of the fault.
     detail: Option<String>,
     /// The duration of the request, in milliseconds.
     latency_ms: u64,
-    /// The first bytes of the response, as text.
+    /// The first bytes of the response body, as text.
     response: String,
 }
 

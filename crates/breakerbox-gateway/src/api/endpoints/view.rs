@@ -1,4 +1,4 @@
-//! The JSON of endpoints, and their changes.
+//! The JSON representation of endpoints and of changes to them.
 
 use std::time::Duration;
 
@@ -18,16 +18,16 @@ use crate::api::reading::fields::{Change, Moment, Object, Span, Text};
 use crate::api::reading::payload::{callable, wrong_url};
 use crate::api::tenants::{RateView, checked_name, checked_policy};
 
-/// The longest description, in characters.
+/// The maximum length of a description, in characters.
 const LONGEST_DESCRIPTION: usize = 500;
-/// Maximum event types and patterns.
+/// The maximum number of event types and patterns.
 const MOST_TYPES: usize = 100;
-/// The longest timeout of a request.
+/// The maximum request timeout.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(300);
-/// The highest in-flight limit.
+/// The maximum in-flight limit.
 const MOST_IN_FLIGHT: u32 = 10_000;
 
-/// A registered destination of a tenant.
+/// A tenant's registered destination for events.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Endpoint)]
 pub(super) struct EndpointView {
@@ -38,34 +38,35 @@ pub(super) struct EndpointView {
     tenant: String,
     /// The URL that receives the events.
     url: String,
-    /// Description for people.
+    /// A human-readable description.
     description: String,
     /// The event types that the endpoint receives, such as `invoice.paid` or `invoice.*`; empty: all.
     types: Vec<String>,
     /// Whether the endpoint is enabled. Deliveries to a disabled endpoint are parked.
     enabled: bool,
-    /// Why the endpoint is disabled: by its owner, by a 410 response (`gone`), or because its circuit is disabled.
+    /// The reason why the endpoint is disabled: by its owner, by a 410 response (`gone`), or because its circuit is
+    /// disabled; null if it is enabled.
     #[schema(inline)]
     disabled_reason: Option<BecauseView>,
-    /// The circuit of the endpoint.
+    /// The circuit that governs deliveries to the endpoint.
     #[schema(inline)]
     circuit: Option<CircuitOf>,
     /// The names of the custom headers. Their values are not shown, because they may be secrets.
     header_names: Vec<String>,
-    /// The timeout of a request; null: the gateway's default.
+    /// The request timeout; null: the gateway's default.
     timeout: Option<String>,
-    /// The maximum number of requests in flight; null: the gateway's default.
+    /// The maximum number of concurrent requests; null: the gateway's default.
     max_in_flight: Option<u32>,
-    /// The rate limit; null: none.
+    /// The rate limit for requests; null: none.
     #[schema(inline)]
     rate: Option<RateView>,
-    /// The waits between attempts; null: those of the tenant.
+    /// The delays between attempts; null: the tenant's.
     #[schema(value_type = Option<Vec<String>>)]
     retry: Option<RetrySchedule>,
-    /// Policy values of the circuit that override those of the tenant.
+    /// Circuit policy values that override the tenant's.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
-    /// The maximum time that a delivery waits before it expires; null: that of the tenant.
+    /// The maximum time that a delivery waits before it expires; null: the tenant's.
     expires_after: Option<String>,
     /// The time of creation.
     #[schema(value_type = String, format = "date-time")]
@@ -75,7 +76,7 @@ pub(super) struct EndpointView {
     changed_at: Moment,
 }
 
-/// Why an endpoint is disabled.
+/// The reason why an endpoint is disabled.
 #[derive(Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum BecauseView {
@@ -126,7 +127,7 @@ bodies! {
         #[serde(default)]
         #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
         tenant: [Option<Text<TenantId>>],
-        /// The signing secret. Default: a generated one.
+        /// The secret that signs requests. Default: a generated one.
         #[serde(default)]
         #[schema(value_type = Option<String>, pattern = "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$")]
         secret: [Option<Text<Secret>>],
@@ -134,36 +135,36 @@ bodies! {
         #[serde(default)]
         enabled: [Option<bool>],
     }
-    /// A change of an endpoint. Omitted fields stay unchanged; null restores the default.
+    /// A change to an endpoint. Omitted fields stay unchanged; null restores the default.
     change EndpointChange {
-        /// The URL that receives the events, http or https. Waiting deliveries go to the new URL.
+        /// The URL that receives the events, http or https. Pending and retrying deliveries go to the new URL.
         #[schema(format = "uri", max_length = 8192)]
         url: [Option<String>],
     }
     both {
-        /// Description for people.
+        /// A human-readable description.
         #[schema(max_length = 500)]
         description: [Option<String>],
-        /// The event types to receive, such as `invoice.paid` or `invoice.*`. Empty: all.
+        /// The event types to receive, such as `invoice.paid` or `invoice.*`. An empty list means all.
         #[schema(max_items = 100)]
         types: [Option<Vec<String>>],
-        /// Custom headers of each request; they replace the present ones. Not allowed: `Host`, hop-by-hop headers, `Content-Length`
-        /// and `webhook-*`.
+        /// Custom headers for each request; they replace the current ones. Not allowed: `Host`, hop-by-hop headers,
+        /// `Content-Length` and `webhook-*`.
         #[schema(value_type = Option<std::collections::BTreeMap<String, String>>)]
         headers: [Change<CustomHeaders>],
-        /// The timeout of a request, from `100ms` to `5m`.
+        /// The request timeout, from `100ms` to `5m`.
         #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "15s")]
         timeout: [Change<Span>],
-        /// The maximum number of requests in flight.
+        /// The maximum number of concurrent requests.
         #[schema(value_type = Option<u32>, minimum = 1, maximum = 10_000)]
         max_in_flight: [Change<u32>],
-        /// The rate limit.
+        /// The rate limit for requests.
         #[schema(value_type = Option<RateView>, inline)]
         rate: [Change<Object<RateView>>],
-        /// The waits between attempts.
+        /// The delays between attempts.
         #[schema(value_type = Option<Vec<String>>, max_items = 50, example = json!(["5s", "5m", "30m"]))]
         retry: [Change<RetrySchedule>],
-        /// Policy values of the circuit, with the names of the policy file. Needs an admin key.
+        /// Circuit policy values, with the names used in policy files. Needs an admin key.
         #[schema(value_type = Option<Object>)]
         policy: [Change<Value>],
         /// The maximum time that a delivery waits before it expires, such as `72h`.
@@ -173,12 +174,12 @@ bodies! {
 }
 
 impl EndpointChange {
-    /// Returns whether the body sets a field that only an admin may set.
+    /// Returns whether the body sets `policy`, which only an admin key may set.
     pub(super) const fn sets_policy(&self) -> bool {
         !self.policy.is_keep()
     }
 
-    /// Returns the settings after the change.
+    /// Returns the settings with the change applied.
     pub(super) fn onto(
         self,
         mut settings: EndpointSettings,
@@ -204,14 +205,14 @@ impl EndpointChange {
     }
 }
 
-/// Returns the default settings of an endpoint with this URL.
+/// Returns default settings for an endpoint with this URL.
 pub(super) fn fresh(url: &str, addresses: &AddressPolicy) -> ApiResult<EndpointSettings> {
     Ok(EndpointSettings::new(destination(url, addresses)?))
 }
 
-/// Parses and checks the URL of an endpoint.
+/// Parses and checks an endpoint's URL.
 fn destination(text: &str, addresses: &AddressPolicy) -> ApiResult<Url> {
-    // Checked as a key of any tenant: a URL that can't have a circuit can't be a destination.
+    // Checked with a placeholder tenant: a URL that can't have a circuit can't be a destination.
     Key::of("t", text, CircuitBy::Endpoint).map_err(|error| wrong_url(&error))?;
     callable(text, addresses)
 }
@@ -232,7 +233,6 @@ fn filter(types: &[String]) -> ApiResult<Filter> {
     Filter::any_of(types.iter().map(String::as_str)).map_err(|why| Problem::invalid("types", why))
 }
 
-/// Checks the range of a timeout.
 pub(in crate::api) fn checked_timeout(span: Span) -> ApiResult<Duration> {
     if (Duration::from_millis(100)..=LONGEST_TIMEOUT).contains(&span.0) {
         return Ok(span.0);
@@ -240,7 +240,6 @@ pub(in crate::api) fn checked_timeout(span: Span) -> ApiResult<Duration> {
     Err(Problem::invalid("timeout", format_args!("must be 100ms to 5m, but is {}", format_duration(span.0))))
 }
 
-/// Checks the range of an in-flight limit.
 pub(in crate::api) fn checked_in_flight(found: u32) -> ApiResult<u32> {
     if (1..=MOST_IN_FLIGHT).contains(&found) {
         return Ok(found);

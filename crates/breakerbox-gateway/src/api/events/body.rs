@@ -1,5 +1,5 @@
-//! The bodies of submitted events: parsed once, borrowed from the request body, and parsed again only to explain an
-//! error.
+//! The request bodies of submitted events. They are parsed once, borrowing from the request, and again only to explain
+//! an error.
 
 use breakerbox_model::objects::{EventType, NewEvent, Priority, Purpose, TenantId};
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use crate::api::reading::payload::{
 
 const LIST: &str = "events";
 
-/// The body of one event. `P` is the payload: borrowed, or ignored where only the other fields matter.
+/// The fields of one event. `P` is the payload: borrowed, or ignored if only the other fields matter.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "P: Deserialize<'de>"))]
 pub(super) struct Fields<P> {
@@ -40,7 +40,7 @@ pub(super) struct Fields<P> {
     expires_after: Option<Span>,
 }
 
-/// The body of one event.
+/// One event, with its payload borrowed from the request body.
 pub(super) type EventBody<'a> = Fields<&'a RawValue>;
 
 impl<'a> EventBody<'a> {
@@ -55,7 +55,7 @@ impl<'a> EventBody<'a> {
         self.tenant.as_ref().map(|tenant| tenant.0.clone())
     }
 
-    /// Builds the event. Its payload shares the body's memory if it is most of the body.
+    /// Builds the event. The payload shares the body's memory if it makes up most of the body.
     pub(super) fn into_event(self, body: &Bytes, with: Circumstances<'_>) -> ApiResult<NewEvent> {
         let now = with.now;
         let carried = Carried {
@@ -74,13 +74,13 @@ impl<'a> EventBody<'a> {
             priority: self.priority.map_or_else(Priority::default, |priority| priority.0),
             url,
             not_before,
-            // Counted from the time when it may first be sent, or it could expire before that.
+            // Counted from the first time at which it may be sent; otherwise it could expire before that.
             expires_at: self.expires_after.map(|wait| not_before.unwrap_or(now).max(now) + wait.0),
         })
     }
 }
 
-/// The outline of a batch, without the content of its events.
+/// The fields of a batch, without the content of its events.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(dead_code)]
@@ -90,7 +90,7 @@ struct Outline {
     events: IgnoredAny,
 }
 
-/// The body of a batch.
+/// A batch of events, borrowed from the request body.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BatchBody<'a> {
@@ -101,7 +101,7 @@ pub(super) struct BatchBody<'a> {
 }
 
 impl<'a> BatchBody<'a> {
-    /// Parses the body of a request, with at most `most` events.
+    /// Parses the body of a request. `most` is the maximum number of events.
     pub(super) fn read(body: &'a [u8], most: usize) -> ApiResult<Self> {
         let read = serde_json::from_slice::<Object<Self>>(body);
         let batch = read.map_err(|error| {
@@ -124,9 +124,8 @@ impl<'a> BatchBody<'a> {
         self.tenant.as_ref().map(|tenant| tenant.0.clone())
     }
 
-    /// Builds the events.
     pub(super) fn into_events(self, with: Circumstances<'_>) -> ApiResult<Vec<NewEvent>> {
-        // Each payload gets its own memory: one that waits must not keep the whole batch in memory.
+        // Each payload gets its own memory. Otherwise one waiting payload would keep the whole batch in memory.
         let no_body = Bytes::new();
         let event = |(at, event): (usize, Object<EventBody<'_>>)| {
             event.0.into_event(&no_body, with).map_err(|problem| problem.within(&format!("events[{at}]")))
@@ -147,7 +146,7 @@ pub(super) struct EventSchema {
     /// Event type: words of letters, digits, `_` and `-`, separated by dots.
     #[schema(min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*$")]
     r#type: String,
-    /// The payload, any JSON, which is sent byte for byte. Use either this or `payload_base64`.
+    /// The payload: any JSON, sent byte for byte. Use either this or `payload_base64`.
     payload: Option<Value>,
     /// The payload as base64, for raw bytes. Use either this or `payload`.
     #[schema(content_encoding = "base64")]
@@ -155,13 +154,13 @@ pub(super) struct EventSchema {
     /// The content type of the raw bytes. Default: `application/octet-stream`. Only with `payload_base64`.
     #[schema(max_length = 255)]
     content_type: Option<String>,
-    /// Priority. Default: `medium`.
+    /// The priority of the deliveries. Default: `medium`.
     #[schema(inline)]
     priority: Option<PrioritySchema>,
     /// Deliver the event to this URL only, not to the tenant's endpoints.
     #[schema(format = "uri", max_length = 8192)]
     url: Option<String>,
-    /// The earliest time of delivery.
+    /// The earliest time at which the event is delivered.
     #[schema(format = "date-time")]
     not_before: Option<String>,
     /// The maximum time that deliveries wait before they expire, such as `1h`.
@@ -189,7 +188,7 @@ pub(super) struct BatchSchema {
     /// Tenant ID. Keys bound to one tenant may omit it; other keys default to `default`.
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<String>,
-    /// The events, without `tenant`.
+    /// The events. Set `tenant` for the whole batch, not in an event.
     #[schema(min_items = 1, max_items = 1000)]
     events: Vec<EventSchema>,
 }

@@ -1,7 +1,6 @@
 //! Events: submit one, submit a batch, show one.
 //!
-//! This is the busiest part of the API. A body is parsed once, and its fields are borrowed from it; the payload is
-//! never parsed.
+//! This is the busiest part of the API. A body is parsed once, without copying its fields; the payload is never parsed.
 
 mod body;
 mod rates;
@@ -38,11 +37,11 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = AcceptedEvent)]
 struct AcceptedView {
-    /// Event ID, and the `webhook-id` of all its requests.
+    /// Event ID; also the `webhook-id` of all its requests.
     #[schema(example = "evt_01h5k2m8w4c7e")]
     id: String,
-    /// The number of deliveries. Beyond 1,000, the gateway creates the rest after this response; the event shows how many are
-    /// still to be created.
+    /// The number of deliveries. The gateway creates deliveries beyond the first 1,000 after this response;
+    /// `fan_out_remaining` of the event is the number still to be created.
     deliveries: u32,
 }
 
@@ -61,8 +60,8 @@ struct AcceptedBatchView {
 
 /// Submit an event
 ///
-/// The event is delivered to each of the tenant's endpoints with a matching `types`, or only to `url`. The response is sent after
-/// the event is durable. The payload is stored and sent byte for byte.
+/// The event is delivered to each of the tenant's endpoints whose `types` match, or only to `url`. The response is sent
+/// after the event is stored durably. The payload is stored and sent byte for byte.
 #[utoipa::path(
     post,
     path = "/v1/events",
@@ -99,7 +98,8 @@ async fn take_in(api: &Api, caller: &Caller, request: Request) -> ApiResult<Resp
 
 /// Submit a batch of events
 ///
-/// Accepts at most 1,000 events and 4 MiB by default, all of them or none. The response is in the order of the batch.
+/// By default at most 1,000 events and 4 MiB. Accepts all of the events or none. The response is in the order of the
+/// batch.
 #[utoipa::path(
     post,
     path = "/v1/events/batch",
@@ -164,7 +164,7 @@ fn known(api: &Api, tenant: &TenantId) -> ApiResult<Arc<TenantEntry>> {
     api.services.directory.tenant(tenant).ok_or_else(|| Problem::not_found("tenant", tenant.as_str()))
 }
 
-/// Counts refused requests, by reason.
+/// Counts a refused request in the metrics, by reason.
 fn counted<T>(api: &Api, answer: ApiResult<T>) -> ApiResult<T> {
     answer.inspect_err(|problem| {
         api.services.metrics.events_refused.of(problem.code()).inc();

@@ -1,4 +1,4 @@
-//! The ingest rate limits of tenants. Only tenants with a limit are remembered.
+//! Rate limits for submitted events, per tenant. Only tenants with a limit are remembered.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use breakerbox_storage::TenantEntry;
 
 use crate::api::problem::{ApiResult, Code, Problem};
 
-/// The number of tenants at which all buckets are dropped. Each is then full again, once.
+/// The number of tenants at which all buckets are dropped. Every tenant then starts again with a full bucket.
 const REMEMBERED: usize = 100_000;
 
 /// The token buckets of tenants with a limit.

@@ -1,4 +1,4 @@
-//! The JSON of events.
+//! The JSON representation of events.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,43 +10,43 @@ use utoipa::ToSchema;
 use super::body::PrioritySchema;
 use crate::api::reading::fields::Moment;
 
-/// An event.
+/// An event, submitted for delivery.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Event)]
 pub(super) struct EventView {
-    /// Event ID, and the `webhook-id` of all its requests.
+    /// Event ID; also the `webhook-id` of all its requests.
     id: String,
     /// Tenant ID.
     tenant: String,
     /// Event type.
     r#type: String,
-    /// The payload, if it is JSON.
+    /// The payload; null unless it is JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Box<RawValue>>,
-    /// The payload as base64, if it is not JSON.
+    /// The payload as base64; null if it is JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_base64: Option<String>,
     /// The content type of the payload.
     content_type: String,
-    /// Priority.
+    /// The priority of the deliveries.
     #[schema(value_type = PrioritySchema, inline)]
     priority: &'static str,
-    /// The dynamic URL; null: the event goes to the tenant's endpoints.
+    /// The dynamic URL; null if the event goes to the tenant's endpoints.
     url: Option<String>,
-    /// The earliest time of delivery.
+    /// The earliest time at which the event is delivered.
     #[schema(value_type = Option<String>, format = "date-time")]
     not_before: Option<Moment>,
-    /// The time at which waiting deliveries expire.
+    /// The time at which unfinished deliveries expire.
     #[schema(value_type = Option<String>, format = "date-time")]
     expires_at: Option<Moment>,
     /// The time at which the event was accepted.
     #[schema(value_type = String, format = "date-time")]
     accepted_at: Moment,
-    /// The number of deliveries.
+    /// The number of deliveries, one for each endpoint.
     deliveries: u32,
-    /// The number of deliveries that are still to be created: for an event with more than 1,000 deliveries, the gateway creates
-    /// the rest after its response. 0: all are created.
+    /// The number of deliveries still to be created. The gateway creates deliveries beyond the first 1,000 after its
+    /// response to the request. 0: all are created.
     fan_out_remaining: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Notifications: list with their results, and test a tenant's targets.
+//! Notifications: list them with their results, and test a tenant's targets.
 
 mod targets;
 mod view;
@@ -37,20 +37,21 @@ struct ListQuery {
     /// Only notifications of this type.
     #[param(inline)]
     kind: Option<KindName>,
-    /// Only notifications that are in this state at any target.
+    /// Only notifications in this state at one or more targets.
     #[param(inline)]
     state: Option<SendStateName>,
     /// Maximum number of items. Default: 50.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<Text<Limit>>,
-    /// The `next` of the previous page. Omit it, or leave it empty, for the first page.
+    /// The `next` value of the previous page. Omit it, or leave it empty, for the first page.
     cursor: Option<String>,
 }
 
 /// List notifications
 ///
-/// Notifications with their results, newest first. A key bound to one tenant sees that tenant's notifications, with the results at
-/// the tenant's own targets. A page may have fewer items than `limit`, or none, and not be the last; follow `next`.
+/// Returns notifications with their results, newest first. A key bound to one tenant sees that tenant's notifications,
+/// with the results at the tenant's own targets. A page may have fewer items than `limit`, or none, even if it is not
+/// the last; follow `next`.
 #[utoipa::path(
     get,
     path = "/v1/notifications",
@@ -77,7 +78,7 @@ async fn list(
     Ok(axum::Json(Listed::of(page, show)))
 }
 
-/// Returns all targets to which a notification of this tenant may have been sent.
+/// Returns all targets that may have received notifications of this tenant.
 fn known(api: &Api, tenant: Option<&TenantId>) -> Vec<NotificationTarget> {
     let directory = &api.services.directory;
     let entry = tenant.and_then(|tenant| directory.tenant(tenant));
@@ -85,33 +86,34 @@ fn known(api: &Api, tenant: Option<&TenantId>) -> Vec<NotificationTarget> {
     directory.defaults().notification_targets.iter().cloned().chain(own).collect()
 }
 
-/// The results of a test.
+/// The results of testing a tenant's targets.
 #[derive(Serialize, ToSchema)]
 #[schema(as = NotificationTest)]
 struct TestedView {
-    /// The result of each target.
+    /// The result for each target.
     #[schema(inline)]
     targets: Vec<TestedTargetView>,
 }
 
-/// The result of a test at one target.
+/// The result of testing one target.
 #[derive(Serialize, ToSchema)]
 struct TestedTargetView {
     /// Target ID.
     #[schema(example = "tgt_01h5k2m8w4c7e")]
     target: String,
-    /// The kind of the target, and its address without secrets.
+    /// The kind of target and its address, without secrets.
     to: String,
     /// Whether the target accepted the notification.
     ok: bool,
-    /// The status of the response, or the error.
+    /// The HTTP status of the response, or the error.
     response: String,
 }
 
 /// Test the targets of a tenant
 ///
-/// Sends a test notification to each target now, and returns the results. Tests are not retried and not stored. Each target
-/// accepts a burst of `notify.burst` tests, then one in each `notify.interval`; all targets of a tenant together a burst of 20.
+/// Sends a test notification to each target now, and returns the results. Tests are not retried and not stored. Each
+/// target accepts a burst of `notify.burst` tests, then one per `notify.interval`; all targets of a tenant together
+/// accept a burst of 20.
 #[utoipa::path(
     post,
     path = "/v1/tenants/{tenant}/notifications/test",
@@ -149,7 +151,7 @@ async fn test(
 #[derive(Serialize, ToSchema)]
 #[schema(as = NotificationTargetSecrets)]
 struct TargetSecrets {
-    /// One for each webhook target.
+    /// The secrets, one for each webhook target.
     #[schema(inline)]
     secrets: Vec<TargetSecret>,
 }

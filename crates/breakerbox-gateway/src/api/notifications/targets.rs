@@ -1,5 +1,5 @@
-//! The JSON of a tenant's targets, and their changes. URLs are never shown in full, and secrets only when they are new
-//! or requested.
+//! The JSON representation of a tenant's targets, and changes to them. URLs are never shown in full; secrets are shown
+//! only when new or requested.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::api::Services;
 use crate::api::problem::{ApiResult, Problem};
 use crate::api::reading::fields::{Object, Text};
 
-/// The kind of a notification target.
+/// The kind of notification target.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::api) enum WayName {
@@ -32,29 +32,29 @@ impl From<&Way> for WayName {
     }
 }
 
-/// A target of notifications.
+/// A notification target.
 #[derive(Serialize, ToSchema)]
 #[schema(as = NotificationTarget)]
 pub(in crate::api) struct TargetView {
     /// Target ID.
     #[schema(example = "tgt_01h5k2m8w4c7e")]
     id: String,
-    /// The kind: `webhook` (signed requests), `slack` (requests in Slack's format) or `email`.
+    /// The kind of target: `webhook` (signed requests), `slack` (requests in Slack's format) or `email`.
     #[schema(inline)]
     kind: WayName,
-    /// The address; of a URL only the origin.
+    /// The address. Of a URL, only the origin is shown.
     #[schema(example = "https://hooks.example.com/...")]
     to: String,
-    /// The notification types that the target gets.
+    /// The notification types sent to the target.
     #[schema(inline)]
     on: Vec<KindName>,
-    /// The signing secret. Only in the response to the request that created or changed it.
+    /// The signing secret, only in the response to the request that created or changed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
 }
 
 impl TargetView {
-    /// Builds the view, with the secret if the target is new.
+    /// Builds the view. The secret is included if the target is new.
     pub(in crate::api) fn new(target: &NotificationTarget, before: &[NotificationTarget]) -> Self {
         let secret =
             secret_of(target).filter(|secret| !before.iter().any(|old| secret_of(old) == Some(*secret)));
@@ -87,7 +87,7 @@ fn secret_of(target: &NotificationTarget) -> Option<&Secret> {
 pub(super) struct TargetSecret {
     /// Target ID.
     target: String,
-    /// The signing secret.
+    /// The secret that signs notifications to the target.
     #[schema(example = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")]
     secret: String,
 }
@@ -103,33 +103,33 @@ impl TargetSecret {
 #[serde(deny_unknown_fields)]
 #[schema(as = NewNotificationTarget)]
 pub(in crate::api) struct TargetBody {
-    /// The ID of an existing target to keep.
+    /// The ID of an existing target, to keep it.
     #[serde(default)]
     #[schema(value_type = Option<String>, pattern = "^tgt_[0-7][0-9a-hjkmnp-tv-z]{12}$")]
     id: Option<Text<TargetId>>,
-    /// The kind: `webhook`, `slack` or `email`.
+    /// The kind of target: `webhook`, `slack` or `email`.
     #[serde(default)]
     #[schema(inline)]
     kind: Option<WayName>,
-    /// The URL of a webhook or of Slack. It is stored encrypted, and never shown in full.
+    /// The URL of a webhook or Slack target. It is stored encrypted, and never shown in full.
     #[serde(default)]
     #[schema(format = "uri", max_length = 8192, example = "https://hooks.example.com/notifications")]
     url: Option<String>,
-    /// The signing secret of a webhook. Default: a generated one.
+    /// The signing secret of a webhook target. Default: a generated one.
     #[serde(default)]
     #[schema(value_type = Option<String>, pattern = "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$")]
     secret: Option<Text<Secret>>,
-    /// The e-mail address.
+    /// The address of an e-mail target.
     #[serde(default)]
     #[schema(max_length = 254, example = "ops@example.com")]
     to: Option<String>,
-    /// The notification types that the target gets. Default: all.
+    /// The notification types to send to the target. Default: all.
     #[serde(default)]
     #[schema(inline, max_items = 20)]
     on: Option<Vec<KindName>>,
 }
 
-/// Returns the targets after a change.
+/// Returns a tenant's targets with the change applied.
 pub(in crate::api) fn checked(
     bodies: Vec<Object<TargetBody>>,
     before: &[NotificationTarget],
@@ -238,7 +238,7 @@ const fn name(kind: WayName) -> &'static str {
     }
 }
 
-/// Returns a new unique name.
+/// Returns a new unique target name.
 fn new_name() -> Arc<str> {
     let number = i64::try_from(rand::random::<u64>() >> 1).unwrap_or(i64::MAX);
     let id = Id::from_number(number).unwrap_or(Id::first_at(breakerbox_core::Timestamp::ZERO));

@@ -1,4 +1,4 @@
-//! The JSON of notifications.
+//! The JSON representation of notifications.
 
 use breakerbox_model::notifications::{Kind, Message, NotificationTarget, OPERATOR};
 use breakerbox_storage::records::{PastNotification, PastSend, SendState};
@@ -53,7 +53,7 @@ impl From<Kind> for KindName {
             Kind::DatabaseBack => Self::DatabaseBack,
             Kind::DeadLetters => Self::DeadLetters,
             Kind::ReminderStopped => Self::ReminderStopped,
-            // A test is never stored, so it is never shown.
+            // Tests are never stored, so this value is never shown.
             Kind::Trip | Kind::Test => Self::Trip,
         }
     }
@@ -91,11 +91,11 @@ impl From<SendStateName> for SendState {
     }
 }
 
-/// A notification and its results.
+/// A notification and its results at each target.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Notification)]
 pub(super) struct NotificationView {
-    /// Notification ID, and the `webhook-id` of its message.
+    /// Notification ID; also the `webhook-id` of its message.
     #[schema(example = "ntf_01h5k2m8w4c7e")]
     id: String,
     /// The notification type.
@@ -104,13 +104,13 @@ pub(super) struct NotificationView {
     /// The time of the change.
     #[schema(value_type = String, format = "date-time")]
     at: Moment,
-    /// The affected tenant; null: only the operator is concerned.
+    /// The affected tenant; null if only the operator is concerned.
     tenant: Option<String>,
-    /// The title, on one line.
+    /// The title, in one line.
     title: String,
-    /// The text: what is affected, since when, the reason, what happens next, and what to do.
+    /// The message: what is affected, since when, the reason, what happens next, and what to do.
     text: String,
-    /// The JSON message that webhooks get.
+    /// The JSON message sent to webhooks.
     #[schema(value_type = Object)]
     message: Value,
     /// The result at each target.
@@ -118,17 +118,17 @@ pub(super) struct NotificationView {
     results: Vec<SendView>,
 }
 
-/// The result of a notification at one target.
+/// The result of sending a notification to one target.
 #[derive(Serialize, ToSchema)]
 struct SendView {
     /// Target ID: `tgt_...`, or `operator/...`.
     target: String,
-    /// The kind of the target, and its address without secrets; null: the target was removed.
+    /// The kind of target and its address, without secrets; null if the target was removed.
     to: Option<String>,
-    /// The state.
+    /// The state of the notification at this target.
     #[schema(inline)]
     state: SendStateName,
-    /// The number of attempts.
+    /// The number of attempts to send it.
     attempts: u32,
     /// While waiting: the time of the next attempt.
     #[schema(value_type = Option<String>, format = "date-time")]
@@ -136,14 +136,14 @@ struct SendView {
     /// The time of the last attempt.
     #[schema(value_type = Option<String>, format = "date-time")]
     last_attempt_at: Option<Moment>,
-    /// The status of the last response, or the error.
+    /// The HTTP status of the last response, or the error.
     response: Option<String>,
-    /// The ID of the message: of the notification, or of a digest.
+    /// The ID of the message that was sent: the notification's, or a digest's.
     message: Option<String>,
 }
 
 impl NotificationView {
-    /// Builds the view, with the results at the targets that the caller may see.
+    /// Builds the view. It includes the results at targets that the caller may see.
     pub(super) fn new(past: PastNotification, known: &[NotificationTarget], shows_operators: bool) -> Self {
         let message = Message::of(past.id, &past.notification);
         let is_shown = |send: &PastSend| shows_operators || !send.target.starts_with(OPERATOR);

@@ -1,4 +1,4 @@
-//! The routes to acquire permits.
+//! Routes that acquire permits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::permits::{
     AcquireError, AcquireRequest, Acquired, GrantedPermit, LONGEST_PERMIT, PermitRefusal, Reason,
 };
 
-/// A call to request a permit for: to a `url`, or to a destination with a `key` of your own.
+/// A call to acquire a permit for: to a `url`, or to a destination with a `key` of your own.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Acquire, example = json!({"url": "https://hooks.example.com/in", "priority": "high", "timeout": "30s"}))]
@@ -30,7 +30,8 @@ pub(super) struct AcquireBody {
     #[serde(default)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
-    /// The URL of the destination. The circuit is the one of deliveries to this URL: by URL, host or tenant (`circuit_by`).
+    /// The URL to call. The call uses the same circuit as deliveries to this URL, which is per URL, host or tenant
+    /// (`circuit_by`).
     #[serde(default)]
     #[schema(format = "uri", max_length = 8192)]
     url: Option<String>,
@@ -38,39 +39,39 @@ pub(super) struct AcquireBody {
     #[serde(default)]
     #[schema(min_length = 1, max_length = 900)]
     key: Option<String>,
-    /// Priority. Default: `medium`.
+    /// The priority of the call. Default: `medium`.
     #[serde(default)]
     #[schema(value_type = Option<PrioritySchema>, inline)]
     priority: Option<Text<Priority>>,
-    /// The timeout of the call, at most `1h`. Default: `permits.timeout` of the gateway (`60s`). A permit that is not settled by then
-    /// counts as a failure.
+    /// The timeout of the call, at most `1h`. Default: the gateway's `permits.timeout` (`60s`). A permit that is not
+    /// settled by then counts as a failure.
     #[serde(default)]
     #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "30s")]
     timeout: Option<Span>,
 }
 
-/// A batch of calls to request permits for.
+/// A batch of calls to acquire permits for.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = AcquireBatch, example = json!({"items": [{"url": "https://hooks.example.com/in"}, {"key": "warehouse db"}]}))]
 #[allow(dead_code)]
 pub(super) struct AcquireItems {
-    /// The calls.
+    /// The calls, at most 1,000.
     #[schema(min_items = 1, max_items = 1000)]
     items: Vec<AcquireBody>,
 }
 
-/// A permit or a refusal.
+/// The result of an acquire: a permit or a refusal.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = Acquired)]
 pub(super) enum AcquiredView {
-    /// Make the call, and settle the permit with its outcome.
+    /// A permit: make the call, and settle the permit with its outcome.
     Permit(PermitView),
-    /// Do not make the call.
+    /// A refusal: do not make the call.
     Refusal(RefusalView),
 }
 
-/// A permit, a refusal or a problem.
+/// The result for one item: a permit, a refusal or a problem.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = AcquiredItem)]
@@ -91,31 +92,31 @@ pub(super) struct PermitView {
     circuit: String,
     /// Whether the call is the probe of a half-open circuit.
     probe: bool,
-    /// The time until which the permit can be settled.
+    /// The time at which the permit expires. It must be settled before then.
     #[schema(value_type = String, format = "date-time")]
     expires_at: Moment,
-    /// The time left until `expires_at`, in milliseconds. Use it as the timeout of the call.
+    /// The time left until `expires_at`, in milliseconds. Use it as the call's timeout.
     time_left_ms: u64,
 }
 
-/// A refusal: no permit is given.
+/// A refusal: do not make the call.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Refusal)]
 pub(super) struct RefusalView {
-    /// The reason of the refusal.
+    /// The reason for the refusal.
     #[schema(inline)]
     reason: ReasonView,
     /// Circuit ID.
     #[schema(example = "cir_YWNtZSBodHRwczovL2hvb2tzLmV4YW1wbGUuY29tL2lu")]
     circuit: String,
-    /// The time at which to acquire again; null: not before an operator changes an override or enables the tenant.
+    /// The time at which to acquire again; null: not until an operator changes an override or enables the tenant.
     #[schema(value_type = Option<String>, format = "date-time")]
     retry_at: Option<Moment>,
-    /// The time left until `retry_at`, in milliseconds; independent of your clock.
+    /// The time left until `retry_at`, in milliseconds. It does not depend on your clock.
     retry_in_ms: Option<u64>,
 }
 
-/// The reason of a refusal.
+/// The reason for a refusal.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum ReasonView {
@@ -148,8 +149,8 @@ impl From<Reason> for ReasonView {
 
 /// Acquire a permit
 ///
-/// Returns a permit or a refusal, both with status 200. With a permit, make the call within `time_left_ms`, then settle the permit.
-/// A permit that is not settled by `expires_at` counts as a failure.
+/// Returns a permit or a refusal, both with status 200. With a permit, make the call within `time_left_ms`, then settle
+/// the permit. A permit that is not settled by `expires_at` counts as a failure.
 #[utoipa::path(
     post,
     path = "/v1/circuits/acquire",
@@ -168,7 +169,7 @@ pub(super) async fn acquire(
 
 /// Acquire permits in a batch
 ///
-/// At most 1,000 items. The response has a permit, a refusal or a problem for each item, in the same order.
+/// Takes at most 1,000 items. The response has a permit, a refusal or a problem for each item, in the same order.
 #[utoipa::path(
     post,
     path = "/v1/circuits/acquire/batch",
@@ -209,7 +210,7 @@ async fn one(api: &Api, caller: &Caller, body: AcquireBody) -> ApiResult<Acquire
     }
 }
 
-/// Returns the key of the circuit.
+/// Returns the key of the call's circuit.
 fn key(tenant: &TenantEntry, url: Option<&str>, key: Option<&str>) -> ApiResult<Arc<str>> {
     match (url, key) {
         (Some(url), None) => tenant.circuit_of(url).map_err(|error| {
@@ -241,7 +242,7 @@ fn permit(api: &Api, circuit: String, given: GrantedPermit) -> PermitView {
         circuit,
         probe: given.is_probe,
         expires_at: api.shown(given.expires_at),
-        // Rounded down: a worker that takes longer is too late.
+        // Rounded down: a worker that takes longer would be late.
         time_left_ms: u64::try_from(given.time_left.as_millis()).unwrap_or(u64::MAX),
     }
 }
@@ -255,7 +256,7 @@ fn refusal(api: &Api, circuit: String, refused: PermitRefusal) -> RefusalView {
     }
 }
 
-/// Rounds a wait up to milliseconds: a worker that returns too early is refused again.
+/// Rounds a wait up to milliseconds: a worker that retries too early is refused again.
 pub(super) fn rounded_up(wait: Duration) -> u64 {
     u64::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX)
 }

@@ -1,5 +1,5 @@
-//! Batches of acquires and of settlements: each item is parsed, carried out and answered separately, so that an invalid
-//! item does not stop the others.
+//! Batches of acquires and settlements. Each item is parsed, processed and answered separately, so that an invalid item
+//! does not affect the others.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -18,13 +18,13 @@ use crate::api::problem::{ApiResult, Problem, Written};
 use crate::api::reading::fields::Object;
 use crate::api::reading::{explained, is_json, read_body};
 
-/// Items that are started before other tasks get the thread. A thousand would block it for 30 ms.
+/// The number of items to start before yielding to other tasks. A thousand would block the thread for 30 ms.
 const AT_A_STRETCH: usize = 16;
 
-/// The number of items up to which they are kept. No batch may have more, so the rest is not even counted.
+/// The maximum number of items to keep in memory. No batch may have more, so further items are not even counted.
 const COUNTED: usize = 100_000;
 
-/// The results, in the order of the batch.
+/// The results for a batch.
 #[derive(Serialize, ToSchema)]
 #[schema(as = BatchResults)]
 pub(super) struct Answers<T: ToSchema> {
@@ -32,7 +32,7 @@ pub(super) struct Answers<T: ToSchema> {
     items: Vec<T>,
 }
 
-/// An item that failed.
+/// A batch item that failed.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FailedItem)]
 pub(super) struct NotDone {
@@ -48,7 +48,7 @@ struct Batch<'a> {
     items: Items<'a>,
 }
 
-/// The outline of a batch, without the content of its items, to explain an error.
+/// The items of a batch without their content, parsed only to explain an error.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Outline {
@@ -56,7 +56,7 @@ struct Outline {
     items: Vec<de::IgnoredAny>,
 }
 
-/// Parses a batch, and carries out and answers each of its items.
+/// Parses a batch, and processes each of its items.
 pub(super) async fn each<B, T, F>(
     api: &Api,
     request: Request,
@@ -129,7 +129,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
                 let mut items = Vec::new();
                 while let Some(item) = parts.next_element()? {
                     if items.len() > COUNTED {
-                        // The batch is too large anyway.
+                        // The batch is too large already.
                         parts.next_element::<de::IgnoredAny>()?;
                         continue;
                     }

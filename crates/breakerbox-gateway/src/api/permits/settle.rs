@@ -1,4 +1,4 @@
-//! The routes to settle permits.
+//! Routes that settle permits.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::api::problem::{ApiResult, Code, Problem};
 use crate::api::reading::Json;
 use crate::permits::{CallResult, LONGEST_TOKEN, Report, SettleResponse};
 
-/// The longest latency and the longest wait that are accepted, in milliseconds.
+/// The maximum latency and the maximum `retry_after_ms`, in milliseconds.
 const LONGEST: u64 = 24 * 3_600 * 1_000;
 
-/// The result of a call: your own `outcome`, or the `status` of the response, or the `fault` if there was no response.
+/// The result of a call: your own `outcome`, the `status` of the response, or the `fault` if there was no response.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Settlement, example = json!({"id": "per_AZ4r3...", "status": 200, "latency_ms": 87}))]
@@ -37,7 +37,7 @@ pub(super) struct SettleBody {
     #[serde(default)]
     #[schema(minimum = 100, maximum = 999)]
     status: Option<u16>,
-    /// The reason for no response. The tenant's `response_rules` classify it.
+    /// The reason why there was no response. The tenant's `response_rules` classify it.
     #[serde(default)]
     #[schema(inline)]
     fault: Option<FaultWord>,
@@ -45,22 +45,22 @@ pub(super) struct SettleBody {
     #[serde(default)]
     #[schema(maximum = 86_400_000)]
     latency_ms: Option<u64>,
-    /// The wait that the destination asked for, such as with `Retry-After`, in milliseconds. Only with the outcome `failure` or a
-    /// `status`.
+    /// The time to wait that the destination asked for, for example with `Retry-After`, in milliseconds. Only with the
+    /// outcome `failure` or a `status`.
     #[serde(default)]
     #[schema(maximum = 86_400_000)]
     retry_after_ms: Option<u64>,
-    /// With an `outcome`: whether the destination rejected the call because it is overloaded.
+    /// With an `outcome`: whether the destination rejected the call because it was overloaded.
     #[serde(default)]
     overloaded: Option<bool>,
 }
 
-/// A batch of results of calls.
+/// A batch of call results.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = SettleBatch, example = json!({"items": [{"id": "per_AZ4r3...", "status": 200}, {"id": "per_0c9Ka...", "fault": "timeout"}]}))]
 #[allow(dead_code)]
 pub(super) struct SettleItems {
-    /// The results.
+    /// The results of the calls, at most 1,000.
     #[schema(min_items = 1, max_items = 1000)]
     items: Vec<SettleBody>,
 }
@@ -74,7 +74,7 @@ enum OutcomeWord {
     Ignored,
 }
 
-/// The reason for no response.
+/// The reason why there was no response.
 #[derive(Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum FaultWord {
@@ -105,15 +105,15 @@ impl From<FaultWord> for Fault {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Settled)]
 pub(super) struct SettledView {
-    /// `counted`: the circuit counted the outcome. `uncounted`: the outcome is ignored, or an override is active. `late`: the epoch or
-    /// the probe lease of the permit is not current. `expired`: the permit had expired. `unconfirmed`: the circuit store did not
-    /// respond. Only `counted` changes the circuit.
+    /// `counted`: the circuit counted the outcome. `uncounted`: the outcome is ignored, or an override is active.
+    /// `late`: the permit's epoch or probe lease is no longer current. `expired`: the permit had expired.
+    /// `unconfirmed`: the circuit store did not respond. Only `counted` changes the circuit.
     #[schema(inline)]
     settled: SettledWord,
-    /// Whether the permit was settled before. Then this is the first result, and nothing is counted again.
+    /// Whether the permit was already settled. If so, this is the first result, and nothing is counted again.
     repeated: bool,
-    /// How long to wait before the next call to the destination, in milliseconds, if the destination asked for it and the circuit
-    /// does not enforce it; null: no wait.
+    /// The time to wait before the next call to the destination, in milliseconds, if the destination asked for it and
+    /// the circuit does not enforce it; null: no wait.
     wait_ms: Option<u64>,
 }
 
@@ -152,8 +152,8 @@ impl From<SettleResponse> for SettledView {
 
 /// Settle a permit
 ///
-/// The first request counts. A repeated request gets the same response, and nothing is counted twice; so repeat it if you do not
-/// know whether it arrived.
+/// The first request counts. A repeated request gets the same response, and is not counted again; so retry if you do
+/// not know whether a request arrived.
 #[utoipa::path(
     post,
     path = "/v1/permits/settle",
@@ -172,7 +172,7 @@ pub(super) async fn settle(
 
 /// Settle permits in a batch
 ///
-/// At most 1,000 items. The response has a result or a problem for each item, in the same order.
+/// Takes at most 1,000 items. The response has a result or a problem for each item, in the same order.
 #[utoipa::path(
     post,
     path = "/v1/permits/settle/batch",
@@ -194,7 +194,7 @@ pub(super) async fn settle_batch(
 async fn one(api: &Api, caller: &Caller, body: SettleBody) -> ApiResult<SettledView> {
     let report = report(&body)?;
     let permits = &api.services.permits;
-    // The response does not reveal whether the token is forged, changed or another tenant's.
+    // The response does not reveal whether the token is forged, altered or another tenant's.
     let unknown = || {
         let detail = "id: is not a permit; send the id unchanged, with a key for the same tenant";
         Problem::new(Code::NotFound, detail).of_field("id")
@@ -241,7 +241,7 @@ fn report(body: &SettleBody) -> ApiResult<Report> {
     Ok(Report { result, latency: body.latency_ms.map(Duration::from_millis) })
 }
 
-/// Builds the report of a worker that classifies the outcome itself.
+/// Builds the outcome report for a worker that classifies the outcome itself.
 fn judged(
     outcome: OutcomeWord,
     retry_after: Option<Duration>,

@@ -1,8 +1,8 @@
-//! Policies in force: every value with its origin, and changes of single values.
+//! Effective policies: shows every value with its origin, and changes single values.
 //!
-//! A tenant's policy overrides the gateway's, and an endpoint's overrides its tenant's; reminders have a policy of
-//! their own. The values shown are those in force now. A change is checked together with the layers below and above it,
-//! and takes effect with the next outcome: state, counts and times of circuits stay.
+//! A tenant's policy overrides the gateway's, and an endpoint's overrides its tenant's; reminders have a separate
+//! policy. The values shown are those in effect now. A change is validated together with the layers below and above it,
+//! and takes effect with the next outcome; circuits keep their state, counts and times.
 
 mod names;
 
@@ -32,27 +32,28 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(of_endpoint, change_of_endpoint))
 }
 
-/// The effective policy of circuits, with the origin of each value.
+/// The effective policy for circuits, with the origin of each value.
 #[derive(Serialize, ToSchema)]
 #[schema(as = EffectivePolicy)]
 struct PolicyView {
     /// Tenant ID.
     tenant: String,
-    /// Endpoint ID; null: the policy of the tenant.
+    /// Endpoint ID; null for a tenant's policy.
     endpoint: Option<String>,
-    /// The calls that the circuits are for.
+    /// The kind of calls that the circuits are for.
     #[schema(inline)]
     purpose: PurposeView,
-    /// The requests that share a circuit.
+    /// The requests that share a circuit: those to one `endpoint`, to one `host`, or all of the `tenant`.
     #[schema(inline)]
     circuit_by: CircuitByName,
-    /// The values that this tenant or endpoint sets itself; null: none.
+    /// The values that this tenant or endpoint sets itself; null if it sets none.
     #[schema(value_type = Option<Object>)]
     own: Option<Value>,
-    /// The endpoint whose policy or timeout applies to this circuit; null: the tenant's applies. Always null unless `circuit_by` is
-    /// `endpoint`. If several endpoints have the same URL, and so share a circuit, it is the oldest with its own policy or timeout.
+    /// The endpoint whose policy or timeout applies to this circuit; null: the tenant's applies. Always null unless
+    /// `circuit_by` is `endpoint`. If several endpoints have the same URL, and so share a circuit, it is the oldest one
+    /// with its own policy or timeout.
     decided_by: Option<String>,
-    /// All values, by the names of the policy file.
+    /// All values, with the names used in policy files.
     policy: NamesView,
 }
 
@@ -78,8 +79,8 @@ async fn of_tenant(
 
 /// Change the policy of a tenant
 ///
-/// Omitted values stay unchanged; `null` removes the tenant's own value, so that the inherited one applies. The change takes effect
-/// with the next outcome; state, counts and times of circuits stay.
+/// Omitted values stay unchanged; `null` removes the tenant's own value, so that the inherited one applies. The change
+/// takes effect with the next outcome; circuits keep their state, counts and times.
 #[utoipa::path(
     patch,
     path = "/v1/tenants/{tenant}/policy",
@@ -105,8 +106,8 @@ async fn change_of_tenant(
 
 /// Show the effective policy of a tenant's reminders
 ///
-/// Reminders have their own circuits. Their policy is the preset `reminders`, overridden by the settings of the tenant's reminders
-/// (origin `reminders`). The tenant's own `policy` applies to deliveries.
+/// Reminders have their own circuits. Their policy is the preset `reminders`, overridden by the tenant's settings for
+/// reminders (origin `reminders`). The tenant's own `policy` applies to deliveries.
 #[utoipa::path(
     get,
     path = "/v1/tenants/{tenant}/reminders/policy",
@@ -126,8 +127,8 @@ async fn of_reminders(
 
 /// Change the policy of a tenant's reminders
 ///
-/// Omitted values stay unchanged; `null` removes the own value, so that the inherited one applies. The change takes effect with the
-/// next outcome; state, counts and times of circuits stay.
+/// Omitted values stay unchanged; `null` removes a value that is set here, so that the inherited one applies. The
+/// change takes effect with the next outcome; circuits keep their state, counts and times.
 #[utoipa::path(
     patch,
     path = "/v1/tenants/{tenant}/reminders/policy",
@@ -173,9 +174,9 @@ async fn of_endpoint(
 
 /// Change the policy of an endpoint
 ///
-/// Omitted values stay unchanged; `null` removes the endpoint's own value, so that the tenant's applies. The change takes effect with
-/// the next outcome; state, counts and times of the circuit stay. Unless `circuit_by` is `endpoint`, the policy is stored but not
-/// used.
+/// Omitted values stay unchanged; `null` removes the endpoint's own value, so that the tenant's applies. The change
+/// takes effect with the next outcome; the circuit keeps its state, counts and times. Unless `circuit_by` is
+/// `endpoint`, the policy is stored but not used.
 #[utoipa::path(
     patch,
     path = "/v1/endpoints/{endpoint}/policy",
@@ -227,7 +228,7 @@ async fn changed_of_tenant(
 
 fn shown_of_tenant(api: &Api, id: &TenantId, purpose: Purpose) -> ApiResult<Revised<PolicyView>> {
     let directory = &api.services.directory;
-    // The tenant may be deleted at this moment.
+    // The tenant may have been deleted in the meantime.
     let tenant = directory.tenant(id).ok_or_else(|| Problem::not_found("tenant", id.as_str()))?;
     let (settings, defaults) = (&tenant.source.settings, directory.defaults());
     let (circuit_by, own, explained) = match purpose {
@@ -266,7 +267,7 @@ fn shown_of_endpoint(api: &Api, id: EndpointId) -> ApiResult<Revised<PolicyView>
     Ok(Revised(endpoint.source.revision, view))
 }
 
-/// Maps the error of a policy that was sent alone: the policy's names are the fields.
+/// Maps the error for a policy that is the whole request body: its names are the fields.
 fn refused(error: RecordsError) -> Problem {
     match error {
         RecordsError::Policy(why) | RecordsError::ReminderPolicy(why) => {

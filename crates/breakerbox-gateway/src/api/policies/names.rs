@@ -1,5 +1,4 @@
-//! The names of the policy file, for changes and for views. Both come from one list, so that the document has each of
-//! them and none can be missing.
+//! The names used in policy files, for changes and for views. Both come from one list, so none can be missing.
 
 use breakerbox_storage::ExplainedValue;
 use serde::{Deserialize, Serialize};
@@ -11,21 +10,23 @@ use crate::api::reading::fields::Change;
 /// An effective value and its origin.
 #[derive(Default, Serialize, ToSchema)]
 pub(in crate::api) struct ValueView {
-    /// The value in the format of the policy file: a number, or a string such as `30s`, `off` or the name of a preset; null: no preset.
+    /// The value in the format of the policy file: a number, or a string such as `30s`, `off` or the name of a preset;
+    /// null: no preset.
     #[schema(value_type = Value, example = json!("1m"))]
     value: Value,
-    /// The inherited value: for a tenant and its reminders that of the gateway, for an endpoint that of the tenant.
+    /// The inherited value: the gateway's for a tenant and its reminders, the tenant's for an endpoint.
     #[schema(value_type = Value, example = json!("1m"))]
     default: Value,
-    /// The origin of the value: `default` (built in), `preset NAME`, `gateway` (its configuration), `tenant`, `reminders` (of the
-    /// tenant), `endpoint`, or `timeout` (for `probe_timeout`: the timeout of a request and 2 s).
+    /// The origin of the value: `default` (built in), `preset NAME`, `gateway` (its configuration), `tenant`,
+    /// `reminders` (the tenant's settings for reminders), `endpoint`, or `timeout` (for `probe_timeout`: the request
+    /// timeout plus 2 s).
     #[schema(example = "default")]
     origin: String,
 }
 
 macro_rules! names {
     ($($(#[doc = $doc:literal])* $name:ident { $($schema:tt)* })*) => {
-        /// A change of a policy. Omitted values stay unchanged; null restores the inherited value.
+        /// A change to a policy. Omitted values stay unchanged; null restores the inherited value.
         #[derive(Default, Deserialize, ToSchema)]
         #[serde(deny_unknown_fields)]
         pub(in crate::api) struct PolicyChange {$(
@@ -45,7 +46,7 @@ macro_rules! names {
         )*}
 
         impl PolicyChange {
-            /// Returns the values after the change of these values. `None`: there are none.
+            /// Returns the tenant's or endpoint's own values with the change applied. `None` if none are left.
             pub(in crate::api) fn onto(self, before: Option<Value>) -> Option<Value> {
                 let mut said = match before {
                     Some(Value::Object(said)) => said,
@@ -86,7 +87,7 @@ names! {
     consecutive_failures { value_type = Option<Value>, example = "off" }
     /// Trip at this mean latency, or `off`.
     mean_latency { value_type = Option<String>, pattern = "^(off|([0-9]+(d|h|m|s|ms))+)$", example = "5s" }
-    /// The latency from which on a call is slow, or `off`.
+    /// The minimum latency of a slow call, or `off`.
     slow_call { value_type = Option<String>, pattern = "^(off|([0-9]+(d|h|m|s|ms))+)$", example = "2s" }
     /// Trip at this percentage of slow calls, 1 to 100, or `off`. Needs `slow_call`.
     slow_rate { value_type = Option<Value>, example = 50 }
@@ -98,11 +99,11 @@ names! {
     cool_off_max { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "10m" }
     /// The random deviation of the cool-off, in percent, in both directions.
     jitter { value_type = Option<u8>, minimum = 0, maximum = 100 }
-    /// The number of successful probes that close a circuit.
+    /// The number of successful probes needed to close a circuit.
     probes { value_type = Option<u32>, minimum = 1, maximum = 1_000_000 }
     /// The timeout of a probe.
     probe_timeout { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "17s" }
-    /// The number of calls in flight at which the ramp after closing ends, 1 to 1,000,000, or `off`.
+    /// The number of concurrent calls at which the ramp after closing ends, 1 to 1,000,000, or `off`.
     ramp_cap { value_type = Option<Value>, example = 64 }
     /// The time that a circuit must be closed before its trip count restarts at 0.
     forgive_after { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "10m" }
@@ -110,9 +111,9 @@ names! {
     disable_after { value_type = Option<Value>, example = 10 }
     /// The minimum time without a success before a circuit is disabled.
     disable_min { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "72h" }
-    /// The time from its start during which a cancelled call is not counted.
+    /// The time after its start within which a cancelled call is not counted.
     cancel_grace { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "1s" }
-    /// In sampling mode: the percentage of successes that closes a half-open circuit.
+    /// In sampling mode: the percentage of successes at which a half-open circuit closes.
     recovery_rate { value_type = Option<u8>, minimum = 1, maximum = 100 }
     /// In sampling mode: the number of latest ticks that are also evaluated on their own, 1 to 1,000, or `off`.
     sample_recent { value_type = Option<Value>, example = 3 }

@@ -1,5 +1,5 @@
-//! Reads bodies within limits of size, time and memory. The memory limit is for all bodies together, with a share for
-//! each tenant and each key.
+//! Reads request bodies within limits for size, time and memory. The memory limit applies to all bodies together, with
+//! a share for each tenant and each key.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use super::body_memory::{BodyMemory, HeldMemory};
 use crate::api::caller::Caller;
 use crate::api::problem::{ApiResult, Code, Problem};
 
-/// The minimum charge of a body, in bytes, for the buffers of its connection.
+/// The minimum memory charged for a body, in bytes, to cover its connection's buffers.
 const LEAST: usize = 4 * 1024;
 
-/// The memory limit of all bodies, and the time limit of one.
+/// The memory limit for all bodies, and the time limit for reading one.
 #[derive(Clone, Debug)]
 pub(in crate::api) struct Budget {
     body_memory: BodyMemory,
@@ -27,7 +27,7 @@ pub(in crate::api) struct Budget {
 }
 
 impl Budget {
-    /// Sets the bytes of all bodies, the share of one tenant in percent, and the time limit of one body.
+    /// Creates the limits: the bytes for all bodies, each tenant's share in percent, and the time limit for one body.
     pub(in crate::api) fn new(bytes: usize, tenant_share: u32, timeout: Duration) -> Self {
         Self { body_memory: BodyMemory::new(bytes as u64, tenant_share), timeout }
     }
@@ -48,9 +48,9 @@ pub(in crate::api) fn is_json(headers: &HeaderMap) -> ApiResult<()> {
     Ok(())
 }
 
-/// Reads the whole body. Returns it with the room that it takes, which is held until it is dropped.
+/// Reads the whole body. Returns it with the memory that it holds, which is released on drop.
 ///
-/// Room is taken as bytes arrive, however many are announced: a slow sender holds no more than it has sent.
+/// Memory is charged as bytes arrive, not as announced: a slow sender holds no more than it has sent.
 pub(in crate::api) async fn read_body(
     request: Request,
     budget: &Budget,
@@ -74,7 +74,7 @@ pub(in crate::api) async fn read_body(
     }
 }
 
-/// Reads to the end. The chunks are copied into one buffer, so that many small ones take no more memory than a few
+/// Reads the body to its end. Chunks are copied into one buffer, so that many small ones take no more memory than a few
 /// large ones.
 async fn collect(mut body: Body, body_memory: &mut HeldMemory, limit: usize) -> ApiResult<Bytes> {
     grow(body_memory, LEAST)?;

@@ -1,4 +1,4 @@
-//! The memory for bodies, in fair shares: each tenant has a share of the whole, and each API key a share of its
+//! Memory for request bodies, divided fairly: each tenant has a share of the total, and each API key a share of its
 //! tenant's. Keys for all tenants belong to the operator, and together have the share of one tenant.
 
 use std::collections::HashMap;
@@ -9,10 +9,10 @@ use breakerbox_model::shares::{NoShare, Shares};
 
 use crate::api::caller::Caller;
 
-/// The tenant that has the share. `None`: the operator.
+/// The owner of a share: a tenant, or `None` for the operator.
 type Owner = Option<TenantId>;
 
-/// Memory for bodies, in bytes.
+/// The memory for all request bodies, in bytes.
 #[derive(Clone, Debug)]
 pub(super) struct BodyMemory(Arc<Mutex<MemoryShares>>);
 
@@ -20,7 +20,7 @@ pub(super) struct BodyMemory(Arc<Mutex<MemoryShares>>);
 struct MemoryShares {
     percent: u32,
     owners: Shares<Owner>,
-    /// Only for owners that hold memory now.
+    /// The shares of an owner's API keys, only for owners that hold memory now.
     keys: HashMap<Owner, Shares<ApiKeyId>>,
 }
 
@@ -34,13 +34,13 @@ pub(in crate::api) struct HeldMemory {
 }
 
 impl BodyMemory {
-    /// Limits the memory to so many bytes, of which one owner may hold this percentage.
+    /// Limits the memory to `bytes`, of which one owner may hold this percentage.
     pub(super) fn new(bytes: u64, percent: u32) -> Self {
         let owners = Shares::new(bytes, percent);
         Self(Arc::new(Mutex::new(MemoryShares { percent, owners, keys: HashMap::new() })))
     }
 
-    /// Starts to hold memory for a body of this caller, at zero bytes.
+    /// Creates an empty holding for a body from this caller.
     pub(super) fn held_by(&self, caller: &Caller) -> HeldMemory {
         HeldMemory { body_memory: self.clone(), owner: caller.0.tenant.clone(), key: caller.0.id, bytes: 0 }
     }
@@ -51,10 +51,11 @@ impl BodyMemory {
 }
 
 impl HeldMemory {
-    /// Takes more memory, up to this total in bytes.
+    /// Holds more memory, up to this total in bytes.
     ///
     /// # Errors
-    /// If the key, its tenant or all together would hold too much. The memory held so far stays held.
+    /// Returns [`NoShare`] if the key, its tenant or all callers together would hold too much. Memory held so far stays
+    /// held.
     pub(super) fn grow_to(&mut self, bytes: u64) -> Result<(), NoShare> {
         let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) else { return Ok(()) };
         self.body_memory.lock().take(&self.owner, self.key, more)?;
@@ -73,7 +74,7 @@ impl Drop for HeldMemory {
 
 impl MemoryShares {
     fn take(&mut self, owner: &Owner, key: ApiKeyId, bytes: u64) -> Result<(), NoShare> {
-        // The keys of an owner share what the owner may hold at this moment.
+        // The keys of an owner share what the owner may currently hold.
         let allowance = self.owners.allowance(owner);
         let percent = self.percent;
         let keys = self.keys.entry(owner.clone()).or_insert_with(|| Shares::new(allowance, percent));

@@ -1,4 +1,4 @@
-//! Explains errors: parses a JSON value a second time, after the first time failed, to find what is wrong and where.
+//! Explains parse errors: parses an invalid JSON value a second time, to find what is wrong and where.
 //!
 //! The parser's own errors are sentences. Here the same error is a value: the path to the field, and whether it is
 //! unknown, missing or invalid. The second parse is slower, and happens only after an error.
@@ -13,15 +13,15 @@ use serde_json::{Map, Value};
 
 use crate::api::problem::{Code, Problem};
 
-/// Returns what is wrong with this value as a `T`, or `None` if it is valid.
+/// Returns the reason why this value can't be parsed as a `T`. `None` if it can.
 pub(super) fn fault<T: DeserializeOwned>(value: Value) -> Option<Fault> {
     T::deserialize(Explained(value)).err()
 }
 
-/// An error, and where it is.
+/// A parse error and its location.
 #[derive(Debug)]
 pub(super) struct Fault {
-    /// The path, from the innermost step to the outermost.
+    /// The path to the invalid value, from the innermost step to the outermost.
     path: Vec<Step>,
     code: Code,
     why: String,
@@ -43,7 +43,7 @@ impl Fault {
         self
     }
 
-    /// Converts the error to a problem.
+    /// Converts the error to a problem. `code_of_values` is the code for invalid values.
     pub(super) fn into_problem(self, code_of_values: Code) -> Problem {
         let mut field = String::new();
         for step in self.path.iter().rev() {
@@ -60,7 +60,7 @@ impl Fault {
         if field.is_empty() {
             return Problem::new(code, format!("the body {}", self.why));
         }
-        // Some types name the field themselves, and its part, but not its container.
+        // Some types name the field and its part in the error, but not the container.
         let (outer, name) = field.rsplit_once('.').unwrap_or(("", &field));
         if let Some(part) = self.why.split(": ").next().filter(|part| is_within(part, name)) {
             let problem = Problem::new(code, self.why.clone()).of_field(part);
@@ -123,7 +123,7 @@ fn is_within(path: &str, field: &str) -> bool {
     path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// Describes the expected value in plain words: derived types use Rust's names.
+/// Describes the expected value in plain words, since derived types use Rust's names.
 fn plain(expected: &dyn de::Expected) -> String {
     let named = expected.to_string();
     let within = |least: &dyn Display, most: &dyn Display| format!("a whole number from {least} to {most}");
@@ -145,7 +145,7 @@ fn plain(expected: &dyn de::Expected) -> String {
     }
 }
 
-/// Describes a value by its kind. Values are not repeated: they may be secrets, and they may be long.
+/// Describes a value by its kind. The value itself is omitted: it may be secret or long.
 fn kind_of(found: de::Unexpected<'_>) -> &'static str {
     match found {
         de::Unexpected::Bool(_) => "true or false",
@@ -287,7 +287,7 @@ mod tests {
         way: Option<Way>,
     }
 
-    /// A field of each type of number.
+    /// Has a field for each numeric type.
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     #[allow(dead_code)]

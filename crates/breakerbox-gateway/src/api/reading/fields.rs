@@ -1,4 +1,4 @@
-//! The types of single fields: parsed texts, durations, and changes of optional fields.
+//! Types for single fields: parsed strings, durations, and changes to optional fields.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,7 +12,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 pub(in crate::api) use breakerbox_model::objects::Moment;
 
-/// A text that is parsed as a `T`. The error is the one of `T`.
+/// A string that is parsed as a `T`, with the error of `T`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(in crate::api) struct Text<T>(pub(in crate::api) T);
 
@@ -36,20 +36,20 @@ impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Text<T> {
     }
 }
 
-/// A change of an optional field: absent, `null`, or a new value.
+/// A change to an optional field: absent, `null`, or a new value.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(in crate::api) enum Change<T> {
     /// The field is absent: keep the value.
     #[default]
     Keep,
-    /// The field is `null`: reset to the default.
+    /// The field is `null`: restore the default.
     Clear,
-    /// The new value.
+    /// The field has a new value.
     Set(T),
 }
 
 impl<T> Change<T> {
-    /// Returns the value after the change.
+    /// Returns the field's value with the change applied.
     pub(in crate::api) fn onto(self, before: Option<T>) -> Option<T> {
         match self {
             Self::Keep => before,
@@ -62,7 +62,7 @@ impl<T> Change<T> {
         matches!(self, Self::Keep)
     }
 
-    /// Maps the new value.
+    /// Maps the new value, if there is one.
     pub(in crate::api) fn map<U>(self, map: impl FnOnce(T) -> U) -> Change<U> {
         match self {
             Self::Keep => Change::Keep,
@@ -87,7 +87,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Change<T> {
     }
 }
 
-/// A value that must be a JSON object. A derived type alone would also accept a list of its fields.
+/// A value that must be a JSON object. A derived type alone would also accept a list of field values.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(in crate::api) struct Object<T>(pub(in crate::api) T);
 
@@ -111,7 +111,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// Returns why a text is not one line of so many characters, or `None` if it is.
+/// Returns the reason why a string is not a single line of an allowed length. `None` if it is.
 pub(in crate::api) fn fault_of_line(text: &str, lengths: RangeInclusive<usize>) -> Option<String> {
     let length = text.chars().count();
     if !lengths.contains(&length) {

@@ -1,15 +1,15 @@
-//! Parses bodies, queries and paths. Each is refused with a problem that names what is wrong.
+//! Parses bodies, queries and paths. An invalid one gets a problem that names what is wrong.
 //!
 //! | part | what it does |
 //! | --- | --- |
 //! | [`Json`], [`OptionalJson`] | a JSON body |
 //! | [`Query`] | a query |
-//! | [`Named`] | the id in a path |
-//! | [`Budget`] | the memory limit of all bodies |
-//! | `body_memory` | the shares of tenants and API keys in it |
-//! | `bodies` | bodies to create and to change a resource, from one list |
+//! | [`Named`] | the ID in a path |
+//! | [`Budget`] | the memory limit for all bodies |
+//! | `body_memory` | each tenant's and API key's share of that memory |
+//! | `bodies` | bodies that create and change a resource, declared from one list |
 //! | `explain` | finds what is wrong with a value, and where |
-//! | [`fields`] | the types of single fields |
+//! | [`fields`] | types for single fields |
 //! | [`payload`] | payloads for receivers |
 //!
 //! Valid requests are parsed once. Only invalid ones are parsed a second time, to explain the error.
@@ -38,13 +38,13 @@ use self::fields::Object;
 use super::Api;
 use super::problem::{ApiResult, Code, Problem};
 
-/// The largest body without a payload, in bytes.
+/// The maximum size of a body without a payload, in bytes.
 pub(super) const SMALL_BODY: usize = 128 * 1024;
 
-/// The largest body that is explained, in bytes. For larger ones, the parser's own error is returned.
+/// The maximum size of a body whose errors are explained, in bytes. A larger one gets the parser's own error.
 const EXPLAINED: usize = 2 * SMALL_BODY;
 
-/// A small body that is read at once.
+/// A small request body, which is read into memory before it is parsed.
 pub(super) trait Body: Sized {
     /// Checks the content type. The outer error refuses the request before its body is read.
     fn media_type(headers: &HeaderMap) -> ApiResult<ApiResult<()>>;
@@ -74,7 +74,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
     }
 }
 
-/// An optional JSON body.
+/// An optional JSON body. Without one, the default value is used.
 pub(super) struct OptionalJson<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Default> Body for OptionalJson<T> {
@@ -122,32 +122,32 @@ fn from_json<T: DeserializeOwned>(bytes: &Bytes) -> ApiResult<T> {
     serde_json::from_slice(bytes).map_err(|error| explained::<T>(bytes, &error))
 }
 
-/// Explains why a JSON text can't be parsed as a `T`.
+/// Explains why a JSON string can't be parsed as a `T`.
 pub(super) fn explained<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Problem {
     if error.is_data() {
         let value = (bytes.len() <= EXPLAINED).then(|| serde_json::from_slice::<Value>(bytes).ok()).flatten();
         return match value.and_then(explain::fault::<T>) {
             Some(fault) => fault.into_problem(Code::InvalidField),
-            // Such as a duplicate field.
+            // For example a duplicate field.
             None => Problem::new(Code::InvalidField, format!("the body: {error}")),
         };
     }
     not_json(error)
 }
 
-/// The problem of a body that is not JSON.
+/// Returns the problem for a body that is not valid JSON.
 pub(super) fn not_json(error: &serde_json::Error) -> Problem {
     Problem::new(Code::InvalidJson, format!("the body is not JSON: {error}"))
 }
 
-/// Explains what is wrong with these fields as a `T`.
+/// Explains why these fields can't be parsed as a `T`.
 pub(super) fn fault_in_fields<T: DeserializeOwned>(
     fields: serde_json::Map<String, Value>,
 ) -> Option<Problem> {
     explain::fault::<T>(Value::Object(fields)).map(|fault| fault.into_problem(Code::InvalidField))
 }
 
-/// A query. Its values are texts, each at most once.
+/// Query parameters. Each may occur at most once.
 pub(super) struct Query<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequestParts<Api> for Query<T> {
@@ -173,7 +173,7 @@ impl<T: DeserializeOwned> FromRequestParts<Api> for Query<T> {
     }
 }
 
-/// The id in a path. An invalid id names no resource, so it is not found.
+/// The ID in a path. An invalid ID gets 404, since it can't name a resource.
 pub(super) struct Named<T>(pub(super) T);
 
 impl<T: FromStr<Err: Display>> FromRequestParts<Api> for Named<T> {

@@ -1,6 +1,7 @@
-//! Payloads for receivers, borrowed from the body and never parsed, and their destinations.
+//! Payloads for receivers, borrowed from the request body and never parsed, and their destination URLs.
 //!
-//! Such a body may be large. A valid one is parsed once; an invalid one is explained without its payload.
+//! A body with a payload may be large. A valid one is parsed once; errors in an invalid one are explained without its
+//! payload.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,16 +25,16 @@ use super::fields::Object;
 use super::{explained, fault_in_fields, not_json};
 use crate::api::problem::{ApiResult, Code, Problem};
 
-/// The longest content type, in bytes.
+/// The maximum length of a content type, in bytes.
 const LONGEST_CONTENT_TYPE: usize = 255;
 
-/// The largest size, in bytes, of the fields besides the payload that is explained.
+/// The maximum size of the fields other than the payload, in bytes, up to which errors are explained.
 const EXPLAINED: usize = 256 * 1024;
 
-/// By how much a body may be larger than its payload, in bytes: field names, other fields, and base64 or escapes.
+/// The maximum size of a body in addition to its payload, in bytes: field names, other fields, and base64 or escapes.
 const ENVELOPE: usize = 128 * 1024;
 
-/// Returns the largest body with one payload, in bytes.
+/// Returns the maximum size of a body with one payload, in bytes.
 pub(in crate::api) const fn body_limit(payload: usize) -> usize {
     payload.saturating_mul(2).saturating_add(ENVELOPE)
 }
@@ -42,10 +43,10 @@ pub(in crate::api) const fn body_limit(payload: usize) -> usize {
 #[derive(Clone, Copy)]
 pub(in crate::api) struct Circumstances<'c> {
     pub(in crate::api) tenant: &'c TenantEntry,
-    /// The largest payload, in bytes.
+    /// The maximum size of a payload, in bytes.
     pub(in crate::api) payload: usize,
     pub(in crate::api) addresses: &'c AddressPolicy,
-    /// The wall-clock time.
+    /// The current wall-clock time.
     pub(in crate::api) now: Timestamp,
 }
 
@@ -65,7 +66,7 @@ impl Carried<'_> {
         self.payload.is_none() && self.payload_base64.is_none() && self.content_type.is_none()
     }
 
-    /// Returns the payload and its content type. The payload shares the body's memory if it is most of the body.
+    /// Returns the payload and its content type. The payload shares the body's memory if it makes up most of the body.
     pub(in crate::api) fn unpacked(&self, body: &Bytes, limit: usize) -> ApiResult<(Bytes, Arc<str>)> {
         let (payload, content_type) = self.content(body)?;
         if payload.len() > limit {
@@ -100,19 +101,19 @@ impl Carried<'_> {
     }
 }
 
-/// The default of an absent field.
+/// Returns the default for an absent field.
 pub(in crate::api) fn none<P>() -> Option<P> {
     None
 }
 
-/// Deserializes a payload that is present: `null` is a payload, too.
+/// Deserializes a payload that is present. `null` is a payload, too.
 pub(in crate::api) fn some<'de, P: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<P>, D::Error> {
     P::deserialize(deserializer).map(Some)
 }
 
-/// Returns a part of the body: the same memory if the part is most of it, else a copy.
+/// Returns a part of the body, sharing its memory if the part makes up most of it, otherwise as a copy.
 fn shared(body: &Bytes, part: &[u8]) -> Bytes {
     if part.len() >= body.len() / 2 && !body.is_empty() {
         body.slice_ref(part)
@@ -121,7 +122,7 @@ fn shared(body: &Bytes, part: &[u8]) -> Bytes {
     }
 }
 
-/// Returns the content type of JSON, as one shared text.
+/// Returns the content type of JSON, as a shared string.
 fn json() -> Arc<str> {
     static JSON: OnceLock<Arc<str>> = OnceLock::new();
     Arc::clone(JSON.get_or_init(|| "application/json".into()))
@@ -149,15 +150,15 @@ pub(in crate::api) fn destination(
     callable(text, addresses)
 }
 
-/// Parses a URL that can be called. An address in it must be allowed; the addresses of a name are checked when it is
-/// called.
+/// Parses a URL and checks that it may be called. A literal address must be allowed; the addresses of a host name are
+/// checked when it is called.
 pub(in crate::api) fn callable(text: &str, addresses: &AddressPolicy) -> ApiResult<Url> {
     let url = Url::parse(text).map_err(|error| wrong_url(&error))?;
     addresses.check_url(&url).map_err(|denied| Problem::invalid("url", denied))?;
     Ok(url)
 }
 
-/// Returns the problem of an invalid URL, with the field named once.
+/// Returns the problem for an invalid URL, naming the field once.
 pub(in crate::api) fn wrong_url(error: &dyn std::error::Error) -> Problem {
     let why = error.to_string();
     Problem::invalid("url", why.strip_prefix("url: ").unwrap_or(&why))
@@ -168,7 +169,7 @@ fn fields_of(body: &[u8]) -> serde_json::Result<BTreeMap<Cow<'_, str>, &RawValue
     serde_json::from_slice(body)
 }
 
-/// Returns a small value of the same JSON type as the body, which may be large.
+/// Returns a small value of the same JSON type as the body, to stand in for a large one.
 fn stand_in(body: &[u8]) -> &'static [u8] {
     match body.trim_ascii_start().first() {
         Some(b'{') => b"{}",
@@ -180,7 +181,7 @@ fn stand_in(body: &[u8]) -> &'static [u8] {
     }
 }
 
-/// Explains what is wrong with a body apart from its payload. `T` has all its fields, and ignores the payload.
+/// Explains errors in a body apart from its payload. `T` has all fields, and ignores the payload.
 pub(in crate::api) fn wrong<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> Problem {
     if !error.is_data() {
         return not_json(error);
@@ -191,7 +192,7 @@ pub(in crate::api) fn wrong<T: DeserializeOwned>(body: &[u8], error: &serde_json
         Err(_) => return explained::<Object<T>>(stand_in(body), error),
     };
     fields.remove("payload");
-    // Its content does not matter, only that it is a text.
+    // Only its type matters here, not its content.
     if fields.get("payload_base64").is_some_and(|encoded| encoded.get().starts_with('"')) {
         fields.remove("payload_base64");
     }
@@ -208,7 +209,7 @@ pub(in crate::api) fn wrong<T: DeserializeOwned>(body: &[u8], error: &serde_json
     Problem::new(Code::InvalidField, format!("the body: {error}"))
 }
 
-/// Explains which item of a batch is invalid, and why. `T` has all fields of the batch, and ignores the list.
+/// Explains which item of a batch is invalid, and why. `T` has all fields of the batch, and ignores the items.
 pub(in crate::api) fn wrong_batch<T: DeserializeOwned>(
     body: &[u8],
     error: &serde_json::Error,
@@ -249,13 +250,13 @@ pub(in crate::api) fn wrong_batch<T: DeserializeOwned>(
     wrong_count(list, most, None)
 }
 
-/// The problem of a batch with too many items, or none.
+/// Returns the problem for a batch with too many items, or none.
 pub(in crate::api) fn wrong_count(list: &str, most: usize, found: Option<usize>) -> Problem {
     let found = found.map_or_else(String::new, |found| format!(", but are {found}"));
     Problem::invalid(list, format_args!("must be 1 to {most} {list}{found}"))
 }
 
-/// The items of a list, up to a limit.
+/// The items of a list, limited in number.
 struct Bounded<'a>(Vec<&'a RawValue>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Bounded<'a> {

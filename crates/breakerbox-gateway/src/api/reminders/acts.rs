@@ -27,8 +27,8 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 
 /// Pause a reminder
 ///
-/// The reminder does not fire until it is resumed. A waiting run is withdrawn, as if it had not been fired; a run in flight ends, and
-/// is not retried.
+/// The reminder does not fire until it is resumed. A waiting run is withdrawn, as if it had not been fired; a run in
+/// flight finishes, and is not retried.
 #[utoipa::path(
     post,
     path = "/v1/reminders/{reminder}/pause",
@@ -49,8 +49,8 @@ async fn pause(
 
 /// Resume a reminder
 ///
-/// Resumes a paused or stopped reminder. Occurrences in between are skipped; but a one-off reminder that has not run yet runs at
-/// once.
+/// Resumes a paused or stopped reminder. Occurrences in the meantime are skipped, except that a one-off reminder that
+/// has not run yet runs now.
 #[utoipa::path(
     post,
     path = "/v1/reminders/{reminder}/resume",
@@ -71,7 +71,8 @@ async fn resume(
 
 /// Run a reminder now
 ///
-/// Fires a run in addition to the schedule, in any state but cancelled. If a run is waiting already, that run becomes due instead.
+/// Fires a run in addition to the schedule, in any state except cancelled. If a run is already waiting, that run
+/// becomes due instead.
 #[utoipa::path(
     post,
     path = "/v1/reminders/{reminder}/run",
@@ -101,8 +102,8 @@ async fn run(
 
 /// Cancel a reminder
 ///
-/// Cancels the reminder permanently. A waiting run is cancelled; a run in flight ends, and is not retried. The reminder and its runs
-/// stay visible for as long as finished deliveries are kept.
+/// Cancels the reminder permanently. A waiting run is cancelled; a run in flight finishes, and is not retried. The
+/// reminder and its runs stay visible for as long as finished deliveries are kept.
 #[utoipa::path(
     post,
     path = "/v1/reminders/{reminder}/cancel",

@@ -1,5 +1,5 @@
-//! The bodies of reminders: parsed once, borrowed from the request body, and parsed again only to explain an error.
-//! Creating and changing have the same fields, so that they can't drift apart.
+//! The request bodies of reminders. They are parsed once, borrowing from the request, and again only to explain an
+//! error. Creating and changing use the same fields, so that they can't drift apart.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::api::reading::payload::{
 
 const LIST: &str = "reminders";
 
-/// The body of a reminder. `P` is the payload: borrowed, or ignored where only the other fields matter.
+/// The fields of a reminder. `P` is the payload: borrowed, or ignored if only the other fields matter.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "P: Deserialize<'de>"))]
 pub(super) struct Fields<P> {
@@ -59,7 +59,7 @@ pub(super) struct Fields<P> {
     expires_after: Change<Span>,
 }
 
-/// The body of a reminder.
+/// A reminder, with its payload borrowed from the request body.
 pub(super) type ReminderBody<'a> = Fields<&'a RawValue>;
 
 impl<'a> ReminderBody<'a> {
@@ -74,7 +74,6 @@ impl<'a> ReminderBody<'a> {
         self.tenant.as_ref().map(|tenant| tenant.0.clone())
     }
 
-    /// Builds a new reminder.
     pub(super) fn into_new(self, body: &Bytes, with: Circumstances<'_>) -> ApiResult<NewReminder> {
         let Some(url) = &self.url else {
             let detail = "url: is missing; send the URL to call";
@@ -96,7 +95,7 @@ impl<'a> ReminderBody<'a> {
         Ok(NewReminder { tenant: with.tenant.id.clone(), settings: rest.onto(settings), payload })
     }
 
-    /// Builds a change of a reminder.
+    /// Builds a change to a reminder.
     pub(super) fn into_patch(self, body: &Bytes, with: Circumstances<'_>) -> ApiResult<Patch> {
         if self.tenant.is_some() {
             return Err(Problem::invalid("tenant", "can't be changed; omit it"));
@@ -125,10 +124,10 @@ impl<'a> ReminderBody<'a> {
     }
 }
 
-/// A change that borrows nothing from its body, to be merged into the stored reminder.
+/// A change that owns its data, to be merged into the stored reminder.
 pub(super) struct Patch {
     url: Option<Url>,
-    /// The new payload, and its content type.
+    /// The new payload and its content type.
     content: Option<(Bytes, Arc<str>)>,
     times: TimesChange,
     rest: Rest,
@@ -136,7 +135,7 @@ pub(super) struct Patch {
 }
 
 impl Patch {
-    /// Returns the stored reminder with this change applied.
+    /// Returns the stored reminder's data with this change applied.
     pub(super) fn onto(self, stored: &Reminder) -> ApiResult<ReminderChange> {
         let mut settings = stored.settings.clone();
         settings.url = self.url.unwrap_or(settings.url);
@@ -149,7 +148,7 @@ impl Patch {
     }
 }
 
-/// The fields that concern neither the schedule nor the payload.
+/// The fields other than the schedule and the payload.
 struct Rest {
     catch_up: Change<Text<CatchUp>>,
     priority: Change<Text<Priority>>,
@@ -168,7 +167,7 @@ impl Rest {
     }
 }
 
-/// The outline of a batch, without the content of its reminders.
+/// The fields of a batch, without the content of its reminders.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(dead_code)]
@@ -178,7 +177,7 @@ struct Outline {
     reminders: IgnoredAny,
 }
 
-/// The body of a batch.
+/// A batch of reminders, borrowed from the request body.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BatchBody<'a> {
@@ -189,7 +188,7 @@ pub(super) struct BatchBody<'a> {
 }
 
 impl<'a> BatchBody<'a> {
-    /// Parses the body of a request, with at most `most` reminders.
+    /// Parses the body of a request. `most` is the maximum number of reminders.
     pub(super) fn read(body: &'a [u8], most: usize) -> ApiResult<Self> {
         let read = serde_json::from_slice::<Object<Self>>(body);
         let batch = read.map_err(|error| {
@@ -212,7 +211,6 @@ impl<'a> BatchBody<'a> {
         self.tenant.as_ref().map(|tenant| tenant.0.clone())
     }
 
-    /// Builds the new reminders.
     pub(super) fn into_new(self, with: Circumstances<'_>) -> ApiResult<Vec<NewReminder>> {
         let no_body = Bytes::new();
         let reminder = |(at, reminder): (usize, Object<ReminderBody<'_>>)| {

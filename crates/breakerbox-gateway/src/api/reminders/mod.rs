@@ -1,15 +1,15 @@
-//! Reminders: create one or several, list, show, change; their payloads, runs and actions.
+//! Reminders: create one or several, list, show, change; show their payloads and runs; and actions on them.
 //!
-//! Callers with the scope to send may create and cancel reminders. Changing, pausing, resuming and running now needs
-//! the scope to manage.
+//! A key with the scope `send` may create and cancel reminders. Changing, pausing, resuming and running now need the
+//! scope `manage`.
 //!
 //! | part | what it does |
 //! | --- | --- |
 //! | `body`, `times`, `reference` | the fields of a reminder, and its schedule |
-//! | `schema` | bodies, as the document describes them |
-//! | `view` | the JSON of reminders and runs |
+//! | `schema` | request bodies, as documented in OpenAPI |
+//! | `view` | the JSON representation of reminders and runs |
 //! | `acts` | pause, resume, run now, cancel |
-//! | `preview` | the next times of a schedule, before a reminder is created |
+//! | `preview` | the next times of a schedule, without creating a reminder |
 
 mod acts;
 mod body;
@@ -61,7 +61,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
         .merge(preview::routes())
 }
 
-/// A filter for reminders. A reminder must match all of it.
+/// A filter for reminders. A reminder must match all given conditions.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -78,13 +78,13 @@ struct ListQuery {
     /// Maximum number of items. Default: 50.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<Text<Limit>>,
-    /// The `next` of the previous page. Omit it, or leave it empty, for the first page.
+    /// The `next` value of the previous page. Omit it, or leave it empty, for the first page.
     cursor: Option<String>,
 }
 
 /// List reminders
 ///
-/// Newest first. A page may have fewer items than `limit`, or none, and not be the last; follow `next`.
+/// Newest first. A page may have fewer items than `limit`, or none, even if it is not the last; follow `next`.
 #[utoipa::path(
     get,
     path = "/v1/reminders",
@@ -112,8 +112,8 @@ async fn list(
 
 /// Create a reminder
 ///
-/// With `at` alone the reminder runs once; with `every` or `cron` it repeats. The response is sent after the reminder is durable, and
-/// shows the next times.
+/// With `at` alone the reminder runs once; with `every` or `cron` it repeats. The response is sent after the reminder
+/// is stored durably, and shows its next times.
 #[utoipa::path(
     post,
     path = "/v1/reminders",
@@ -154,7 +154,8 @@ struct CreatedBatchView {
 
 /// Create a batch of reminders
 ///
-/// Accepts at most 1,000 reminders and 4 MiB by default, all of them or none. The response is in the order of the batch.
+/// By default at most 1,000 reminders and 4 MiB. Accepts all of the reminders or none. The response is in the order of
+/// the batch.
 #[utoipa::path(
     post,
     path = "/v1/reminders/batch",
@@ -208,8 +209,9 @@ async fn show(
 
 /// Change a reminder
 ///
-/// Omitted fields stay unchanged; `null` restores the default. A new schedule applies from now on: a waiting run is withdrawn, and
-/// earlier occurrences are not caught up. With an unchanged schedule, a waiting run continues with the changed fields.
+/// Omitted fields stay unchanged; `null` restores the default. A new schedule applies immediately: a waiting run is
+/// withdrawn, and earlier occurrences are not caught up. If the schedule is unchanged, a waiting run continues with the
+/// changed fields.
 #[utoipa::path(
     patch,
     path = "/v1/reminders/{reminder}",
@@ -265,14 +267,14 @@ async fn payload(
     let content_type = HeaderValue::from_str(&reminder.settings.content_type);
     let plain = HeaderValue::from_static("application/octet-stream");
     headers.insert(CONTENT_TYPE, content_type.unwrap_or(plain));
-    // The payload is a tenant's; no browser should render it as if it were the gateway's.
+    // The payload belongs to a tenant. A browser must not render it as the gateway's content.
     headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
     Ok(response)
 }
 
 /// List the runs of a reminder
 ///
-/// Newest first, for as long as finished deliveries are kept. The delivery of a run has its attempts.
+/// Newest first, for as long as finished deliveries are kept. To list the attempts of a run, use its delivery.
 #[utoipa::path(
     get,
     path = "/v1/reminders/{reminder}/runs",
@@ -311,7 +313,7 @@ fn circumstances<'c>(api: &'c Api, tenant: &'c TenantEntry) -> Circumstances<'c>
     Circumstances { tenant, payload, addresses, now: api.wall() }
 }
 
-/// Sets the field, if the reference belongs to another reminder.
+/// Sets the field to `reference`, if another reminder has the same reference.
 fn taken(problem: Problem) -> Problem {
     match (problem.code(), problem.field().map(|outer| format!("{outer}.reference"))) {
         (Code::AlreadyExists, outer) => problem.of_field(outer.as_deref().unwrap_or("reference")),
@@ -319,7 +321,7 @@ fn taken(problem: Problem) -> Problem {
     }
 }
 
-/// Whether a reminder resumes from a pause at this moment.
+/// Whether a reminder is resuming from a pause.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Resumes {
     Yes,
@@ -345,8 +347,8 @@ async fn shown_all(api: &Api, reminders: Vec<Reminder>) -> ApiResult<Vec<Reminde
     Ok(reminders.into_iter().zip(keys.into_iter().zip(statuses)).map(shown).collect())
 }
 
-/// The circuits of reminders that are being created, looked up in advance, so that the response can be built in the
-/// transaction.
+/// The circuits of reminders that are being created. They are looked up in advance, so that the response can be built
+/// within the transaction.
 struct Circuits {
     api: Api,
     keys: Vec<Option<Arc<str>>>,
@@ -369,7 +371,7 @@ impl Circuits {
     }
 }
 
-/// Returns the key of its circuit. `None` if its tenant was deleted at this moment.
+/// Returns the key of a reminder's circuit. `None` if its tenant was deleted in the meantime.
 fn circuit_of(api: &Api, reminder: &Reminder) -> Option<Arc<str>> {
     let tenant = api.services.directory.tenant(&reminder.tenant)?;
     tenant.key_of(Purpose::Reminders, reminder.settings.url.as_str()).ok()

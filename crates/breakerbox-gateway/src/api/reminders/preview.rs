@@ -14,9 +14,9 @@ use crate::api::problem::{ApiResult, Problem};
 use crate::api::reading::Json;
 use crate::api::reading::fields::{Change, Moment, Span, Text};
 
-/// The default number of times.
+/// The default number of times to return.
 const COUNT: usize = 10;
-/// Maximum number of times.
+/// The maximum number of times to return.
 const MOST: usize = 50;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
@@ -28,7 +28,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[serde(deny_unknown_fields)]
 #[schema(as = SchedulePreview, example = json!({"cron": "30 2 * * *", "time_zone": "Europe/Berlin", "from": "2030-03-29T00:00:00Z", "count": 3}))]
 struct PreviewBody {
-    /// The time of the run; with `every`, of the first run; with `cron`, the earliest time.
+    /// The time of the run; with `every`, of the first run; with `cron`, the earliest time of a run.
     #[schema(value_type = Option<String>, format = "date-time")]
     #[serde(default)]
     at: Change<Text<Moment>>,
@@ -40,11 +40,11 @@ struct PreviewBody {
     #[schema(value_type = Option<String>, max_length = 256, example = "0 9 * * MON-FRI")]
     #[serde(default)]
     cron: Change<String>,
-    /// The time zone of `cron`, a name of the IANA database. Default: `UTC`.
+    /// The time zone of `cron`, a name from the IANA database. Default: `UTC`.
     #[schema(value_type = Option<String>, max_length = 64, example = "Europe/Berlin")]
     #[serde(default)]
     time_zone: Change<String>,
-    /// The time after which no run is due. Only with `every` or `cron`.
+    /// The time after which the reminder does not run. Only with `every` or `cron`.
     #[schema(value_type = Option<String>, format = "date-time")]
     #[serde(default)]
     ends_at: Change<Text<Moment>>,
@@ -68,7 +68,7 @@ struct PreviewBody {
 struct PreviewView {
     /// The times, earliest first.
     times: Vec<TimeView>,
-    /// Whether more times follow.
+    /// Whether the schedule has more times.
     more: bool,
 }
 

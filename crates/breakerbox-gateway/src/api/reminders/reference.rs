@@ -4,10 +4,10 @@ use std::str::FromStr;
 
 use crate::api::reading::fields::fault_of_line;
 
-/// The longest reference, in characters.
+/// The maximum length of a reference, in characters.
 const LONGEST: usize = 200;
 
-/// The tenant's own name for a reminder.
+/// The tenant's own name for a reminder, unique among its reminders that are not cancelled.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Reference(pub(super) String);
 

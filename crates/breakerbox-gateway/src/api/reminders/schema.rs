@@ -1,5 +1,5 @@
-//! Bodies as the document describes them. The types that are parsed are in `body`; a test with hostile clients compares
-//! the two.
+//! Request bodies as documented in OpenAPI. The types that are parsed are in `body`; a test that sends generated
+//! requests compares the two.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::view::CatchUpName;
 use crate::api::events::PrioritySchema;
 
-/// Two bodies from one list. Types are in brackets, so that derives see them as they are written.
+/// Declares two bodies from one list. Types are in brackets, so that derive macros see them unexpanded.
 macro_rules! schemas {
     (
         $(#[$create_meta:meta])*
@@ -48,7 +48,7 @@ schemas! {
         #[schema(format = "uri", max_length = 8192)]
         url: [String],
     }
-    /// A change of a reminder. Omitted fields stay unchanged; null restores the default.
+    /// A change to a reminder. Omitted fields stay unchanged; null restores the default.
     #[schema(example = json!({"cron": "0 10 * * MON-FRI"}))]
     change ReminderChangeSchema {
         /// The URL to call, http or https. A waiting run goes to the new URL.
@@ -56,7 +56,7 @@ schemas! {
         url: [Option<String>],
     }
     both {
-        /// The payload, any JSON, which is sent byte for byte. Use either this or `payload_base64`.
+        /// The payload: any JSON, sent byte for byte. Use either this or `payload_base64`.
         payload: [Option<Value>],
         /// The payload as base64, for raw bytes. Use either this or `payload`.
         #[schema(content_encoding = "base64")]
@@ -64,7 +64,8 @@ schemas! {
         /// The content type of the raw bytes. Default: `application/octet-stream`. Only with `payload_base64`.
         #[schema(max_length = 255)]
         content_type: [Option<String>],
-        /// The time of the run; with `every`, of the first run; with `cron`, the earliest time. Default with `every` or `cron`: now.
+        /// The time of the run; with `every`, of the first run; with `cron`, the earliest time of a run. Default with
+        /// `every` or `cron`: now.
         #[schema(format = "date-time")]
         at: [Option<String>],
         /// The interval between runs, from `1s` to `1825d`.
@@ -73,19 +74,19 @@ schemas! {
         /// A cron expression in local time: minute, hour, day, month, weekday.
         #[schema(max_length = 256, example = "0 9 * * MON-FRI")]
         cron: [Option<String>],
-        /// The time zone of `cron`, a name of the IANA database. Default: `UTC`.
+        /// The time zone of `cron`, a name from the IANA database. Default: `UTC`.
         #[schema(max_length = 64, example = "Europe/Berlin")]
         time_zone: [Option<String>],
-        /// The time after which no run is due. Only with `every` or `cron`.
+        /// The time after which the reminder does not run. Only with `every` or `cron`.
         #[schema(format = "date-time")]
         ends_at: [Option<String>],
         /// The maximum number of runs. Only with `every` or `cron`.
         #[schema(minimum = 1, maximum = 4_294_967_295_u64)]
         max_runs: [Option<u32>],
-        /// The missed occurrences to fire: `all`, or only the `latest`. Default: the tenant's setting.
+        /// Which missed occurrences to fire: `all`, or only the `latest`. Default: the tenant's setting.
         #[schema(inline)]
         catch_up: [Option<CatchUpName>],
-        /// Priority. Default: `medium`.
+        /// The priority of the reminder's runs. Default: `medium`.
         #[schema(inline)]
         priority: [Option<PrioritySchema>],
         /// Your own name for the reminder, unique among the tenant's reminders that are not cancelled.
@@ -106,7 +107,7 @@ pub(super) struct BatchSchema {
     /// Tenant ID. Keys bound to one tenant may omit it; other keys default to `default`.
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<String>,
-    /// The reminders, without `tenant`.
+    /// The reminders. Set `tenant` for the whole batch, not in a reminder.
     #[schema(min_items = 1, max_items = 1000)]
     reminders: Vec<ReminderSchema>,
 }

@@ -1,4 +1,4 @@
-//! The fields of a schedule, and the schedule that they define. Also used for previews.
+//! The fields that define a schedule, for reminders and previews.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use breakerbox_model::reminder::{Cron, Repeat, Schedule, ScheduleError};
 use crate::api::problem::{ApiResult, Code, Problem};
 use crate::api::reading::fields::{Change, Moment, Span, Text};
 
-/// The fields of a schedule, as the API reads and shows them.
+/// The fields of a schedule, as in API requests and responses.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Times {
     at: Option<Timestamp>,
@@ -19,7 +19,7 @@ pub(super) struct Times {
     max_runs: Option<u32>,
 }
 
-/// A change of a schedule.
+/// A change to a schedule.
 #[derive(Default)]
 pub(super) struct TimesChange {
     pub(super) at: Change<Text<Moment>>,
@@ -31,7 +31,7 @@ pub(super) struct TimesChange {
 }
 
 impl Times {
-    /// Returns the fields of this schedule.
+    /// Returns the fields that describe this schedule.
     pub(super) fn of(schedule: &Schedule) -> Self {
         let (every, cron, time_zone) = match &schedule.repeat {
             Repeat::Once => (None, None, None),
@@ -42,7 +42,7 @@ impl Times {
         Self { at, every, cron, time_zone, ends_at: schedule.ends_at, max_runs: schedule.max_runs }
     }
 
-    /// Builds the schedule that these fields define.
+    /// Builds the schedule that these fields describe.
     pub(super) fn schedule(&self, now: Timestamp) -> ApiResult<Schedule> {
         let repeat = match (&self.cron, self.every) {
             (Some(_), Some(_)) => return Err(ScheduleError::TwoWays.into()),
@@ -69,7 +69,7 @@ impl Times {
 }
 
 impl TimesChange {
-    /// Returns whether nothing changes.
+    /// Returns whether no field changes.
     fn is_nothing(&self) -> bool {
         let Self { at, every, cron, time_zone, ends_at, max_runs } = self;
         at.is_keep()
@@ -80,12 +80,13 @@ impl TimesChange {
             && max_runs.is_keep()
     }
 
-    /// Returns the fields of a new schedule.
+    /// Returns the fields of a new schedule, without previous values.
     pub(super) fn fresh(self) -> Times {
         self.over(Times::default())
     }
 
-    /// Returns the schedule after the change. Absent fields stay; one way to repeat replaces the other.
+    /// Returns the schedule with the change applied. Absent fields stay unchanged; `every` and `cron` replace each
+    /// other.
     pub(super) fn onto(self, before: &Schedule, now: Timestamp) -> ApiResult<Schedule> {
         if self.is_nothing() {
             return Ok(before.clone());
@@ -103,7 +104,8 @@ impl TimesChange {
             (times.cron, times.time_zone) = (None, None);
         }
         if stops_repeating(&self) {
-            // The fields of repeating go with it. The time of its first run does not determine when it is due once.
+            // The schedule no longer repeats, so its other fields go, too. The time of the first run does not become
+            // the time of a single run.
             times = Times::default();
         }
         self.over(times).schedule(now)

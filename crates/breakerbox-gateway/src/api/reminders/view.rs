@@ -1,4 +1,4 @@
-//! The JSON of reminders and their runs.
+//! The JSON representation of reminders and their runs.
 
 use breakerbox_core::{Timestamp, format_duration};
 use breakerbox_model::objects::{Reminder, ReminderState, Run};
@@ -12,44 +12,44 @@ use crate::api::deliveries::{DeliveryView, FailReasonView, StateNameView};
 use crate::api::events::PrioritySchema;
 use crate::api::reading::fields::Moment;
 
-/// The number of upcoming times that are shown.
+/// The number of upcoming times to show.
 const UPCOMING: usize = 5;
 
-/// A scheduled callback, once or repeatedly.
+/// A callback scheduled for a time, once or repeatedly.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Reminder)]
 pub(super) struct ReminderView {
-    /// Reminder ID. Together with the number of a run it is the `webhook-id` of that run's requests.
+    /// Reminder ID. Together with the number of a run, it forms the `webhook-id` of that run's requests.
     #[schema(example = "rem_01h5k2m8w4c7e")]
     id: String,
     /// Tenant ID.
     tenant: String,
-    /// The tenant's own name for the reminder.
+    /// The tenant's own name for the reminder; null if it has none.
     reference: Option<String>,
-    /// The URL to call.
+    /// The URL that each run calls.
     url: String,
     /// The content type of the payload.
     content_type: String,
     /// The size of the payload, in bytes.
     payload_bytes: u64,
-    /// The time of the run; with `every`, of the first run; with `cron`, the earliest time.
+    /// The time of the run; with `every`, of the first run; with `cron`, the earliest time of a run.
     #[schema(value_type = String, format = "date-time")]
     at: Moment,
-    /// The interval between runs.
+    /// The interval between runs; null unless the reminder has one.
     every: Option<String>,
-    /// The cron expression, in local time.
+    /// The cron expression, in local time; null unless the reminder has one.
     cron: Option<String>,
-    /// The time zone of `cron`.
+    /// The time zone of `cron`; null without `cron`.
     time_zone: Option<String>,
-    /// The time after which no run is due.
+    /// The time after which the reminder does not run; null: no end.
     #[schema(value_type = Option<String>, format = "date-time")]
     ends_at: Option<Moment>,
-    /// The maximum number of runs.
+    /// The maximum number of runs; null: no limit.
     max_runs: Option<u32>,
-    /// The missed occurrences to fire: `all`, or only the `latest`; null: the tenant's setting.
+    /// Which missed occurrences to fire: `all`, or only the `latest`; null: the tenant's setting.
     #[schema(value_type = Option<CatchUpName>, inline)]
     catch_up: Option<&'static str>,
-    /// The priority of its runs.
+    /// The priority of the reminder's runs.
     #[schema(value_type = PrioritySchema, inline)]
     priority: &'static str,
     /// The maximum time that a run waits before it expires; null: no limit.
@@ -57,26 +57,26 @@ pub(super) struct ReminderView {
     /// The state of the reminder.
     #[schema(value_type = ReminderStateView, inline)]
     state: &'static str,
-    /// The reason of a stop: `rejected` (the receiver responded with 400), `gone` (410), `failed` (no retries are left, or the run
-    /// expired), or `unreadable` (the stored reminder can't be read).
+    /// The reason why the reminder stopped: `rejected` (the receiver responded with 400), `gone` (410), `failed` (no
+    /// retries are left, or the run expired), or `unreadable` (the stored reminder can't be read).
     #[schema(value_type = Option<StopReasonView>, inline)]
     stopped_reason: Option<&'static str>,
     /// The number of runs fired.
     runs: u32,
-    /// The number of missed occurrences that were skipped, because `catch_up` is `latest`.
+    /// The number of missed occurrences that were skipped because `catch_up` is `latest`.
     skipped: u64,
-    /// The occurrence of the latest run.
+    /// The scheduled time of the latest run.
     #[schema(value_type = Option<String>, format = "date-time")]
     last_at: Option<Moment>,
-    /// The time of the next run; null while a run is open, and if none is scheduled.
+    /// The time of the next run; null while a run is unfinished, and if none is scheduled.
     #[schema(value_type = Option<String>, format = "date-time")]
     next_at: Option<Moment>,
     /// The delivery ID of the unfinished run. There is at most one.
     open_run: Option<String>,
-    /// The next times of the schedule, at most five.
+    /// The next times at which the reminder fires, at most five.
     #[schema(value_type = Vec<String>)]
     upcoming: Vec<Moment>,
-    /// The circuit of its callbacks.
+    /// The circuit that governs the reminder's calls.
     #[schema(inline)]
     circuit: Option<CircuitOf>,
     /// The time of creation.
@@ -87,7 +87,7 @@ pub(super) struct ReminderView {
     changed_at: Moment,
 }
 
-/// The missed occurrences to fire.
+/// Which missed occurrences to fire.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[allow(dead_code)]
@@ -119,14 +119,14 @@ enum StopReasonView {
     Unreadable,
 }
 
-/// The context that the view of a reminder needs.
+/// The context needed to build a reminder's view.
 pub(super) struct ReminderContext {
-    /// The tenant's catch-up rule, unless the reminder has its own.
+    /// The tenant's catch-up rule, for a reminder without its own.
     pub(super) catch_up: CatchUp,
     pub(super) circuit: Option<CircuitOf>,
-    /// The wall-clock time.
+    /// The current wall-clock time.
     pub(super) now: Timestamp,
-    /// Whether the reminder resumes from a pause at this moment: occurrences during the pause are skipped.
+    /// Whether the reminder is resuming from a pause. Occurrences during the pause are skipped.
     pub(super) resumes: bool,
 }
 
@@ -175,7 +175,7 @@ impl ReminderView {
     }
 }
 
-/// Returns the next times at which it fires by its schedule. Empty if it does not.
+/// Returns the next times at which the schedule fires the reminder. Empty if there are none.
 fn upcoming(reminder: &Reminder, around: &ReminderContext) -> Vec<Timestamp> {
     if reminder.state != ReminderState::Active {
         return Vec::new();
@@ -198,37 +198,37 @@ fn upcoming(reminder: &Reminder, around: &ReminderContext) -> Vec<Timestamp> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Run)]
 pub(super) struct RunView {
-    /// The number of the run, from 1.
+    /// The number of the run, starting at 1.
     number: u32,
-    /// The `webhook-id` of its requests.
+    /// The `webhook-id` of the run's requests.
     #[schema(example = "rem_01h5k2m8w4c7e_1")]
     webhook_id: String,
-    /// The occurrence that the run stands for.
+    /// The time of the occurrence that the run stands for.
     #[schema(value_type = String, format = "date-time")]
     scheduled_at: Moment,
-    /// The number of missed occurrences before it that were skipped.
+    /// The number of missed occurrences that were skipped before this run.
     skipped: u32,
-    /// Delivery ID of the run. The delivery has the attempts.
+    /// Delivery ID of the run. Use it to list the run's attempts.
     delivery: String,
-    /// The URL of the run.
+    /// The URL that the run calls.
     url: Option<String>,
-    /// The state of the run.
+    /// The state of the run's delivery.
     #[schema(value_type = StateNameView, inline)]
     state: &'static str,
-    /// The reason of a failure.
+    /// The reason why the run failed.
     #[schema(value_type = Option<FailReasonView>, inline)]
     reason: Option<&'static str>,
-    /// Whether the run waits although it may be due: for a circuit, a throttle or a disabled tenant.
+    /// Whether the run is held back although it may be due: by a circuit, a throttle or a disabled tenant.
     parked: bool,
     /// The number of attempts used.
     attempts: u32,
-    /// While waiting: the earliest time of the next attempt.
+    /// While pending or retrying: the earliest time of the next attempt.
     #[schema(value_type = Option<String>, format = "date-time")]
     due_at: Option<Moment>,
     /// The time at which the run was fired.
     #[schema(value_type = String, format = "date-time")]
     fired_at: Moment,
-    /// The start of the first request.
+    /// The time at which the first request started.
     #[schema(value_type = Option<String>, format = "date-time")]
     sent_at: Option<Moment>,
     /// The time at which the run was delivered, failed or cancelled.

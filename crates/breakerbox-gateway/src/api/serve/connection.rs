@@ -1,4 +1,4 @@
-//! Serves one connection: responds to its requests, and closes it if the client is silent for too long.
+//! Serves one connection: responds to its requests, and closes it if the client sends nothing for too long.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ use super::write_timeout::WriteTimeout;
 use super::{Connections, Peer};
 use crate::api::problem::{Code, Problem};
 
-/// The dependencies of a connection.
+/// What the server needs to serve a connection.
 pub(super) struct Server {
     front: Front,
     ids: RequestIds,
@@ -36,9 +36,9 @@ pub(super) struct Server {
 
 /// How the server ends a connection.
 enum End {
-    /// Ends it at once.
+    /// Closes the connection immediately.
     Now,
-    /// Ends it after the requests in flight.
+    /// Closes the connection after the requests in flight.
     Gracefully,
 }
 
@@ -55,7 +55,7 @@ impl Server {
         admitted: Admitted,
         mut stopped: watch::Receiver<bool>,
     ) {
-        // A response is one write: waiting for more data would only delay it.
+        // A response is one write; waiting for more data would only delay it.
         let _ = stream.set_nodelay(true);
         let io = TokioIo::new(WriteTimeout::new(stream, self.limits.write_timeout));
         let admitted = Arc::new(admitted);
@@ -67,7 +67,7 @@ impl Server {
         });
         let mut connection = std::pin::pin!(self.http.serve_connection(io, service).into_owned());
         let end = tokio::select! {
-            // How the client ends a connection does not matter here.
+            // It does not matter here how the client ended the connection.
             _ = connection.as_mut() => return,
             () = admitted.evicted() => End::Now,
             end = self.client_timeout(&admitted) => end,
@@ -89,7 +89,7 @@ impl Server {
         }
     }
 
-    /// Completes when the client has been silent for too long.
+    /// Completes when the client has sent nothing for too long.
     async fn client_timeout(&self, admitted: &Admitted) -> End {
         let limits = &self.limits;
         loop {
@@ -102,7 +102,7 @@ impl Server {
             if left.is_zero() {
                 return end;
             }
-            // Its first request may come meanwhile; then another limit applies.
+            // The first request may arrive in the meantime; then another limit applies.
             sleep(left.min(limits.header_timeout)).await;
         }
     }

@@ -1,4 +1,4 @@
-//! A response body that keeps its request in flight until the last byte is sent.
+//! A response body that counts its request as in flight until the last byte is sent.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,7 +9,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use super::table::InFlight;
 
-/// A body, and its request.
+/// A response body, and the request that it belongs to.
 pub(super) struct CountedBody {
     body: Body,
     #[allow(dead_code, reason = "the request ends when it is dropped")]

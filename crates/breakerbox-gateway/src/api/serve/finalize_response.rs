@@ -1,4 +1,4 @@
-//! Completes every response: a request id, to find it in the log, and security headers for browsers.
+//! Adds a request ID, which is also in the log, and security headers to every response.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,16 +12,16 @@ use crate::api::problem::Logged;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// A response of the API is data: a browser must not load, run or frame anything in it.
+/// The content security policy: API responses are data, and a browser must not load, run or frame anything in them.
 const DATA_ONLY: HeaderValue = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const NO_REFERRER: HeaderValue = HeaderValue::from_static("no-referrer");
 
-/// The longest request id that a client may choose, in characters.
+/// The maximum length of a request ID that a client may choose, in characters.
 const LONGEST: usize = 64;
 
-/// Generates request ids: a random prefix for this process, and a counter.
+/// Generates request IDs: a random prefix for this process, and a counter.
 #[derive(Debug)]
 pub(super) struct RequestIds {
     process: u32,
@@ -35,7 +35,7 @@ impl Default for RequestIds {
 }
 
 impl RequestIds {
-    /// Returns the client's own id, if it can safely be logged; else a new one.
+    /// Returns the client's own request ID if it is safe to log, otherwise a new one.
     pub(super) fn id_of(&self, headers: &HeaderMap) -> HeaderValue {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         let chosen = headers.get(REQUEST_ID).filter(|value| {
@@ -50,7 +50,7 @@ impl RequestIds {
     }
 }
 
-/// Adds the headers that every response has. Headers that a handler has set stay.
+/// Adds the headers that every response has. Headers set by a handler stay.
 pub(super) fn finalize_response(response: &mut Response, id: HeaderValue) {
     if response.status().is_server_error() {
         let cause = response.extensions_mut().remove::<Logged>();

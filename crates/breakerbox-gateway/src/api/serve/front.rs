@@ -1,6 +1,6 @@
-//! Responds to requests while the gateway starts. The port is bound before the database is opened, so that a wrong
-//! address is found at once. Until the gateway is ready, `/healthz` reports that the process is alive, and all other
-//! requests get 503, so that a load balancer waits and no request hangs.
+//! Responds to requests while the gateway starts. The port is bound before the database is opened, so that an invalid
+//! address is detected immediately. Until the gateway is ready, `/healthz` reports that the process is alive, and all
+//! other requests get 503, so that a load balancer waits and no request hangs.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use axum::routing::get;
 use crate::api::problem::{Code, Problem};
 use crate::api::system;
 
-/// The `Retry-After` of these responses.
+/// The `Retry-After` of 503 responses while the gateway starts.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Responds with the router that was opened, and until then as a starting gateway. Clones share the router.
+/// Responds as a starting gateway until [`open`](Self::open) sets the router. Clones share the router.
 #[derive(Clone)]
 pub struct Front {
     open: Arc<OnceLock<Router>>,
@@ -22,7 +22,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// Builds the front of a starting gateway.
+    /// Creates the front for a gateway that is starting.
     #[must_use]
     pub fn starting() -> Self {
         let starting = Router::new()
@@ -34,7 +34,7 @@ impl Front {
         Self { open: Arc::default(), starting }
     }
 
-    /// Responds with this router from now on. Further calls have no effect.
+    /// Passes all further requests to this router. Later calls have no effect.
     pub fn open(&self, router: Router) {
         let _ = self.open.set(router);
     }

@@ -1,19 +1,19 @@
-//! The HTTP server: listens, and serves requests until it is stopped. HTTP/1.1 and HTTP/2 without TLS on one port; TLS
-//! is left to a proxy.
+//! The HTTP server: listens, and serves requests until it is stopped. HTTP/1.1 and HTTP/2 without TLS on one port; use
+//! a proxy for TLS.
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | [`serve`] | accepts connections; at the end lets them finish |
+//! | [`serve`] | accepts connections, and lets them finish at shutdown |
 //! | [`Front`] | the router, or a few responses while the gateway starts |
-//! | `table` | the open connections, their number per address, and which one is closed for a new one |
+//! | `table` | the open connections, their number per address, and which one to close for a new one |
 //! | `connection` | serves one connection |
-//! | `counted_body` | keeps a request in flight until its response is sent |
+//! | `counted_body` | counts a request as in flight until its response is sent |
 //! | `finalize_response` | completes every response: request id, security headers |
-//! | `write_timeout` | ends connections whose peer does not read |
+//! | `write_timeout` | closes connections whose peer does not read |
 //!
-//! No client can hold a connection while it is silent: first requests, headers, bodies, responses and idle connections
-//! all have time limits. No address can have all connections. If a handler panics, the client gets a response and keeps
-//! its connection.
+//! A client can't hold a connection without using it: first requests, headers, bodies, responses and idle connections
+//! all have time limits. One address can't take all connections. If a handler panics, the client gets a response and
+//! keeps its connection.
 
 mod connection;
 mod counted_body;
@@ -38,22 +38,22 @@ use self::table::{Admission, ConnectionTable};
 pub(super) use self::table::{OpenConnection, network};
 use crate::telemetry::Metrics;
 
-/// Limits of connections.
+/// Connection limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Connections {
-    /// Maximum open connections.
+    /// The maximum number of open connections.
     pub most: usize,
-    /// The share of one client address, in percent.
+    /// The share of the connections that one client address may have, in percent.
     pub address_share: u32,
     /// The time limit for the headers of the first request.
     pub first_request_timeout: Duration,
-    /// The time limit for the headers of a request; also how long an idle connection is kept.
+    /// The time limit for the headers of a request; also the maximum time that a connection stays idle.
     pub header_timeout: Duration,
     /// The time limit for the client to read a part of a response.
     pub write_timeout: Duration,
-    /// Maximum concurrent requests on one HTTP/2 connection.
+    /// The maximum number of concurrent requests on one HTTP/2 connection.
     pub streams: u32,
-    /// How long requests in flight may take once the server stops.
+    /// The grace period for requests in flight when the server stops.
     pub grace: Duration,
 }
 
@@ -71,11 +71,11 @@ impl Default for Connections {
     }
 }
 
-/// The client address of a request: the peer of its connection.
+/// The client address of a request, which is the connection's peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Peer(pub(super) IpAddr);
 
-/// Serves requests until `stop` is ready, and then lets the requests in flight finish, within the grace time.
+/// Serves requests until `stop` completes, and then lets the requests in flight finish within the grace period.
 pub(super) async fn serve(
     listener: TcpListener,
     front: Front,
@@ -106,7 +106,7 @@ pub(super) async fn serve(
                 Err(_) => refused_connections.refused += 1,
             },
             Err(error) => {
-                // Usually this process has too many open files. Closing an idle connection frees one.
+                // Usually the process has too many open files. Closing an idle connection frees one.
                 let closed = table.close_oldest();
                 match local_fault(&error) {
                     Some(fault) => {
@@ -130,7 +130,7 @@ pub(super) async fn serve(
     connections.shutdown().await;
 }
 
-/// Counts connections that found no room, and logs them periodically.
+/// Counts refused connections, and logs them periodically.
 #[derive(Default)]
 struct RefusedConnections {
     replaced: u64,
@@ -139,7 +139,7 @@ struct RefusedConnections {
 }
 
 impl RefusedConnections {
-    /// The shortest interval of these log lines.
+    /// The minimum interval between log lines.
     const EVERY: Duration = Duration::from_secs(10);
 
     fn log(&mut self) {

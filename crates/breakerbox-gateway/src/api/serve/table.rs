@@ -1,9 +1,9 @@
-//! The open connections: their number per address, and which of them can be closed when a new one finds no room.
+//! The open connections, their number per address, and which one to close for a new one if there is no free slot.
 //!
-//! Every address (for IPv6, every network) has its [share](breakerbox_model::shares) of all connections. A new
-//! connection above the limit replaces the oldest one that has no request in flight and never sent a valid API key: of
-//! the same address if that address is above its share, of any address if the table is full. If there is none, the new
-//! connection is closed.
+//! Every address (for IPv6, every network) has a [share](breakerbox_model::shares) of all connections. A new connection
+//! above the limit replaces the oldest one that has no request in flight and has never sent a valid API key: one from
+//! the same address if that address is above its share, one from any address if the table is full. If there is none,
+//! the new connection is closed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,7 +14,7 @@ use breakerbox_model::shares::{NoShare, Shares};
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant};
 
-/// The number of longest-idle connections among which the one to close is chosen.
+/// The number of longest-idle connections to choose from when one must be closed.
 const LOOKED_AT: usize = 64;
 
 /// All open connections.
@@ -26,7 +26,7 @@ pub(super) struct ConnectionTable {
 struct Entries {
     shares: Shares<IpAddr>,
     next: u64,
-    /// Connections that can be closed for another one, the oldest first.
+    /// The connections that may be closed for another one, oldest first.
     idle: BTreeMap<u64, Arc<OpenConnection>>,
     idle_of: HashMap<IpAddr, BTreeSet<u64>>,
 }
@@ -34,16 +34,16 @@ struct Entries {
 /// One open connection.
 pub(in crate::api) struct OpenConnection {
     network: IpAddr,
-    /// Its position among the idle connections. 0: it is not among them.
+    /// The connection's position among the idle ones. 0: it is not idle.
     place: AtomicU64,
-    /// Whether it was removed from the table.
+    /// Whether the connection was removed from the table.
     has_left: AtomicBool,
-    /// Whether it ever sent a valid API key.
+    /// Whether the connection ever sent a valid API key.
     is_known: AtomicBool,
-    /// Whether it ever sent a request.
+    /// Whether the connection ever sent a request.
     has_spoken: AtomicBool,
     in_flight: AtomicU32,
-    /// The time when its last request ended, in milliseconds since the table was created.
+    /// The time at which the last request ended, in milliseconds since the table was created.
     ended_at: AtomicU64,
     close: Notify,
 }
@@ -54,13 +54,13 @@ pub(super) struct Admitted {
     pub(super) connection: Arc<OpenConnection>,
 }
 
-/// A request in flight, until it is dropped.
+/// Counts as a request in flight until it is dropped.
 pub(super) struct InFlight {
     table: Arc<ConnectionTable>,
     connection: Arc<OpenConnection>,
 }
 
-/// How a slot was found.
+/// How a slot was found for a new connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Admission {
     /// A slot was free.
@@ -70,7 +70,7 @@ pub(super) enum Admission {
 }
 
 impl ConnectionTable {
-    /// Limits the connections to `most`, of which one address may have this percentage.
+    /// Limits the connections to `most`, of which one address may have the given percentage.
     pub(super) fn new(most: usize, address_share: u32) -> Arc<Self> {
         let entries = Entries {
             shares: Shares::new(most.max(1) as u64, address_share),
@@ -84,7 +84,7 @@ impl ConnectionTable {
     /// Takes a slot for a new connection from this address.
     ///
     /// # Errors
-    /// If no slot is free, and no connection can be closed.
+    /// Returns [`NoShare`] if no slot is free and no connection can be closed.
     pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Result<(Admitted, Admission), NoShare> {
         let network = network(address);
         let mut entries = self.lock();
@@ -137,7 +137,7 @@ impl Entries {
         self.idle.first_key_value().map(|(_, connection)| Arc::clone(connection))
     }
 
-    /// Returns, among the longest-idle connections, the one whose address has the most connections.
+    /// Among the longest-idle connections, returns one from the address with the most connections.
     fn of_the_greediest(&self) -> Option<Arc<OpenConnection>> {
         let longest = self.idle.values().take(LOOKED_AT).rev();
         longest.max_by_key(|connection| self.shares.held(&connection.network)).cloned()
@@ -148,14 +148,14 @@ impl Entries {
         self.idle.get(place).cloned()
     }
 
-    /// Frees the slot of a connection at once; its task closes it soon.
+    /// Frees the slot of a connection immediately; its task closes it soon.
     fn close(&mut self, connection: &OpenConnection) {
         self.leave_rest(connection);
         connection.has_left.store(true, Ordering::Relaxed);
         connection.close.notify_one();
     }
 
-    /// Marks a connection as idle: it can be closed for another one from now on.
+    /// Marks a connection as idle, so that it may be closed for another one.
     fn rest(&mut self, connection: &Arc<OpenConnection>) {
         self.leave_rest(connection);
         let place = self.next;
@@ -203,7 +203,7 @@ impl Admitted {
         Duration::from_millis(self.table.millis().saturating_sub(ended_at))
     }
 
-    /// Completes when the connection is to be closed for another one.
+    /// Completes when the connection must be closed for another one.
     pub(super) async fn evicted(&self) {
         self.connection.close.notified().await;
     }
@@ -236,13 +236,13 @@ impl Drop for InFlight {
 }
 
 impl OpenConnection {
-    /// Records a valid API key: the connection is no longer closed for another one.
+    /// Records that a valid API key was sent: the connection is never closed for another one.
     pub(in crate::api) fn mark_known(&self) {
         self.is_known.store(true, Ordering::Relaxed);
     }
 }
 
-/// Returns what counts as one address. A host has 2^64 IPv6 addresses, so for IPv6 it is the network.
+/// Returns the address that counts as one client: for IPv6 the network, since a host can have 2^64 addresses.
 pub(in crate::api) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

@@ -1,5 +1,5 @@
-//! A write timeout: ends a connection if a write waits too long for the peer to read. Otherwise a client that never
-//! reads would hold its connection, and the response, for ever.
+//! A write timeout: closes a connection if a write waits too long for the peer to read. Otherwise a client that never
+//! reads would hold its connection and the response forever.
 
 use std::future::Future;
 use std::io;

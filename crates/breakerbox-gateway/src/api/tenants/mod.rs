@@ -1,8 +1,8 @@
-//! Tenants: create, list, show, change, delete, and the secrets that sign deliveries to dynamic URLs.
+//! Tenants: create, list, show, change, delete; and the secrets that sign deliveries to dynamic URLs.
 //!
-//! A key with the scope to manage may rename a tenant, enable and disable it, and set its retry schedule and its
-//! notification targets. Policy, `circuit_by`, limits and response rules need an admin key. Limits belong to the
-//! operator: a tenant's own admin key can't change them, neither up nor down.
+//! A key with the scope `manage` may rename a tenant, enable and disable it, and set its retry schedule and its
+//! notification targets. Policy, `circuit_by`, limits and response rules need an admin key. Limits need an admin key
+//! for all tenants: a tenant's own admin key can neither raise nor lower them.
 
 mod reminders;
 mod view;
@@ -113,9 +113,9 @@ async fn show(
 
 /// Change a tenant
 ///
-/// Omitted fields stay unchanged, also within `reminders`; `null` restores the default. `policy`, `circuit_by` and `response_rules`
-/// need an admin key, also within `reminders`. Limits (`backlog`, `ingest_rate`, `reminders.limit`, and `reminders` as `null`) need
-/// an admin key for all tenants, because they protect other tenants.
+/// Omitted fields stay unchanged, also within `reminders`; `null` restores the default. `policy`, `circuit_by` and
+/// `response_rules` need an admin key, also within `reminders`. Limits (`backlog`, `ingest_rate`, `reminders.limit`,
+/// and `reminders` as `null`) need an admin key for all tenants, because they protect other tenants.
 #[utoipa::path(
     patch,
     path = "/v1/tenants/{tenant}",
@@ -146,7 +146,7 @@ async fn change(
     let targets: Arc<OnceLock<Vec<NotificationTarget>>> = Arc::default();
     let (services, targets_before) = (api.services.clone(), Arc::clone(&targets));
     let edit = move |stored: &Tenant| {
-        // Set only here.
+        // This is the only place that sets it.
         let _ = targets_before.set(stored.settings.notification_targets.clone());
         Ok(body.onto(stored.settings.clone(), &services)?)
     };
@@ -156,8 +156,8 @@ async fn change(
 
 /// Delete a tenant
 ///
-/// The tenant must have no endpoints, reminders or waiting deliveries. Its API keys are deleted, too. Needs an admin key for all
-/// tenants.
+/// The tenant must have no endpoints, reminders or unfinished deliveries. Its API keys are deleted, too. Needs an admin
+/// key for all tenants.
 #[utoipa::path(
     delete,
     path = "/v1/tenants/{tenant}",
@@ -205,7 +205,7 @@ async fn secrets(
 
 /// Rotate the secret of a tenant
 ///
-/// Requests are signed with the new secret from now on, and during `overlap` also with the previous one.
+/// Requests are signed with the new secret immediately, and during `overlap` also with the previous one.
 #[utoipa::path(
     post,
     path = "/v1/tenants/{tenant}/secrets/rotate",

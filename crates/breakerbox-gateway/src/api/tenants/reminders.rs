@@ -1,4 +1,4 @@
-//! The JSON of the rules for a tenant's reminders, and their changes.
+//! The JSON representation of a tenant's settings for reminders, and changes to them.
 
 use breakerbox_core::{CircuitBy, format_duration};
 use breakerbox_model::delivery::{ResponseRules, RetrySchedule};
@@ -14,33 +14,33 @@ use crate::api::problem::ApiResult;
 use crate::api::reading::fields::{Change, Object, Span, Text};
 use crate::api::reminders::CatchUpName;
 
-/// Settings of all reminders of a tenant.
+/// Settings for all reminders of a tenant.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct RemindersView {
-    /// Policy values of their circuits that override the preset `reminders`; null: only the preset. The tenant's own `policy` applies
-    /// to deliveries.
+    /// Circuit policy values that override the preset `reminders`; null: only the preset. The tenant's own `policy`
+    /// applies to deliveries.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
     /// The callbacks that share a circuit: those to one URL (`endpoint`), to one `host`, or all of the `tenant`.
     #[schema(inline)]
     circuit_by: CircuitByName,
-    /// The waits between attempts of a run; null: the default of three times `1m`.
+    /// The delays between attempts of a run; null: the default of three times `1m`.
     #[schema(value_type = Option<Vec<String>>)]
     retry: Option<RetrySchedule>,
-    /// Rules that override the default effect of responses, by status, class or fault.
+    /// Rules that override the default effect of responses, by status, status class or fault.
     #[schema(value_type = Object)]
     response_rules: ResponseRules,
     /// What a reminder does after all attempts of a run have failed: `stop`, or continue with the `next_run`.
     #[schema(value_type = WhenFailedName, inline)]
     when_failed: &'static str,
-    /// The missed occurrences to fire, `all` or only the `latest`, unless a reminder overrides it.
+    /// Which missed occurrences to fire, `all` or only the `latest`, unless a reminder overrides it.
     #[schema(value_type = CatchUpName, inline)]
     catch_up: &'static str,
     /// The timeout of a callback; null: the gateway's default.
     timeout: Option<String>,
-    /// The maximum number of callbacks in flight for each circuit; null: the gateway's default.
+    /// The maximum number of concurrent callbacks per circuit; null: the gateway's default.
     max_in_flight: Option<u32>,
-    /// The maximum number of reminders that have not ended, and of bytes of their payloads; null: the gateway's default.
+    /// The maximum number of unfinished reminders, and of bytes in their payloads; null: the gateway's default.
     #[schema(inline)]
     limit: Option<BacklogView>,
 }
@@ -70,11 +70,11 @@ impl From<ReminderRules> for RemindersView {
     }
 }
 
-/// A change of the settings of a tenant's reminders. Omitted fields stay unchanged; null restores the default.
+/// A change to a tenant's settings for reminders. Omitted fields stay unchanged; null restores the default.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct RemindersChange {
-    /// Policy values of their circuits that override the preset `reminders`. Needs an admin key.
+    /// Circuit policy values that override the preset `reminders`. Needs an admin key.
     #[schema(value_type = Option<Object>)]
     #[serde(default)]
     policy: Change<Value>,
@@ -82,12 +82,12 @@ pub(in crate::api) struct RemindersChange {
     #[schema(value_type = Option<CircuitByName>, inline)]
     #[serde(default)]
     circuit_by: Change<CircuitByName>,
-    /// The waits between attempts of a run. Default: three times `1m`.
+    /// The delays between attempts of a run. Default: three times `1m`.
     #[schema(value_type = Option<Vec<String>>, max_items = 50, example = json!(["1m", "1m", "1m"]))]
     #[serde(default)]
     retry: Change<RetrySchedule>,
-    /// Rules that override the default effect of responses, by status, class or fault, such as `{"404": {"action": "fail"}}`. Needs an
-    /// admin key.
+    /// Rules that override the default effect of responses, by status, status class or fault, such as `{"404":
+    /// {"action": "fail"}}`. Needs an admin key.
     #[schema(value_type = Option<Object>)]
     #[serde(default)]
     response_rules: Change<ResponseRules>,
@@ -95,7 +95,7 @@ pub(in crate::api) struct RemindersChange {
     #[schema(value_type = Option<WhenFailedName>, inline)]
     #[serde(default)]
     when_failed: Change<Text<WhenFailed>>,
-    /// The missed occurrences to fire, `all` or only the `latest`, unless a reminder overrides it.
+    /// Which missed occurrences to fire, `all` or only the `latest`, unless a reminder overrides it.
     #[schema(value_type = Option<CatchUpName>, inline)]
     #[serde(default)]
     catch_up: Change<Text<CatchUp>>,
@@ -103,18 +103,18 @@ pub(in crate::api) struct RemindersChange {
     #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "15s")]
     #[serde(default)]
     timeout: Change<Span>,
-    /// The maximum number of callbacks in flight for each circuit.
+    /// The maximum number of concurrent callbacks per circuit.
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 10_000)]
     #[serde(default)]
     max_in_flight: Change<u32>,
-    /// The maximum number of reminders that have not ended, and of bytes of their payloads. Needs an admin key for all tenants.
+    /// The maximum number of unfinished reminders, and of bytes in their payloads. Needs an admin key for all tenants.
     #[schema(value_type = Option<BacklogView>, inline)]
     #[serde(default)]
     limit: Change<Object<BacklogView>>,
 }
 
 impl RemindersChange {
-    /// Returns a changed field that only an admin may change, if there is one.
+    /// Returns the first changed field that only an admin key may change, if there is one.
     pub(super) fn admins_field(&self) -> Option<&'static str> {
         [
             ("reminders.policy", !self.policy.is_keep()),
@@ -131,7 +131,7 @@ impl RemindersChange {
         !self.limit.is_keep()
     }
 
-    /// Returns the rules after the change. Errors name their field without `reminders`.
+    /// Returns the settings with the change applied. Errors name the field without `reminders`.
     pub(super) fn onto(self, rules: ReminderRules) -> ApiResult<ReminderRules> {
         let defaults = ReminderRules::default();
         let circuit_by = self.circuit_by.map(CircuitBy::from).onto(Some(rules.circuit_by));

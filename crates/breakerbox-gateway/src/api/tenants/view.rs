@@ -1,4 +1,4 @@
-//! The JSON of tenants, and their changes.
+//! The JSON representation of tenants, and changes to them.
 
 use breakerbox_core::{CircuitBy, format_duration};
 use breakerbox_model::delivery::{ResponseRules, RetrySchedule};
@@ -17,43 +17,43 @@ use crate::api::problem::{ApiResult, Problem};
 use crate::api::reading::bodies::bodies;
 use crate::api::reading::fields::{Change, Moment, Object, Span, Text, fault_of_line};
 
-/// The longest name, in characters.
+/// The maximum length of a name, in characters.
 const LONGEST_NAME: usize = 200;
 
-/// A tenant.
+/// A tenant: a client with its own endpoints, keys and limits.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Tenant)]
 pub(in crate::api) struct TenantView {
     /// Tenant ID.
     id: String,
-    /// Description for people.
+    /// A human-readable name.
     name: String,
     /// Whether the tenant is enabled. Deliveries of a disabled tenant are parked.
     enabled: bool,
     /// The requests that share a circuit: those to one `endpoint`, to one `host`, or all of the `tenant`.
     #[schema(value_type = CircuitByName, inline)]
     circuit_by: CircuitByName,
-    /// Policy values of its circuits, with the names of the policy file; null: those of the gateway.
+    /// Policy values for the tenant's circuits, with the names used in policy files; null: the gateway's policy.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
-    /// The waits between attempts; null: those of the gateway.
+    /// The delays between attempts; null: the gateway's.
     #[schema(value_type = Option<Vec<String>>, example = json!(["5s", "5m", "30m"]))]
     retry: Option<RetrySchedule>,
-    /// Rules that override the default effect of responses, by status, class or fault.
+    /// Rules that override the default effect of responses, by status, status class or fault.
     #[schema(value_type = Object)]
     response_rules: ResponseRules,
-    /// The backlog limit; null: that of the gateway.
+    /// The limit for unfinished deliveries; null: the gateway's.
     #[schema(inline)]
     backlog: Option<BacklogView>,
-    /// The rate limit of submitted events; null: none.
+    /// The rate limit for submitted events; null: none.
     #[schema(inline)]
     ingest_rate: Option<RateView>,
-    /// The maximum time that a delivery waits before it expires; null: that of the gateway.
+    /// The maximum time that a delivery waits before it expires; null: the gateway's.
     expires_after: Option<String>,
-    /// Settings of its reminders.
+    /// Settings for the tenant's reminders.
     #[schema(inline)]
     reminders: RemindersView,
-    /// The targets of its notifications.
+    /// The targets for the tenant's notifications.
     notification_targets: Vec<TargetView>,
     /// The time of creation.
     #[schema(value_type = String, format = "date-time")]
@@ -72,26 +72,26 @@ pub(in crate::api) enum CircuitByName {
     Tenant,
 }
 
-/// A limit as a count and in bytes.
+/// A limit on a number of items and their size in bytes.
 #[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct BacklogView {
     /// The maximum number of deliveries or reminders.
     #[schema(minimum = 1, maximum = 1_000_000_000_000_u64)]
     count: u64,
-    /// The maximum number of bytes of their payloads. The payload of an event counts once for each delivery.
+    /// The maximum total size of their payloads, in bytes. An event's payload counts once for each delivery.
     #[schema(minimum = 1, maximum = 1_000_000_000_000_000_u64)]
     bytes: u64,
 }
 
-/// A rate limit.
+/// A rate limit: a mean rate and a burst.
 #[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct RateView {
-    /// The mean rate per second.
+    /// The mean number of events or requests per second.
     #[schema(minimum = 0.0000116, maximum = 1_000_000)]
     per_second: f64,
-    /// The maximum burst.
+    /// The maximum number of events or requests at once.
     #[schema(minimum = 1, maximum = 4_294_967_295_u64)]
     burst: u32,
 }
@@ -102,7 +102,7 @@ impl RateView {
         let limit = RateLimit { per_second: self.per_second, burst: self.burst };
         limit.check().map_err(|error| {
             let text = error.to_string();
-            // The error calls every limit `rate`.
+            // The error names every limit `rate`.
             let (path, why) = text.split_once(": ").unwrap_or(("rate", &text));
             Problem::invalid(&path.replacen("rate", field, 1), why)
         })?;
@@ -150,12 +150,12 @@ impl From<Tenant> for TenantView {
 }
 
 impl TenantView {
-    /// Returns whether the view contains the secret of a target.
+    /// Returns whether the view contains a target's secret.
     pub(super) fn has_secret(&self) -> bool {
         self.notification_targets.iter().any(TargetView::has_secret)
     }
 
-    /// Builds the view after a change, with the secrets of new targets.
+    /// Builds the view after a change, including the secrets of new targets.
     pub(super) fn changed(tenant: Tenant, before: &[NotificationTarget]) -> Self {
         let settings = tenant.settings;
         Self {
@@ -193,10 +193,10 @@ bodies! {
         #[schema(value_type = Option<String>, pattern = "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$")]
         secret: [Option<Text<Secret>>],
     }
-    /// A change of a tenant. Omitted fields stay unchanged; null restores the default.
+    /// A change to a tenant. Omitted fields stay unchanged; null restores the default.
     change TenantChange {}
     both {
-        /// Description for people.
+        /// A human-readable name.
         #[schema(max_length = 200)]
         name: [Option<String>],
         /// Whether the tenant is enabled. Deliveries of a disabled tenant are parked.
@@ -204,36 +204,37 @@ bodies! {
         /// The requests that share a circuit: those to one `endpoint`, to one `host`, or all of the `tenant`. Needs an admin key.
         #[schema(inline)]
         circuit_by: [Option<CircuitByName>],
-        /// Policy values of its circuits, with the names of the policy file. Needs an admin key.
+        /// Policy values for the tenant's circuits, with the names used in policy files. Needs an admin key.
         #[schema(value_type = Option<Object>)]
         policy: [Change<Value>],
-        /// The waits between attempts.
+        /// The delays between attempts.
         #[schema(value_type = Option<Vec<String>>, max_items = 50, example = json!(["5s", "5m", "30m"]))]
         retry: [Change<RetrySchedule>],
-        /// Rules that override the default effect of responses, by status, class or fault, such as `{"404": {"action": "fail"}}`. Needs an
-        /// admin key.
+        /// Rules that override the default effect of responses, by status, status class or fault, such as `{"404":
+        /// {"action": "fail"}}`. Needs an admin key.
         #[schema(value_type = Option<Object>)]
         response_rules: [Change<ResponseRules>],
-        /// The backlog limit. Needs an admin key for all tenants.
+        /// The limit for unfinished deliveries. Needs an admin key for all tenants.
         #[schema(value_type = Option<BacklogView>, inline)]
         backlog: [Change<Object<BacklogView>>],
-        /// The rate limit of submitted events. Needs an admin key for all tenants.
+        /// The rate limit for submitted events. Needs an admin key for all tenants.
         #[schema(value_type = Option<RateView>, inline)]
         ingest_rate: [Change<Object<RateView>>],
         /// The maximum time that a delivery waits before it expires, such as `72h`.
         #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "72h")]
         expires_after: [Change<Span>],
-        /// Settings of its reminders.
+        /// Settings for the tenant's reminders.
         #[schema(value_type = Option<RemindersChange>, inline)]
         reminders: [Change<Object<RemindersChange>>],
-        /// The targets of its notifications, at most 10. The list replaces the previous one; to keep a target, pass its `id` alone.
+        /// The targets for the tenant's notifications, at most 10. The list replaces the previous one; to keep a
+        /// target, pass its `id` alone.
         #[schema(value_type = Option<Vec<TargetBody>>, max_items = 10)]
         notification_targets: [Change<Vec<Object<TargetBody>>>],
     }
 }
 
 impl TenantChange {
-    /// Returns a changed field that only an admin may change, if there is one.
+    /// Returns the first changed field that only an admin key may change, if there is one.
     pub(super) fn admins_field(&self) -> Option<&'static str> {
         let of_reminders = match &self.reminders {
             Change::Keep => None,
@@ -252,12 +253,12 @@ impl TenantChange {
         own.or(of_reminders)
     }
 
-    /// Returns a changed limit, if there is one. Limits protect other tenants, so only an admin key for all tenants may
-    /// change them.
+    /// Returns the first changed limit, if there is one. Limits protect other tenants, so only an admin key for all
+    /// tenants may change them.
     pub(super) fn limits_field(&self) -> Option<&'static str> {
         let of_reminders = match &self.reminders {
             Change::Keep => false,
-            // Clearing would restore the gateway's own limit.
+            // Clearing would restore the gateway's default limit.
             Change::Clear => return Some("reminders"),
             Change::Set(change) => change.0.changes_limit(),
         };
@@ -270,7 +271,7 @@ impl TenantChange {
         .find_map(|(field, is_changed)| is_changed.then_some(field))
     }
 
-    /// Returns the settings after the change.
+    /// Returns the settings with the change applied.
     pub(super) fn onto(self, mut settings: TenantSettings, services: &Services) -> ApiResult<TenantSettings> {
         if let Some(name) = self.name {
             settings.name = checked_name("name", name, LONGEST_NAME)?;
@@ -300,7 +301,7 @@ impl TenantChange {
     }
 }
 
-/// Checks the values of a backlog limit of this name.
+/// Checks the values of a backlog limit. `name` is the field, for errors.
 pub(super) fn checked_backlog(name: &str, backlog: BacklogView) -> ApiResult<Backlog> {
     for (field, found, most) in
         [("count", backlog.count, 1_000_000_000_000), ("bytes", backlog.bytes, 1_000_000_000_000_000)]
@@ -313,7 +314,7 @@ pub(super) fn checked_backlog(name: &str, backlog: BacklogView) -> ApiResult<Bac
     Ok(Backlog { count: backlog.count, bytes: backlog.bytes })
 }
 
-/// Checks the form of a policy. Its values are checked together with the layers below it.
+/// Checks the format of a policy. Its values are validated together with the layers below it.
 pub(in crate::api) fn checked_policy(policy: Value) -> ApiResult<Value> {
     if policy.is_object() {
         return Ok(policy);
@@ -321,7 +322,7 @@ pub(in crate::api) fn checked_policy(policy: Value) -> ApiResult<Value> {
     Err(Problem::invalid("policy", "must be an object with the names of the policy file"))
 }
 
-/// Checks a text for people: limited length, one line.
+/// Checks a description: limited length, one line.
 pub(in crate::api) fn checked_name(field: &str, text: String, most: usize) -> ApiResult<String> {
     if let Some(why) = fault_of_line(&text, 0..=most) {
         return Err(Problem::invalid(field, why));

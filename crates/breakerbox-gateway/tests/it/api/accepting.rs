@@ -1,4 +1,4 @@
-//! Events: byte for byte, once, within limits.
+//! Submitting events: byte for byte, once, and within limits.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ async fn a_repetition_gets_the_same_answer_and_nothing_twice() {
         site.get(&format!("/v1/deliveries?endpoint={endpoint}"), &site.admin).await.expect(200).json();
     assert_eq!(listed["items"].as_array().unwrap().len(), 1);
 
-    // Another tenant's word for another request.
+    // Another tenant's idempotency key, for another request.
     let theirs = site.key(&[Scope::Send], Some("acme")).await;
     let request = Request::builder()
         .method(Method::POST)
@@ -259,7 +259,7 @@ async fn all_bodies_together_have_a_limit() {
     let refused = site.post("/v1/events", &site.admin, body).await.expect(503);
     assert_eq!((refused.code().as_str(), refused.header("retry-after")), ("overloaded", "1"));
     for _ in 0..20 {
-        // Room is given back.
+        // The memory is released.
         site.post("/v1/events", &site.admin, json!({ "type": "a", "payload": "x".repeat(6 * 1024) }))
             .await
             .expect(202);

@@ -1,4 +1,4 @@
-//! Circuits and their history over all of them: whose they are, page by page, and that nothing changes what is written.
+//! Circuits and the history of all circuits: ownership, paging, and immutability of the history.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(super) fn change(key: &str, at: Timestamp, to: Status, cause: Cause) -> Past
     PastChange { key: Arc::from(key), change }
 }
 
-/// Everything that a listing has, by pages of two.
+/// Returns all items of a listing, in pages of two.
 async fn all(site: &Site, path: &str, key: &str) -> Vec<Value> {
     let mut found = Vec::new();
     let mut cursor = String::new();
@@ -102,7 +102,7 @@ fn encoded(key: &str) -> String {
     base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(key)
 }
 
-/// A trip and a recovery of each circuit, and an order for the whole tenant's.
+/// Records a trip and a recovery for each circuit, and an override for the whole tenant's.
 async fn written(site: &Site) -> Vec<PastChange> {
     let start = (site.services.clock)();
     let at = |seconds: u64| start + Duration::from_secs(seconds);
@@ -170,7 +170,7 @@ async fn the_history_of_all_circuits_is_listed_by_what_can_be_said() {
     assert_eq!(site.get("/v1/changes?tenant=other", &bound).await.expect(403).code(), "tenant_mismatch");
 }
 
-/// Every operation of the document is tried, with a key that may do everything, and then the tenant is taken apart.
+/// Calls every operation in the document with a key that may do everything, and then deletes the tenant.
 #[tokio::test]
 async fn no_operation_changes_what_is_written() {
     let site = Site::start().await;
@@ -200,7 +200,7 @@ async fn no_operation_changes_what_is_written() {
     assert_eq!(found.items, changes);
 }
 
-/// The same change, told otherwise.
+/// Returns the same change with different content.
 fn altered(mut past: PastChange) -> PastChange {
     past.change.trips = 99;
     past

@@ -1,4 +1,4 @@
-//! PATCH by many at once: without `if-match` each change is merged, with `if-match` one of them wins.
+//! Concurrent PATCH requests: without `if-match` each change is merged, with `if-match` one of them wins.
 
 use futures_util::future::join_all;
 use http::{Method, Request};
@@ -8,7 +8,7 @@ use super::site::{Said, Site};
 
 const MANY: usize = 50;
 
-/// What each path can be told, by the number of the change: different fields, so that losing one shows.
+/// Returns the body of the change with this number. Each changes another field, so that a lost change is detected.
 type Changes = fn(usize) -> Value;
 
 fn policy(n: usize) -> Value {

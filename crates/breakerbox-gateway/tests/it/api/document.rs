@@ -1,4 +1,4 @@
-//! The OpenAPI document says what is there, and nothing else.
+//! The OpenAPI document describes all routes, and nothing else.
 
 use std::collections::BTreeSet;
 
@@ -32,11 +32,11 @@ async fn the_document_and_its_page_are_served_without_a_key() {
     }
 }
 
-/// Every path that the router knows, from what it says of itself.
+/// Returns every path of the router, from its debug output.
 fn routed(site: &Site) -> BTreeSet<String> {
     let shown = format!("{:?}", api::router(site.services.clone()));
     let quoted = shown.split('"').skip(1).step_by(2);
-    // Besides, it knows what it says to all others.
+    // The output also contains the fallback.
     quoted
         .filter(|text| text.starts_with('/') && *text != "/" && !text.contains("axum"))
         .map(str::to_owned)
@@ -47,7 +47,7 @@ fn routed(site: &Site) -> BTreeSet<String> {
 async fn every_route_is_in_the_document_and_the_reverse() {
     let site = Site::start().await;
     let mut described: BTreeSet<String> = document()["paths"].as_object().unwrap().keys().cloned().collect();
-    // These two describe the others.
+    // These two serve the document itself.
     described.extend(["/openapi.json".to_owned(), "/docs".to_owned()]);
     assert_eq!(routed(&site), described);
     for (path, item) in document()["paths"].as_object().unwrap() {
@@ -93,7 +93,7 @@ fn every_operation_says_enough() {
         }
     }
     assert!(!document.to_string().contains(":null"), "nothing is there without a value");
-    // References lead somewhere.
+    // All references resolve.
     let text = document.to_string();
     for reference in text.split("\"$ref\":\"#").skip(1).map(|rest| rest.split('"').next().unwrap()) {
         assert!(document.pointer(reference).is_some(), "{reference}");

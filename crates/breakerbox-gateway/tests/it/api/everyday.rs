@@ -1,4 +1,4 @@
-//! What clients do all day, from end to end.
+//! Everyday use of the API, from end to end.
 
 use std::sync::atomic::Ordering;
 
@@ -238,7 +238,7 @@ async fn a_resend_by_filter_is_a_job() {
     let listed = site.get("/v1/resends", &manager).await.expect(200).json();
     assert_eq!(listed["items"][0]["id"], job["id"]);
 
-    // Step by step, as upkeep does it: the oldest first.
+    // In steps, as maintenance does: oldest first.
     assert_eq!(site.records.step_resends(1).await.unwrap().done, 1);
     assert_eq!(states(&site, &deliveries).await, ["pending", "cancelled", "cancelled"]);
     let begun = site.get(&path, &manager).await.expect(200).json();
@@ -265,7 +265,7 @@ async fn a_resend_by_filter_is_a_job() {
 async fn a_resend_says_whose_deliveries_it_takes() {
     let site = Site::start().await;
     let (endpoint, event) = (site.endpoint("acme").await, site.event("acme").await);
-    // A listing without a tenant shows all tenants': a resend of one of them, chosen silently, is not what was meant.
+    // A listing without a tenant covers all tenants. A resend must not silently choose one of them.
     for body in
         [json!({}), json!({ "from": "2026-01-01T00:00:00Z" }), json!({ "state": "failed", "type": "a" })]
     {

@@ -1,4 +1,4 @@
-//! What the guide to the API says: every command works, and every code is explained.
+//! The API guide: every command works, and every code is explained.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,7 +25,7 @@ fn commands(guide: &str) -> Vec<String> {
 async fn every_command_works() {
     let site = Site::start().await;
     let things = Things::of(&site, "default").await;
-    // The guide makes it itself.
+    // The guide creates it itself.
     site.request(http::Method::DELETE, "/v1/tenants/acme", &site.admin, None).await.expect(204);
     let commands = commands(&guide());
     assert!(commands.len() > 30, "{}", commands.len());

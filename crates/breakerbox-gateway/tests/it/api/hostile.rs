@@ -1,4 +1,4 @@
-//! Hostile and clumsy clients: each gets the right status, a code, a sentence that helps, and nothing else.
+//! Hostile and broken clients: each gets the right status, code and advice, and nothing else.
 
 use http::{Method, Request};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 use super::site::{LONG, Said, Site};
 
-/// What every problem has.
+/// Checks the properties that every problem has.
 fn check_problem(said: &Said) {
     assert_eq!(said.header("content-type"), "application/problem+json", "{said:?}");
     let problem = said.json();
@@ -49,7 +49,7 @@ async fn bodies_that_can_not_be_read() {
         ("/v1/events", "application/x-www-form-urlencoded", b"{}", 415, "unsupported_media_type"),
         ("/v1/endpoints", "application/json", b"{\"url\":", 400, "invalid_json"),
         ("/v1/endpoints", "application/json", b"7", 422, "invalid_field"),
-        // What could be taken for fields in their order.
+        // A list that could be taken for fields in order.
         ("/v1/resends", "application/json", b"[null,null,null]", 422, "invalid_field"),
         (
             "/v1/events",
@@ -114,7 +114,7 @@ async fn a_body_that_is_no_object_is_called_what_it_is() {
             assert_eq!(said.json()["detail"], expected, "{path} {body}");
         }
     }
-    // Wrong in both ways: as JSON it is not whole, which comes first.
+    // Wrong in two ways. Incomplete JSON is reported first.
     let request = Request::builder()
         .method(Method::POST)
         .header("authorization", format!("Bearer {}", site.admin))
@@ -142,7 +142,7 @@ async fn fields_that_will_not_do() {
         tenant.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         tenant
     };
-    // Path, body, code, field, and a word of the detail that helps.
+    // Path, body, code, field, and a part of the detail.
     let table: Vec<(&str, Value, &str, &str, &str)> = vec![
         ("/v1/events", json!({ "payload": 1 }), "missing_field", "type", "is missing"),
         ("/v1/events", json!({ "type": "a" }), "missing_field", "payload", "payload_base64"),
@@ -461,10 +461,10 @@ async fn who_guesses_keys_has_to_wait_and_others_do_not() {
     site.get("/v1/tenants", &site.admin).await.expect(200);
 }
 
-/// Sends bytes as they are, and returns what comes back until the server closes or has said enough.
+/// Sends bytes unchanged, and returns the response until the server closes the connection or it is complete.
 async fn raw(site: &Site, bytes: &[u8], says_it_is_done: bool) -> String {
     let mut stream = TcpStream::connect(site.address).await.unwrap();
-    // The server may have answered and closed before all is written.
+    // The server may have responded and closed before everything is written.
     let _ = stream.write_all(bytes).await;
     if says_it_is_done {
         let _ = stream.shutdown().await;
@@ -500,7 +500,7 @@ async fn what_is_no_http_is_ended() {
         let shown: String = bytes.chars().take(160).collect();
         assert!(said.starts_with(start), "{shown:?}: {said}");
     }
-    // After all of that it is still there.
+    // The server still responds after all of that.
     site.get("/healthz", "").await.expect(200);
 }
 
@@ -515,7 +515,7 @@ async fn a_chunked_body_without_a_length_is_taken() {
         body.len()
     );
     assert!(raw(&site, request.as_bytes(), false).await.starts_with("HTTP/1.1 202"));
-    // One that never ends is cut off by size.
+    // An endless body is cut off by its size.
     let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
     let endless = format!(
         "POST /v1/events HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\n\

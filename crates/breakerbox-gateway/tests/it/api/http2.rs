@@ -1,5 +1,5 @@
-//! HTTP/2 without TLS and by prior knowledge, as a proxy speaks it: many requests at once on one connection, and the same
-//! answers as by HTTP/1.1.
+//! HTTP/2 without TLS, by prior knowledge, as proxies use it: many concurrent requests on one connection, with the same
+//! responses as over HTTP/1.1.
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use super::site::{LONG, Site};
 
-/// One connection, and the task that serves it.
+/// Opens a connection, and spawns the task that drives it.
 async fn connected(site: &Site) -> (SendRequest<Full<Bytes>>, JoinHandle<hyper::Result<()>>) {
     let stream = TcpStream::connect(site.address).await.unwrap();
     let (sender, connection) =
@@ -64,7 +64,7 @@ async fn many_requests_at_once_share_one_connection() {
         send_request(&sender, &site, (Method::GET, "/v1/deliveries?limit=500"), &site.admin, None).await;
     assert_eq!(listed.1["items"].as_array().unwrap().len(), 200, "each once");
 
-    // What is wrong is said on its own stream, and the connection goes on.
+    // An error is reported on its own stream, and the connection continues.
     let huge = vec![b' '; 10 << 20];
     for (what, key, body, status, code) in [
         ((Method::GET, "/v1/tenants"), "bbx_no", None, 401, "unauthenticated"),
@@ -80,7 +80,7 @@ async fn many_requests_at_once_share_one_connection() {
         send_request(&sender, &site, (Method::GET, "/v1/tenants/acme"), &site.admin, None).await;
     assert_eq!((status.as_u16(), &tenant["id"]), (200, &json!("acme")));
 
-    // A stop ends the connection from the gateway's side.
+    // A stop closes the connection from the gateway's side.
     site.stop().await;
     let ended = tokio::time::timeout(LONG, serving).await.expect("it ends");
     assert!(ended.unwrap().is_ok());

@@ -1,4 +1,4 @@
-//! The REST API as its clients see it: a real server on loopback with the real database behind it.
+//! The REST API as its clients see it: a real server on loopback with a real database.
 
 mod accepting;
 mod changes;

@@ -1,4 +1,4 @@
-//! Targets of notifications by the API, and what was told.
+//! Notification targets in the API, and the notifications sent.
 
 use breakerbox_gateway::api::Limits;
 use breakerbox_model::notifications::Notification;
@@ -46,7 +46,7 @@ async fn targets_are_made_kept_changed_and_taken_away() {
     let secrets = site.get("/v1/tenants/acme/notifications/secrets", &key).await.expect(200).json();
     assert_eq!(secrets, json!({ "secrets": [{ "target": ids[0], "secret": secret }] }));
 
-    // One stays as it is, one is changed, one goes, one is new.
+    // One target is kept, one changed, one removed, one new.
     let change = json!([
         { "id": ids[2], "on": ["disabled"] },
         { "id": ids[0] },
@@ -214,7 +214,7 @@ async fn what_was_told_is_listed_and_a_tenant_sees_its_own() {
     site.get("/v1/notifications?kind=trips", &acme).await.expect(400);
     site.get("/v1/notifications?cursor=x", &acme).await.expect(400);
 
-    // Page by page, each once.
+    // In pages, each item once.
     let (mut seen, mut cursor) = (Vec::new(), String::new());
     loop {
         let page = site

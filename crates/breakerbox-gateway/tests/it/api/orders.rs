@@ -1,4 +1,4 @@
-//! Circuits: what is shown of them, and an operator's orders.
+//! Circuits: how they are shown, and operator overrides.
 
 use breakerbox_model::objects::Scope;
 use http::Method;
@@ -86,7 +86,7 @@ async fn circuits_are_listed_by_state_and_tenant() {
     site.request(Method::PATCH, by_tenant, &site.admin, Some(json!({ "circuit_by": "tenant" })))
         .await
         .expect(200);
-    // The circuit of the whole tenant: its key is the tenant's name. `cir_` and base 64 of `acme`.
+    // The circuit of the whole tenant, whose key is the tenant's name: `cir_` and the base64 of `acme`.
     site.post("/v1/circuits/cir_YWNtZQ/force_open", &site.admin, json!({ "reason": "test" }))
         .await
         .expect(200);

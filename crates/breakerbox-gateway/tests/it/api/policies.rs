@@ -1,4 +1,4 @@
-//! Policies in force: what is shown of them, where each value is from, and changes of single values.
+//! Effective policies: how they are shown, the origin of each value, and changes to single values.
 
 use breakerbox_core::{POLICY_BOUNDS, POLICY_KEYS};
 use breakerbox_model::objects::Scope;
@@ -13,7 +13,7 @@ async fn patch(site: &Site, path: &str, change: Value) -> Said {
     site.request(Method::PATCH, path, &site.admin, Some(change)).await
 }
 
-/// Value, default and origin of a name.
+/// Returns the value, the default and the origin for a name.
 fn of<'v>(policy: &'v Value, name: &str) -> (&'v Value, &'v Value, &'v str) {
     let found = &policy["policy"][name];
     (&found["value"], &found["default"], found["origin"].as_str().unwrap())
@@ -129,7 +129,7 @@ async fn what_does_not_fit_is_named_and_nothing_changes() {
     assert_eq!(site.get(TENANT, &site.admin).await.expect(200).json(), before);
 }
 
-/// The bounds of the core hold for every way to say a number.
+/// The core's bounds apply to every notation of a number.
 #[tokio::test]
 async fn numbers_beyond_their_bounds_are_refused() {
     let site = Site::start().await;
@@ -168,7 +168,7 @@ async fn managers_look_and_admins_change() {
 #[tokio::test]
 async fn where_a_circuit_is_shared_one_decides_and_it_is_said_which() {
     let site = Site::start().await;
-    // The same URL twice is the same circuit twice.
+    // Two endpoints with the same URL share a circuit.
     let (older, newer) = (site.endpoint("acme").await, site.endpoint("acme").await);
     let paths = [&older, &newer].map(|id| format!("/v1/endpoints/{id}/policy"));
     let decided = async |path: &str| {
@@ -226,7 +226,7 @@ async fn reminders_have_a_policy_of_their_own() {
     assert_eq!((said.code().as_str(), &said.json()["field"]), ("unknown_field", &json!("cool_of")));
     let said = patch(&site, path, json!({ "probes": 0 })).await.expect(422);
     assert_eq!(said.json()["field"], "probes");
-    // Reminders cool off for longer than that, and go on as before.
+    // The reminders' cool-off is longer than that, and does not change.
     patch(&site, TENANT, json!({ "cool_off_max": "1m" })).await.expect(200);
     let after = site.get(path, &site.admin).await.expect(200).json();
     assert_eq!(of(&after, "mean_latency"), (&json!("2s"), &json!("5s"), "reminders"));

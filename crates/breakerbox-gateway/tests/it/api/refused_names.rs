@@ -1,5 +1,5 @@
-//! What is refused when it is created, because it could never be used: addresses that are never called, and names that no path
-//! can hold.
+//! Values that are refused on creation because they could never be used: addresses that are never called, and names
+//! that no path can contain.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::site::Site;
 
 const PRIVATE: &str = "http://10.0.0.7/in";
 
-/// Refused as a private address; the problem names the field and what to do.
+/// Checks that a URL is refused as a private address, with the field and advice.
 #[track_caller]
 fn is_refused(problem: &Value, field: &str) {
     let detail = problem["detail"].as_str().unwrap();
@@ -49,7 +49,7 @@ async fn an_address_that_is_never_called_is_refused_wherever_a_url_is_given() {
         let said = site.request(method, path, &site.admin, Some(body)).await.expect(422);
         is_refused(&said.json(), field);
     }
-    // What the operator allows, and a name, whatever it may lead to.
+    // An address that the operator allows, and a host name, whatever it resolves to.
     for url in ["http://127.0.0.1:9/in", "https://localhost/in"] {
         site.post("/v1/endpoints", &site.admin, json!({ "url": url })).await.expect(201);
     }

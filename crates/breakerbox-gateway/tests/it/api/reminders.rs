@@ -1,4 +1,4 @@
-//! Reminders as their owners see them.
+//! Reminders as their owners use them.
 
 use breakerbox_model::objects::Scope;
 use http::{Method, Request};

@@ -1,4 +1,4 @@
-//! Reminders that can't be: each refusal names the field, and says what to do.
+//! Invalid reminders: each refusal names the field, and states what to do.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ fn check(said: &Said, body: &Value, code: &str, field: &str, words: &str) {
     assert_eq!(said.header("content-type"), "application/problem+json");
 }
 
-/// Fields that won't do with anything, the code, and words that help.
+/// Returns invalid fields, each with the code and parts of the detail.
 fn wrong_times() -> Vec<(Value, &'static str, &'static str, &'static str)> {
     let (future, past) = ("2099-01-01T00:00:00Z", "2001-01-01T00:00:00Z");
     vec![
@@ -153,7 +153,7 @@ async fn changes_that_will_not_do() {
     let path = format!("/v1/reminders/{}", site.reminder("default").await);
     let shown = site.get(&path, &site.admin).await.expect(200);
     let mut refused = wrong_times();
-    // These are fine with the schedule that is there already, or mean something else.
+    // These are valid with the existing schedule, or mean something else.
     let fine = |times: &Value| {
         times.as_object().unwrap().is_empty()
             || *times == json!({ "at": "2099-01-01T00:00:00Z", "max_runs": 3 })

@@ -1,4 +1,5 @@
-//! `Idempotency-Key` on every request that creates something: however often it comes, at once or later, it creates once.
+//! `Idempotency-Key` on every request that creates a resource: however often it is sent, concurrently or later, it
+//! creates one.
 
 use breakerbox_gateway::api;
 use futures_util::future::join_all;
@@ -21,14 +22,14 @@ async fn post(site: &Site, path: &str, idempotency_key: &str, body: &Value) -> S
     site.send(keyed(&site.admin, idempotency_key), path, body.to_string()).await
 }
 
-/// A request that creates something.
+/// A request that creates a resource.
 struct Creation {
     path: String,
     body: Value,
-    /// Where what it created is listed.
+    /// The path that lists the created resource.
     listed: &'static str,
     status: u16,
-    /// Whether its response holds a secret.
+    /// Whether the response contains a secret.
     has_secret: bool,
 }
 
@@ -139,7 +140,7 @@ async fn a_key_is_for_one_request_of_one_tenant() {
     post(&site, "/v1/endpoints", "k", &at("acme", "x")).await.expect(201);
     let other = post(&site, "/v1/endpoints", "k", &at("acme", "y")).await.expect(409);
     assert_eq!(other.code(), "idempotency_key_reused");
-    // Another kind of request of the same tenant, events among them.
+    // Other kinds of requests of the same tenant, including events.
     let event = json!({ "tenant": "acme", "type": "a.b", "payload": 1 });
     assert_eq!(post(&site, "/v1/events", "k", &event).await.expect(409).code(), "idempotency_key_reused");
     post(&site, "/v1/events", "e", &event).await.expect(202);
@@ -147,7 +148,7 @@ async fn a_key_is_for_one_request_of_one_tenant() {
     assert_eq!(resend.code(), "idempotency_key_reused");
     post(&site, "/v1/endpoints", "k", &at("other", "x")).await.expect(201);
 
-    // What was refused was not carried out: the key is still good.
+    // A refused request was not carried out, so its key can be used again.
     post(&site, "/v1/tenants", "t", &json!({ "id": "acme" })).await.expect(409);
     post(&site, "/v1/tenants", "t", &json!({ "id": "corrected" })).await.expect(201);
     for wrong in ["", "a b", "ü"] {
@@ -169,7 +170,7 @@ async fn a_repeated_response_is_the_first_one_whatever_happened_since() {
     assert_eq!(now["state"], "paused");
 }
 
-/// Acquire and settle are excepted: a permit is not created by the gateway's client, it is asked for again.
+/// Acquire and settle are exceptions: a client does not create a permit, and simply acquires again.
 #[test]
 fn the_document_names_the_header_on_every_request_that_creates() {
     let document = api::document();

@@ -1,4 +1,4 @@
-//! A tenant's name that is used again: nothing of the deleted tenant is there for the new one, and nothing of it governs it.
+//! A reused tenant name: the new tenant can't see anything of the deleted one, and is not affected by it.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn failure() -> Outcome {
     Outcome::failure(Duration::from_millis(3))
 }
 
-/// Deletes a tenant with all that is its own.
+/// Deletes a tenant and everything that it owns.
 async fn delete(site: &Site, things: &Things, tenant: &str) {
     let request =
         async |method: Method, path: &str| site.request(method, &things.fill(path), &site.admin, None).await;
@@ -73,7 +73,7 @@ async fn what_a_deleted_tenant_left_is_not_there_for_another_of_its_name() {
     let listed = site.get(&format!("/v1/changes?circuit={key}"), &new).await.expect(200).json();
     assert_eq!(listed["items"], json!([]));
 
-    // The circuit of the same URL is a new one.
+    // The circuit for the same URL is a new one.
     let shown = site.get(&format!("/v1/circuits/{key}"), &new).await.expect(200).json();
     assert_eq!(shown["state"], "closed", "{shown}");
     assert!(!shown.to_string().contains("maintenance"), "{shown}");
@@ -81,7 +81,7 @@ async fn what_a_deleted_tenant_left_is_not_there_for_another_of_its_name() {
     assert_eq!(history["items"], json!([]));
     assert!(site.circuits.circuit(&text).unwrap().try_acquire().is_ok(), "and lets calls through");
 
-    // The operator may still look at what is kept.
+    // The operator may still see what is retained.
     for path in [
         "/v1/events/{event}",
         "/v1/deliveries/{delivery}",

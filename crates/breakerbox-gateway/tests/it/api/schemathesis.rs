@@ -1,5 +1,5 @@
-//! Clients made from the document itself, right and wrong ones: everything it says must be so.
-//! `cargo xtask fuzz-api` brings the program that makes them, and runs this.
+//! Valid and invalid clients generated from the document: every statement in it must be true. `cargo xtask fuzz-api`
+//! installs the generator, and runs this.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ use super::things::Things;
 async fn everything_is_as_the_document_says() {
     let program = std::env::var_os("BREAKERBOX_SCHEMATHESIS").expect("the path of schemathesis");
     let arguments = std::env::var("BREAKERBOX_SCHEMATHESIS_ARGUMENTS").unwrap_or_default();
-    // Some of its clients have no key, and all have one address.
+    // Some of the generated clients have no key, and all have the same address.
     let site = Site::with(Limits { auth_failures: u32::MAX, ..Limits::default() }).await;
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("schemathesis.toml"), settings(&Things::of(&site, "default").await))
@@ -29,12 +29,12 @@ async fn everything_is_as_the_document_says() {
         .args(arguments.split_whitespace());
     let status = tokio::task::spawn_blocking(move || run.status()).await.unwrap().unwrap();
     assert!(status.success(), "{status}");
-    // It is still there.
+    // The server still responds.
     site.request(Method::GET, "/v1/tenants", &site.admin, None).await.expect(200);
 }
 
-/// Names of things that are there, or it would mostly hear that nothing is. What it deletes it must make itself. A cursor or
-/// a revision of its own making would only be refused.
+/// IDs of existing resources; otherwise most responses would be 404. The generator must create what it deletes. A
+/// generated cursor or revision would only be refused.
 fn settings(things: &Things) -> String {
     let mut settings = String::from("[parameters]\n\"query.cursor\" = \"\"\n\"header.if-match\" = \"*\"\n");
     for name in ["tenant", "endpoint", "event", "delivery", "circuit", "resend", "reminder", "key"] {
@@ -49,7 +49,7 @@ fn settings(things: &Things) -> String {
              parameters = {{ \"path.{name}\" = \"{id}\" }}\n"
         );
     }
-    // What fits the document can still make no sense: a time range that ends before it begins.
+    // A request that matches the document can still be invalid, such as a time range that ends before it begins.
     settings
         + "[checks.positive_data_acceptance]\n\
            expected-statuses = [\"2xx\", \"401\", \"403\", \"404\", \"409\", \"412\", \"413\", \"422\", \"429\", \"503\"]\n"

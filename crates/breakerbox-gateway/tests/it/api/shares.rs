@@ -1,4 +1,4 @@
-//! One tenant, one API key or one address takes as much as it can get: the others are served all the same.
+//! One tenant, one API key or one address takes as much as it can get: the others are still served.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use super::site::{LONG, Site};
 
-/// A batch of which the server reads the body, and of which this much came.
+/// Starts a batch request, of which the server has begun to read the body.
 async fn begun(site: &Site, key: &str, length: &str, first: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(site.address).await.unwrap();
     let head = format!(
@@ -24,7 +24,7 @@ async fn begun(site: &Site, key: &str, length: &str, first: &[u8]) -> TcpStream 
          content-type: application/json\r\n{length}\r\nexpect: 100-continue\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    // The server says that once it reads the body.
+    // The server sends this once it reads the body.
     let mut start = [0; 25];
     tokio::time::timeout(LONG, stream.read_exact(&mut start)).await.expect("an answer").unwrap();
     assert_eq!(&start, b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -32,7 +32,7 @@ async fn begun(site: &Site, key: &str, length: &str, first: &[u8]) -> TcpStream 
     stream
 }
 
-/// The status of the answer.
+/// Returns the status of the response.
 async fn status(stream: &mut TcpStream) -> String {
     let mut start = [0; 12];
     tokio::time::timeout(LONG, stream.read_exact(&mut start)).await.expect("an answer").unwrap();
@@ -61,7 +61,7 @@ async fn a_key_and_a_tenant_have_their_share_of_the_room_for_bodies() {
     let site = Site::with(Limits { bodies: 160 * 1024, ..Limits::default() }).await;
     let keys = [site.key(&[Scope::Send], Some("acme")).await, site.key(&[Scope::Send], Some("acme")).await];
     let other = site.key(&[Scope::Send], Some("other")).await;
-    // Of 160 KiB a tenant alone may have 120, and a key of it 90: 22 bodies of 4 KiB.
+    // Of 160 KiB, a tenant alone may hold 120, and one of its keys 90: 22 bodies of 4 KiB.
     let mut held = Vec::new();
     for _ in 0..22 {
         held.push(begun(&site, &keys[0], "transfer-encoding: chunked", b"1\r\n{\r\n").await);
@@ -71,12 +71,12 @@ async fn a_key_and_a_tenant_have_their_share_of_the_room_for_bodies() {
     assert_eq!((refused.code().as_str(), refused.header("retry-after")), ("tenant_busy", "1"));
     site.post("/v1/events", &keys[1], event()).await.expect(202);
     site.post("/v1/events", &other, json!({ "type": "a", "payload": "x".repeat(20_000) })).await.expect(202);
-    // Who sends more than its share is told so in the middle of it.
+    // A client that exceeds its share gets the error while it is still sending.
     let mut greedy = begun(&site, &keys[1], "content-length: 100000", &[b' '; 60_000]).await;
     assert_eq!(status(&mut greedy).await, "429");
     site.post("/v1/events", &other, event()).await.expect(202);
     drop(held);
-    // Room is given back.
+    // The memory is released.
     let again = async {
         while site.post("/v1/events", &keys[0], event()).await.status != 202 {
             tokio::task::yield_now().await;
@@ -125,14 +125,14 @@ async fn a_tenants_own_admin_key_does_not_change_its_limits() {
     patch(&own, change).await.expect(200);
 }
 
-/// A connection from this address of the machine's own network.
+/// Opens a connection from this loopback address.
 async fn connected(site: &Site, last: u8) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((Ipv4Addr::new(127, 0, 0, last), 0).into()).unwrap();
     socket.connect(site.address).await.unwrap()
 }
 
-/// Asks for what needs no key, and takes the answer.
+/// Makes a request that needs no key, and returns whether it gets a response.
 async fn is_answered(stream: &mut TcpStream) -> bool {
     let asked = async {
         stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await.ok()?;
@@ -148,7 +148,7 @@ async fn is_answered(stream: &mut TcpStream) -> bool {
     tokio::time::timeout(LONG, asked).await.expect("an answer, or the end").unwrap_or(false)
 }
 
-/// Waits until the server closes it.
+/// Waits until the server closes the connection.
 async fn is_closed(stream: &mut TcpStream) {
     let mut some = [0; 1_024];
     let closed = async { while stream.read(&mut some).await.is_ok_and(|read| read > 0) {} };
@@ -164,7 +164,8 @@ async fn idle_connections_of_one_address_do_not_keep_others_out() {
     for _ in 0..100 {
         flood.push(connected(&site, 2).await);
     }
-    // Another address, and also the same one, are answered at once; the oldest idle connections are closed for that.
+    // Another address and the same one both get a response immediately, since the oldest idle connections are closed
+    // for them.
     assert!(is_answered(&mut connected(&site, 3).await).await);
     assert!(is_answered(&mut connected(&site, 2).await).await);
     site.post("/v1/events", &site.admin, json!({ "type": "a", "payload": 1 })).await.expect(202);
@@ -176,7 +177,7 @@ async fn a_connection_with_a_valid_key_is_not_closed_for_another_one() {
     let mut limits = Limits::default();
     (limits.connections.most, limits.connections.address_share) = (3, 100);
     let site = Site::with(limits).await;
-    // The client that made the tenants holds one, and has sent its key.
+    // The client that created the tenants holds one, and has sent its key.
     let mut others = [connected(&site, 2).await, connected(&site, 2).await];
     for other in &mut others {
         assert!(is_answered(other).await);
@@ -195,7 +196,7 @@ async fn an_address_has_its_share_though_its_requests_are_under_way() {
     let site = Site::with(limits).await;
     let key = site.key(&[Scope::Send], Some("acme")).await;
     let mut busy = Vec::new();
-    // The site's own client has one of the address's places; alone it may have 12.
+    // The test's own client has one of the address's connections; alone it may have 12.
     for _ in 0..11 {
         busy.push(begun(&site, &key, "transfer-encoding: chunked", b"1\r\n{\r\n").await);
     }
@@ -216,7 +217,7 @@ async fn an_idle_connection_of_http2_is_closed_though_it_answers_pings() {
     let stream = TcpStream::connect(site.address).await.unwrap();
     let (mut sender, connection) =
         http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.expect("it speaks HTTP/2");
-    // The client's own side answers pings for as long as this runs.
+    // The client's side answers pings for as long as this runs.
     let open = tokio::spawn(connection);
     let request = http::Request::builder().uri(format!("http://{}/healthz", site.address));
     let request = request.body(Empty::<Bytes>::new()).unwrap();

@@ -1,5 +1,5 @@
-//! A gateway's API on loopback: the real server, router, records and queue in a file of its own. Nothing is delivered: the
-//! dispatcher, test sends and health are stand-ins. It stops when it is dropped.
+//! A gateway's API on loopback: the real server, router, records and queue, with their own database file. Nothing is
+//! delivered: the dispatcher, test sends and health are stand-ins. It stops when dropped.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,12 +36,12 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-/// Guards against hanging, and against nothing else.
+/// A timeout that only guards against hanging.
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
 pub(super) struct Site {
     pub(super) address: SocketAddr,
-    /// For everything and all tenants.
+    /// A key for everything and all tenants.
     pub(super) admin: String,
     pub(super) records: SqliteRecords,
     pub(super) circuits: Breakerbox,
@@ -53,15 +53,15 @@ pub(super) struct Site {
     _folder: tempfile::TempDir,
 }
 
-/// What stands in for the rest of a gateway.
+/// Stands in for the other parts of a gateway.
 pub(super) struct StandIn {
     queue: Arc<SqliteQueue>,
-    /// What accepting says instead of accepting, once.
+    /// The error that the next submission returns instead of accepting.
     pub(super) refusal: Mutex<Option<SubmitError>>,
     pub(super) batches: Mutex<Vec<NewBatch>>,
     pub(super) health: Mutex<HealthReport>,
     pub(super) tested: Mutex<Vec<TestEvent>>,
-    /// Whether a throttle holds everything.
+    /// Whether a throttle holds back all deliveries.
     pub(super) holds: AtomicBool,
 }
 
@@ -97,7 +97,7 @@ impl TestSend for Plain {
     }
 }
 
-/// Every target takes a test.
+/// Every target accepts a test.
 struct TestNotifications(Arc<Directory>);
 
 #[async_trait]
@@ -115,7 +115,7 @@ impl Health for Plain {
     }
 }
 
-/// What was answered.
+/// A response.
 #[derive(Debug)]
 pub(super) struct Said {
     pub(super) status: StatusCode,
@@ -128,7 +128,7 @@ impl Said {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    /// The problem's code; empty if it is none.
+    /// Returns the problem's code; empty if the response is not a problem.
     pub(super) fn code(&self) -> String {
         self.json()["code"].as_str().unwrap_or_default().to_owned()
     }
@@ -137,7 +137,7 @@ impl Said {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// The same if it has this status.
+    /// Returns the response, if it has this status.
     #[track_caller]
     pub(super) fn expect(self, status: u16) -> Self {
         let body = String::from_utf8_lossy(&self.body);
@@ -228,7 +228,7 @@ impl Site {
         site
     }
 
-    /// A key with these scopes.
+    /// Creates a key with these scopes.
     pub(super) async fn key(&self, scopes: &[Scope], tenant: Option<&str>) -> String {
         let text = ApiKeyText::random();
         let new = NewApiKey {
@@ -250,7 +250,7 @@ impl Site {
         self.request(Method::POST, path, key, Some(body)).await
     }
 
-    /// A request with a key, and a body of JSON if there is one.
+    /// Makes a request with a key, and with a JSON body if there is one.
     pub(super) async fn request(&self, method: Method, path: &str, key: &str, body: Option<Value>) -> Said {
         let mut request = Request::builder().method(method).header("authorization", format!("Bearer {key}"));
         if body.is_some() {
@@ -260,7 +260,7 @@ impl Site {
         self.send(request, path, body).await
     }
 
-    /// Any request.
+    /// Makes any request.
     pub(super) async fn send(
         &self,
         request: http::request::Builder,
@@ -293,7 +293,7 @@ impl Site {
         created.json()["id"].as_str().unwrap().to_owned()
     }
 
-    /// Fires what is due, as the scheduler would. Nothing is sent.
+    /// Fires due reminders, as the scheduler would. Nothing is sent.
     pub(super) async fn fire(&self) {
         let queue = &self.stand_in.queue;
         let says = ReminderDefaults { catch_up: CatchUp::All, when_failed: WhenFailed::Stop };
@@ -317,7 +317,7 @@ impl Site {
         accepted.json()["id"].as_str().unwrap().to_owned()
     }
 
-    /// Stops the server, and waits until it has.
+    /// Stops the server, and waits until it has stopped.
     pub(super) async fn stop(&mut self) {
         drop(self.stop.take());
         let serving = self.serving.take().unwrap();

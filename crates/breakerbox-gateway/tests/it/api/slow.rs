@@ -1,4 +1,5 @@
-//! Slow clients, many clients, and the end: nobody holds a connection for nothing, and what is under way is finished.
+//! Slow clients, many clients, and shutdown: no client holds a connection without using it, and requests in flight are
+//! finished.
 
 use std::time::Duration;
 
@@ -19,10 +20,10 @@ fn impatient() -> Limits {
     Limits { body_timeout: quick, connections, ..Limits::default() }
 }
 
-/// What comes back until the server closes.
+/// Returns what is received until the server closes the connection.
 async fn until_closed(stream: &mut TcpStream) -> String {
     let mut said = Vec::new();
-    // Whether it is closed or reset makes no difference.
+    // Closing and resetting are both accepted.
     let _ = tokio::time::timeout(LONG, stream.read_to_end(&mut said)).await.expect("the server closes");
     String::from_utf8_lossy(&said).into_owned()
 }
@@ -32,11 +33,11 @@ async fn who_says_nothing_or_half_of_it_is_left() {
     let site = Site::with(impatient()).await;
     let table = [
         ("", ""),
-        // What HTTP/2 begins with too.
+        // The first letter of HTTP/2's preface, too.
         ("P", ""),
         ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", ""),
         ("GET /healthz HTTP/1.1\r\nhost: a\r\nx: ", ""),
-        // An answer, and then nothing more is asked.
+        // A response, and then no further request.
         ("GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n", "HTTP/1.1 200"),
     ];
     for (bytes, start) in table {
@@ -65,7 +66,7 @@ async fn a_body_that_drips_is_given_up() {
 async fn who_asks_and_never_reads_is_left() {
     let site = Site::with(impatient()).await;
     let mut stream = TcpStream::connect(site.address).await.unwrap();
-    // The document is large: a few hundred of them fill all buffers between us.
+    // The document is large: a few hundred of them fill all buffers in between.
     let asks = "GET /openapi.json HTTP/1.1\r\nhost: a\r\n\r\n".repeat(50);
     let flood = async {
         loop {
@@ -89,13 +90,13 @@ async fn the_end_lets_requests_under_way_finish() {
         body.len()
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    // The server says that once it reads the body: the request is under way.
+    // The server sends this once it reads the body: the request is in flight.
     let mut start = [0; 25];
     tokio::time::timeout(LONG, stream.read_exact(&mut start)).await.expect("an answer").unwrap();
     assert_eq!(&start, b"HTTP/1.1 100 Continue\r\n\r\n");
     let address = site.address;
     let finish = async {
-        // New connections are not taken any more; this one is answered.
+        // New connections are no longer accepted; this one still gets a response.
         while TcpStream::connect(address).await.is_ok() {
             tokio::task::yield_now().await;
         }

@@ -1,4 +1,4 @@
-//! Requests while the gateway starts.
+//! Requests while the gateway is starting.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ async fn a_gateway_that_starts_lives_and_is_not_ready() {
         assert!(!said.header("x-request-id").is_empty());
     }
 
-    // The same connections go on.
+    // The same connections continue.
     front.open(api::router(site.services.clone()));
     site.get("/readyz", "").await.expect(200);
     site.get("/v1/tenants", &site.admin).await.expect(200);

@@ -1,4 +1,4 @@
-//! Who may do what: every route of the document with every scope, and with another tenant's things.
+//! Authorization: every route in the document with every scope, and with another tenant's resources.
 
 use breakerbox_gateway::api;
 use breakerbox_model::objects::{Scope, Scopes};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::site::Site;
 use super::things::Things;
 
-/// Every operation of the document: method, path, scopes of which one is needed.
+/// Returns every operation in the document: method, path, and scopes of which one is needed.
 pub(super) fn operations() -> Vec<(Method, String, Vec<String>)> {
     let document = api::document();
     let mut operations = Vec::new();
@@ -23,7 +23,7 @@ pub(super) fn operations() -> Vec<(Method, String, Vec<String>)> {
     operations
 }
 
-/// A body that the route takes.
+/// Returns a valid body for the route.
 pub(super) fn body_for(method: &Method, path: &str) -> Option<Value> {
     if path.starts_with("/v1/circuits/") && *method == Method::POST {
         return Some(json!({ "reason": "test" }));
@@ -50,7 +50,7 @@ async fn each_route_needs_the_scope_that_the_document_says() {
         for given in Scope::ALL {
             let key = site.key(&[given], None).await;
             if wanted.iter().any(|wanted| Scopes::of(&[given]).allow(*wanted)) {
-                // What there are two ways to, both ways lead to.
+                // If one of several scopes is enough, each of them is.
                 if wanted.len() > 1 {
                     let said = site.request(method.clone(), &filled, &key, body_for(&method, &path)).await;
                     assert_ne!(said.code(), "scope_missing", "{method} {path} with {}", given.name());
@@ -105,7 +105,7 @@ async fn another_tenants_things_are_not_there() {
         tried += 1;
     }
     assert!(tried > 25, "{tried}");
-    // Nothing of it happened.
+    // None of the requests had an effect.
     let endpoint = theirs.fill("/v1/endpoints/{endpoint}");
     let shown = site.get(&endpoint, &site.admin).await.expect(200).json();
     assert_eq!((&shown["enabled"], &shown["circuit"]["state"]), (&json!(true), &json!("closed")));

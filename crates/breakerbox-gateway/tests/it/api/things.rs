@@ -1,10 +1,10 @@
-//! What a tenant has one of each of. The tests of the command line use it too.
+//! One of each resource of a tenant. The command-line tests use it, too.
 
 use serde_json::json;
 
 use super::site::Site;
 
-/// Ids that belong to one tenant, for each parameter of a path.
+/// IDs that belong to one tenant, for each path parameter.
 pub(super) struct Things(pub(super) Vec<(&'static str, String)>);
 
 impl Things {

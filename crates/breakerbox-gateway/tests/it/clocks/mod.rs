@@ -1,4 +1,4 @@
-//! What happens when the wall clock is wrong, or is set: while a gateway runs, and between two starts.
+//! A wall clock that is wrong or is set, while a gateway runs and between two starts.
 
 mod running;
 mod site;

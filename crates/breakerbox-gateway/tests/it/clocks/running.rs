@@ -1,11 +1,11 @@
-//! The wall clock is set while a gateway runs.
+//! The wall clock is set while a gateway is running.
 
 use http::Method;
 use serde_json::json;
 
 use super::site::{HOUR, Site, seconds_ahead, text_of};
 
-/// How far off a time may be on a machine that is busy.
+/// The maximum deviation of a time, on a busy machine, in seconds.
 const SLACK: i64 = 120;
 
 #[test]
@@ -56,7 +56,7 @@ fn a_clock_that_is_set_back_stops_nothing() {
     let behind = site.send();
     site.until_delivered(&[event, behind]);
     site.until_degraded("clock: the wall clock went back by");
-    // What waits by the store clock is due in six hours by the clock of the next start.
+    // A delivery that waits by the store clock is due in six hours by the clock of the next start.
     site.receiver.set("/in", breakerbox_testkit::receiver::Behaviour::status(500));
     let parked: Vec<String> = (0..3).map(|_| site.send()).collect();
     site.until("it failed", || site.delivery(&parked[0])["attempts"] != 0);

@@ -1,5 +1,5 @@
-//! A gateway in this process whose wall clock the test sets while it runs and between starts, and a receiver that keeps what
-//! arrived.
+//! A gateway in this process whose wall clock the test sets while it runs and between starts, and a receiver that
+//! records requests.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -20,23 +20,23 @@ use http::{HeaderMap, HeaderValue, Method};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-/// Guards against hanging, and against nothing else.
+/// A timeout that only guards against hanging.
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
 pub(super) const HOUR: i64 = 3_600;
 
-/// A request that arrived.
+/// A request received by the receiver.
 #[derive(Clone)]
 pub(super) struct Arrived {
     pub(super) path: String,
     pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
-    /// By the system's clock, in seconds since 1970.
+    /// The time of receipt by the system's clock, in seconds since 1970.
     pub(super) at: u64,
 }
 
 impl Arrived {
-    /// Whether a receiver with this secret and a right clock believes it.
+    /// Returns whether a receiver with this secret and a correct clock would accept the signature.
     pub(super) fn is_signed_with(&self, secret: &str) -> bool {
         let secret: Secret = secret.parse().unwrap();
         Signer::new(&[secret]).verify(&self.headers, &self.body, self.at).is_ok()
@@ -55,7 +55,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// Starts a gateway whose wall clock is so many seconds ahead of the right time.
+    /// Starts a gateway whose wall clock is this many seconds ahead.
     pub(super) fn start(ahead: i64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let arrived: Arc<Mutex<Vec<Arrived>>> = Arc::default();
@@ -118,12 +118,12 @@ impl Site {
         }
     }
 
-    /// Sets the wall clock to so many seconds ahead of the right time.
+    /// Sets the wall clock to this many seconds ahead.
     pub(super) fn set(&self, ahead: i64) {
         self.ahead.store(ahead, Ordering::SeqCst);
     }
 
-    /// Stops, sets the clock and starts again.
+    /// Stops the gateway, sets the clock and starts it again.
     pub(super) fn restart(&mut self, ahead: i64) {
         self.stop();
         self.set(ahead);
@@ -142,7 +142,7 @@ impl Site {
         self.api().create_endpoint("default", &self.receiver.url(path), &[], &json!({})).unwrap()
     }
 
-    /// Sends an event, and answers its id.
+    /// Submits an event, and returns its ID.
     pub(super) fn send(&self) -> String {
         self.send_with(json!({}))
     }
@@ -153,7 +153,7 @@ impl Site {
         self.api().post("/v1/events", &event).unwrap()["id"].as_str().unwrap().to_owned()
     }
 
-    /// Posts with an idempotency key, and answers the body.
+    /// Posts with an idempotency key, and returns the response body.
     pub(super) fn post_with_key(&self, path: &str, key: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(self.gateway.as_ref().unwrap().address()).unwrap();
         let (admin, length) = (&self.key, body.len());
@@ -169,12 +169,12 @@ impl Site {
         answer.split_once("\r\n\r\n").unwrap().1.to_owned()
     }
 
-    /// The delivery of an event that has one.
+    /// Returns the only delivery of an event.
     pub(super) fn delivery(&self, event: &str) -> Value {
         self.api().get(&format!("/v1/deliveries?event={event}")).unwrap()["items"][0].clone()
     }
 
-    /// The request for this event, as soon as there is one.
+    /// Returns the request for this event, waiting until it arrives.
     #[track_caller]
     pub(super) fn arrived(&self, event: &str) -> Arrived {
         let find = || {
@@ -206,7 +206,7 @@ impl Site {
         }
     }
 
-    /// Waits until health says this about the clock.
+    /// Waits until health reports this about the clock.
     #[track_caller]
     pub(super) fn until_degraded(&self, text: &str) {
         let report = || self.api().request(&Method::GET, "/readyz", None).unwrap();
@@ -231,13 +231,13 @@ pub(super) fn shifted(seconds: i64) -> Timestamp {
     Timestamp::from_micros(micros.checked_add_signed(seconds * 1_000_000).unwrap())
 }
 
-/// How many seconds a time in JSON is ahead of the right time.
+/// Returns the number of seconds that a time in JSON is ahead of the correct time.
 pub(super) fn seconds_ahead(time: &Value) -> i64 {
     let time: jiff::Timestamp = time.as_str().unwrap_or_else(|| panic!("{time}")).parse().unwrap();
     time.as_second() - i64::try_from(right_time().as_micros() / 1_000_000).unwrap()
 }
 
-/// So many seconds ahead of the right time, as the API takes it.
+/// Formats the time this many seconds from now, as the API accepts it.
 pub(super) fn text_of(ahead: i64) -> String {
     jiff::Timestamp::from_microsecond(i64::try_from(shifted(ahead).as_micros()).unwrap()).unwrap().to_string()
 }

@@ -1,4 +1,4 @@
-//! The clock was wrong at one start, and is right at the next.
+//! The clock was wrong at one start, and is correct at the next.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::site::{HOUR, Site, right_time, seconds_ahead};
 
-/// How far off a time may be on a machine that is busy.
+/// The maximum deviation of a time, on a busy machine, in seconds.
 const SLACK: i64 = 120;
 
 /// A clock that stands still.
@@ -26,7 +26,7 @@ impl Clock for Still {
     }
 }
 
-/// Prunes all that is old enough at this time, and answers how many rows of these tables are left.
+/// Prunes everything that is old enough at this time, and returns the number of rows left in these tables.
 fn pruned(site: &Site, now: Timestamp, tables: &[&str]) -> Vec<i64> {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let options = Options { clock: Arc::new(Still(now)), reserve: 0, ..Options::default() };

@@ -1,4 +1,4 @@
-//! Faults of the gateway's own: they use no attempt, count against no circuit and no throttle, and are tried again at a pace.
+//! Local faults: they use no attempt, count against no circuit and no throttle, and are retried at a limited pace.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn a_local_fault_uses_no_attempt_and_counts_nowhere() {
     drop(held);
     let record = site.circuit("well").record();
     assert_eq!((record.trips, site.circuit("well").status()), (0, Status::Closed));
-    // None was shed either: at the end all flow at once.
+    // None was shed either: at the end all are sent at once.
     let times = site.seen("well", |receiver| receiver.requests[200..].to_vec());
     assert!(times[times.len() - 1] - times[0] < SECOND, "{times:?}");
 }
@@ -40,7 +40,7 @@ async fn lanes_with_a_local_fault_try_again_soon_and_at_a_bounded_pace() {
     site.submit(&acme, "all", 10, Priority::Medium).await;
     tokio::time::sleep(10 * SECOND).await;
     let requests: usize = hosts.iter().map(|host| site.requests(host)).sum();
-    // 200 lanes in a second, with two requests in flight each, and those that were there at the beginning.
+    // 200 lanes per second with two requests each, plus those from the beginning.
     assert!(requests <= 10 * 200 * 2 + 500, "{requests}");
     assert!(requests >= 500, "they are tried again: {requests}");
     assert!(site.queue.held().settled.is_empty());

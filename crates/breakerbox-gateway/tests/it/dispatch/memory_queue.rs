@@ -1,4 +1,4 @@
-//! A queue in memory, on tokio's own clock, that counts what it is asked: for dispatch in virtual time.
+//! An in-memory queue on tokio's clock that counts operations, for dispatch in virtual time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -17,7 +17,7 @@ use breakerbox_storage::{
 };
 use tokio::time::Instant;
 
-/// When virtual time begins.
+/// The start of virtual time.
 const START: Timestamp = Timestamp::from_millis(1_763_000_000_000);
 
 pub(super) struct MemoryQueue {
@@ -30,9 +30,9 @@ pub(super) struct MemoryQueue {
 #[derive(Default)]
 pub(super) struct Held {
     pub(super) rows: BTreeMap<DeliveryId, Row>,
-    /// How often a lane was claimed from.
+    /// The number of claims from lanes.
     pub(super) claims: u64,
-    /// Rows that were written, whatever for.
+    /// The number of rows written.
     pub(super) writes: u64,
     pub(super) settled: Vec<Settlement>,
     last: Option<Id>,
@@ -106,7 +106,7 @@ impl Held {
         Priority::ALL.map(of)
     }
 
-    /// Waiting rows of a lane, by priority and age.
+    /// Returns the waiting rows of a lane, by priority and age.
     fn waiting_in(&self, lane: LaneId) -> Vec<(DeliveryId, Row)> {
         let mut rows: Vec<_> = self
             .rows
@@ -182,7 +182,7 @@ impl Queue for MemoryQueue {
     }
 
     async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, QueueError> {
-        // As if a disk had to turn.
+        // Simulates the latency of a disk.
         tokio::time::sleep(Duration::from_micros(200)).await;
         let now = self.now();
         let mut held = self.held();

@@ -1,4 +1,5 @@
-//! Dispatch in virtual time: the order of the gates, lanes that sleep and wake, the choice of the probe, the paced drain.
+//! Dispatch in virtual time: the order of gates, sleeping and waking lanes, the choice of the probe, and the paced
+//! drain.
 
 mod local_faults;
 mod memory_queue;
@@ -129,7 +130,7 @@ async fn a_recovery_is_noticed_though_all_are_backing_off() {
     let site = site();
     let acme = site.tenant("acme");
     site.endpoint(&acme, "ill", |_| (MILLISECOND, answered(500)));
-    // Five fail, wait for five minutes after their second try, and nothing else is there.
+    // Five fail, and wait for five minutes after their second attempt. There are no other deliveries.
     site.submit(&acme, "ill", 5, Priority::Medium).await;
     site.until(30 * SECOND, |site| site.circuit("ill").status() == Status::Open).await;
     site.answers("ill", |_| (MILLISECOND, ok()));
@@ -147,7 +148,7 @@ async fn a_poison_payload_does_not_keep_a_circuit_open() {
     site.endpoint(&acme, "ill", |_| (MILLISECOND, answered(500)));
     site.submit(&acme, "ill", 20, Priority::Medium).await;
     site.until(30 * SECOND, |site| site.circuit("ill").status() == Status::Open).await;
-    // From now on it fails for whoever probes first, and for nobody else.
+    // From now on, only the delivery that probes first fails.
     let first = site.requests("ill");
     let poison = std::sync::Mutex::new(None::<usize>);
     site.answers("ill", move |before| {
@@ -310,13 +311,13 @@ async fn a_circuit_is_not_half_open_without_a_delivery_to_probe_with() {
     site.submit_until(&acme, "dead", 20, Some(expires_at)).await;
     site.until(10 * SECOND, |site| site.circuit("dead").status() == Status::Open).await;
     let before = site.requests("dead");
-    // All that waits has expired when the cool-off is over.
+    // All waiting deliveries have expired when the cool-off ends.
     for _ in 0..120 {
         tokio::time::sleep(SECOND).await;
         assert_eq!(site.circuit("dead").status(), Status::Open, "{:?}", site.elapsed());
     }
     assert_eq!(site.requests("dead"), before);
-    // With something to probe with, it is probed.
+    // Once there is a delivery to probe with, the circuit is probed.
     site.answers("dead", |_| (MILLISECOND, ok()));
     site.submit(&acme, "dead", 5, Priority::Medium).await;
     site.until(60 * SECOND, |site| site.circuit("dead").status() == Status::Closed).await;

@@ -1,5 +1,5 @@
-//! The scheduler in virtual time, with a wall clock that can be set. Its calendar is in memory, and has one reminder whose runs
-//! are delivered at once.
+//! The scheduler in virtual time, with a wall clock that can be set. Its reminder store is in memory, and has one
+//! reminder whose runs are delivered immediately.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,12 +22,12 @@ use super::{SECOND, site};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A wall clock that follows virtual time, and is set now and then.
+/// A wall clock that follows virtual time, and can be set.
 #[derive(Clone)]
 struct Wall {
     began: Instant,
     at: Timestamp,
-    /// Microseconds that it was put forward, all in all.
+    /// The total number of microseconds by which the clock was set forward.
     set: Arc<AtomicI64>,
 }
 
@@ -55,7 +55,7 @@ fn time(text: &str) -> Timestamp {
     Timestamp::from_micros(at.as_microsecond().unsigned_abs())
 }
 
-/// A calendar with one reminder.
+/// A reminder store with one reminder.
 struct Diary {
     wall: Wall,
     page: Mutex<Page>,
@@ -64,12 +64,12 @@ struct Diary {
 struct Page {
     due: DueReminder,
     look_at: Option<Timestamp>,
-    /// For when each run was scheduled, and when it was fired, by the wall clock.
+    /// The scheduled time of each run, and the wall-clock time when it was fired.
     fired: Vec<(Timestamp, Timestamp)>,
     looks: u32,
-    /// What is due is not handed out.
+    /// Whether due reminders are withheld.
     hides: bool,
-    /// How many of the next writes fail.
+    /// The number of further writes that fail.
     fails: u32,
 }
 
@@ -156,7 +156,7 @@ impl Rig {
         self.diary.page.lock().unwrap().fired.clone()
     }
 
-    /// For when runs were scheduled, in minutes since this.
+    /// Returns the scheduled times of the runs, in minutes since this time.
     fn minutes(&self, since: Timestamp) -> Vec<u64> {
         self.fired().iter().map(|(scheduled, _)| scheduled.since(since).as_secs() / 60).collect()
     }
@@ -182,7 +182,7 @@ async fn runs_are_fired_on_time_and_nobody_looks_in_between() {
 
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_set_loses_no_run_and_doubles_none() {
-    // Set after 25 minutes by an hour. Occurrences are named by their minute.
+    // The clock is set by an hour after 25 minutes. Occurrences are named by their minute.
     for (is_forward, catch_up, expected) in [
         (true, CatchUp::All, vec![10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110]),
         (true, CatchUp::Latest, vec![10, 20, 80, 90, 100, 110]),
@@ -200,7 +200,7 @@ async fn a_clock_that_is_set_loses_no_run_and_doubles_none() {
         tokio::time::sleep(30 * MINUTE).await;
         assert_eq!(rig.minutes(wall.at), expected, "forward: {is_forward}, {catch_up}");
         if !is_forward {
-            // It is five to twelve again. From half past on, everything is as it was.
+            // It is five to twelve again. From half past twelve on, runs continue as scheduled.
             tokio::time::sleep(60 * MINUTE).await;
             assert_eq!(rig.minutes(wall.at), [10, 20, 30, 40, 50], "{catch_up}");
         }
@@ -209,7 +209,8 @@ async fn a_clock_that_is_set_loses_no_run_and_doubles_none() {
 
 #[tokio::test(start_paused = true)]
 async fn a_night_on_which_clocks_change_has_each_run_once() {
-    // Three hours around each change, and a run at half past two: in a gap, in an overlap, and every half hour through both.
+    // Three hours around each change, with a run at half past two (in a gap, in an overlap) and every half hour through
+    // both.
     for (zone, cron, from, expected) in [
         ("Europe/Berlin", "30 2 * * *", "2026-03-29T00:00:00Z", &["2026-03-29T01:00:00Z"][..]),
         ("Europe/Berlin", "30 2 * * *", "2026-10-25T00:00:00Z", &["2026-10-25T00:30:00Z"]),
@@ -234,7 +235,7 @@ async fn a_night_on_which_clocks_change_has_each_run_once() {
     }
 }
 
-/// What is logged meanwhile, on this thread.
+/// Captures the log of this thread.
 #[derive(Clone, Default)]
 struct Logged(Arc<Mutex<Vec<u8>>>);
 

@@ -1,5 +1,5 @@
-//! A gateway without disk and network, in virtual time: dispatch with its real lanes, gates and circuits, a queue in memory,
-//! and a courier that answers as it is told.
+//! A gateway without disk and network, in virtual time: dispatch with its real lanes, gates and circuits, an in-memory
+//! queue, and an HTTP sender with scripted responses.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ use tokio::time::Instant;
 
 use super::memory_queue::MemoryQueue;
 
-/// tokio's time, for circuits.
+/// Tokio's time, as a clock for circuits.
 struct Virtual(Instant);
 
 impl Clock for Virtual {
@@ -36,13 +36,13 @@ impl Clock for Virtual {
     }
 }
 
-/// How a receiver answers: after how long, and what, by how many requests it has had before.
+/// A receiver's responses: delay and reply, by the number of earlier requests.
 type Answers = Box<dyn Fn(usize) -> (Duration, Reply) + Send + Sync>;
 
-/// What a receiver saw.
+/// The requests that a receiver got.
 #[derive(Default)]
 pub(super) struct Receiver {
-    /// When each request came, since the start.
+    /// The time of each request, since the start.
     pub(super) requests: Vec<Duration>,
     pub(super) in_flight: usize,
     pub(super) most_in_flight: usize,
@@ -81,7 +81,7 @@ impl HttpSender for Couriers {
     }
 }
 
-/// What dispatch had written down.
+/// The endpoints that dispatch reported as gone.
 #[derive(Default)]
 pub(super) struct Written(pub(super) Mutex<Vec<EndpointId>>);
 
@@ -146,7 +146,7 @@ impl Site {
         let couriers = Arc::new(Couriers { started, answers: Mutex::default(), seen: Mutex::default() });
         let heard: Arc<std::sync::OnceLock<std::sync::Weak<Dispatch>>> = Arc::default();
         let hears = Arc::clone(&heard);
-        // Circuits are in a database, and a database takes its time.
+        // Circuits are stored in a database, which takes time.
         let store = FaultyStore::new(Arc::new(MemoryStore::with_clock(Virtual(started))));
         store.delay(MILLISECOND / 2);
         let breakers = change(Breakerbox::builder().policy(policy).clock(Virtual(started)))
@@ -196,7 +196,8 @@ impl Site {
         id
     }
 
-    /// An endpoint of a tenant at `https://HOST/`, which answers so. It gets events of the type HOST, and of the type `all`.
+    /// Creates an endpoint of a tenant at `https://HOST/` with these responses. It receives events of type HOST and of
+    /// type `all`.
     pub(super) fn endpoint(
         &self,
         tenant: &TenantId,
@@ -247,7 +248,7 @@ impl Site {
         self.submit_all(tenant, kind, count, priority, None).await;
     }
 
-    /// Events that are given up then.
+    /// Submits events that expire at this time.
     pub(super) async fn submit_until(
         &self,
         tenant: &TenantId,
@@ -281,7 +282,7 @@ impl Site {
         }
     }
 
-    /// What a receiver saw.
+    /// Reads the requests that a receiver got.
     pub(super) fn seen<T>(&self, host: &str, look: impl Fn(&Receiver) -> T) -> T {
         look(self.couriers.seen.lock().unwrap().entry(format!("{host}.example")).or_default())
     }
@@ -290,7 +291,7 @@ impl Site {
         self.seen(host, |receiver| receiver.requests.len())
     }
 
-    /// Lets virtual time pass until something holds; fails after so long.
+    /// Lets virtual time pass until a condition is met; fails after the limit.
     pub(super) async fn until(&self, limit: Duration, mut holds: impl FnMut(&Self) -> bool) {
         let give_up_at = Instant::now() + limit;
         while !holds(self) {

@@ -1,5 +1,5 @@
-//! The throttle in front of a lane: it never keeps the circuit from its evidence, holds nothing for longer than two seconds, and
-//! lets go as soon as the receiver accepts again.
+//! The throttle in front of a lane: it does not keep failures from the circuit, holds a lane for at most two seconds,
+//! and releases it as soon as the receiver accepts again.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::site::{MILLISECOND, answered, ok};
 use super::{SECOND, site};
 
-/// The longest that a throttle may hold a lane, and a little for the turns.
+/// The maximum time that a throttle may hold a lane, plus some time for the turns.
 const LONGEST_HOLD: Duration = Duration::from_millis(2_100);
 
 #[tokio::test(start_paused = true)]
@@ -46,7 +46,7 @@ async fn one_429_holds_nothing_beyond_its_retry_after() {
     site.until(SECOND, |site| site.requests("busy") == 1).await;
     tokio::time::sleep(20 * MILLISECOND).await;
     site.submit(&acme, "busy", 99, Priority::Medium).await;
-    // The first one is due at its retry, a moment after the others.
+    // The first one is due at its retry, shortly after the others.
     site.until(20 * SECOND, |site| site.queue.waiting() == 0).await;
     let times = site.seen("busy", |receiver| receiver.requests.clone());
     assert!(times[1] - times[0] >= 5 * SECOND, "{:?}", times[1]);
@@ -54,7 +54,7 @@ async fn one_429_holds_nothing_beyond_its_retry_after() {
     assert!(late <= 1, "{late} of 99 came late: {times:?}");
 }
 
-/// The receiver turns away all that is in flight, asks for a pause, and means it.
+/// The receiver rejects everything in flight, asks for a pause, and insists on it.
 #[tokio::test(start_paused = true)]
 async fn a_lane_in_full_swing_goes_on_after_a_retry_after() {
     for pause in [1, 2, 3, 5, 10].map(Duration::from_secs) {
@@ -87,7 +87,7 @@ async fn an_endpoint_that_was_down_for_a_moment_is_not_held_afterwards() {
     site.until(SECOND, |site| site.requests("late") == before + 20).await;
 }
 
-/// Nothing is ever accepted, and the circuit stays closed: requests go on at a rate that the receiver can bear.
+/// Nothing is ever accepted, and the circuit stays closed: requests continue at a low rate.
 #[tokio::test(start_paused = true)]
 async fn where_nothing_is_accepted_a_request_is_made_every_two_seconds_at_the_least() {
     for gap in [5 * MILLISECOND, 50 * MILLISECOND, 500 * MILLISECOND, 2 * SECOND] {
@@ -102,10 +102,10 @@ async fn where_nothing_is_accepted_a_request_is_made_every_two_seconds_at_the_le
         assert_eq!(site.circuit("busy").status(), Status::Closed);
         let times = site.seen("busy", |receiver| receiver.requests.clone());
         let longest = times.windows(2).map(|two| two[1] - two[0]).max().unwrap();
-        // A hold begins when an event is due and is not let through.
+        // A hold begins when an event is due and not sent.
         assert!(longest <= LONGEST_HOLD + gap, "an event each {gap:?}: nothing for {longest:?}");
 
-        // It accepts again: within a moment everything flows.
+        // The receiver accepts again: soon everything is sent.
         site.answers("busy", |_| (MILLISECOND, ok()));
         let before = site.requests("busy");
         site.until(LONGEST_HOLD, |site| site.requests("busy") > before).await;

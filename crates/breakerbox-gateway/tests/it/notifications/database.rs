@@ -1,4 +1,5 @@
-//! A gateway whose database takes no writes is not ready, says why, and notifies its operator, though nothing can be written.
+//! A gateway whose database accepts no writes is not ready, reports the reason, and notifies its operator without the
+//! database.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use super::whole::Site;
 
 impl Site {
-    /// The status of a request without a key, and its body.
+    /// Makes a request without a key, and returns the status and the body.
     fn plain(&self, path: &str) -> (u16, Value) {
         let mut stream = self.connect();
         write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
@@ -39,7 +40,7 @@ fn answer(mut stream: TcpStream) -> (u16, Value) {
 fn a_database_that_takes_no_writes_is_not_ready_and_the_operator_is_notified() {
     let site = Site::start(|_| {});
     assert!(site.is_ready());
-    // Another program holds the lock that every write needs.
+    // Another process holds the lock that every write needs.
     let other = rusqlite::Connection::open(site.config.data.join("breakerbox.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     site.until("not ready", || !site.is_ready());
@@ -71,7 +72,7 @@ fn a_deleted_folder_is_not_ready_and_nothing_is_accepted_into_it() {
 #[test]
 fn a_gateway_that_stops_is_not_ready() {
     let mut site = Site::start(|config| config.grace = Duration::from_secs(20));
-    // A request that is half there keeps its connection.
+    // An incomplete request keeps its connection.
     let mut stream = site.connect();
     write!(stream, "GET /readyz HTTP/1.1\r\nhost: x\r\n").unwrap();
     assert!(site.is_ready(), "and its connection was accepted before");

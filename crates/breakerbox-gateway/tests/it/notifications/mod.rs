@@ -1,4 +1,4 @@
-//! Notifications: told once, sent at a pace, to targets of each kind, by a whole gateway.
+//! Notifications: created once, rate-limited, to targets of each kind, by a whole gateway.
 
 mod database;
 mod once;

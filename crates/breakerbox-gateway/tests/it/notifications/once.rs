@@ -1,4 +1,4 @@
-//! Each change is told once, however many see it and whatever happens in between.
+//! Each change is notified once, however many processes observe it and whatever happens in between.
 
 use breakerbox_core::{Cause, Status, TripRule};
 use breakerbox_model::notifications::{News, Notification};
@@ -19,7 +19,7 @@ async fn a_change_told_eight_times_at_once_and_again_after_a_restart_is_one_noti
     rig.pass(1).await;
     rig.restart().await;
     assert_eq!(rig.records.append_history(vec![change.clone(); 8]).await.unwrap(), 0);
-    // By whoever has the notification and not the change.
+    // By a caller that has the notification and not the change.
     for _ in 0..8 {
         assert!(!rig.records.notify(change.notifications[0].clone()).await.unwrap());
     }

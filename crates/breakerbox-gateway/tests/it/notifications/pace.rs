@@ -1,4 +1,4 @@
-//! How fast notifications go out, in virtual time: limits, digests, targets that are dead, targets that are gone.
+//! The rate of notifications, in virtual time: limits, digests, failing targets and removed targets.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use breakerbox_storage::records::{History, Notifications, SendState};
 
 use super::rig::{Rig, TENANT, heard, webhook};
 
-/// How many notifications a message tells of.
+/// Returns the number of notifications in a message.
 fn told(body: &serde_json::Value) -> u64 {
     if body["kind"] == "digest" { body["count"].as_u64().unwrap() } else { 1 }
 }

@@ -1,4 +1,4 @@
-//! A notifier over a real database, with a clock that stands still and a courier that answers as it is told.
+//! A notifier on a real database, with a clock that stands still and an HTTP sender with scripted responses.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -26,14 +26,14 @@ use serde_json::Value;
 
 pub(super) const TENANT: &str = "acme";
 
-/// What a courier took, and how it answers each host.
+/// The requests that the sender got, and its response for each host.
 #[derive(Default)]
 pub(super) struct Book {
     pub(super) took: Mutex<Vec<Taken>>,
     pub(super) answers: Mutex<BTreeMap<String, Reply>>,
 }
 
-/// A request that a courier took.
+/// A request that the sender got.
 #[derive(Clone, Debug)]
 pub(super) struct Taken {
     pub(super) at: Timestamp,
@@ -71,14 +71,14 @@ pub(super) struct Rig {
     folder: tempfile::TempDir,
 }
 
-/// A webhook.
+/// Creates a webhook target.
 pub(super) fn webhook(name: &str, url: &str) -> NotificationTarget {
     let way = Way::Webhook { url: url.parse().unwrap(), secret: Secret::new(vec![7; 32]).unwrap() };
     NotificationTarget { name: name.into(), way, on: Kinds::ALL }
 }
 
 impl Rig {
-    /// With these of the operator's, and none of a tenant's.
+    /// Starts with these targets of the operator, and no targets of a tenant.
     pub(super) async fn new(operators: Vec<NotificationTarget>) -> Self {
         Self::with(operators, NotifierSettings::default()).await
     }
@@ -99,7 +99,7 @@ impl Rig {
         Self { clock, records, notifier, book, metrics, database, settings, defaults, key, folder }
     }
 
-    /// Closes the file, and opens it again.
+    /// Closes the database file, and opens it again.
     pub(super) async fn restart(&mut self) {
         self.database.clone().close().await;
         (self.database, self.records) = open(&self.folder, &self.key, &self.clock, &self.defaults).await;
@@ -114,22 +114,22 @@ impl Rig {
         self.clock.now()
     }
 
-    /// From now on a host answers so.
+    /// Sets the response of a host.
     pub(super) fn answer(&self, host: &str, reply: Reply) {
         self.book.answers.lock().unwrap().insert(host.to_owned(), reply);
     }
 
-    /// From now on nobody answers there.
+    /// Lets all requests to a host fail.
     pub(super) fn kill(&self, host: &str) {
         self.answer(host, Reply::Failed(Fault::Timeout));
     }
 
-    /// What a host was sent.
+    /// Returns the requests to a host.
     pub(super) fn sent_to(&self, host: &str) -> Vec<Taken> {
         self.book.took.lock().unwrap().iter().filter(|taken| taken.host == host).cloned().collect()
     }
 
-    /// Time passes, and is looked at every second.
+    /// Lets this many seconds pass, sending due notifications every second.
     pub(super) async fn pass(&self, seconds: u64) {
         for _ in 0..seconds {
             self.clock.advance(Duration::from_secs(1));
@@ -137,7 +137,7 @@ impl Rig {
         }
     }
 
-    /// The tenant's targets from now on.
+    /// Sets the tenant's targets.
     pub(super) async fn targets(&self, targets: Vec<NotificationTarget>) {
         let tenant: TenantId = TENANT.parse().unwrap();
         let mut settings = self.records.tenant(&tenant).await.unwrap().settings;
@@ -145,14 +145,14 @@ impl Rig {
         self.records.change_tenant(&tenant, settings, None).await.unwrap();
     }
 
-    /// All notifications, the oldest first.
+    /// Returns all notifications, oldest first.
     pub(super) async fn all(&self) -> Vec<PastNotification> {
         let found =
             self.records.notifications(&NotificationFilter::default(), &PageOf::first(500)).await.unwrap();
         found.items.into_iter().rev().collect()
     }
 
-    /// A circuit of the tenant's changes.
+    /// Records a change of one of the tenant's circuits.
     pub(super) async fn change(&self, endpoint: u32, epoch: u64, cause: Cause, to: Status) -> u64 {
         let heard = vec![heard(endpoint, epoch, cause, to, self.now())];
         self.records.append_history(heard).await.unwrap()
@@ -167,7 +167,7 @@ impl Rig {
     }
 }
 
-/// A change, and what is told of it.
+/// Builds a change with its notifications.
 pub(super) fn heard(endpoint: u32, epoch: u64, cause: Cause, to: Status, at: Timestamp) -> ObservedChange {
     let key = format!("{TENANT} https://{endpoint}.example/in");
     let change = Change {

@@ -1,4 +1,4 @@
-//! Each kind of target, for real: signed webhooks, Slack's JSON, mails with and without TLS.
+//! Each kind of target, with real servers: signed webhooks, Slack's JSON, mails with and without TLS.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -39,7 +39,7 @@ fn loopback() -> AddressPolicy {
     AddressPolicy::allowing(vec!["127.0.0.0/8".parse().unwrap()])
 }
 
-/// A receiver that keeps what it is sent: headers that matter, and the body.
+/// The requests that a receiver got: relevant headers, and the body.
 type ReceivedMessages = Arc<Mutex<Vec<(HeaderMap, Vec<u8>)>>>;
 
 fn receiver() -> (Receiver, ReceivedMessages) {
@@ -108,7 +108,7 @@ async fn targets_go_by_the_address_policy() {
     assert!(kept.lock().unwrap().is_empty());
 }
 
-/// What a server shows, and the file that makes a client trust it.
+/// Returns a server's TLS configuration, and the file that makes a client trust it.
 fn identity(folder: &tempfile::TempDir) -> (Arc<ServerConfig>, std::path::PathBuf) {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".into()]).unwrap();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
@@ -183,7 +183,7 @@ async fn a_mail_that_is_not_taken_says_why() {
     let answer = send(Some(mailer("smtp+plain", &plain, None))).await;
     assert!(answer.contains("451"), "{answer}");
     assert!(plain.mails().is_empty());
-    // It never goes without TLS where TLS was asked for, nor to whom nobody knows.
+    // A mail that requires TLS is never sent without it, or to an untrusted server.
     let answer = send(Some(mailer("smtp", &plain, None))).await;
     assert!(answer.to_lowercase().contains("starttls"), "{answer}");
     let stranger = MailServer::start(Security::StartTls(config)).unwrap();

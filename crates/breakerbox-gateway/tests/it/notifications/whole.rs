@@ -1,4 +1,4 @@
-//! A whole gateway: a receiver dies and comes back, and its owner and the operator are told, once.
+//! A whole gateway: a receiver fails and recovers, and its owner and the operator are notified, once.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,13 +14,13 @@ use breakerbox_testkit::receiver::{Behaviour, Receiver};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-/// Guards against hanging, and against nothing else.
+/// A timeout that only guards against hanging.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Bodies by path.
+/// The received bodies, by path.
 type ReceivedMessages = Arc<Mutex<BTreeMap<String, Vec<Value>>>>;
 
-/// A gateway in this process, and a receiver of everything.
+/// A gateway in this process, and a receiver for everything.
 pub(super) struct Site {
     pub(super) runtime: Runtime,
     pub(super) gateway: Option<Gateway>,
@@ -32,7 +32,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// The operator is told at `/operator`, unless `change` says otherwise.
+    /// Starts a gateway that notifies the operator at `/operator`, unless `change` sets other targets.
     pub(super) fn start(change: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let kept = ReceivedMessages::default();
@@ -64,7 +64,7 @@ impl Site {
         self.gateway = Some(self.runtime.block_on(Gateway::start(&self.config)).unwrap());
     }
 
-    /// The kinds of notifications that came to a path, digests taken apart.
+    /// Returns the kinds of notifications received at a path, including those in digests.
     pub(super) fn told(&self, path: &str) -> Vec<String> {
         let kept = self.kept.lock().unwrap();
         let mut kinds = Vec::new();
@@ -101,7 +101,7 @@ impl Drop for Site {
     }
 }
 
-/// Trips after two failures, and probes soon after.
+/// A configuration that trips after two failures, and probes soon after.
 fn config(folder: &Path, operators: &str) -> Config {
     let said = Sources::default()
         .variables([
@@ -121,7 +121,7 @@ fn config(folder: &Path, operators: &str) -> Config {
     Config { data: folder.join("data"), grace: Duration::from_secs(1), ..said.config }
 }
 
-/// An endpoint of the tenant that answers 500, with events on their way to it.
+/// Creates an endpoint of the tenant that responds with this status, and submits events for it.
 fn break_endpoint(site: &Site, path: &str, status: u16) -> String {
     site.receiver.set(path, Behaviour::status(status));
     break_endpoint_at(site, &site.receiver.url(path))
@@ -144,10 +144,10 @@ fn owner_and_operator_hear_of_an_outage_and_of_its_end_once() {
     assert!(changed["notification_targets"][0]["secret"].as_str().unwrap().starts_with("whsec_"));
     let endpoint = break_endpoint(&site, "/dying", 500);
     site.until("a trip", || site.told("/operator") == ["trip"] && site.told("/tenant") == ["trip"]);
-    // The path of a URL may be a secret. What goes out names the endpoint instead.
+    // The path of a URL may be a secret, so notifications name the endpoint instead.
     let told = site.kept.lock().unwrap()["/tenant"][0].to_string();
     assert!(!told.contains("dying") && told.contains(&endpoint), "{told}");
-    // It fails probes for a while, which is no news, also over a restart.
+    // Failing probes cause no notification, even across a restart.
     let requests = site.receiver.seen("/dying").requests;
     site.until("probes", || site.receiver.seen("/dying").requests > requests + 2);
     site.stop();
@@ -163,7 +163,7 @@ fn owner_and_operator_hear_of_an_outage_and_of_its_end_once() {
     let recovery = site.kept.lock().unwrap()["/tenant"][1].clone();
     assert!(recovery["since"].is_string(), "{recovery}");
 
-    // The receiver has a message a moment before it is noted as sent.
+    // The receiver gets a message shortly before it is recorded as sent.
     site.until("all are noted as sent", || {
         let shown = site.api().get("/v1/notifications").unwrap();
         let items = shown["items"].as_array().unwrap();
@@ -264,7 +264,7 @@ fn dead_letters_that_grow_are_told() {
 #[test]
 fn a_target_on_loopback_is_refused_unless_it_is_allowed() {
     let site = Site::start(|config| config.egress.allow = vec![]);
-    // By a name: a URL that names the address itself is refused at once.
+    // By host name: a URL with the literal address is refused immediately.
     let named = |path: &str| site.receiver.url(path).replace("127.0.0.1", "localhost");
     let target = |url: String| json!({ "notification_targets": [{ "kind": "slack", "url": url }] });
     site.api().patch("/v1/tenants/default", &target(site.receiver.url("/tenant"))).unwrap_err();
@@ -273,7 +273,7 @@ fn a_target_on_loopback_is_refused_unless_it_is_allowed() {
     assert_eq!(tested["targets"][0]["ok"], false);
     let answer = tested["targets"][0]["response"].as_str().unwrap();
     assert!(answer.starts_with("address_denied"), "{answer}");
-    // Its endpoints fail as well, and the operator's own target is no exception.
+    // Its endpoints fail as well, and so does the operator's own target.
     break_endpoint_at(&site, &named("/dying"));
     site.until("health says so", || {
         let health = site.api().get("/readyz").unwrap();

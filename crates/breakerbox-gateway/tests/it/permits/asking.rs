@@ -1,4 +1,4 @@
-//! Who is given a permit, and who is refused.
+//! Which calls get a permit, and which are refused.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn a_permit_is_asked_for_and_settled() {
     let circuit = rig.circuit(&permit).await;
     assert_eq!(circuit["key"], format!("default {URL}"));
     assert_eq!((&circuit["window"]["successes"], &circuit["window"]["failures"]), (&json!(1), &json!(0)));
-    // Its own circuit for a name that is no URL.
+    // A name that is not a URL has its own circuit.
     let answer = rig.acquire(json!({ "key": "warehouse db", "timeout": "1h" })).await;
     assert_eq!(rig.circuit(&answer["permit"]).await["key"], "default warehouse db");
     assert!(answer["permit"]["time_left_ms"].as_u64().unwrap() > 3_000_000);
@@ -40,7 +40,7 @@ async fn reports_open_the_circuit_and_a_probe_closes_it() {
     assert!((1..=61_000).contains(&wait), "{refusal}");
     assert!(refusal["retry_at"].as_str().unwrap().ends_with('Z'));
     assert!(rig.metric("breakerbox_permits_refused_total{reason=\"open\"}").await >= 1.0);
-    // The destination is another: nobody else is concerned.
+    // Another destination is not affected.
     rig.permit("https://other.example.com/in").await;
 
     let rig = Rig::start(json!({})).await;
@@ -71,7 +71,7 @@ async fn the_latest_success_never_goes_back() {
         let path = format!("/v1/circuits/{}/{order}", permit["circuit"].as_str().unwrap());
         rig.request(Method::POST, &path, json!({ "reason": "maintenance" })).await
     };
-    // One that never succeeded has none, whatever happens to it.
+    // A circuit without a success has no time of success, whatever happens to it.
     rig.trip(URL).await;
     let permit = rig.permit_in_time(URL).await;
     let shown = rig.circuit(&permit).await;
@@ -80,7 +80,7 @@ async fn the_latest_success_never_goes_back() {
     assert!(shown["failing_since"].is_string(), "{shown}");
     assert_eq!(order(&permit, "force_open").await["last_success_at"], Value::Null);
 
-    // Successes between two transitions are known to this process alone, and outlive an order.
+    // Successes between two transitions are known only to this process, and survive an override.
     let shown = order(&permit, "reset").await;
     assert_eq!((&shown["last_success_at"], &shown["failing_since"]), (&Value::Null, &Value::Null));
     let mut before = String::new();
@@ -140,7 +140,7 @@ async fn operators_and_owners_have_their_say() {
         let refusal = rig.refused(json!({ "url": URL })).await;
         assert_eq!((&refusal["reason"], &refusal["retry_at"]), (&json!(reason), &Value::Null));
     }
-    // What was given before is late, whatever it says.
+    // Permits given before are late, whatever is reported.
     assert_eq!(rig.settled(&permit, json!({ "outcome": "failure" })).await, "late");
     rig.request(Method::POST, &format!("/v1/circuits/{circuit}/reset"), json!({ "reason": "done" })).await;
     rig.permit(URL).await;
@@ -162,12 +162,12 @@ async fn deliveries_and_workers_share_a_circuit() {
     assert_eq!(rig.circuit(&permit).await["key"], "default hooks.example.com");
 }
 
-/// A destination that takes two fifths of what is asked for, however fast a machine asks. As many ask with a high priority as
-/// with a low one, so all that it takes could be of the high one.
+/// A destination that accepts two fifths of the calls, however fast the machine is. Half of the calls have a high
+/// priority, so everything that it accepts could be of high priority.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_throttle_sheds_what_is_least_important() {
     const ROUNDS: u32 = 200;
-    // So that the circuit has no say in it.
+    // So that the circuit does not interfere.
     let rig = Rig::start(json!({ "consecutive_failures": "off", "failures": 100_000 })).await;
     let (mut asked, mut taken) = (0_u32, 0_u32);
     let mut admits = async |priority: &str| {
@@ -185,7 +185,7 @@ async fn the_throttle_sheds_what_is_least_important() {
         true
     };
     let began = std::time::Instant::now();
-    // Until the throttle has learnt what the destination takes. Without priorities both would always get about the same.
+    // Until the throttle has learnt what the destination accepts. Without priorities, both would get about the same.
     loop {
         let (mut low, mut high) = (0, 0);
         for _ in 0..ROUNDS {

@@ -1,4 +1,4 @@
-//! What the guide to the decision API says: its commands work, its examples are what is answered, its words are all there are.
+//! The guide to the decision API: its commands work, its examples match the responses, and it lists all values.
 
 use std::process::Command;
 
@@ -64,7 +64,7 @@ fn every_word_that_can_be_answered_is_explained() {
     for reason in PermitRefused::ALL {
         assert!(rows.contains(&format!("`{}`", reason.word())), "{}", reason.word());
     }
-    // Repeated is told beside the word, and not instead of it.
+    // `repeated` is a field of its own, and not a value of `settled`.
     for end in PermitEnd::ALL.iter().filter(|end| end.word() != "repeated") {
         assert!(rows.contains(&format!("| `{}` |", end.word())), "{}", end.word());
     }

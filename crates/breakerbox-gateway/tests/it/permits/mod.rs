@@ -1,4 +1,5 @@
-//! The decision API, over real HTTP, with a whole gateway in this process: what workers are given, and what their reports do.
+//! The decision API over real HTTP, with a whole gateway in this process: the permits that workers get, and the effect
+//! of their reports.
 
 mod asking;
 mod guide;

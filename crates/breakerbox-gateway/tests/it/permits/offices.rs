@@ -1,4 +1,4 @@
-//! Two processes over one database, in virtual time: what one gives out, the other settles.
+//! Two processes on one database, in virtual time: one gives out permits, the other settles them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,7 +115,7 @@ async fn what_another_process_settled_is_no_failure_when_it_expires_here() {
     giver.permits.expire().await.unwrap();
     assert_eq!((giver.metrics.permits_out.get(), giver.metrics.permits_expired.get()), (0, 1));
     assert_eq!(giver.circuit.totals().failures, 1, "one that nobody settled");
-    // Whoever comes now hears what was said in time, or that it was not.
+    // A later report gets the earlier result, or that the permit had expired.
     assert!(world.settled_by(0, &settled, OutcomeKind::Failure).await.repeated);
     assert_eq!(world.settled_by(1, &unsettled, OutcomeKind::Success).await.settled, None);
     assert_eq!((giver.circuit.totals().failures, other.circuit.totals().calls()), (1, 1));

@@ -1,4 +1,5 @@
-//! A gateway in this process, and workers that ask it over HTTP. It can be stopped and started again on the same folder.
+//! A gateway in this process, and workers that call it over HTTP. It can be stopped and started again on the same
+//! directory.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 
-/// Guards against hanging, and against nothing else.
+/// A timeout that only guards against hanging.
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
 pub(super) const URL: &str = "https://hooks.example.com/in";
@@ -26,7 +27,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// A gateway with this policy, whose probes may take as long as a slow machine needs.
+    /// Starts a gateway with this policy. Probes may take as long as a slow machine needs.
     pub(super) async fn start(policy: Value) -> Self {
         Self::with(policy, |_| ()).await
     }
@@ -50,18 +51,18 @@ impl Rig {
         rig
     }
 
-    /// Stops the gateway, and starts it on the same folder.
+    /// Stops the gateway, and starts it on the same directory.
     pub(super) async fn restart(&mut self) {
         assert!(self.gateway.take().unwrap().stop().await);
         self.gateway = Some(Gateway::start(&self.config).await.unwrap());
     }
 
-    /// Where the gateway is.
+    /// Returns the gateway's URL.
     pub(super) fn url(&self) -> String {
         format!("http://{}", self.gateway.as_ref().unwrap().address())
     }
 
-    /// Asks with the admin key, and expects that it is done.
+    /// Makes a request with the admin key, expecting success.
     pub(super) async fn request(&self, method: Method, path: &str, body: Value) -> Value {
         let (status, answer) = self.request_with(&self.key, method, path, &body).await;
         assert!((200..300).contains(&status), "{path} {body}: {status} {answer}");
@@ -94,44 +95,44 @@ impl Rig {
         self.request(Method::POST, "/v1/circuits/acquire", body).await
     }
 
-    /// A permit for a call to this URL.
+    /// Acquires a permit for a call to this URL.
     pub(super) async fn permit(&self, url: &str) -> Value {
         let answer = self.acquire(json!({ "url": url })).await;
         assert!(answer["permit"].is_object(), "{answer}");
         answer["permit"].clone()
     }
 
-    /// The reason of a refusal.
+    /// Returns the reason for a refusal.
     pub(super) async fn refused(&self, body: Value) -> Value {
         let answer = self.acquire(body).await;
         assert!(answer["refusal"].is_object(), "{answer}");
         answer["refusal"].clone()
     }
 
-    /// Says how a call went, and what came of it.
+    /// Settles a permit with this report, and returns the response.
     pub(super) async fn settle(&self, permit: &Value, report: Value) -> Value {
         let mut body = report;
         body["id"] = permit["id"].clone();
         self.request(Method::POST, "/v1/permits/settle", body).await
     }
 
-    /// The word alone.
+    /// Settles a permit, and returns only `settled`.
     pub(super) async fn settled(&self, permit: &Value, report: Value) -> String {
         self.settle(permit, report).await["settled"].as_str().unwrap().to_owned()
     }
 
-    /// Opens the circuit of this URL by what workers report.
+    /// Opens the circuit for this URL with reports of failures.
     pub(super) async fn trip(&self, url: &str) {
         let mut permit = Value::Null;
         for _ in 0..3 {
             permit = self.permit(url).await;
             assert_eq!(self.settled(&permit, json!({ "outcome": "failure" })).await, "counted");
         }
-        // Until its store has agreed, whoever asks hears that it is being judged.
+        // Until the store has confirmed the trip, acquires are refused as `trip_pending`.
         self.until(&permit, |circuit| circuit["state"] == "open").await;
     }
 
-    /// Asks for a permit until it is given, as a worker does that comes back when it is told to.
+    /// Acquires until a permit is given, waiting as told, like a worker.
     pub(super) async fn permit_in_time(&self, url: &str) -> Value {
         let began = Instant::now();
         loop {
@@ -150,7 +151,7 @@ impl Rig {
         self.request(Method::GET, &format!("/v1/circuits/{id}"), Value::Null).await
     }
 
-    /// Waits until the circuit is as it should be.
+    /// Waits until the circuit meets the condition.
     pub(super) async fn until(&self, permit: &Value, is_so: impl Fn(&Value) -> bool) -> Value {
         let began = Instant::now();
         loop {
@@ -163,7 +164,7 @@ impl Rig {
         }
     }
 
-    /// A sample of `/metrics`.
+    /// Returns the value of a sample in `/metrics`.
     pub(super) async fn metric(&self, sample: &str) -> f64 {
         let request = Request::get(format!("{}/metrics", self.url()))
             .header("authorization", format!("Bearer {}", self.key))

@@ -1,4 +1,4 @@
-//! What reports do: once, late, after a restart, or never.
+//! The effect of reports: once, late, after a restart, or never.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ async fn what_a_status_or_a_fault_means_is_said_by_the_response_rules() {
             "{report}"
         );
     }
-    // The destination's own word moves the time of a trip.
+    // The destination's `Retry-After` sets the end of the cool-off.
     let rig = Rig::start(json!({ "consecutive_failures": 1 })).await;
     let permit = rig.permit(URL).await;
     rig.settle(&permit, json!({ "status": 503, "retry_after_ms": 300_000 })).await;
@@ -63,7 +63,7 @@ async fn eight_reports_at_once_and_after_a_restart_count_once_and_hear_the_same(
     assert_eq!(rig.circuit(&permit).await["window"]["failures"], 1);
     rig.restart().await;
     for (permit, word) in [(&permit, "counted"), (&uncounted, "uncounted"), (&late, "late")] {
-        // Whatever it says now: the first one wins.
+        // Whatever is reported now, the first report wins.
         let answer = rig.settle(permit, json!({ "outcome": "success" })).await;
         assert_eq!((&answer["settled"], &answer["repeated"]), (&json!(word), &json!(true)));
     }
@@ -114,7 +114,7 @@ async fn a_call_that_nobody_reports_has_failed_and_a_probes_lease_just_ends() {
             })
             .await;
         assert_eq!(circuit["state"] == "closed", failures < 3);
-        // Whoever comes now is too late.
+        // A report is now too late.
         let answer = rig.settle(&permit, json!({ "outcome": "success" })).await;
         assert_eq!((&answer["settled"], &answer["repeated"]), (&json!("expired"), &json!(false)));
     }
@@ -123,7 +123,7 @@ async fn a_call_that_nobody_reports_has_failed_and_a_probes_lease_just_ends() {
     assert_eq!(probe["probe"], true);
     assert!(probe["time_left_ms"].as_u64().unwrap() <= 200, "a probe's own deadline comes first");
     let trips = rig.circuit(&probe).await["trips"].clone();
-    // It dies. The next one probes after the lease, and not after a cool-off: nothing tripped.
+    // The worker dies. The next probe follows after the lease, without a cool-off, since nothing tripped.
     let next = rig.permit_in_time(URL).await;
     assert_eq!((&next["probe"], &rig.circuit(&next).await["trips"]), (&json!(true), &trips));
     assert_eq!(rig.settled(&probe, json!({ "outcome": "success" })).await, "expired");

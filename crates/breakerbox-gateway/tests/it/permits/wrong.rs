@@ -1,4 +1,4 @@
-//! What is wrong with requests, and whose permits are whose.
+//! Invalid requests, and permits of other tenants.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ async fn what_is_wrong_is_named() {
         let expected = (status, code.to_owned(), field.to_owned());
         assert_eq!(problem(&rig, path, &body).await, expected, "{path} {shown}");
     }
-    // None of it settled anything.
+    // None of these settled the permit.
     assert_eq!(rig.settled(&json!({ "id": id }), json!({ "outcome": "success" })).await, "counted");
 }
 
@@ -148,7 +148,7 @@ async fn a_tenants_key_is_for_its_own_permits() {
         assert_eq!((status, &problem["code"]), (403, &json!("scope_missing")), "{path}");
     }
     assert_eq!(post(&acme, "/v1/permits/settle", report).await.1["settled"], "counted");
-    // Another tenant's destination of the same name is another circuit.
+    // The same destination of another tenant has another circuit.
     let (_, answer) = post(&other, "/v1/circuits/acquire", json!({ "url": URL })).await;
     assert_ne!(answer["permit"]["circuit"], permit["circuit"]);
 }

@@ -1,14 +1,15 @@
-//! The order of turns: tenants by the slots that they use, in turns among equals; then their lanes in turns.
+//! The order in which lanes get turns: first the tenant that uses the fewest slots, round-robin among equals; then
+//! the tenant's lanes, round-robin.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use crate::values::{LaneId, TenantId};
 
-/// Lanes that wait for a turn.
+/// The lanes that wait for a turn, grouped by tenant.
 #[derive(Debug, Default)]
 pub(super) struct FairQueue {
     tenants: HashMap<TenantId, TenantLanes>,
-    /// Ordered by slots in use, then by the time since the last turn, the longest first.
+    /// Ordered by slots in use, then by the time since the tenant's last turn, longest first.
     order: BTreeSet<(u32, u64, TenantId)>,
     turn_count: u64,
 }
@@ -21,7 +22,7 @@ struct TenantLanes {
 }
 
 impl FairQueue {
-    /// Appends a lane.
+    /// Adds a lane behind its tenant's other lanes. `used` is the number of slots that the tenant uses.
     pub(super) fn push(&mut self, tenant: &TenantId, lane: LaneId, used: u32) {
         if let Some(tenant_lanes) = self.tenants.get_mut(tenant) {
             tenant_lanes.lanes.push_back(lane);
@@ -33,12 +34,12 @@ impl FairQueue {
         self.tenants.insert(tenant.clone(), TenantLanes { used, last_turn, lanes: VecDeque::from([lane]) });
     }
 
-    /// Returns the tenant whose turn it is.
+    /// Returns the tenant whose turn is next.
     pub(super) fn next_tenant(&self) -> Option<&TenantId> {
         self.order.first().map(|(_, _, tenant)| tenant)
     }
 
-    /// Removes that tenant's next lane. The tenant goes to the end of those that use as many slots.
+    /// Removes the tenant's next lane. The tenant moves behind the others that use as many slots.
     pub(super) fn pop(&mut self, tenant: &TenantId) -> Option<LaneId> {
         let tenant_lanes = self.tenants.get_mut(tenant)?;
         let lane = tenant_lanes.lanes.pop_front();
@@ -53,7 +54,7 @@ impl FairQueue {
         lane
     }
 
-    /// Records how many slots a tenant uses now.
+    /// Records the number of slots that a tenant uses.
     pub(super) fn tenant_uses(&mut self, tenant: &TenantId, used: u32) {
         let Some(tenant_lanes) = self.tenants.get_mut(tenant) else { return };
         if tenant_lanes.used != used {

@@ -1,21 +1,23 @@
-//! The limit of requests in flight of a lane: it grows with successes, and halves when the endpoint rejects or fails.
+//! A lane's limit on requests in flight. It grows with successes, and is halved when the endpoint rejects or fails.
 //!
-//! Up to half of the load that was last too much, the limit grows with each success; beyond that by one for each whole
-//! round. An endpoint that rejects excess load does so at once, many times in a row, and that would open its circuit:
-//! so the limit approaches a known bound slowly. Requests that were in flight when the limit fell are no new evidence.
+//! Up to half of the load that was last too much, the limit grows by one for each success; above that, by one for
+//! each full round of successes. An endpoint that rejects excess load does so at once, many times in a row, and that
+//! would open its circuit: so the limit approaches a known bound slowly. Failures of requests that were already in
+//! flight when the limit fell do not lower it again.
 
-/// The limit at the start, and the lowest one.
+/// The initial limit, which is also the minimum.
 const FIRST: u32 = 2;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InFlightLimit {
     limit: u32,
     max: u32,
-    /// Half of the load that was too much. From here on the limit grows slowly.
+    /// Half of the load that was last too much. Above it, the limit grows slowly.
     careful_from: u32,
-    /// Successes since the limit last changed, while it grows slowly.
+    /// The number of successes since the limit last changed, while it grows slowly.
     round: u32,
-    /// The number of requests that were in flight when the limit last fell and have not ended yet.
+    /// The number of unfinished requests that were in flight when the limit last fell. Their failures are not
+    /// counted.
     excused: u32,
 }
 
@@ -43,7 +45,7 @@ impl InFlightLimit {
         }
     }
 
-    /// Records a failure, while this many others are in flight.
+    /// Records a failed request, while this many others are in flight.
     pub(super) fn failure(&mut self, in_flight: u32) {
         if self.excused > 0 {
             self.excused -= 1;
@@ -55,7 +57,7 @@ impl InFlightLimit {
         self.excused = in_flight;
     }
 
-    /// Records the end of a request that is no evidence about the endpoint.
+    /// Records the end of a request that is neither a success nor a failure of the endpoint.
     pub(super) fn neither(&mut self) {
         self.excused = self.excused.saturating_sub(1);
     }
@@ -65,7 +67,8 @@ impl InFlightLimit {
 mod tests {
     use super::*;
 
-    /// An endpoint that accepts so many at once: each round is sent together, and the excess is rejected at once.
+    /// Simulates an endpoint that accepts `takes` requests at once: each round is sent together, and the excess is
+    /// rejected.
     fn rounds(in_flight_limit: &mut InFlightLimit, takes: u32, count: u32) -> Vec<(u32, u32)> {
         let round = |_| {
             let sent = in_flight_limit.limit();

@@ -1,5 +1,5 @@
-//! One lane: the deliveries that wait in it as far as this process knows, its limit of requests in flight, and the
-//! priority that is next.
+//! One lane: its waiting deliveries, as far as this process knows, its in-flight limit, and the priority that is
+//! next.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use super::in_flight_limit::InFlightLimit;
 use super::{LaneSignal, Sleep};
 use crate::values::{Priority, TenantId};
 
-/// The number of turns in a round. In each round, every level with waiting deliveries gets at least one.
+/// The number of turns in a round. In each round, every priority level with waiting deliveries gets at least one
+/// turn.
 const ROUND: u8 = 16;
 
 /// The state of one lane in this process.
@@ -17,20 +18,21 @@ const ROUND: u8 = 16;
 pub(super) struct Lane {
     pub(super) tenant: TenantId,
     pub(super) asleep: Option<Sleep>,
-    /// When the lane is checked next, as in the list of alarms.
+    /// When the lane is checked next; the same time as in the set of alarms.
     pub(super) alarm: Option<Timestamp>,
-    /// The time since which every check found the lane idle.
+    /// The time at which the lane was first found idle, if every check since then found it idle.
     idle_since: Option<Timestamp>,
-    /// The key of the throttle that last held a level. When that throttle eases, the level is tried again.
+    /// The key of the throttle that last held a priority level. When that throttle eases, the level is tried again.
     pub(super) held_by: Option<Arc<str>>,
-    /// The ring that the lane is queued in: `true` for that of the proven lanes, `false` for the other.
+    /// The queue that contains the lane: `true` for that of the proven lanes, `false` for the other. `None`: neither.
     pub(super) queued: Option<bool>,
-    /// The number of claims in flight to the queue.
+    /// The number of claims sent to the database and not answered yet.
     claims: u32,
-    /// The levels at which deliveries arrived since the first of those claims. The responses may not include them.
+    /// The levels at which deliveries arrived since the first unanswered claim. The claims' responses may not include
+    /// them.
     arrived_meanwhile: [bool; 4],
-    /// The circuit is to be checked although nothing may be due. That is how a recovery is noticed while all deliveries
-    /// back off.
+    /// Whether the circuit is to be checked even if nothing is due, so that a recovery is noticed while all
+    /// deliveries are backing off.
     pub(super) check_circuit: bool,
     levels: [Level; 4],
     in_flight: u32,
@@ -42,18 +44,18 @@ pub(super) struct Lane {
 /// The waiting deliveries of one priority.
 #[derive(Clone, Copy, Default, Debug)]
 struct Level {
-    /// When the earliest is due. `None`: nothing waits.
+    /// When the earliest delivery is due. `None`: none is waiting.
     due: Option<Timestamp>,
     /// The estimated number of waiting deliveries; at least 1 if any waits.
     waiting: u32,
-    /// The number of them that have a turn already.
+    /// The number of waiting deliveries that already have a turn.
     turns_taken: u32,
-    /// The throttle sheds this level until this time.
+    /// The time until which the throttle sheds this level.
     shed_until: Option<Timestamp>,
 }
 
 impl Level {
-    /// Returns when the earliest may have a turn.
+    /// Returns when the earliest delivery may have a turn.
     fn ready_at(&self) -> Option<Timestamp> {
         self.due.map(|due| self.shed_until.map_or(due, |until| due.max(until)))
     }
@@ -91,7 +93,7 @@ impl Lane {
         self.in_flight_limit.set_max(max);
     }
 
-    /// Returns whether the latest outcome was a success.
+    /// Returns whether the lane's latest outcome was a success.
     pub(super) const fn is_proven(&self) -> bool {
         self.proven
     }
@@ -108,7 +110,7 @@ impl Lane {
         self.arrived_meanwhile[priority.index()] = true;
     }
 
-    /// Returns whether a fresh delivery would overtake none that is due.
+    /// Returns whether no delivery is due, so that a new one would overtake none.
     pub(super) fn is_clear(&self, now: Timestamp) -> bool {
         let is_due = |level: &Level| level.due.is_some_and(|due| due <= now);
         self.asleep.is_none()
@@ -117,12 +119,12 @@ impl Lane {
             && !self.levels.iter().any(is_due)
     }
 
-    /// Returns how many deliveries wait, as far as this process knows.
+    /// Returns the number of waiting deliveries, as far as this process knows.
     pub(super) fn waiting(&self) -> u64 {
         self.levels.iter().map(|level| u64::from(level.waiting)).sum()
     }
 
-    /// Returns whether the lane can use a turn.
+    /// Returns whether the lane would use a turn now.
     pub(super) fn is_ready(&self, now: Timestamp) -> bool {
         self.asleep.is_none()
             && self.claims == 0
@@ -135,7 +137,8 @@ impl Lane {
         self.levels.iter().any(|level| level.turns_taken < level.waiting)
     }
 
-    /// Returns since when the lane is idle, as far as earlier checks know. `None`: it is not idle.
+    /// Returns the time since which the lane is idle, judging by this and earlier checks, or `None` if it is not
+    /// idle.
     pub(super) fn idle_since(&mut self, now: Timestamp) -> Option<Timestamp> {
         self.idle_since = self.is_idle().then(|| self.idle_since.unwrap_or(now));
         self.idle_since
@@ -148,7 +151,7 @@ impl Lane {
             && self.levels.iter().all(|level| level.due.is_none())
     }
 
-    /// Returns when the next delivery becomes due that is not due yet. Due deliveries need no alarm.
+    /// Returns when the next delivery becomes due, ignoring those that are already due: they need no alarm.
     pub(super) fn next_due_after(&self, now: Timestamp) -> Option<Timestamp> {
         self.levels.iter().filter_map(Level::ready_at).filter(|at| *at > now).min()
     }
@@ -158,9 +161,9 @@ impl Lane {
         self.in_flight += 1;
     }
 
-    /// Starts a turn for a due delivery, and returns its priority: the highest that waits, but each level gets a turn
-    /// of its own in each round, so that none waits for ever. The inner `None`: nothing is due, but the circuit is to
-    /// be checked.
+    /// Starts a turn for a due delivery, and returns its priority: the highest that waits, except that each level
+    /// gets at least one turn per round, so that none starves. The inner `None`: nothing is due, but the circuit is
+    /// to be checked.
     pub(super) fn start_turn(&mut self, now: Timestamp) -> Option<Option<Priority>> {
         if !self.is_ready(now) {
             return None;
@@ -184,14 +187,14 @@ impl Lane {
         Some(priority)
     }
 
-    /// Releases up to so many slots, and returns how many the lane had.
+    /// Releases up to `count` of the lane's slots, and returns how many were released.
     pub(super) fn stop(&mut self, count: u32) -> u32 {
         let freed = count.min(self.in_flight);
         self.in_flight -= freed;
         freed
     }
 
-    /// Records that a claim is sent to the queue.
+    /// Records that a claim is sent to the database.
     pub(super) const fn claim(&mut self) {
         if self.claims == 0 {
             self.arrived_meanwhile = [false; 4];
@@ -199,27 +202,27 @@ impl Lane {
         self.claims += 1;
     }
 
-    /// Holds this level and those below it until this time.
+    /// Holds this priority level and the lower ones until this time.
     pub(super) fn shed(&mut self, priority: Priority, until: Timestamp) {
         for level in &mut self.levels[priority.index()..] {
             level.shed_until = Some(until);
         }
     }
 
-    /// Releases all held levels.
+    /// Releases all held priority levels.
     pub(super) fn release(&mut self) {
         self.held_by = None;
         self.levels.iter_mut().for_each(|level| level.shed_until = None);
     }
 
-    /// Returns whether deliveries of this level wait although they may be due: the lane sleeps, or the throttle holds
-    /// the level.
+    /// Returns whether deliveries of this priority wait although they may be due, because the lane sleeps or the
+    /// throttle holds them.
     pub(super) fn is_held(&self, priority: Priority, now: Timestamp) -> bool {
         let shed = self.levels[priority.index()].is_shed(now);
         shed || self.asleep.as_ref().is_some_and(|sleep| sleep.until().is_none_or(|until| until > now))
     }
 
-    /// Returns how many deliveries wait at levels that the throttle holds.
+    /// Returns the number of deliveries at the priority levels that the throttle holds.
     pub(super) fn waiting_for_throttle(&self, now: Timestamp) -> u64 {
         let held = self.levels.iter().filter(|level| level.is_shed(now));
         held.map(|level| u64::from(level.waiting)).sum()
@@ -231,7 +234,7 @@ impl Lane {
             level.turns_taken = 0;
             level.waiting = level.waiting.saturating_sub(found[index]);
             if self.arrived_meanwhile[index] || self.claims > 0 {
-                // The response may be older than the arrival, or than another response. At worst one claim finds
+                // The response may be older than the arrival, or than another response. At worst, one claim finds
                 // nothing.
                 level.due = level.due.into_iter().chain(next_due[index]).min();
                 level.waiting = level.waiting.max(u32::from(level.due.is_some()));
@@ -247,7 +250,7 @@ impl Lane {
         level.turns_taken = level.turns_taken.saturating_sub(1);
     }
 
-    /// Releases the turns of a claim that failed.
+    /// Releases the turns of a failed claim.
     pub(super) fn claim_failed(&mut self) {
         self.claims = self.claims.saturating_sub(1);
         self.levels.iter_mut().for_each(|level| level.turns_taken = 0);

@@ -1,26 +1,28 @@
-//! Lanes: decides which lane may send next. Pure: events, their times and the decisions of the gates are arguments.
+//! Decides which lane may send next. Pure: events, their times and the decisions of the gates are arguments.
 //!
-//! Deliveries wait in lanes, one for each endpoint. A process has a number of slots; each request in flight takes one.
+//! Deliveries wait in lanes, one for each endpoint. A process has a number of slots; each request in flight takes
+//! one.
 //!
 //! | part | decision |
 //! | --- | --- |
-//! | [`Lanes`] | everything together: arrivals, sleeping lanes, turns |
+//! | [`Lanes`] | all lanes of a process: arrivals, turns, sleep |
 //! | `lane` | one lane: its waiting deliveries, the next priority |
-//! | `in_flight_limit` | the limit of requests in flight of a lane |
+//! | `in_flight_limit` | a lane's limit on requests in flight |
 //! | `fair_queue` | the order of tenants and of their lanes |
-//! | [`Slots`] | the number of slots, and for which tenants the last ones are reserved |
+//! | [`Slots`] | the number of slots, and which tenants the last ones are reserved for |
 //!
-//! **Fairness.** A free slot goes to the tenant that uses the fewest, in turns among equals; then to its lanes in
-//! turns; then by priority, where every level gets at least one of sixteen; then by age. A priority never crosses
-//! tenants. The last sixteenth of the slots is for tenants that use no more than a sixteenth.
+//! **Fairness.** A free slot goes to the tenant that uses the fewest, round-robin among equals; then to the tenant's
+//! lanes, round-robin; then to the highest priority, where every level gets at least one of sixteen turns; then to
+//! the oldest delivery. Priorities have no effect across tenants. The last sixteenth of the slots is reserved for
+//! tenants that use no more than a sixteenth.
 //!
-//! **Isolation.** A lane starts with two requests in flight and grows with success. Unproven lanes, which have had no
-//! success or whose latest outcome was none, share at most half of the slots: thousands of endpoints that fail at once
-//! can't take the slots of the healthy ones.
+//! **Isolation.** A lane starts with two requests in flight, and its limit grows with success. Unproven lanes, which
+//! are new or whose latest outcome was not a success, share at most half of the slots: thousands of endpoints that
+//! fail at once can't take the slots of the healthy ones.
 //!
-//! **Sleep.** A lane that a gate refuses sleeps until a time, or until its circuit changes. A sleeping lane costs
-//! nothing: it is in no ring, and its rows are not read. A level that a throttle sheds is held: that level and those
-//! below it wait until a time, or until the throttle eases.
+//! **Sleep.** A lane that a gate refuses sleeps until a time, or until its circuit changes. A sleeping lane uses no
+//! resources: it is in no queue, and its rows are not read. When a throttle sheds a priority level, that level and
+//! the lower ones wait until a time, or until the throttle eases.
 
 mod fair_queue;
 mod in_flight_limit;
@@ -40,30 +42,30 @@ use self::lane::Lane;
 pub use self::slots::Slots;
 use crate::values::{LaneId, Priority, TenantId};
 
-/// All lanes of a process.
+/// All lanes of a process, and the slots that they share.
 #[derive(Debug)]
 pub struct Lanes {
     slots: Slots,
     lanes: HashMap<LaneId, Lane>,
-    /// Lanes with something due, of tenants in turns: the proven ones, and the others.
+    /// Proven lanes with due deliveries. The other lanes have a queue of their own.
     proven: FairQueue,
     unproven: FairQueue,
-    /// Which ring had the latest turn, so that the two alternate.
+    /// Whether the latest turn went to a proven lane. The two queues alternate.
     proven_was_last: bool,
-    /// When lanes wake, or have something due.
+    /// When to check each lane: its sleep ends, or a delivery becomes due.
     alarms: BTreeSet<(Timestamp, LaneId)>,
-    /// Lanes that sleep until a circuit changes, by its key.
+    /// Lanes that sleep until a circuit changes, by the circuit's key.
     by_circuit: HashMap<Arc<str>, BTreeSet<LaneId>>,
-    /// Lanes with levels that a throttle holds, by its key.
+    /// Lanes with priority levels that a throttle holds, by the throttle's key.
     by_throttle: HashMap<Arc<str>, BTreeSet<LaneId>>,
 }
 
 /// The number of lanes in each state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LaneCounts {
-    /// Lanes with waiting deliveries or requests in flight that no gate refused.
+    /// Lanes with waiting deliveries or requests in flight that are not asleep.
     pub awake: usize,
-    /// Lanes with waiting deliveries that a gate refused.
+    /// Sleeping lanes with waiting deliveries: a gate refused them.
     pub asleep: usize,
     /// Lanes with neither waiting deliveries nor requests in flight.
     pub idle: usize,
@@ -71,37 +73,37 @@ pub struct LaneCounts {
     pub parked: u64,
 }
 
-/// Limits on the idle lanes that are kept in memory. A forgotten lane loses only the limit of requests in flight that
-/// it had grown to.
+/// Limits on the idle lanes kept in memory. A lane that is forgotten loses only its grown in-flight limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdleLaneLimits {
-    /// The number of lanes above which idle lanes of endpoints are forgotten.
+    /// The number of lanes above which idle endpoint lanes are forgotten.
     pub lanes: usize,
-    /// The maximum number of idle lanes of dynamic URLs for each tenant.
+    /// The maximum number of idle dynamic-URL lanes per tenant.
     pub dynamic_of_tenant: usize,
-    /// How long idle lanes of dynamic URLs are kept.
+    /// The time after which an idle dynamic-URL lane is forgotten.
     pub dynamic_for: Duration,
 }
 
-/// One slot for one lane.
+/// A slot given to a lane for one request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LaneTurn {
-    /// The lane.
+    /// The lane that may send.
     pub lane: LaneId,
-    /// The level of the next delivery. `None`: nothing is due, but something waits and the circuit may want a probe.
+    /// The priority of the delivery to send. `None`: nothing is due, but deliveries wait and the circuit may need a
+    /// probe.
     pub priority: Option<Priority>,
 }
 
-/// Why a lane sleeps, and until when.
+/// How long a lane sleeps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Sleep {
-    /// Until a time, such as the rate limit's next token or the receiver's `Retry-After`.
+    /// Until a time, such as when the rate limit's next token or the receiver's `Retry-After` is due.
     Until(Timestamp),
-    /// Until the circuit changes, or until a time if there is one.
+    /// Until the circuit changes, or until a time, if one is given.
     Circuit {
-        /// The key of the circuit.
+        /// The circuit's key.
         key: Arc<str>,
-        /// The time at which the lane wakes at the latest.
+        /// The latest time at which the lane wakes. `None`: only a change of the circuit wakes it.
         until: Option<Timestamp>,
     },
     /// Until the tenant or the endpoint is enabled again.
@@ -118,28 +120,28 @@ impl Sleep {
     }
 }
 
-/// The effect of a throttle that sheds: a level and those below it wait, higher levels need not.
+/// The effect of a throttle that sheds: a priority level and the lower ones wait; higher levels may continue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hold {
-    /// The key of the throttle. Several lanes may share it.
+    /// The throttle's key. Several lanes may share a throttle.
     pub throttle: Arc<str>,
-    /// When the level is tried again, at the latest.
+    /// The latest time at which the level is tried again.
     pub until: Timestamp,
 }
 
-/// The end of a request, as far as it affects the next turns.
+/// The result of a request, as far as it affects later turns.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LaneSignal {
-    /// The endpoint accepted it.
+    /// The endpoint accepted the request.
     Success,
-    /// The endpoint did not accept it.
+    /// The endpoint did not accept the request.
     Failure,
-    /// The result is no evidence about the endpoint.
+    /// The result says nothing about the endpoint.
     Neither,
 }
 
 impl Lanes {
-    /// Returns a set without lanes.
+    /// Creates a set without lanes, for a process with this number of slots.
     #[must_use]
     pub fn new(slots: u32) -> Self {
         Self {
@@ -154,7 +156,7 @@ impl Lanes {
         }
     }
 
-    /// Returns the slots and their use.
+    /// Returns the process's slots, total and in use.
     #[must_use]
     pub const fn slots(&self) -> &Slots {
         &self.slots
@@ -166,13 +168,13 @@ impl Lanes {
         lane.set_max(max_in_flight);
     }
 
-    /// Returns whether a lane is known.
+    /// Returns whether this lane is registered.
     #[must_use]
     pub fn contains(&self, id: LaneId) -> bool {
         self.lanes.contains_key(&id)
     }
 
-    /// Records that deliveries wait in a known lane: this many, at one level, the earliest due at `due_at`.
+    /// Records that `count` deliveries of one priority wait in a registered lane, the earliest due at `due_at`.
     pub fn arrived(&mut self, id: LaneId, priority: Priority, count: u32, due_at: Timestamp, now: Timestamp) {
         if let Some(lane) = self.lanes.get_mut(&id) {
             lane.arrived(priority, count, due_at);
@@ -180,8 +182,8 @@ impl Lanes {
         }
     }
 
-    /// Takes a slot for a fresh delivery that is due now, if it may skip the queue: its lane is awake, has nothing due
-    /// and has room, and so has the process. Returns whether it did.
+    /// Takes a slot for a new delivery that is due now, if it may skip the queue: its lane is awake, has nothing due
+    /// and is below its limit, and a slot is free. Returns whether a slot was taken.
     pub fn take(&mut self, id: LaneId, now: Timestamp) -> bool {
         let Some(lane) = self.lanes.get_mut(&id) else { return false };
         if !lane.is_clear(now) || !self.slots.has_room(&lane.tenant, lane.is_proven()) {
@@ -193,10 +195,10 @@ impl Lanes {
         true
     }
 
-    /// Returns the next turn, with its slot. `None`: nothing is due, or no lane may have a slot.
+    /// Returns the next turn, with its slot taken, or `None` if nothing is due or no lane may have a slot.
     pub fn next(&mut self, now: Timestamp) -> Option<LaneTurn> {
         let first = !self.proven_was_last;
-        // A lane may move from the second ring to the first one while the loop goes through them.
+        // A lane may move from the second queue to the first while this searches them.
         [first, !first, first].into_iter().find_map(|of_proven| self.next_of(of_proven, now))
     }
 
@@ -204,7 +206,7 @@ impl Lanes {
         while let Some((tenant, id)) = self.pop(of_proven) {
             let Some(lane) = self.lanes.get_mut(&id) else { continue };
             lane.queued = None;
-            // A lane whose latest outcome changed while it was queued moves to the other ring.
+            // A lane whose latest outcome changed while it was queued moves to the other queue.
             let turn = if lane.is_proven() == of_proven { lane.start_turn(now) } else { None };
             if turn.is_some() {
                 self.proven_was_last = of_proven;
@@ -218,11 +220,11 @@ impl Lanes {
         None
     }
 
-    /// Removes the front of a ring, if its tenant may have a slot.
+    /// Removes the first lane of a queue, if its tenant may have a slot.
     fn pop(&mut self, of_proven: bool) -> Option<(TenantId, LaneId)> {
         let fair_queue = if of_proven { &mut self.proven } else { &mut self.unproven };
         let tenant = fair_queue.next_tenant()?;
-        // The first tenant uses the fewest slots: if there is no room for it, there is none for the others.
+        // The first tenant uses the fewest slots: if it may not have another one, no tenant may.
         if !self.slots.has_room(tenant, of_proven) {
             return None;
         }
@@ -230,15 +232,16 @@ impl Lanes {
         fair_queue.pop(&tenant).map(|lane| (tenant, lane))
     }
 
-    /// Records that the turns of a lane go to the queue as one claim. Until the response, the lane gets no more.
+    /// Records that a lane's turns are sent to the database as one claim. Until the response, the lane gets no
+    /// further turns.
     pub fn claiming(&mut self, id: LaneId) {
         if let Some(lane) = self.lanes.get_mut(&id) {
             lane.claim();
         }
     }
 
-    /// Records the response to a claim: the deliveries found by level, and the deliveries that still wait. The slots of
-    /// the other turns are free again.
+    /// Records the response to a claim: the deliveries found, by priority, and when the remaining ones are due. The
+    /// slots of the other turns are freed.
     pub fn claimed(
         &mut self,
         id: LaneId,
@@ -253,7 +256,7 @@ impl Lanes {
         self.refresh(id, now);
     }
 
-    /// Records that a claim failed: the slots of all its turns are free again, and the deliveries still wait.
+    /// Records that a claim failed: the slots of all its turns are freed, and the deliveries still wait.
     pub fn claim_failed(&mut self, id: LaneId, asked: u32, now: Timestamp) {
         if let Some(lane) = self.lanes.get_mut(&id) {
             lane.claim_failed();
@@ -262,21 +265,21 @@ impl Lanes {
         }
     }
 
-    /// Records that a gate refused: the slot is free again, and the lane sleeps. Also for slots that were taken without
-    /// a turn.
+    /// Records that a gate refused: the slot is freed, and the lane sleeps. This includes slots taken without a turn.
     pub fn refused(&mut self, id: LaneId, turn: Option<Priority>, sleep: Sleep, now: Timestamp) {
         self.give_up(id, turn);
         self.sleep(id, sleep, now);
     }
 
-    /// Records that the throttle shed a turn: the slot is free again, and its level and those below it wait. Higher
-    /// levels need not.
+    /// Records that the throttle shed a turn: the slot is freed, and its priority level and the lower ones wait.
+    /// Higher levels may continue.
     pub fn shed(&mut self, id: LaneId, priority: Priority, hold: Hold, now: Timestamp) {
         self.give_up(id, Some(priority));
         self.hold(id, priority, hold, now);
     }
 
-    /// Holds a level and those below it until a time, even if something is due, or until their throttle eases.
+    /// Holds a priority level and the lower ones until a time, even if deliveries are due, or until their throttle
+    /// eases.
     pub fn hold(&mut self, id: LaneId, priority: Priority, hold: Hold, now: Timestamp) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         lane.shed(priority, hold.until);
@@ -289,7 +292,7 @@ impl Lanes {
         self.refresh(id, now);
     }
 
-    /// Records that a throttle received an accept, or sheds nothing any more: the levels that it held are tried again
+    /// Records that a throttle received an accept signal, or no longer sheds: the levels that it held are tried again
     /// now.
     pub fn throttle_eased(&mut self, throttle: &str, now: Timestamp) {
         for id in self.by_throttle.remove(throttle).into_iter().flatten() {
@@ -307,14 +310,14 @@ impl Lanes {
         self.lanes.get(&id).is_some_and(|lane| lane.is_held(priority, now))
     }
 
-    /// Returns the same for any lane that this throttle holds.
+    /// Returns whether this throttle holds due deliveries of this priority in any lane.
     #[must_use]
     pub fn is_held_by(&self, throttle: &str, priority: Priority, now: Timestamp) -> bool {
         let lanes = self.by_throttle.get(throttle);
         lanes.is_some_and(|lanes| lanes.iter().any(|id| self.is_held(*id, priority, now)))
     }
 
-    /// Returns a slot that is not needed.
+    /// Returns an unused slot.
     pub fn release_slot(&mut self, id: LaneId, turn: Option<Priority>, now: Timestamp) {
         self.give_up(id, turn);
         self.refresh(id, now);
@@ -327,7 +330,7 @@ impl Lanes {
         self.free(id, 1);
     }
 
-    /// Records that a request ended.
+    /// Records that a request ended with this result.
     pub fn ended(&mut self, id: LaneId, how: LaneSignal, now: Timestamp) {
         self.free(id, 1);
         let Some(lane) = self.lanes.get_mut(&id) else { return };
@@ -339,7 +342,7 @@ impl Lanes {
         self.refresh(id, now);
     }
 
-    /// Puts a lane to sleep.
+    /// Puts a lane to sleep until the given condition is met.
     pub fn sleep(&mut self, id: LaneId, sleep: Sleep, now: Timestamp) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         if let Some(Sleep::Circuit { key, .. }) = &lane.asleep {
@@ -352,7 +355,7 @@ impl Lanes {
         self.refresh(id, now);
     }
 
-    /// Wakes a lane, whatever the reason for its sleep.
+    /// Wakes a lane, regardless of why it sleeps.
     pub fn wake(&mut self, id: LaneId, now: Timestamp) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         if let Some(Sleep::Circuit { key, .. }) = lane.asleep.take() {
@@ -362,7 +365,7 @@ impl Lanes {
         self.refresh(id, now);
     }
 
-    /// Gives a lane a turn although nothing may be due, because its circuit wants another probe.
+    /// Gives a lane a turn even if nothing is due, because its circuit needs another probe.
     pub fn check_circuit(&mut self, id: LaneId, now: Timestamp) {
         if let Some(lane) = self.lanes.get_mut(&id) {
             lane.check_circuit = true;
@@ -370,7 +373,7 @@ impl Lanes {
         }
     }
 
-    /// Wakes all lanes that sleep for this circuit, because it changed.
+    /// Wakes all lanes that wait for this circuit, because the circuit changed.
     pub fn circuit_changed(&mut self, key: &str, now: Timestamp) {
         for id in self.by_circuit.remove(key).into_iter().flatten() {
             if let Some(lane) = self.lanes.get_mut(&id) {
@@ -381,7 +384,7 @@ impl Lanes {
         }
     }
 
-    /// Wakes one of the lanes that sleep for this circuit: a call settled, and there may be room for one more.
+    /// Wakes one of the lanes that wait for this circuit: a call was settled, so the circuit may admit another.
     pub fn circuit_settled(&mut self, key: &str, now: Timestamp) {
         let first = self.by_circuit.get(key).and_then(|sleepers| sleepers.first().copied());
         if let Some(id) = first {
@@ -406,7 +409,7 @@ impl Lanes {
         }
     }
 
-    /// Returns when [`tick`](Self::tick) has something to do next.
+    /// Returns when to call [`tick`](Self::tick) next.
     #[must_use]
     pub fn next_alarm(&self) -> Option<Timestamp> {
         self.alarms.first().map(|(at, _)| *at)
@@ -418,7 +421,7 @@ impl Lanes {
         Some(&self.lanes.get(&id)?.tenant)
     }
 
-    /// Returns all known lanes.
+    /// Returns the ids of all registered lanes.
     #[must_use]
     pub fn known(&self) -> HashSet<LaneId> {
         self.lanes.keys().copied().collect()
@@ -431,13 +434,13 @@ impl Lanes {
         ids.into_iter().for_each(|id| self.wake(id, now));
     }
 
-    /// Returns why a lane sleeps. `None`: it is awake, or not known.
+    /// Returns the reason for a lane's sleep, or `None` if the lane is awake or not registered.
     #[must_use]
     pub fn asleep(&self, id: LaneId) -> Option<&Sleep> {
         self.lanes.get(&id)?.asleep.as_ref()
     }
 
-    /// Returns the number of lanes in each state, and of deliveries that wait in sleeping lanes or for a throttle.
+    /// Returns the number of lanes in each state, and the number of parked deliveries.
     #[must_use]
     pub fn count(&self, now: Timestamp) -> LaneCounts {
         let mut counts = LaneCounts::default();
@@ -457,7 +460,7 @@ impl Lanes {
         counts
     }
 
-    /// Forgets a lane whose endpoint was deleted. Requests in flight end without it.
+    /// Forgets a lane whose endpoint was deleted. Its requests in flight are not affected.
     pub fn forget(&mut self, id: LaneId) {
         let Some(mut lane) = self.lanes.remove(&id) else { return };
         if let Some(Sleep::Circuit { key, .. }) = &lane.asleep {
@@ -474,8 +477,8 @@ impl Lanes {
         }
     }
 
-    /// Forgets idle lanes: those of dynamic URLs after a while, or at once beyond a number for each tenant; others
-    /// while there are too many.
+    /// Forgets idle lanes: those of dynamic URLs after a time, or at once if the tenant has too many; others if there
+    /// are too many lanes in total.
     pub fn tidy(&mut self, keep: &IdleLaneLimits, is_dynamic: impl Fn(LaneId) -> bool, now: Timestamp) {
         let mut excess = self.lanes.len().saturating_sub(keep.lanes);
         let mut idle_of: HashMap<TenantId, Vec<(Timestamp, LaneId)>> = HashMap::new();
@@ -521,7 +524,7 @@ impl Lanes {
         }
     }
 
-    /// Puts a lane where it belongs now: into a ring, onto the list of alarms, or into neither.
+    /// Updates a lane's entries: it is in a queue, in the set of alarms, or in neither.
     fn refresh(&mut self, id: LaneId, now: Timestamp) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         let alarm = match &lane.asleep {
@@ -537,7 +540,7 @@ impl Lanes {
             }
             lane.alarm = alarm;
         }
-        // A queued lane that may not send any more is skipped when its turn comes.
+        // A queued lane that may no longer send is skipped when its turn comes.
         if lane.queued.is_none() && lane.is_ready(now) {
             let proven = lane.is_proven();
             lane.queued = Some(proven);

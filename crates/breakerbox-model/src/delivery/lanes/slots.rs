@@ -1,15 +1,16 @@
-//! Slots: the number of requests that a process may have in flight, and for which tenants the last ones are reserved.
+//! Slots: the number of requests that a process may have in flight, and which tenants the last slots are reserved
+//! for.
 
 use std::collections::HashMap;
 
 use crate::values::TenantId;
 
-/// The slots of a process.
+/// The slots of a process. Each request in flight uses one.
 #[derive(Debug)]
 pub struct Slots {
     total: u32,
     used: u32,
-    /// Slots used by unproven lanes: those whose latest outcome was not a success.
+    /// The number of slots used by unproven lanes: those whose latest outcome was not a success.
     unproven: u32,
     by_tenant: HashMap<TenantId, u32>,
 }
@@ -19,19 +20,19 @@ impl Slots {
         Self { total: total.max(1), used: 0, unproven: 0, by_tenant: HashMap::new() }
     }
 
-    /// Returns the number of slots.
+    /// Returns the number of slots, free and in use.
     #[must_use]
     pub const fn total(&self) -> u32 {
         self.total
     }
 
-    /// Returns the number of slots in use.
+    /// Returns the number of slots in use by requests in flight.
     #[must_use]
     pub const fn used(&self) -> u32 {
         self.used
     }
 
-    /// Returns the number of slots that unproven lanes use.
+    /// Returns the number of slots used by lanes whose latest outcome was not a success.
     #[must_use]
     pub const fn unproven(&self) -> u32 {
         self.unproven
@@ -46,12 +47,12 @@ impl Slots {
         let reserve = self.total / 16;
         let free = self.total.saturating_sub(self.used);
         let may_use_reserve = self.used_by(tenant) < reserve.max(1);
-        // Half of them, but at least one, so that a lane can prove itself even if there is only one slot.
+        // Half of the slots, but at least one, so that a lane can prove itself even if there is only one slot.
         let share = (self.total / 2).max(1);
         free > 0 && (free > reserve || may_use_reserve) && (proven || self.unproven < share)
     }
 
-    /// Takes a slot, and returns how many the tenant uses now.
+    /// Takes a slot, and returns the number that the tenant now uses.
     pub(super) fn occupy(&mut self, tenant: &TenantId, proven: bool) -> u32 {
         self.used += 1;
         self.unproven += u32::from(!proven);
@@ -67,7 +68,7 @@ impl Slots {
         }
     }
 
-    /// Frees a slot, and returns how many the tenant uses now.
+    /// Frees a slot, and returns the number that the tenant now uses.
     pub(super) fn vacate(&mut self, tenant: &TenantId, proven: bool) -> u32 {
         self.used = self.used.saturating_sub(1);
         self.unproven = self.unproven.saturating_sub(u32::from(!proven));
@@ -80,7 +81,7 @@ impl Slots {
         used
     }
 
-    /// Records that a lane with so many requests in flight became proven or unproven.
+    /// Records that a lane with this many requests in flight became proven or unproven.
     pub(super) fn moved(&mut self, in_flight: u32, was_proven: bool) {
         if was_proven {
             self.unproven += in_flight;

@@ -1,4 +1,4 @@
-//! Turns in virtual time: tables for each rule, and a property that no lane is ever forgotten.
+//! Turns in virtual time: a table for each rule, and a property test that no lane is ever forgotten.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn tenant(name: &str) -> TenantId {
     name.parse().unwrap()
 }
 
-/// Lanes of which each has this many waiting at medium priority.
+/// Creates lanes with the given numbers of deliveries waiting at medium priority.
 fn with(slots: u32, lanes_of: &[(&str, i64, u32)]) -> Lanes {
     let mut lanes = Lanes::new(slots);
     for (name, number, count) in lanes_of {
@@ -38,7 +38,7 @@ fn turns(lanes: &mut Lanes) -> Vec<i64> {
     std::iter::from_fn(|| lanes.next(NOW)).map(|turn| turn.lane.number()).collect()
 }
 
-/// Successes until a lane may have this many at once.
+/// Records successes until the lane may have this many requests in flight.
 fn prove(lanes: &mut Lanes, id: LaneId, count: u32) {
     for _ in 0..count {
         assert!(lanes.take(id, NOW));
@@ -321,11 +321,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the database knows: what waits in each lane, by level and time.
+/// The content of the database: the waiting deliveries of each lane, by priority and due time.
 #[derive(Default)]
 struct Truth {
     waiting: HashMap<(i64, usize), Vec<Timestamp>>,
-    /// Turns that no claim was made for yet.
+    /// Turns that were not claimed yet.
     turns: HashMap<i64, Vec<Option<Priority>>>,
     in_flight: HashMap<i64, u32>,
 }
@@ -357,8 +357,8 @@ impl Truth {
 }
 
 proptest! {
-    /// Whatever happens: slots are never overdrawn and never leak, and once everything is awake and answered, everything
-    /// that waits gets its turn.
+    /// For any sequence of steps: slots are never overdrawn and never leak, and once all lanes are awake and all
+    /// claims are answered, every waiting delivery gets its turn.
     #[test]
     fn nothing_is_forgotten_and_no_slot_leaks(steps in prop::collection::vec(step(), 0..120)) {
         let mut lanes = Lanes::new(8);
@@ -430,7 +430,7 @@ proptest! {
             prop_assert_eq!(lanes.slots().used(), u32::try_from(planned).unwrap() + in_flight);
             prop_assert!(lanes.slots().used() <= 8);
         }
-        // Everything is answered and ends well, all are awake, all is due: nothing may be left.
+        // All claims are answered and succeed, all lanes are awake and all deliveries are due: none may be left.
         now = now + std::time::Duration::from_secs(60);
         for number in 0..6 {
             lanes.wake(lane(number), now);
@@ -466,7 +466,7 @@ fn lanes_without_work_are_neither_awake_nor_asleep() {
     lanes.sleep(lane(2), Sleep::Disabled, NOW);
     lanes.sleep(lane(4), Sleep::Disabled, NOW);
     assert_eq!(lanes.count(NOW), LaneCounts { awake: 2, asleep: 1, idle: 1, parked: 3 });
-    // One is delivered: nothing waits in its lane any more.
+    // One delivery is delivered: nothing waits in its lane any more.
     assert_eq!(turns(&mut lanes), [1, 3]);
     lanes.claiming(lane(1));
     lanes.claimed(lane(1), 1, [0, 0, 1, 0], [None; 4], NOW);
@@ -478,7 +478,7 @@ fn lanes_without_work_are_neither_awake_nor_asleep() {
 fn idle_lanes_of_dynamic_urls_are_forgotten_after_a_while_or_beyond_so_many() {
     let keep = IdleLaneLimits { lanes: 100, dynamic_of_tenant: 3, dynamic_for: Duration::from_secs(60) };
     let mut lanes = with(512, &[("acme", 1, 1)]);
-    // Lanes with even numbers are endpoints'.
+    // Lanes with even numbers belong to endpoints.
     let is_dynamic = |id: LaneId| id.number() % 2 == 1;
     for number in 2..8 {
         lanes.register(lane(number), &tenant("acme"), 64);

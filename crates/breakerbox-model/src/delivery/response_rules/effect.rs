@@ -1,7 +1,7 @@
 //! The effect of a reply on the delivery, its circuit, its throttle and its lane.
 //!
-//! The default table is [`by_default`]. An admin may override it for a tenant ([`ResponseRules`]), one case and one column at
-//! a time. Nothing here depends on the number of attempts, or on whether the endpoint is registered.
+//! The default table is [`by_default`]. An admin can override single cells of it for a tenant ([`ResponseRules`]).
+//! The effect does not depend on the number of attempts, or on whether the endpoint is registered.
 
 use std::time::Duration;
 
@@ -11,40 +11,40 @@ use breakerbox_core::throttle::LoadSignal;
 use super::rules::ResponseRules;
 use crate::delivery::{Fault, Reply};
 
-/// The longest time that a lane sleeps because of a receiver's `Retry-After`.
+/// The maximum time that a lane sleeps because of a receiver's `Retry-After`.
 pub const MAX_LANE_SLEEP: Duration = Duration::from_secs(3_600);
 
-/// The effect of a reply.
+/// The effect of a reply on the delivery, its circuit, its throttle and its lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplyEffect {
-    /// The effect on the delivery.
+    /// What happens to the delivery.
     pub disposition: Disposition,
-    /// The outcome for the circuit.
+    /// The outcome that is reported to the circuit.
     pub circuit: OutcomeKind,
-    /// With a failure: the retry-after that the circuit receives.
+    /// The `Retry-After` that is passed on to the circuit, if the outcome is a failure.
     pub retry_after: Option<Duration>,
-    /// The signal for the throttle.
+    /// The load signal that is sent to the throttle.
     pub throttle: LoadSignal,
-    /// How long the lane sleeps. `None`: it does not.
+    /// The time that the lane sleeps. `None`: it does not sleep.
     pub sleep: Option<Duration>,
 }
 
-/// The disposition of a delivery after an attempt.
+/// What happens to a delivery after an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Disposition {
     /// The receiver accepted the delivery.
     Delivered,
     /// The delivery is retried, if attempts are left.
     Retry,
-    /// The receiver rejected this payload: the delivery fails at once.
+    /// The receiver rejected the payload: the delivery fails at once.
     Rejected,
     /// The endpoint is gone: the delivery fails at once, and the endpoint is disabled.
     Gone,
-    /// The gateway was at fault: the delivery waits again as before, and no attempt is used.
+    /// The gateway was at fault: the delivery waits as before, and no attempt is used.
     PutOff,
 }
 
-/// One row of the table, without the values that depend on `Retry-After`.
+/// One row of the table, without the parts that depend on `Retry-After`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Row {
     pub(super) disposition: Disposition,
@@ -53,7 +53,7 @@ pub(super) struct Row {
 }
 
 impl ResponseRules {
-    /// Returns the effect of a reply. `cool_off` is the circuit's, for a probe.
+    /// Returns the effect of a reply. `cool_off` is the circuit's cool-off; it matters for probes only.
     ///
     /// ```
     /// use breakerbox_core::OutcomeKind;
@@ -71,17 +71,17 @@ impl ResponseRules {
         let asked = asks_to_wait(reply);
         let (retry_after, sleep) = match circuit {
             OutcomeKind::Failure => (asked, None),
-            // The circuit of a receiver that is not failing does not hold back its lane, so the lane has to sleep.
+            // The circuit of a receiver that is not failing does not hold back the lane, so the lane has to sleep.
             OutcomeKind::Success | OutcomeKind::Ignored => (None, asked.map(|wait| wait.min(MAX_LANE_SLEEP))),
         };
-        // A probe that decided nothing would be repeated at once, without end.
+        // A probe that decided nothing would otherwise be repeated at once, without end.
         let undecided = is_probe && circuit == OutcomeKind::Ignored && disposition == Disposition::Retry;
         let sleep = sleep.or_else(|| undecided.then_some(cool_off));
         ReplyEffect { disposition, circuit, retry_after, throttle, sleep }
     }
 }
 
-/// The default table, without overrides.
+/// Returns the row of the default table, before a tenant's rules are applied.
 pub(super) fn by_default(reply: Reply, is_probe: bool) -> Row {
     let row = |disposition, circuit, throttle| Row { disposition, circuit, throttle };
     match reply {
@@ -106,7 +106,7 @@ pub(super) fn by_default(reply: Reply, is_probe: bool) -> Row {
         }
         Reply::Answered { .. } => row(Disposition::Retry, OutcomeKind::Failure, LoadSignal::Accept),
         Reply::Failed(Fault::Timeout) => row(Disposition::Retry, OutcomeKind::Failure, LoadSignal::Reject),
-        // Sending less would change nothing: the circuit handles these.
+        // A lower rate would not help: the circuit handles these faults.
         Reply::Failed(
             Fault::Dns | Fault::Connect | Fault::Tls | Fault::Reset | Fault::Protocol | Fault::Denied,
         ) => row(Disposition::Retry, OutcomeKind::Failure, LoadSignal::Neither),
@@ -114,7 +114,7 @@ pub(super) fn by_default(reply: Reply, is_probe: bool) -> Row {
     }
 }
 
-/// Returns the wait that the receiver asked for, where it is meant for all deliveries and not for one.
+/// Returns the delay that the receiver asked for, if it is meant for all deliveries and not just this one.
 const fn asks_to_wait(reply: Reply) -> Option<Duration> {
     match reply {
         Reply::Answered { status: 429 | 503, retry_after } => retry_after,
@@ -137,8 +137,8 @@ mod tests {
         Reply::Answered { status, retry_after: retry_after.map(Duration::from_secs) }
     }
 
-    /// Checks the rows of docs/guide/gateway.md#response-handling, in their order: the answers, whether the call is a
-    /// probe, and the expected result.
+    /// Checks the rows of docs/guide/gateway.md#response-handling, in order: the replies, whether the call is a
+    /// probe, and the expected effect.
     #[test]
     fn the_table() {
         use Disposition::{Delivered, Gone, Rejected, Retry};
@@ -189,7 +189,7 @@ mod tests {
             (each(&[300, 301, 302, 303, 304, 307, 308, 399]), &both, effect(Retry, Failure, Accept)),
             (each(&[500, 501, 502, 503, 505, 507, 511, 520, 599]), &both, effect(Retry, Failure, Accept)),
             (each(&[504]), &both, effect(Retry, Failure, Reject)),
-            // No answer of HTTP as people know it: as wrong as a 500.
+            // Statuses outside the HTTP standard are treated like a 500.
             (each(&[0, 101, 199, 600, 999, u16::MAX]), &both, effect(Retry, Failure, Accept)),
             (failed(&[Fault::Timeout]), &both, effect(Retry, Failure, Reject)),
             (

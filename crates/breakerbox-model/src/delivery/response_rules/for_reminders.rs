@@ -1,13 +1,13 @@
-//! Response rules for runs of reminders, and the merge of one set of rules over another.
+//! Response rules for reminder runs, and the merging of two sets of rules.
 //!
-//! A reminder is a promise to call, not an event that a receiver may reject: only 400 and 410 end a run at once, and
-//! every other response that is not a success is retried. Circuit and throttle treat responses as for a delivery. A
-//! tenant's own rules for reminders are applied over these.
+//! A reminder is a promise to call, not an event that a receiver may reject: only 400 and 410 fail a run at once, and
+//! every other response that is not a success is retried. The effects on the circuit and the throttle are the same as
+//! for deliveries. A tenant's own rules for reminders take precedence over these.
 
 use super::effect::Disposition;
 use super::rules::{Case, ResponseRule, ResponseRules};
 
-/// The statuses that reject a delivery at once, but are retried for a reminder.
+/// The statuses that fail a delivery at once, but are retried for a reminder.
 const RETRIED: [u16; 4] = [409, 413, 415, 422];
 
 impl ResponseRules {
@@ -19,7 +19,8 @@ impl ResponseRules {
         Self(RETRIED.into_iter().map(|status| (Case::Status(status), retried)).collect())
     }
 
-    /// Returns these rules, applied over others: a rule here for a status or its class wins over any rule in `base`.
+    /// Returns these rules merged with `base`: a rule here for a status or its class overrides all rules for it in
+    /// `base`.
     ///
     /// ```
     /// use breakerbox_model::delivery::{Disposition, Reply, ResponseRules};
@@ -79,7 +80,7 @@ mod tests {
         Reply::Answered { status, retry_after: Some(Duration::from_secs(seconds)) }
     }
 
-    /// Checks the rows of docs/guide/gateway.md#response-handling, with the changes of
+    /// Checks the rows of docs/guide/gateway.md#response-handling, with the differences in
     /// docs/guide/reminders.md#response-handling.
     #[test]
     fn the_table_for_reminders() {
@@ -129,7 +130,7 @@ mod tests {
         }
     }
 
-    /// Only success, 400 and 410 end a run, whatever is answered.
+    /// Only success, 400 and 410 end a run; every other reply is retried.
     #[test]
     fn all_else_is_retried() {
         let rules = ResponseRules::for_reminders();
@@ -169,10 +170,10 @@ mod tests {
         );
         let laid = own.applied_over(&base);
         let table = [
-            // Its class is above, and says something else than the status below.
+            // The upper rules have a rule for the class, which overrides the lower rules' rule for the status.
             (answered(422), (Rejected, Ignored, Neither)),
             (answered(404), (Rejected, Ignored, Accept)),
-            // What is silent above is as below; what is silent in both, as in the table.
+            // Cases without an upper rule follow the lower rules; cases without any rule follow the table.
             (answered(503), (Delivered, Ignored, Neither)),
             (answered(500), (Retry, Ignored, Neither)),
             (answered(200), (Delivered, Success, Accept)),
@@ -183,7 +184,7 @@ mod tests {
             let effect = laid.of(reply, false, COOL_OFF);
             assert_eq!((effect.disposition, effect.circuit, effect.throttle), expected, "{reply:?}");
         }
-        // One after the other gives the same.
+        // Applying both sets one after the other gives the same result.
         let faults = Fault::ALL.into_iter().map(Reply::Failed);
         for reply in (100..=999).map(answered).chain(faults) {
             let row = by_default(reply, false);

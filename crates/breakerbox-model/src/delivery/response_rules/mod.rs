@@ -3,8 +3,8 @@
 //! | part | content |
 //! | --- | --- |
 //! | `effect` | the default table: a [`ReplyEffect`] for each reply |
-//! | `rules` | the rules by which a tenant differs from the table, read and written |
-//! | `for_reminders` | the rules by which runs of reminders differ, and rules applied over others |
+//! | `rules` | a tenant's exceptions to the table, and their JSON form |
+//! | `for_reminders` | the exceptions for reminder runs, and the merging of two sets of rules |
 
 mod effect;
 mod for_reminders;

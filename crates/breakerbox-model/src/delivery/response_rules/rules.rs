@@ -1,7 +1,7 @@
-//! Response rules: the cases in which a tenant differs from the default table. An admin sets them.
+//! Response rules: a tenant's exceptions to the default table. An admin sets them.
 //!
-//! A rule for a status comes before a rule for its class; cases and columns without a rule follow the table. Rules do
-//! not change the effect of `Retry-After`: a receiver that asks for a pause gets it.
+//! A rule for a status takes precedence over a rule for its class; cases and columns without a rule follow the table.
+//! Rules do not change the effect of `Retry-After`: a receiver that asks for a pause gets it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::effect::{Disposition, Row};
 use crate::delivery::{Fault, Reply};
 
-/// The maximum number of rules.
+/// The maximum number of response rules.
 pub const MAX_RESPONSE_RULES: usize = 100;
 
 const ACTIONS: [(&str, Disposition); 4] = [
@@ -30,11 +30,11 @@ const LOAD_SIGNALS: [(&str, LoadSignal); 3] =
     [("accept", LoadSignal::Accept), ("reject", LoadSignal::Reject), ("neither", LoadSignal::Neither)];
 const COLUMNS: [&str; 3] = ["action", "circuit", "throttle"];
 
-/// Response rules: the cases that differ from the default table.
+/// A set of response rules: exceptions to the default table.
 ///
-/// Serialized, it is a map from a status (`"404"`), a class of statuses (`"4xx"`) or a fault (`"timeout"`) to the
-/// `action` on the delivery (succeed, retry, fail, disable), the outcome for the `circuit` (success, failure, ignored)
-/// and the signal for the `throttle` (accept, reject, neither). Omitted columns keep their default.
+/// It serializes as a map from a status (`"404"`), a class of statuses (`"4xx"`) or a fault (`"timeout"`) to the
+/// `action` on the delivery (succeed, retry, fail, disable), the outcome for the `circuit` (success, failure,
+/// ignored) and the signal for the `throttle` (accept, reject, neither). Omitted columns keep their default.
 ///
 /// ```
 /// use breakerbox_model::delivery::{Disposition, Reply, ResponseRules};
@@ -55,17 +55,17 @@ const COLUMNS: [&str; 3] = ["action", "circuit", "throttle"];
 )]
 pub struct ResponseRules(pub(super) BTreeMap<Case, ResponseRule>);
 
-/// The case that a rule is for.
+/// The case that a rule applies to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Case {
     Status(u16),
-    /// The first digit of the status.
+    /// The first digit of the status, such as 4 for `4xx`.
     Class(u16),
-    /// The index of the fault among all faults.
+    /// The index of the fault in `Fault::ALL`.
     Fault(usize),
 }
 
-/// The columns that a rule sets.
+/// The columns that a rule sets; unset ones follow the table.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct ResponseRule {
     pub(super) disposition: Option<Disposition>,
@@ -73,53 +73,54 @@ pub(super) struct ResponseRule {
     pub(super) throttle: Option<LoadSignal>,
 }
 
-/// Why rules are refused. Each error names the field.
+/// Why response rules are refused. Each error names the field.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResponseRulesError {
-    /// There are too many rules.
+    /// There are more than [`MAX_RESPONSE_RULES`] rules.
     #[error("response_rules: must be at most {MAX_RESPONSE_RULES}, but are {found}")]
     TooMany {
-        /// The number of rules.
+        /// The number of rules given.
         found: usize,
     },
-    /// The case is neither a status, a class nor a fault.
+    /// The case is not a status, a class or a fault.
     #[error(
         "response_rules.{case}: must be a status such as \"404\", a class such as \"4xx\" or a fault: {}",
         fault_names()
     )]
     UnknownCase {
-        /// The case, cut short.
+        /// The case as given, truncated for the error message.
         case: String,
     },
     /// The rule is not a map of columns.
     #[error("response_rules.{case}: must be an object with action, circuit or throttle")]
     NoColumns {
-        /// The case of the rule.
+        /// The case that the rule applies to.
         case: String,
     },
-    /// The column is unknown.
+    /// A rule sets a column that does not exist.
     #[error("response_rules.{case}.{column}: is unknown{}; use action, circuit or throttle", did_you_mean(.column))]
     UnknownColumn {
-        /// The case of the rule.
+        /// The case that the rule applies to.
         case: String,
-        /// The name of the column, cut short.
+        /// The column's name as given, truncated for the error message.
         column: String,
     },
-    /// The column does not accept this value.
+    /// The value is not one that the column accepts.
     #[error("response_rules.{case}.{column}: must be {allowed}")]
     UnknownValue {
-        /// The case of the rule.
+        /// The case that the rule applies to.
         case: String,
-        /// The name of the column.
+        /// The column: `action`, `circuit` or `throttle`.
         column: &'static str,
-        /// The values that the column accepts.
+        /// The values that the column accepts, as text for the error message.
         allowed: &'static str,
     },
-    /// A fault means that there was no response, so nothing can have been delivered.
+    /// The rule marks a fault as delivered. A fault means that there was no response, so nothing can have been
+    /// delivered.
     #[error("response_rules.{fault}.action: must be retry or fail, because there was no response")]
     NotAnswered {
-        /// The name of the fault.
+        /// The name of the fault, such as `timeout`.
         fault: &'static str,
     },
 }
@@ -131,7 +132,7 @@ impl ResponseRules {
         self.0.is_empty()
     }
 
-    /// Returns the row of the table, with the rules applied.
+    /// Returns this row of the default table, with the rules for the reply applied.
     pub(super) fn over(&self, row: Row, reply: Reply) -> Row {
         if self.0.is_empty() {
             return row;
@@ -140,7 +141,7 @@ impl ResponseRules {
             Reply::Answered { status, .. } => {
                 self.rule_for(Case::Status(status)).over(self.rule_for(Case::Class(status / 100)).over(row))
             }
-            // No rule of a tenant can blame the receiver for a fault of the gateway.
+            // A tenant's rules can't blame the receiver for a fault of the gateway.
             Reply::Failed(Fault::Local(_)) => row,
             Reply::Failed(fault) => self.rule_for(Case::of(fault)).over(row),
         }
@@ -290,7 +291,7 @@ fn did_you_mean(column: &str) -> String {
     nearest(column, COLUMNS).map_or_else(String::new, |near| format!(" (did you mean {near}?)"))
 }
 
-/// Returns foreign text, short enough for an error message.
+/// Returns untrusted text, short enough for an error message.
 fn shortened(text: &str) -> String {
     text.chars().take(40).collect()
 }

@@ -1,4 +1,4 @@
-//! Which change causes a notification, and of which kind.
+//! Tests which change causes a notification, and of which kind.
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ fn there_is_a_warning_once_for_each_time_it_fails() {
         (silent(half - 1, Cause::ProbeFailed), policy(), &[]),
         (silent(half, Cause::CoolOffOver), policy(), &[]),
         (silent(half, command(OverrideCommand::ForceOpen)), policy(), &[]),
-        // One that never gives up, and one that does so without waiting.
+        // A policy that never disables, and one that disables without a minimum time.
         (silent(half, Cause::ProbeFailed), Policy::default(), &[]),
         (silent(half, Cause::ProbeFailed), Policy::builder().disable_after(10).build().unwrap(), &[]),
     ];

@@ -1,4 +1,4 @@
-//! Tables: which change causes which notification, and its text.
+//! Tables of changes, the notifications that they cause, and the notifications' texts.
 
 mod decisions;
 mod texts;
@@ -15,7 +15,7 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis((NOON + seconds) * 1_000)
 }
 
-/// A change at noon to this state.
+/// A change at noon into this state.
 fn change(cause: Cause, to: Status) -> Change {
     Change {
         from: Status::Closed,

@@ -1,4 +1,4 @@
-//! The complete texts of notifications.
+//! Tests the complete texts of notifications.
 
 use std::time::Duration;
 
@@ -35,9 +35,9 @@ fn says(notification: &Notification, title: &str, body: &[&str]) {
     assert_eq!(text.body.lines().collect::<Vec<_>>(), body);
     let id = NotificationId(Id::first_at(notification.at));
     let sent = Message::of(id, notification).json.to_string();
-    // Neither the path of a URL, nor in the id of a circuit.
+    // Neither the URL's path nor the circuit's id contains the secret.
     assert!(!sent.contains("s3cret") && !sent.contains("czNjcmV0") && !sent.contains("MzY3JldA"), "{sent}");
-    // A stored notification has the same text.
+    // A notification read back from the database has the same text.
     let kept = serde_json::to_string(&notification.news).unwrap();
     let read: News = serde_json::from_str(&kept).unwrap();
     assert_eq!(Notification { news: read, ..notification.clone() }.text(), text);

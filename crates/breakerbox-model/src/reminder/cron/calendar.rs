@@ -1,4 +1,5 @@
-//! Finds the local times that match the fields, by the calendar alone, as if every day had each hour exactly once.
+//! Finds the local times that match the cron fields, as if every day had each hour exactly once. Time zones are not
+//! considered.
 //!
 //! Every search skips whole months and days that do not match, and ends after [`SEARCH_YEARS`].
 
@@ -9,7 +10,7 @@ use super::SEARCH_YEARS;
 use super::fields::Fields;
 
 impl Fields {
-    /// Returns the first match at this time or later. Seconds are ignored: the time must be at a full minute.
+    /// Returns the first match at or after this time, which must be a full minute.
     pub(super) fn next(&self, from: DateTime) -> Option<DateTime> {
         let limit = from.date().checked_add(i32::from(SEARCH_YEARS).years()).unwrap_or(Date::MAX);
         let mut day = self.next_day(from.date(), limit)?;
@@ -23,7 +24,7 @@ impl Fields {
         Some(day.at(hour, minute, 0, 0))
     }
 
-    /// Returns the last match at this time or earlier.
+    /// Returns the last match at or before this time.
     pub(super) fn previous(&self, until: DateTime) -> Option<DateTime> {
         let limit = until.date().checked_sub(i32::from(SEARCH_YEARS).years()).unwrap_or(Date::MIN);
         let mut day = self.previous_day(until.date(), limit)?;
@@ -37,7 +38,8 @@ impl Fields {
         Some(day.at(hour, minute, 0, 0))
     }
 
-    /// Returns the number of matches from one full minute until just before another; at most `most` are counted.
+    /// Returns the number of matches at or after `from` and before `before`, which are full minutes, but at most
+    /// `most`.
     pub(super) fn count(&self, from: DateTime, before: DateTime, most: u32) -> u32 {
         let mut counted = 0;
         let mut day = self.next_day(from.date(), before.date());
@@ -54,7 +56,7 @@ impl Fields {
         counted.min(most)
     }
 
-    /// Returns whether any date matches. The years searched have a leap day on every weekday.
+    /// Returns whether any date matches. The searched years contain a leap day on every weekday.
     pub(super) fn ever_happens(&self) -> bool {
         self.next_day(date(2000, 1, 1), date(2000 + SEARCH_YEARS, 1, 1)).is_some()
     }
@@ -112,7 +114,7 @@ impl Fields {
         Some((highest(self.hours & below(hour))?, highest(self.minutes)?))
     }
 
-    /// Returns how many of a day's times are before this one.
+    /// Returns how many of a day's matching times are before this one.
     fn times_before(&self, hour: i8, minute: i8) -> u32 {
         let hours_before = (self.hours & below(hour)).count_ones();
         let in_this_hour =
@@ -125,7 +127,7 @@ const fn has(set: u64, value: i8) -> bool {
     set & (1 << value) != 0
 }
 
-/// Returns the set of all values below this one.
+/// Returns the bit set of all values below this one.
 const fn below(value: i8) -> u64 {
     (1 << value) - 1
 }

@@ -1,4 +1,4 @@
-//! Parses the five fields of a cron expression into sets of values, without regard to calendars and zones.
+//! Parses the five fields of a cron expression into sets of values, independent of calendars and time zones.
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ use super::error::CronError;
 /// A field of a cron expression.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CronField {
-    /// The first field.
+    /// The first field, from 0 to 59.
     Minute,
-    /// The second field.
+    /// The second field, from 0 to 23.
     Hour,
-    /// The third field: the day of the month.
+    /// The third field: the day of the month, from 1 to 31.
     Day,
-    /// The fourth field.
+    /// The fourth field, from 1 to 12 or `JAN` to `DEC`.
     Month,
-    /// The fifth field.
+    /// The fifth field, from 0 to 7 or `SUN` to `SAT`; 0 and 7 are Sunday.
     Weekday,
 }
 
@@ -33,7 +33,7 @@ const NICKNAMES: [(&str, &str); 5] = [
 impl CronField {
     const ALL: [Self; 5] = [Self::Minute, Self::Hour, Self::Day, Self::Month, Self::Weekday];
 
-    /// Returns the name of the field.
+    /// Returns the field's name in error messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ impl CronField {
         }
     }
 
-    /// Returns the names of the values, in order. Empty for fields without names.
+    /// Returns the names of the field's values, in order. Empty if the values have no names.
     const fn names(self) -> &'static [&'static str] {
         match self {
             Self::Minute | Self::Hour | Self::Day => &[],
@@ -72,7 +72,7 @@ impl CronField {
         }
     }
 
-    /// Returns the allowed values, for error messages.
+    /// Returns the range of allowed values, for error messages.
     pub(super) fn span(self) -> String {
         let numbers = format!("{} to {}", self.min(), self.max());
         match (self.names().first(), self.names().last()) {
@@ -81,7 +81,7 @@ impl CronField {
         }
     }
 
-    /// Returns the allowed forms of a part, for error messages.
+    /// Returns the allowed forms of a field's parts, for error messages.
     pub(super) fn shapes(self) -> String {
         let example = match self {
             Self::Minute => "a list such as \"0,30\", a range such as \"10-20\" or a step such as \"*/15\"",
@@ -124,9 +124,9 @@ pub(super) struct Fields {
     pub(super) months: u64,
     /// Bit 0 is Sunday.
     pub(super) weekdays: u64,
-    /// Neither days nor weekdays begin with `*`: either may match.
+    /// Whether a match of either the day or the weekday is enough: neither field begins with `*`.
     pub(super) either_day: bool,
-    /// The hours begin with `*`: an hour that comes twice counts twice.
+    /// Whether the hour field begins with `*`: if so, an hour that occurs twice counts twice.
     pub(super) every_hour: bool,
 }
 
@@ -170,7 +170,7 @@ fn read_part(field: CronField, part: &str) -> Result<u64, CronError> {
         None => (part, None),
     };
     let (first, last) = match range.split_once('-') {
-        // Not up to the second Sunday (7), or steps would count it.
+        // Not up to the second Sunday (7), which steps would otherwise count.
         None if range == "*" => (field.min(), if field == CronField::Weekday { 6 } else { field.max() }),
         None => {
             let value = field.value(part, range)?;
@@ -182,7 +182,7 @@ fn read_part(field: CronField, part: &str) -> Result<u64, CronError> {
         }
         Some((first, last)) => {
             let (from, to) = (field.value(part, first)?, field.value(part, last)?);
-            // A week may end with Sunday as well as begin with it.
+            // Sunday may be the end of a range as well as its beginning.
             let to = if field == CronField::Weekday && to == 0 && from > 0 { 7 } else { to };
             (from, to)
         }

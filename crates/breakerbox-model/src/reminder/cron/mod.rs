@@ -3,13 +3,13 @@
 //! | part | task |
 //! | --- | --- |
 //! | [`fields`] | parses an expression |
-//! | [`calendar`] | finds the local times that match, by the calendar alone |
-//! | [`offset_period`] | maps them to the zone's clock: gaps and overlaps |
+//! | [`calendar`] | finds the local times that match, without regard to time zones |
+//! | [`offset_period`] | maps them to absolute times, across the zone's gaps and overlaps |
 //!
 //! A cron crate would do the first two. But cronexpr skips times that fall into a gap, searches four years ahead and
-//! never back; croner treats only one minute of one hour as a fixed time, and gives up in a gap of more than two hours.
-//! Neither reports which part of which field is wrong. The part of them that could be used is smaller than the code to
-//! adapt the rest.
+//! never back; croner treats only one minute of one hour as a fixed time, and gives up in a gap of more than two
+//! hours. Neither reports which part of which field is wrong. The code to adapt one of them would be larger than the
+//! code that it saves.
 
 mod calendar;
 mod error;
@@ -29,26 +29,27 @@ use offset_period::OffsetPeriod;
 
 use super::error::ScheduleError;
 
-/// The number of years that a search covers. The rarest time, a leap day on a given weekday, comes 40 years after the
-/// previous one when a century without a leap day lies between.
+/// The number of years that a search covers. The rarest match, a leap day on a given weekday, occurs up to 40 years
+/// after the previous one, if a century year without a leap day lies between them.
 const SEARCH_YEARS: i16 = 41;
-/// The maximum length of an expression, in bytes.
+/// The maximum length of a cron expression, in bytes.
 const MAX_LENGTH: usize = 256;
 
 /// A cron expression in a time zone.
 ///
-/// Five fields: minute, hour, day of the month, month, weekday. Each is `*`, a value, a range `1-5`, a step `*/15` or
-/// `10-30/5`, or a list of those with commas. Months and weekdays have names (`JAN`, `MON`); 0 and 7 are Sunday. If
-/// neither day nor weekday begins with `*`, either may match. `@hourly`, `@daily`, `@weekly`, `@monthly` and `@yearly`
-/// are short forms.
+/// The five fields are minute, hour, day of the month, month and weekday. Each is `*`, a value, a range `1-5`, a step
+/// `*/15` or `10-30/5`, or a list of those with commas. Months and weekdays have names (`JAN`, `MON`); 0 and 7 are
+/// Sunday. If neither the day nor the weekday field begins with `*`, a match of either is enough. `@hourly`,
+/// `@daily`, `@weekly`, `@monthly` and `@yearly` are short forms.
 ///
-/// Where the zone's clock jumps:
-/// - A local time that **does not exist** fires at the first moment after the gap, once, however many fall into it.
-///   None is skipped: in a night without half past two, `30 * * * *` fires at three, and again at half past.
-/// - A local time that **comes twice** fires the first time only. If the hour field begins with `*`, both times fire.
+/// When the zone's clock is changed:
+/// - A local time that **does not exist** fires at the first moment after the gap; several such times fire only once.
+///   None is skipped: in a night without half past two, `30 * * * *` fires at three, and again at half past three.
+/// - A local time that **occurs twice** fires the first time only. If the hour field begins with `*`, it fires both
+///   times.
 ///
-/// The zones are those of the IANA database, built into the program: it needs none on the machine, and all processes of
-/// one version agree. When a country changes its rules, a later version of the program includes the change.
+/// Time zones come from a copy of the IANA database in the program, so that all processes of one version agree. When
+/// a country changes its rules, a later version of the program includes the change.
 ///
 /// ```
 /// use breakerbox_model::reminder::Cron;
@@ -68,10 +69,10 @@ pub struct Cron {
 }
 
 impl Cron {
-    /// Parses an expression, for this zone of the IANA database.
+    /// Parses an expression. `zone` is the name of an IANA time zone.
     ///
     /// # Errors
-    /// If the expression is invalid or never matches, or the zone is unknown.
+    /// Returns an error if the expression is invalid or never matches, or the zone is unknown.
     pub fn new(text: &str, zone: &str) -> Result<Self, ScheduleError> {
         let text = text.trim();
         if text.len() > MAX_LENGTH {
@@ -81,7 +82,7 @@ impl Cron {
         Ok(Self { text: text.into(), fields, zone: find_zone(zone)? })
     }
 
-    /// Returns the name of the time zone.
+    /// Returns the name of the IANA time zone.
     #[must_use]
     pub fn zone(&self) -> &str {
         self.zone.iana_name().unwrap_or("UTC")
@@ -91,7 +92,7 @@ impl Cron {
         &self.zone
     }
 
-    /// Returns the first occurrence at this time or later.
+    /// Returns the first occurrence at or after this time.
     pub(super) fn from(&self, at: Timestamp) -> Option<Timestamp> {
         self.forward(at.as_micros().div_ceil(1_000_000))
     }
@@ -101,7 +102,7 @@ impl Cron {
         self.forward(at.as_micros() / 1_000_000 + 1)
     }
 
-    /// Returns the last occurrence at this time or earlier.
+    /// Returns the last occurrence at or before this time.
     pub(super) fn until(&self, at: Timestamp) -> Option<Timestamp> {
         let until = moment(at.as_micros() / 1_000_000)?;
         let limit = until - (i64::from(SEARCH_YEARS) * 366 * 24).hours();
@@ -114,7 +115,7 @@ impl Cron {
         }
     }
 
-    /// Returns the number of occurrences from one time until just before another; at most `most` are counted.
+    /// Returns the number of occurrences at or after `from` and before `before`, but at most `most`.
     pub(super) fn count(&self, from: Timestamp, before: Timestamp, most: u32) -> u32 {
         let seconds = |at: Timestamp| moment(at.as_micros().div_ceil(1_000_000));
         let (Some(from), Some(before)) = (seconds(from), seconds(before)) else { return 0 };
@@ -164,7 +165,7 @@ impl PartialEq for Cron {
 impl Eq for Cron {}
 
 fn find_zone(name: &str) -> Result<TimeZone, ScheduleError> {
-    // Not the machine's own database: the processes of a fleet have to agree, whatever each machine has.
+    // Not the machine's own database: all processes of a fleet must agree, regardless of the machine.
     let zones = TimeZoneDatabase::bundled();
     match zones.get(name) {
         Ok(zone) if !zone.is_unknown() => Ok(zone),

@@ -1,9 +1,9 @@
-//! Maps local times to the clock of a zone.
+//! Maps local times to absolute times in a zone.
 //!
-//! A zone's time is a sequence of stretches, in each of which its clock runs evenly. Within one, local times and
-//! absolute times correspond. Where one begins, the clock jumps: forwards over local times that do not exist (they fire
-//! at the jump, once), or back over local times that were there before (they fire again only if the hour field begins
-//! with `*`).
+//! A zone's time is a sequence of periods with a constant UTC offset. Within a period, local times and absolute times
+//! correspond one to one. Where a period begins, the clock jumps: forward over local times that do not exist (they
+//! fire at the jump, once), or back over local times that occurred before (they fire again only if the hour field
+//! begins with `*`).
 
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
@@ -11,16 +11,16 @@ use jiff::{Timestamp, ToSpan};
 
 use super::fields::Fields;
 
-/// A period in which a zone's clock runs evenly.
+/// A period in which a zone has a constant UTC offset.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OffsetPeriod {
     start: Option<Jump>,
-    /// The beginning of the next stretch. `None`: there is none.
+    /// The beginning of the next period. `None`: this is the last one.
     end: Option<Timestamp>,
     offset: Offset,
 }
 
-/// A jump of the clock: its time, and the offset before it.
+/// A jump of the local clock: its time, and the offset before it.
 #[derive(Clone, Copy, Debug)]
 struct Jump {
     at: Timestamp,
@@ -28,13 +28,14 @@ struct Jump {
 }
 
 impl OffsetPeriod {
-    /// Returns the stretch that contains this time. Times are full seconds.
+    /// Returns the period that contains this time. Times are full seconds.
     pub(super) fn around(zone: &TimeZone, at: Timestamp) -> Self {
         let second_after = at.saturating_add(1.second()).unwrap_or(Timestamp::MAX);
         let mut start = zone.preceding(second_after).next().map(|change| change.timestamp());
         let mut end = None;
-        // Where a zone's table ends and its rule begins, jiff may find a change of the rule from before the table's
-        // last one. The changes that follow are right, so they take precedence.
+        // At the boundary between a zone's table of changes and its rule for later years, jiff may return a change by
+        // the rule that is earlier than the table's last one. The changes that follow are correct, so they take
+        // precedence.
         for change in zone.following(start.unwrap_or(at)) {
             if change.timestamp() > at {
                 end = Some(change.timestamp());
@@ -49,28 +50,28 @@ impl OffsetPeriod {
         Self { start, end, offset: zone.to_offset(at) }
     }
 
-    /// Returns the next stretch.
+    /// Returns the next period, if there is one.
     pub(super) fn after(&self, zone: &TimeZone) -> Option<Self> {
         self.end.map(|end| Self::around(zone, end))
     }
 
-    /// Returns the previous stretch.
+    /// Returns the previous period, if there is one.
     pub(super) fn before(&self, zone: &TimeZone) -> Option<Self> {
         let before = self.start?.at.checked_sub(1.second()).ok()?;
         Some(Self::around(zone, before))
     }
 
-    /// Returns whether it begins before this time.
+    /// Returns whether the period begins before this time.
     pub(super) fn starts_before(&self, at: Timestamp) -> bool {
         self.start.is_none_or(|start| start.at < at)
     }
 
-    /// Returns whether it ends after this time.
+    /// Returns whether the period ends after this time.
     pub(super) fn ends_after(&self, at: Timestamp) -> bool {
         self.end.is_none_or(|end| end > at)
     }
 
-    /// Returns its first occurrence at this time or later.
+    /// Returns the period's first occurrence at or after this time.
     pub(super) fn first(&self, fields: &Fields, from: Timestamp) -> Option<Timestamp> {
         if let Some(jump) = self.moved_here(fields).filter(|jump| *jump >= from) {
             return Some(jump);
@@ -79,7 +80,7 @@ impl OffsetPeriod {
         if found < self.closes() { self.offset.to_timestamp(found).ok() } else { None }
     }
 
-    /// Returns its last occurrence at this time or earlier.
+    /// Returns the period's last occurrence at or before this time.
     pub(super) fn last(&self, fields: &Fields, until: Timestamp) -> Option<Timestamp> {
         let last_second = self.end.and_then(|end| end.checked_sub(1.second()).ok());
         let until = last_second.map_or(until, |last| until.min(last));
@@ -89,7 +90,7 @@ impl OffsetPeriod {
         found.or_else(|| self.moved_here(fields).filter(|jump| *jump <= until))
     }
 
-    /// Returns the number of its occurrences from one time until just before another; at most `most` are counted.
+    /// Returns the number of the period's occurrences at or after `from` and before `before`, but at most `most`.
     pub(super) fn count(&self, fields: &Fields, from: Timestamp, before: Timestamp, most: u32) -> u32 {
         let before = self.end.map_or(before, |end| before.min(end));
         let range = full_minute(self.opens(fields, from)).zip(full_minute(self.offset.to_datetime(before)));
@@ -98,7 +99,7 @@ impl OffsetPeriod {
             _ => 0,
         };
         let moved = self.moved_here(fields).filter(|jump| *jump >= from && *jump < before);
-        // A local time of the stretch itself at that moment was counted already.
+        // A local time of the period itself at that moment was already counted.
         let twice = moved.is_some_and(|jump| {
             let local = self.offset.to_datetime(jump);
             local.second() == 0 && fields.next(local) == Some(local)
@@ -106,7 +107,7 @@ impl OffsetPeriod {
         (counted + u32::from(moved.is_some() && !twice)).min(most)
     }
 
-    /// Returns the beginning of the stretch, if a local time fell into the gap before it.
+    /// Returns the beginning of the period, if a matching local time fell into the gap before it.
     fn moved_here(&self, fields: &Fields) -> Option<Timestamp> {
         let start = self.start?;
         let missing = full_minute(start.from.to_datetime(start.at))?;
@@ -114,7 +115,7 @@ impl OffsetPeriod {
         (missing < first && fields.next(missing)? < first).then_some(start.at)
     }
 
-    /// Returns the first local time that counts in this stretch, from this time on.
+    /// Returns the first local time that counts in this period, at or after `from`.
     fn opens(&self, fields: &Fields, from: Timestamp) -> DateTime {
         let Some(start) = self.start else { return self.offset.to_datetime(from) };
         let from = self.offset.to_datetime(from.max(start.at));
@@ -122,13 +123,13 @@ impl OffsetPeriod {
         if fields.every_hour { from } else { from.max(again_until) }
     }
 
-    /// Returns the local time at which it ends.
+    /// Returns the local time at which the period ends.
     fn closes(&self) -> DateTime {
         self.end.map_or(DateTime::MAX, |end| self.offset.to_datetime(end))
     }
 }
 
-/// Returns the first full minute at this time or later.
+/// Returns the first full minute at or after this time.
 fn full_minute(local: DateTime) -> Option<DateTime> {
     let seconds = local.second();
     let part = local.subsec_nanosecond();

@@ -1,4 +1,4 @@
-//! Schedules and what comes next, in virtual time.
+//! Tests of schedules and next steps, in virtual time.
 
 mod next_steps;
 mod schedules;
@@ -15,7 +15,7 @@ fn at(text: &str) -> Timestamp {
     Timestamp::from_micros(u64::try_from(moment.as_microsecond()).unwrap())
 }
 
-/// A minute of some day.
+/// The given minute of a fixed day.
 const fn minute(minute: u64) -> Timestamp {
     Timestamp::from_millis(1_767_225_600_000 + minute * 60_000)
 }
@@ -28,12 +28,12 @@ fn cron(text: &str, zone: &str) -> Repeat {
     Repeat::Cron(Cron::new(text, zone).unwrap())
 }
 
-/// Endless, from here on.
+/// A schedule without an end, starting at this time.
 const fn from(first_at: Timestamp, repeat: Repeat) -> Schedule {
     Schedule { first_at, repeat, ends_at: None, max_runs: None }
 }
 
-/// Nothing has run yet.
+/// The progress of a reminder that has not run yet.
 const fn fresh(schedule: Schedule, catch_up: CatchUp) -> Progress {
     Progress { schedule, catch_up, when_failed: WhenFailed::Stop, runs: 0, last: None }
 }

@@ -1,9 +1,10 @@
-//! What comes next, row by row.
+//! Tests of the next step, as tables.
 
 use super::*;
 use crate::reminder::{RunResult, Step, StopReason};
 
-/// Every ten minutes from minute 0 on; so many have run, and the latest stands for this minute.
+/// A schedule of every ten minutes, starting at minute 0, after this many runs; `last` is the minute that the latest
+/// run stands for.
 fn progress(catch_up: CatchUp, runs: u32, last: Option<u64>) -> Progress {
     Progress { runs, last: last.map(minute), ..fresh(from(minute(0), every(600)), catch_up) }
 }
@@ -31,7 +32,7 @@ fn when_it_is_due() {
         // Too early.
         (All, 1, Some(0), 9, wait(10)),
         (Latest, 1, Some(0), 9, wait(10)),
-        // After down time.
+        // After downtime.
         (All, 1, Some(0), 45, fire(2, 10, 0)),
         (All, 2, Some(10), 45, fire(3, 20, 0)),
         (All, 4, Some(30), 45, fire(5, 40, 0)),
@@ -39,7 +40,7 @@ fn when_it_is_due() {
         (Latest, 1, Some(0), 45, fire(2, 40, 3)),
         (Latest, 2, Some(40), 45, wait(50)),
         (Latest, 0, None, 45, fire(1, 40, 4)),
-        // The clock was put back.
+        // The clock was set back.
         (All, 5, Some(40), 0, wait(50)),
         (Latest, 5, Some(40), 0, wait(50)),
     ];
@@ -54,18 +55,19 @@ fn when_a_run_has_ended() {
     use RunResult::{Cancelled, Delivered, Exhausted, Expired, Gone, Rejected};
     let stop = |reason| Step::Stop(reason);
     let table = [
-        // The run of minute 10: how it ended, first sent, ended at, for all, for the latest, and what that stood for.
+        // The run of minute 10: its result, first sent at, ended at, the step with `All`, the step with `Latest`, and
+        // the occurrence that the run stood for with `Latest`.
         (Delivered, Some(10), 11, wait(20), wait(20), 10),
         (Cancelled, None, 11, wait(20), wait(20), 10),
-        // It was parked until 35.
+        // The run was parked until minute 35.
         (Delivered, Some(35), 36, fire(3, 20, 0), wait(40), 30),
         (Delivered, Some(40), 40, fire(3, 20, 0), wait(50), 40),
-        // It was sent at once, and took long.
+        // The run was sent at once, and took long.
         (Delivered, Some(10), 45, fire(3, 20, 0), fire(3, 40, 2), 10),
-        // Both.
+        // The run was parked, and took long.
         (Delivered, Some(25), 45, fire(3, 20, 0), fire(3, 40, 1), 20),
         (Cancelled, None, 45, fire(3, 20, 0), fire(3, 40, 2), 10),
-        // Clocks were put back in between: nothing is counted anew.
+        // The clock was set back in between: no occurrence is counted again.
         (Delivered, Some(3), 4, wait(20), wait(20), 10),
         (Rejected, Some(10), 45, stop(StopReason::Rejected), stop(StopReason::Rejected), 10),
         (Gone, Some(10), 45, stop(StopReason::Gone), stop(StopReason::Gone), 10),
@@ -124,7 +126,7 @@ fn runs_are_counted() {
         assert_eq!(last.ended(RunResult::Gone, Some(minute(20)), minute(21)), Step::Stop(StopReason::Gone));
         assert_eq!(last.resumed(minute(90)), Step::Finish);
     }
-    // What was skipped is no run.
+    // Skipped occurrences don't count as runs.
     assert_eq!(limited(Latest, 2, Some(10)).due(minute(500)), fire(3, 500, 48));
 }
 
@@ -141,10 +143,10 @@ fn it_ends_at_its_end() {
         let ended = ending(catch_up, 4, Some(30)).ended(RunResult::Delivered, Some(minute(30)), minute(31));
         assert_eq!(ended, Step::Finish);
     }
-    // Down beyond the end: what was due before it still is.
+    // Downtime beyond the end: occurrences before the end are still due.
     assert_eq!(ending(All, 1, Some(0)).due(minute(99)), fire(2, 10, 0));
     assert_eq!(ending(Latest, 1, Some(0)).due(minute(99)), fire(2, 30, 2));
-    // A run that was parked beyond the end stood for the last one.
+    // A run that was parked beyond the end stands for the last occurrence.
     let parked = ending(Latest, 2, Some(10)).ended(RunResult::Delivered, Some(minute(99)), minute(99));
     assert_eq!(parked, Step::Finish);
 }
@@ -152,15 +154,15 @@ fn it_ends_at_its_end() {
 #[test]
 fn a_pause_is_skipped() {
     for catch_up in [All, Latest] {
-        // Runs, the latest, resumed at, what comes next, and what is done with from then on.
+        // The number of runs, the latest, resumed at, the next step, and the occurrence up to which all are done.
         let table = [
             (1, Some(0), 45, wait(50), Some(40)),
             (1, Some(0), 5, wait(10), Some(0)),
             (0, None, 45, wait(50), Some(40)),
-            // Due at this very moment is not too late.
+            // An occurrence at exactly this time is not skipped.
             (1, Some(0), 50, fire(2, 50, 0), Some(40)),
             (0, None, 0, fire(1, 0, 0), None),
-            // The clock was put back in the pause.
+            // The clock was set back during the pause.
             (6, Some(50), 20, wait(60), Some(50)),
         ];
         for (runs, last, now, expected, done_with) in table {
@@ -168,7 +170,8 @@ fn a_pause_is_skipped() {
             assert_eq!(paused.resumed(minute(now)), expected, "{catch_up:?}, {last:?}, at {now}");
             let done_with = done_with.map(minute);
             assert_eq!(paused.last_when_resumed(minute(now)), done_with, "{catch_up:?}, {last:?}, at {now}");
-            // Whoever keeps that gets the same answer when the time has come, and nothing of the pause.
+            // With this value stored, the step is the same when the time has come, and nothing from the pause is
+            // fired.
             let resumed = Progress { last: done_with, ..paused };
             assert_eq!(resumed.due(minute(now)), expected, "{catch_up:?}, {last:?}, at {now}");
         }

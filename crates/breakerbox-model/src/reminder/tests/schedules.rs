@@ -1,4 +1,4 @@
-//! When a reminder is due: what is refused, where it ends, what was missed, and how it is kept.
+//! Tests of schedules: errors, ends, missed occurrences, and the stored form.
 
 use proptest::prelude::*;
 
@@ -68,16 +68,16 @@ fn what_is_wrong_is_named() {
 #[test]
 fn where_it_begins() {
     let table = [
-        // Without a time, what repeats begins now.
+        // Without a first time, a repeating schedule begins now.
         (new(None, every(3_600)), NOW),
         (new(None, cron("* * * * *", "UTC")), NOW),
         (new(None, cron("41 * * * *", "UTC")), minute(1_001)),
-        // A time in the future is taken as it is, or as "not before".
+        // A time in the future is the first occurrence or, for a cron expression, the earliest.
         (new(Some(minute(1_005)), Repeat::Once), minute(1_005)),
         (new(Some(minute(1_005)), every(3_600)), minute(1_005)),
         (new(Some(minute(1_005)), cron("*/15 * * * *", "UTC")), minute(1_005)),
         (new(Some(minute(1_006)), cron("*/15 * * * *", "UTC")), minute(1_020)),
-        // Of what was due before there was a reminder, only the latest is.
+        // Of the occurrences before the reminder was created, only the latest is fired.
         (new(Some(minute(10)), Repeat::Once), minute(10)),
         (new(Some(minute(7)), every(600)), minute(997)),
         (new(Some(minute(0)), every(600)), NOW),
@@ -104,7 +104,7 @@ fn what_comes_after() {
         (ending(every(600)), just_before, Some(minute(20))),
         (ending(every(600)), minute(20), Some(minute(30))),
         (ending(every(600)), past_it, Some(minute(30))),
-        // The end itself is a time, and nothing after it is.
+        // The end is inclusive.
         (ending(every(600)), minute(30), None),
         (ending(every(601)), minute(21), None),
         (ending(every(600)), Timestamp::from_micros(u64::MAX), None),
@@ -119,7 +119,7 @@ fn what_comes_after() {
     }
 }
 
-/// A day is 24 hours, whatever clocks do.
+/// A day is 24 hours, even when the clocks change.
 #[test]
 fn every_counts_elapsed_time() {
     let schedule = from(at("2026-03-28T08:00:00+01:00"), every(86_400));
@@ -141,7 +141,7 @@ fn what_was_missed() {
             (None, 19, missed(10, 0)),
             (None, 20, missed(20, 1)),
             (None, 44, missed(40, 3)),
-            // It ends.
+            // The schedule ends.
             (None, 5_000, missed(40, 3)),
             (Some(5), 25, missed(20, 1)),
             (Some(10), 25, missed(20, 0)),
@@ -169,7 +169,7 @@ fn what_was_missed() {
     }
 }
 
-/// The count ends; what was the latest is right all the same.
+/// The count is capped, but the latest occurrence is correct.
 #[test]
 fn a_year_of_down_time() {
     let begin = at("2025-06-01T00:00:00Z");
@@ -180,7 +180,7 @@ fn a_year_of_down_time() {
         let missed = schedule.latest(Some(begin), until).unwrap();
         assert_eq!(missed, Missed { latest, skipped: MAX_SKIPPED }, "{:?}", schedule.repeat);
     }
-    // A year has 8,760 hours, also where two of its days have 23 and 25.
+    // A year has 8,760 hours, even in a zone with days of 23 and 25 hours.
     for repeat in [every(3_600), cron("@hourly", "Europe/Berlin"), cron("@hourly", "UTC")] {
         let schedule = from(begin, repeat);
         let missed = schedule.latest(Some(begin), until).unwrap();
@@ -190,7 +190,7 @@ fn a_year_of_down_time() {
     assert_eq!(nothing.latest(Some(begin), until), None);
 }
 
-/// A thousand reminders that have missed a year each: if each walked through it, this would take hours.
+/// A thousand reminders each missed a year: stepping through each occurrence would take hours.
 #[test]
 fn a_year_of_down_time_is_cheap() {
     let schedule = from(at("2025-06-01T00:00:00Z"), cron("* * * * *", "Europe/Berlin"));
@@ -250,7 +250,7 @@ fn it_is_kept_as_compact_json() {
         let error = serde_json::from_str::<Schedule>(text).unwrap_err().to_string();
         assert!(error.starts_with(start), "{text}: {error}");
     }
-    // What has ended or is past is read back, too: time goes on while it is kept.
+    // A schedule that has ended or is in the past can be read back, because time passes while it is stored.
     assert!(serde_json::from_str::<Schedule>(r#"{"at":5,"ends_at":7}"#).is_ok());
 }
 
@@ -272,7 +272,7 @@ fn some_repeat() -> impl Strategy<Value = Repeat> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// The latest one in a span is the last that a walk finds in it, and the walk counts the same.
+    /// The latest occurrence in a span is the last one that stepping through it finds, and the counts agree.
     #[test]
     fn the_latest_is_where_a_walk_ends(
         repeat in some_repeat(),
@@ -304,7 +304,8 @@ proptest! {
         prop_assert_eq!(schedule.latest(after, until), expected);
     }
 
-    /// Whatever is said, it is refused or can be asked anything, and comes back from the database as it was.
+    /// Any input is either refused or yields a schedule whose methods don't panic and that is unchanged when read
+    /// back.
     #[test]
     fn nothing_panics(
         first_at in prop::option::of(any::<u64>()),

@@ -1,40 +1,41 @@
-//! A small scheduler in virtual time, whose clock jumps: each run fires exactly once.
+//! A small scheduler in virtual time, with a clock that jumps. Each run is fired exactly once.
 //!
-//! Real time only goes on. The wall clock is real time and a shift, and the shift jumps. The scheduler sees nothing but the
-//! wall clock: it asks what comes next when a reminder is due and when a run has ended, and keeps what it is told to.
+//! Real time only advances. The wall clock is real time plus a shift, and the shift changes. The scheduler sees only
+//! the wall clock: it calculates the next step when a reminder is due and when a run has ended, and stores the
+//! result.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::reminder::{RunResult, Step};
 
-/// Something that happens to the clock or to the scheduler, at a minute of real time.
+/// An event that affects the clock or the scheduler, at a minute of real time.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// The wall clock jumps by so many minutes.
+    /// The wall clock jumps by this many minutes.
     Jump(i64),
-    /// Nothing runs for so many minutes.
+    /// The scheduler does not run for this many minutes.
     Down(u64),
-    /// Receivers are refused for so many minutes: runs are parked, and sent afterwards.
+    /// A gate refuses for this many minutes: runs are parked, and sent afterwards.
     Parked(u64),
 }
 
 struct Fired {
     scheduled_at: Timestamp,
     skipped: u32,
-    /// By the wall clock.
+    /// The wall-clock time.
     at: Timestamp,
 }
 
 struct World {
     progress: Progress,
     events: Vec<(u64, Event)>,
-    /// How many minutes a run takes.
+    /// The duration of a run, in minutes.
     takes: u64,
 }
 
 impl World {
-    /// So many minutes of real time.
+    /// Runs the simulation for this many minutes of real time.
     fn run(mut self, minutes: u64) -> Vec<Fired> {
         let mut fired = Vec::new();
         let (mut shift, mut down_until, mut parked_until) = (0_i64, 0, 0);
@@ -43,7 +44,8 @@ impl World {
         let mut finished = false;
         for real in 0..minutes {
             for (_, event) in self.events.iter().filter(|(at, _)| *at == real) {
-                // Whoever has been away or sees another clock looks anew, and not only when it had planned to.
+                // After downtime or a clock jump, the scheduler checks again at once, not only when it had planned
+                // to.
                 next_at = None;
                 match event {
                     Event::Jump(by) => shift += by,
@@ -55,7 +57,7 @@ impl World {
             if real < down_until || finished {
                 continue;
             }
-            // A minute may end one run and begin the next.
+            // One run may end and the next begin in the same minute.
             loop {
                 let step = match &mut open {
                     Some((_, sent @ None)) if real >= parked_until => {
@@ -152,7 +154,7 @@ fn an_hour_forward_is_as_down_time() {
     assert_eq!(latest.iter().map(|run| run.skipped).sum::<u32>(), 6);
 }
 
-/// An hour forward, and back when somebody has noticed.
+/// The clock is an hour ahead for a while, and then corrected.
 #[test]
 fn a_clock_that_was_wrong_for_a_while() {
     for repeat in [every(300), cron("*/5 * * * *", "Europe/Berlin")] {
@@ -170,7 +172,7 @@ fn down_time_and_parking_lose_nothing() {
     }
 }
 
-/// The latest until it was sent, then the latest after that.
+/// A run stands for the latest occurrence at the time it was sent; the next run for the latest one after that.
 #[test]
 fn a_parked_run_stands_for_the_latest() {
     let events = vec![(95, Event::Parked(60))];
@@ -182,14 +184,15 @@ fn a_parked_run_stands_for_the_latest() {
             (minutes(run.at), minutes(run.scheduled_at), run.skipped)
         })
         .collect();
-    // The run of 60 began at 65 and is over at 130; the next one begins then and is parked until 155: it stands for 150.
+    // The run for 60 began at 65 and ended at 130; the next run then began and was parked until 155, so it stands for
+    // 150.
     assert_eq!(seen[..4], [(0, 0, 0), (65, 60, 5), (130, 130, 6), (195, 190, 3)]);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Whatever happens, and in whatever order: `all` fires each occurrence once and in order, `latest` none twice.
+    /// For any events in any order: `all` fires each occurrence once and in order, and `latest` fires none twice.
     #[test]
     fn whatever_happens(
         period in 1_u64..90,

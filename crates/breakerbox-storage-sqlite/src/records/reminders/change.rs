@@ -1,4 +1,4 @@
-//! The effects of changing a reminder: on its row, its next step, and a waiting run.
+//! The effects of changing a reminder on its row, its next step, and a waiting run.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::lanes;
 use crate::reminders::runs::{self, WasSent};
 use crate::reminders::stored::StoredReminder;
 
-/// Writes the changes of a reminder.
+/// Writes a change to a reminder's row.
 pub(super) fn write(
     transaction: &mut WriteTransaction<'_>,
     found: &Reminder,
@@ -49,7 +49,7 @@ pub(super) fn write(
     reschedule(transaction, found, change)
 }
 
-/// Replaces the schedule.
+/// Replaces a reminder's schedule.
 fn reschedule(
     transaction: &mut WriteTransaction<'_>,
     found: &Reminder,
@@ -78,7 +78,7 @@ fn reschedule(
     Ok(())
 }
 
-/// Withdraws a waiting run, as if it had not been fired. False: it does not wait.
+/// Withdraws a run, as if it had not been fired, if it is waiting. Returns whether it was.
 pub(super) fn withdraw(
     transaction: &mut WriteTransaction<'_>,
     reminder: i64,
@@ -96,7 +96,7 @@ pub(super) fn withdraw(
     Ok(true)
 }
 
-/// Gives a waiting run the new settings of its reminder.
+/// Applies a reminder's new settings to its waiting run.
 pub(super) fn carry_on(
     records: &SqliteRecords,
     transaction: &mut WriteTransaction<'_>,
@@ -158,7 +158,7 @@ pub(super) fn hurry(
         .prepare_cached("UPDATE deliveries SET due_at = ?2 WHERE id = ?1 AND state = ?3 RETURNING lane")?
         .query_row(params![run, micros(transaction.now()), WAITING], |row| row.get(0))
         .optional()?;
-    // A run in flight is running already.
+    // A run in flight needs no change.
     lane.map_or(Ok(()), |lane| wake(records, transaction, found, lane))
 }
 

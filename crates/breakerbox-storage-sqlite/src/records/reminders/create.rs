@@ -1,4 +1,4 @@
-//! New reminders: the check of limits, and their rows.
+//! Creates reminders: checks the limits, and inserts the rows.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::reminders::stored::{ACTIVE, NO_REQUEST, StoredReminder};
 use crate::reminders::totals;
 use crate::submit::room_for;
 
-/// Creates a reminder. The caller wakes the scheduler.
+/// Inserts a reminder, after checking the limits. The caller wakes the scheduler.
 pub(super) fn create(
     records: &SqliteRecords,
     transaction: &mut WriteTransaction<'_>,
@@ -39,7 +39,7 @@ pub(super) fn wake_scheduler(records: &SqliteRecords, transaction: &mut WriteTra
     transaction.report_after_commit(move || directory.reminders_changed());
 }
 
-/// Checks that the tenant's limit and the disk have room for so many more reminders, with so many bytes.
+/// Checks that the tenant's limit and the disk allow `more` reminders with this number of bytes.
 pub(super) fn admit(
     transaction: &mut WriteTransaction<'_>,
     tenant: &TenantEntry,
@@ -92,7 +92,7 @@ fn insert(
     Ok(())
 }
 
-/// The reference is the only column that must be unique.
+/// Converts a uniqueness violation to an error about the reference, which is the only unique column.
 pub(super) fn taken_reference(
     written: rusqlite::Result<usize>,
     settings: &ReminderSettings,

@@ -1,4 +1,4 @@
-//! Listings of reminders and of their runs.
+//! Lists reminders and their runs.
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{DeliveryId, Reminder, ReminderId, Run, RunId};
@@ -12,17 +12,17 @@ use super::REMINDER;
 use crate::columns::{id, number, time};
 use crate::reminders::stored::{COLUMNS, reminder, state_number};
 
-/// The maximum number of rows that a page reads.
+/// The maximum number of rows that are read for one page.
 const LOOKS: usize = 20_000;
 
-/// Returns a page of reminders: by id, of the tenant or of all, reading a bounded number of rows.
+/// Returns a page of reminders, ordered by id: those of a tenant, or all. It reads a bounded number of rows.
 pub(super) fn list(
     connection: &Connection,
     filter: &ReminderFilter,
     before: i64,
     size: usize,
 ) -> rusqlite::Result<Page<Reminder>> {
-    // Few reminders of a tenant have the same reference, however many it has.
+    // Few of a tenant's reminders have the same reference, even if it has many reminders.
     let is_named = filter.reference.is_some() && filter.tenant.is_some();
     let index = if is_named { "INDEXED BY reminders_by_reference" } else { "" };
     let mut sql = format!(
@@ -69,14 +69,13 @@ pub(super) fn list(
     Ok(Page { items, next })
 }
 
-/// Returns a page of the runs of a reminder.
 pub(super) fn runs(
     connection: &Connection,
     wanted: ReminderId,
     before: i64,
     size: usize,
 ) -> rusqlite::Result<Page<Run>> {
-    // The id of a run's delivery comes right after that of its event.
+    // The id of a run's delivery is the one after its event's id.
     let mut statement = connection.prepare_cached(
         "SELECT id, run, scheduled_at, skipped, (SELECT started_at FROM attempts WHERE delivery = e.id + 1 AND number = 1)
          FROM events e INDEXED BY runs WHERE reminder = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3",

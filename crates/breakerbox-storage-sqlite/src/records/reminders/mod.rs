@@ -1,10 +1,10 @@
-//! The operations of the API on reminders. Each change wakes the scheduler after the commit.
+//! The API's operations on reminders. Each change wakes the scheduler after the commit.
 //!
 //! | part | task |
 //! | --- | --- |
-//! | `create` | new reminders |
+//! | `create` | creates reminders |
 //! | `change` | the effects of a change on a reminder and its run |
-//! | `list` | listings of reminders and of their runs |
+//! | `list` | lists reminders and their runs |
 
 mod change;
 mod create;
@@ -49,7 +49,7 @@ impl SqliteRecords {
     }
 }
 
-/// Runs an operation on an existing reminder. Returns the reminder as it is afterwards.
+/// Runs an operation on an existing reminder, and returns the reminder in its new state.
 fn act_on(
     records: &SqliteRecords,
     transaction: &mut WriteTransaction<'_>,
@@ -62,7 +62,6 @@ fn act_on(
     self::found(transaction.connection(), wanted)
 }
 
-/// Creates one reminder.
 pub(super) fn create_one(
     records: &SqliteRecords,
     transaction: &mut WriteTransaction<'_>,
@@ -72,7 +71,7 @@ pub(super) fn create_one(
     create::create(records, transaction, new)
 }
 
-/// Creates several reminders, all or none.
+/// Creates several reminders, either all or none.
 pub(super) fn create_all(
     records: &SqliteRecords,
     transaction: &mut WriteTransaction<'_>,
@@ -80,7 +79,7 @@ pub(super) fn create_all(
 ) -> Result<Vec<Reminder>, JobError<RecordsError>> {
     create::wake_scheduler(records, transaction);
     let create = |(index, new)| match create::create(records, transaction, new) {
-        // The error is not about one of the reminders.
+        // The error does not concern a single reminder.
         Err(JobError(error @ RecordsError::Queue(_))) => Err(error.into()),
         Err(JobError(error)) => Err(RecordsError::OneOf { index, error: Box::new(error) }.into()),
         Ok(created) => Ok(created),
@@ -88,7 +87,7 @@ pub(super) fn create_all(
     new.iter().enumerate().map(create).collect()
 }
 
-/// Fires a run besides the schedule, or makes a waiting run due.
+/// Fires a run in addition to the schedule, or makes a waiting run due now.
 pub(super) fn run_now(
     records: &SqliteRecords,
     transaction: &mut WriteTransaction<'_>,
@@ -188,7 +187,7 @@ impl Reminders for SqliteRecords {
             if !matches!(found.state, ReminderState::Paused | ReminderState::Stopped(_)) {
                 return Err(refused(&found, "resumed").into());
             }
-            // A reminder whose run is still open continues when that run has ended.
+            // If a run is still open, the reminder continues when that run has ended.
             let next_check_at = found.open_run.is_none().then_some(Timestamp::ZERO);
             set_state(transaction, &found, ACTIVE, next_check_at, TO_RESUME)
         })

@@ -1,4 +1,4 @@
-//! The file itself: who may open it, what a commit takes along, what a failure leaves behind.
+//! Tests of the database file: who may open it, what a commit contains, and the effects of failures.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 use super::rig::SqliteRig;
 
-/// Guards against hanging, and nothing else.
+/// Fails a test that would hang.
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +47,7 @@ async fn has(database: &Database, name: &'static str) -> bool {
     found.await.unwrap()
 }
 
-/// Holds the writer up until it is told to go on, so that what is asked meanwhile shares a commit.
+/// Blocks the writer until the barrier is released, so that jobs sent in the meantime share a commit.
 async fn hold(database: &Database) -> Arc<Barrier> {
     let (entered, barrier) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(2)));
     let (enters, bounded_waits) = (Arc::clone(&entered), Arc::clone(&barrier));
@@ -205,7 +205,7 @@ async fn one_that_refuses_or_panics_does_not_spoil_the_others() {
     }
 }
 
-/// Panics when it is asked, after it has taken one.
+/// Reservations that take one delivery and panic at the next.
 #[derive(Default)]
 struct Panics {
     taken: AtomicU64,
@@ -339,7 +339,8 @@ async fn accepts_are_refused_when_too_many_wait_and_settlements_wait_for_room() 
     }
     let start = Instant::now();
     loop {
-        // The tenant is unknown, which is said only by the writer: until there is no room this one waits behind it.
+        // The tenant is unknown, but only the writer reports that: until the queue is full, this job waits behind the
+        // blocked one.
         let accepting = queue.submit(batch(vec![]));
         match tokio::time::timeout(Duration::from_millis(5), accepting).await {
             Ok(Err(SubmitError::Queue(QueueError::Busy))) => break,
@@ -355,7 +356,7 @@ async fn accepts_are_refused_when_too_many_wait_and_settlements_wait_for_room() 
     assert!(matches!(refused, Err(SubmitError::UnknownTenant(_))), "there is room again: {refused:?}");
 }
 
-/// A commit is an fsync: whoever schedules many at once pays for a few.
+/// A commit is an fsync: scheduling many reminders at once costs only a few.
 #[tokio::test]
 async fn reminders_that_are_created_together_share_a_commit_and_a_change_of_memory_ends_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -391,7 +392,7 @@ async fn reminders_that_are_created_together_share_a_commit_and_a_change_of_memo
     while let Some(written) = writes.join_next().await {
         written.unwrap().unwrap();
     }
-    // The one that held the others up, the twenty and the tenant, and what came after the tenant.
+    // The job that blocked the writer; the twenty reminders and the tenant; the job after the tenant.
     assert_eq!(*commits.lock().unwrap(), [1, 21, 1]);
     database.close().await;
 }
@@ -410,7 +411,7 @@ fn reminder(number: u32) -> NewReminder {
     NewReminder { tenant: "acme".parse().unwrap(), settings, payload: "{}".into() }
 }
 
-/// A lazy job is done although nobody else comes.
+/// A lazy job is run even if no other job arrives.
 #[tokio::test]
 async fn a_settlement_does_not_wait_for_company_for_ever() {
     let (rig, lane) = acme::<SqliteRig>().await;

@@ -1,4 +1,4 @@
-//! The durable queue in a file.
+//! Tests of the durable queue in a database file.
 
 mod database;
 mod rig;

@@ -1,4 +1,5 @@
-//! The rig of SQLite: a file in a folder of its own. A crash is a copy of the file and its log as they are on disk.
+//! The test rig for SQLite: a database in a temporary directory. A crash is a copy of the file and its log as they
+//! are on disk.
 
 use std::collections::HashMap;
 use std::fs;
@@ -94,7 +95,7 @@ impl SqliteRig {
         reservations: Arc<TestReservations>,
     ) -> Self {
         let asked = Arc::clone(&free);
-        // Asked anew each time: what is remembered is remembered by real time, which tests don't wait for.
+        // Read on each query: the cached value expires by real time, which tests don't wait for.
         let free_space = Some(FreeSpace::by(move || Ok(asked.load(Ordering::SeqCst))));
         let options = Options { clock: Arc::new(clock.clone()), free_space, ..Options::default() };
         let database = Database::open(folder.path(), options).unwrap();

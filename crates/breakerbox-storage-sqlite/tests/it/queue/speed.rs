@@ -1,6 +1,5 @@
-//! How fast the writer is, and what it spends. Not a test: run it by hand, with
-//! `cargo test --release -p breakerbox-storage-sqlite --test it -- --ignored --nocapture
-//! --test-threads=1 queue::speed`.
+//! Measures the writer's throughput and CPU time. It is a benchmark, not a test: run it by hand, with `cargo test
+//! --release -p breakerbox-storage-sqlite --test it -- --ignored --nocapture --test-threads=1 queue::speed`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,8 +19,8 @@ use super::rig::SqliteRig;
 
 const TASKS: usize = 32;
 
-/// Time on the processor of the thread of this name, in nanoseconds. There must be one: with two measurements in one process
-/// each would count the other's work.
+/// The CPU time of the thread with this name, in nanoseconds. There must be exactly one such thread: with two
+/// measurements in one process, each would count the other's work.
 fn spent(name: &str) -> u64 {
     let tasks = fs::read_dir("/proc/self/task").unwrap().flatten().map(|entry| entry.path());
     let is_named =
@@ -114,7 +113,7 @@ async fn accepted_and_settled() {
     }
 }
 
-/// A backlog that is drained: claims of 64, settlements.
+/// Drains a backlog with claims of 64 deliveries and settlements.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
 async fn drained() {

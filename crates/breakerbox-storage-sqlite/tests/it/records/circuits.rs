@@ -1,4 +1,4 @@
-//! The circuits' store on the gateway's file: what every store must do, and what survives a restart.
+//! Tests of the circuit store in the gateway's database: the conformance suite, and what survives a restart.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn database(folder: &TempDir, options: Options) -> Database {
     Database::open(folder.path(), options).unwrap()
 }
 
-/// A gateway's circuits on a file, with a clock that stands still.
+/// A gateway's circuits in a database, with a clock that the tests set.
 struct Site {
     folder: TempDir,
     clock: ManualClock,
@@ -65,7 +65,7 @@ impl Site {
         self.open = Some((database, store, breakers));
     }
 
-    /// Stops as a process does that is killed: nobody says goodbye to the store.
+    /// Restarts like a killed process, without closing the store.
     async fn restart(&mut self) {
         let (database, ..) = self.open.take().unwrap();
         database.close().await;
@@ -173,7 +173,7 @@ async fn a_lease_of_the_start_before_ends_when_it_would_have_ended() {
     assert_eq!(site.record(KEY).await.unwrap().status(), Status::Closed);
 }
 
-/// A record to be swapped in for none or another.
+/// A record that replaces none or the one with the expected version.
 fn swap(key: &str, expected: Option<u128>, version: u128, keep_for: Option<Duration>) -> Swap {
     let record = Record {
         state: State::Closed,
@@ -207,7 +207,7 @@ async fn of_swaps_at_once_the_last_one_is_in_the_file() {
             let store = site.store().clone();
             let key = key.clone();
             tasks.push(tokio::spawn(async move {
-                // Each replaces the one before it, as soon as that is there.
+                // Each record replaces the previous one, once that is in place.
                 loop {
                     let answer = store.swap_if(&swap(&key, Some(version - 1), version, None)).await.unwrap();
                     if answer.value == Swapped::Won {
@@ -265,7 +265,7 @@ async fn idle_records_go_from_the_file_and_the_others_stay() {
 async fn circuits_go_on_while_the_file_can_not_be_written_and_are_written_later() {
     let mut site = Site::new().await;
     let database = site.open.as_ref().unwrap().0.clone();
-    // As if the disk refused: the table is not there.
+    // Simulates a failing disk: the table does not exist.
     let rename = async |from: &'static str, to: &'static str| {
         database
             .write(move |transaction| {

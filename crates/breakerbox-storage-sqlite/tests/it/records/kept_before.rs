@@ -1,4 +1,4 @@
-//! What was kept by an earlier version, or beside another configuration, and does not fit any more: sending goes on.
+//! Rows that an earlier version stored, or that conflict with a new configuration: deliveries continue.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use breakerbox_storage::secrets::{Keyring, MasterKey};
 use breakerbox_storage_sqlite::{Database, Options, SqliteRecords};
 use serde_json::json;
 
-/// Before there were reminders nobody asked whether a tenant's policy fits theirs.
+/// Before there were reminders, a tenant's policy was not checked in combination with theirs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_policy_from_before_reminders_still_governs_deliveries() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The records in a file.
+//! Tests of the records in a database file.
 
 mod circuits;
 mod kept_before;

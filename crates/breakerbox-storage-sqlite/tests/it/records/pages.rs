@@ -1,4 +1,4 @@
-//! Pages: whatever is listed, in pages of whatever size, comes once and in order, also while more is coming.
+//! Pagination: every listing, in pages of any size, returns each item once and in order, even while items are added.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn happens() -> impl Strategy<Value = Happens> {
     ]
 }
 
-/// What is asked: the places of tenant, endpoint and type, a state, and from and until in seconds.
+/// A random filter: the indexes of tenant, endpoint and type, a state, and a time range in seconds.
 type Asked = (Option<usize>, Option<usize>, Option<usize>, Option<StateName>, Option<(u64, u64)>);
 
 fn filters() -> impl Strategy<Value = Asked> {
@@ -67,7 +67,7 @@ proptest! {
                     Happens::Failed { endpoint } => world.fail_all(endpoints[endpoint].lane()).await,
                     Happens::Cancelled { nth } => {
                         if let Some(id) = world.found(&everything, 500).await.get(nth) {
-                            // One that does not wait is left as it is.
+                            // A delivery that does not wait is not changed.
                             let _ = world.records.cancel_delivery(*id).await;
                         }
                     }

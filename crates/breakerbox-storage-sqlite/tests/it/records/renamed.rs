@@ -1,4 +1,4 @@
-//! A database of schema 9, in which stored JSON has other names: it opens, and means the same.
+//! A database with schema 9, whose stored JSON has other field names: it opens, and means the same.
 
 use std::path::Path;
 use std::time::Duration;
@@ -31,15 +31,15 @@ const SCHEMA_9: [&str; 9] = [
 
 const AT: i64 = 1_763_000_000_000_000;
 
-/// The newest ids that a file of this time has.
+/// An id as new as those that a database of that time contains.
 fn id(number: i64) -> i64 {
     let first = breakerbox_model::objects::Id::first_at(Timestamp::from_micros(AT.unsigned_abs())).number();
     first + number
 }
 
-/// Returns an empty database of schema 9 in this folder.
+/// Creates an empty database with schema 9 in this directory.
 async fn schema_9(folder: &Path) -> Connection {
-    // Made by the present version, so that its name and its application id are those that a version expects.
+    // Created by the current version, so that the file name and the application id are as expected.
     let database = Database::open(folder, Options { reserve: 0, ..Options::default() }).unwrap();
     let path = database.path().to_owned();
     database.close().await;
@@ -112,7 +112,7 @@ async fn a_database_with_the_earlier_names_means_the_same() {
     let insert = "INSERT INTO tenants (row, id, settings, sealed, revision, created_at, changed_at)
                   VALUES (1, 'acme', ?1, ?2, 1, ?3, ?3)";
     old.execute(insert, params![settings.to_string(), sealed.0, AT]).unwrap();
-    // What can't be read stays, and hinders nothing.
+    // Rows that can't be read are kept, and do not block the migration.
     let broken = [(3, "store_lost", "{not JSON".to_owned())];
     let notices = [(1, "trip", trip().to_string()), (2, "disabled", disabled().to_string())];
     for (number, kind, news) in notices.iter().chain(&broken) {
@@ -209,7 +209,7 @@ async fn a_database_with_the_earlier_names_means_the_same() {
     assert_eq!((due.len(), due[0].headline.kind), (1, Kind::Trip));
     database.close().await;
 
-    // A second start finds what the first one wrote.
+    // A second startup reads what the first one wrote.
     let database = Database::open(folder.path(), Options { reserve: 0, ..Options::default() }).unwrap();
     let records =
         SqliteRecords::open(database.clone(), Keyring::new(&key), Defaults::default()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Secrets in the file: sealed, bound to their rows, sealed anew with another key.
+//! Secrets in the database: sealed (encrypted), bound to their rows, and resealed with another key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ async fn open(database: &Database, keys: &[&MasterKey]) -> Result<SqliteRecords,
     SqliteRecords::open(database.clone(), Keyring::newest_first(&keys).unwrap(), Defaults::default()).await
 }
 
-/// A tenant and an endpoint with a secret and a header that are not like anything else in the file.
+/// Creates a tenant and an endpoint whose secret and header are unlike anything else in the file.
 async fn fill(records: &SqliteRecords, name: &str) -> (Secret, String) {
     let secret = Secret::random();
     let new = NewTenant {
@@ -133,7 +133,7 @@ async fn everything_is_sealed_anew_and_the_old_key_can_go() {
     }
     let records = open(&database, &[&new, &old]).await.unwrap();
     let acme = filled[0].0.parse().unwrap();
-    // What changes before its turn is sealed with the newest key already.
+    // A row that changes before it is resealed is already sealed with the newest key.
     records.rotate_tenant_secret(&acme, filled[0].1.clone(), Duration::ZERO).await.unwrap();
     assert!(open(&database, &[&new]).await.is_err());
     assert_eq!(records.reseal().await.unwrap(), Resealed { looked_at: 260, resealed: 259 });

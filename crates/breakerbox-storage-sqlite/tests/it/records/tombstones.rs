@@ -1,4 +1,4 @@
-//! Deleted tenants are forgotten when nothing names them any more, and not before.
+//! Deleted tenants are removed from the database once nothing refers to them, and not before.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::World;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The names of deleted tenants that are still in the file.
+/// Returns the names of the deleted tenants that are still in the database.
 fn tombstones(world: &World) -> Vec<String> {
     let database = world.database();
     let path = database.path();
@@ -24,7 +24,7 @@ async fn prune(world: &World) {
     while world.queue.prune(&Retention::default(), 100).await.unwrap().more {}
 }
 
-/// A tenant with finished work, deleted.
+/// Creates a tenant with finished deliveries, and deletes it.
 async fn deleted(world: &World, name: &str) {
     world.tenant(name).await;
     let endpoint = world.endpoint(name, "https://a.example/").await;
@@ -46,14 +46,14 @@ async fn deleted_tenants_are_forgotten_when_nothing_names_them() {
     prune(&world).await;
     assert_eq!(tombstones(&world), ["first", "second"], "their dead letters are kept for a month");
     world.clock.advance(2 * DAY);
-    // What others have from that time does not matter once it is gone too.
+    // Other tenants' rows from that time don't matter once they are gone, too.
     world.event("acme", "a.b").await;
     prune(&world).await;
     assert_eq!(tombstones(&world), Vec::<String>::new());
     let work = world.claim(endpoint.lane(), 10).await;
     assert_eq!(work.len(), 1, "nobody else lost anything");
 
-    // The newest row stays, so that its number is not given to somebody else.
+    // The newest row stays, so that its number is not reused.
     deleted(&world, "last").await;
     world.clock.advance(40 * DAY);
     world.fail_all(endpoint.lane()).await;

@@ -1,4 +1,4 @@
-//! One row that can't be read is set aside, and never blocks others.
+//! A row that can't be read is skipped or stopped, and never blocks others.
 
 use breakerbox_model::notifications::Kind;
 use breakerbox_model::objects::{DeliveryFilter, DeliveryState, FailReason, ResendState};
@@ -9,11 +9,11 @@ use breakerbox_storage_sqlite::JobError;
 
 use super::world::World;
 
-/// How many reminders the scheduler looks at in one piece.
+/// The number of reminders that the scheduler reads at once.
 const PIECE: usize = 48;
 
 impl World {
-    /// Damages what is stored.
+    /// Damages the stored data with an SQL statement.
     async fn damage(&self, sql: &str) -> usize {
         let (database, sql) = (self.database(), sql.to_owned());
         let write = database.write(move |transaction| {

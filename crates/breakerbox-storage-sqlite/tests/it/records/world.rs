@@ -1,4 +1,4 @@
-//! The world of SQLite: a file in a folder of its own.
+//! The test world for SQLite: a database in a temporary directory.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use breakerbox_storage::{Defaults, ReminderStore};
 use breakerbox_storage_sqlite::{Database, Options, SqliteQueue, SqliteRecords};
 use tempfile::TempDir;
 
-/// What the checks are given, and the database behind it.
+/// The world that the checks use, with the database behind it.
 pub(crate) struct World {
     world: world::World,
     database: Arc<Mutex<Option<Database>>>,

@@ -1,4 +1,4 @@
-//! Claiming: what is due, in its order, once; and what is probed with.
+//! Claiming: due deliveries are leased in order, each once; and the choice of the delivery for a probe.
 
 use crate::{Claim, Leased};
 use breakerbox_core::Epoch;
@@ -31,7 +31,7 @@ pub async fn what_is_due_is_claimed_once_the_longest_due_first<R: Rig>() {
     let claimed: Vec<_> = first.iter().chain(&rest).map(|leased| leased.id).collect();
     assert_eq!((first.len(), claimed), (2, ids));
     assert!(rig.due(lane, Priority::Medium, 9).await.is_empty());
-    // One that is due again is as old as when it became due.
+    // A delivery that is due again is ordered by its new due time.
     rig.settle(&first[0], retry(rig.now() + seconds(5))).await;
     rig.settle(&first[1], retry(rig.now() + seconds(3))).await;
     rig.pass(seconds(10));
@@ -81,7 +81,7 @@ pub async fn a_probe_prefers_what_is_due_and_has_not_failed_one<R: Rig>() {
         NextStep::Retry { due_at: rig.now() + seconds(5), uses_attempt: true, failed_probe: Some(OUTAGE) };
     rig.settle(&probed, failed).await;
     rig.pass(seconds(10));
-    // It is due for longer now than anything else that comes, but it has failed a probe.
+    // This delivery has been due for longer than all later ones, but it has failed a probe.
     let third = rig.waiting(lane, event("a")).await;
     assert_eq!(probe(&rig, lane).await.id, second);
     assert_eq!(probe(&rig, lane).await.id, third);
@@ -123,7 +123,7 @@ pub async fn a_probe_pulls_forward_what_backs_off<R: Rig>() {
         "the soonest, whatever its priority"
     );
     assert_eq!(pulled.attempts, 1);
-    // Handed back, it waits where it was.
+    // A delivery that is handed back keeps its old due time.
     rig.queue().hand_back(pulled.id, pulled.lease).await.unwrap();
     assert_eq!(rig.stored_delivery(pulled.id).await.unwrap().due_at, sooner);
     let pulled = probe(&rig, lane).await;
@@ -137,7 +137,7 @@ pub async fn a_poison_payload_does_not_keep_a_lane_shut<R: Rig>() {
     let (rig, lane) = acme::<R>().await;
     let poison = rig.leased(lane).await;
     let good = rig.leased(lane).await;
-    // The poison is due long before the good one, and both back off.
+    // The poison delivery is due long before the good one, and both are backing off.
     rig.settle(&poison, retry(rig.now() + seconds(1_000))).await;
     rig.settle(&good, retry(rig.now() + seconds(9_000))).await;
     let first = probe(&rig, lane).await;

@@ -1,4 +1,4 @@
-//! The ledger rule over crashes: every accepted event is delivered, queued, a dead letter, or cancelled.
+//! Crashes: every accepted event is delivered, queued, a dead letter, or cancelled.
 
 use std::collections::HashMap;
 
@@ -28,7 +28,7 @@ pub async fn whatever_was_answered_is_there_after_a_crash<R: Rig>() {
                 0 => (NextStep::Delivered, "delivered"),
                 1 => (NextStep::Failed(FailReason::Exhausted), "dead"),
                 2 => (retry(rig.now() + seconds(60)), "open"),
-                // In flight when it crashes: nobody knows what the receiver has.
+                // In flight during the crash: whether the receiver got it is unknown.
                 _ => continue,
             };
             assert_eq!(rig.settle(&leased, next).await, Settled::Done);

@@ -1,5 +1,5 @@
-//! Large fan-outs: a bounded part in the accept's transaction, the rest by a durable job, piece by piece. Nothing is lost, nothing
-//! comes twice, whenever the process dies; limits count all of it at once.
+//! Large fan-outs: the accepting transaction writes a bounded part, and a durable job writes the rest in batches.
+//! Nothing is lost or duplicated, whenever the process crashes, and limits count all deliveries at once.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 
 use super::rig::{Rig, Verbs, batch, event, seconds, tenant, with_key};
 
-/// What an accept writes itself.
+/// The number of deliveries that the accepting transaction writes.
 const AT_SUBMIT: u64 = 1_000;
 
 async fn crowd<R: Rig>(endpoints: usize) -> (R, Vec<LaneId>) {
@@ -26,7 +26,7 @@ async fn piece<R: Rig>(rig: &R, limit: u32) -> BatchResult {
     rig.queue().fan_out(limit).await.unwrap()
 }
 
-/// Writes all that is left.
+/// Writes all remaining deliveries.
 async fn finish<R: Rig>(rig: &R) -> u64 {
     let mut written = 0;
     loop {
@@ -126,7 +126,7 @@ pub async fn a_crash_between_pieces_loses_and_repeats_nothing<R: Rig>() {
     for _ in 0..4 {
         rig = rig.crash().await;
         piece(&rig, 90).await;
-        // Ids that are reserved are not given to others, though the clock stands still.
+        // Reserved ids are not given to other objects, even if the clock stands still.
         events.push(rig.submit(vec![event("a")]).await.events[0].id);
     }
     rig = rig.crash().await;
@@ -188,7 +188,7 @@ pub async fn many_accepts_in_one_commit_share_a_bound<R: Rig>() {
     let queue = rig.queue();
     let accepts = (0..200).map(|_| queue.submit(batch(vec![event("a")])));
     let deferred: u64 = join_all(accepts).await.into_iter().map(|answer| answer.unwrap().deferred).sum();
-    // How many of them share a commit depends on the machine; all of them are written in the end.
+    // How many of them share a commit depends on the machine; in the end all are written.
     let rows = rig.rows().await[2];
     assert_eq!(rows + deferred, 20_000);
     finish(&rig).await;

@@ -1,4 +1,4 @@
-//! What is done now and then: reclaim, expire, prune, closed lanes, and finding what waits.
+//! Maintenance: reclaiming, expiring, pruning, closed lanes, and listing the lanes with waiting deliveries.
 
 use breakerbox_model::delivery::NextStep;
 use breakerbox_model::objects::{DeliveryState, FailReason, Filter, LaneId, NewEvent, Priority};
@@ -52,7 +52,7 @@ pub async fn what_waits_too_long_is_given_up<R: Rig>() {
     rig.pass(seconds(20));
     assert_eq!(rig.queue().expire(9).await.unwrap().done, 1, "its time begins when it may be sent");
     let (kept, counted) = rig.backlog("acme").await;
-    // Each `b` went to both endpoints.
+    // Each `b` event went to both endpoints.
     assert_eq!((kept, counted.count), (counted, 3));
 }
 

@@ -1,5 +1,5 @@
-//! The requirements for every durable queue, by operation, and a model that it is compared to. The cases depend only on
-//! [`Rig`](rig::Rig); a backend runs them by implementing one.
+//! The requirements for every durable queue, by operation, and a model that it is compared with. The cases depend
+//! only on [`Rig`](rig::Rig), which a backend implements in order to run them.
 
 pub mod claim;
 pub mod crash;
@@ -11,7 +11,7 @@ pub mod rig;
 pub mod settle;
 pub mod submit;
 
-/// Runs the cases of a durable queue: a test for each. The argument is a type that is a
+/// Defines one test for each case of the queue suite. The argument is a type that implements
 /// [`Rig`](crate::conformance::queue::rig::Rig).
 #[macro_export]
 macro_rules! queue_conformance {

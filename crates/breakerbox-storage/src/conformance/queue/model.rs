@@ -1,4 +1,4 @@
-//! Random operations, against a plain model: whatever the queue answers, the model says the same.
+//! Runs random operations, and compares each result with that of a simple model.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptes
 
 use super::rig::{LEASE, Rig, Verbs, attempt, event, seconds, with_key};
 
-/// Few, so that limits are met.
+/// The backlog limit: low, so that it is reached.
 const MOST: u64 = 12;
 
 #[derive(Clone, Debug)]
@@ -106,7 +106,7 @@ struct Model<R> {
     lanes: [LaneId; 3],
     open: [bool; 3],
     deliveries: BTreeMap<i64, Known>,
-    /// What each key was answered, and for which lane.
+    /// The result for each idempotency key: the lane, the event and the number of deliveries.
     keys: BTreeMap<u8, (usize, i64, u32)>,
     old: Vec<(i64, Lease)>,
 }
@@ -134,7 +134,7 @@ impl<R: Rig> Model<R> {
         self.deliveries.values().filter(|known| !matches!(known.state, Is::Over(_))).count() as u64
     }
 
-    /// The n-th of those that are held, whichever that is.
+    /// Returns the n-th of the leased deliveries, modulo their number.
     fn held(&self, nth: usize) -> Option<(i64, Lease)> {
         let held = self.deliveries.iter().filter_map(|(id, known)| match known.state {
             Is::Held { lease, .. } => Some((*id, lease)),
@@ -144,7 +144,7 @@ impl<R: Rig> Model<R> {
         (!held.is_empty()).then(|| held[nth % held.len()])
     }
 
-    /// What waits in a lane and meets this, as (due at, id).
+    /// Returns the deliveries that wait in a lane and match the predicate, as (due at, id).
     fn waiting(&self, lane: usize, wanted: impl Fn(&Known) -> bool) -> Vec<(Timestamp, i64)> {
         let waiting = self.deliveries.iter().filter(|(_, known)| known.waits_in(lane) && wanted(known));
         let mut waiting: Vec<_> = waiting.map(|(id, known)| (known.due_at, *id)).collect();
@@ -161,7 +161,7 @@ impl<R: Rig> Model<R> {
         known.state = Is::Held { lease: leased.lease, until: now + LEASE };
     }
 
-    /// It waits again, unless its lane is closed.
+    /// Makes the delivery wait again, unless its lane is closed.
     fn waits_again(&mut self, id: i64) {
         let known = self.deliveries.get_mut(&id).unwrap();
         known.state = if self.open[known.lane] { Is::Waiting } else { Is::Over(DeliveryState::Cancelled) };
@@ -175,7 +175,7 @@ impl<R: Rig> Model<R> {
             .filter(|known| known.state == Is::Waiting && known.expires_at.is_some_and(|at| at <= now));
         let wanted = expired.count().min(limit);
         assert_eq!(self.rig.queue().expire(limit).await.unwrap().done, wanted as u64);
-        // Which of them it took is its own affair.
+        // The queue may choose which of them it expires.
         for (id, known) in &mut self.deliveries {
             let is_due = known.state == Is::Waiting && known.expires_at.is_some_and(|at| at <= now);
             if is_due {
@@ -251,7 +251,7 @@ impl<R: Rig> Model<R> {
     }
 
     async fn claim(&mut self, lane: usize, claim: Claim) {
-        // What expires on the way is tried elsewhere.
+        // Expire first: other cases test deliveries that expire during a claim.
         self.expire(1_000).await;
         let now = self.rig.now();
         let mut wanted: Vec<(i64, Option<Timestamp>)> = Vec::new();
@@ -322,7 +322,7 @@ impl<R: Rig> Model<R> {
 
     async fn run(mut self, steps: Vec<Step>) {
         for step in &steps {
-            // No two times are the same, so that order is never a matter of taste.
+            // No two times are equal, so that the order is always defined.
             self.rig.pass(Duration::from_micros(1));
             match *step {
                 Step::Pass(by) => self.rig.pass(seconds(by)),
@@ -420,7 +420,7 @@ impl<R: Rig> Model<R> {
         }
     }
 
-    /// Every delivery is as the model says, and so are the books.
+    /// Checks every delivery and the maintained counts against the model.
     async fn check(&self) {
         for (id, known) in &self.deliveries {
             let seen = self.rig.stored_delivery(delivery(*id)).await.unwrap();
@@ -441,7 +441,7 @@ fn delivery(id: i64) -> DeliveryId {
     DeliveryId(Id::from_number(id).unwrap())
 }
 
-/// Runs random operations, and compares each answer with the model's.
+/// Runs random operations, and compares each result with the model's.
 pub fn a_queue_answers_as_its_model_does<R: Rig>() {
     let config = ProptestConfig { cases: 24, max_shrink_iters: 400, ..ProptestConfig::default() };
     proptest!(config, |(steps in vec(step(), 1..80))| {

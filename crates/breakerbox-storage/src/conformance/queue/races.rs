@@ -1,4 +1,4 @@
-//! Many tasks at once: nothing is lost, nothing is held twice.
+//! Concurrent tasks: no delivery is lost, and none is leased twice.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use super::rig::{LEASE, Rig, acme, at, attempt, batch, event, retry, with_key};
 const TASKS: u64 = 8;
 const EVENTS: u64 = 25;
 
-/// Who holds which delivery, as the holders report it.
+/// Records which task holds which delivery, as the tasks report it.
 #[derive(Default)]
 struct Witness {
     held: Mutex<HashSet<i64>>,
@@ -24,7 +24,8 @@ struct Witness {
 }
 
 impl Witness {
-    /// Fails the first time, hands back the second, then delivers: by a number, so that it is the same each run.
+    /// Fails the delivery the first time, hands it back the second time, then delivers it. The choice depends only on
+    /// the delivery's number, so that each run is the same.
     async fn handle(&self, queue: &Arc<dyn Queue>, leased: Leased) {
         assert!(self.held.lock().unwrap().insert(leased.id.number()), "held twice");
         tokio::task::yield_now().await;

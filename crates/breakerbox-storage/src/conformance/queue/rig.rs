@@ -1,5 +1,5 @@
-//! The test rig of a queue: a fresh queue with a clock that the cases move, tenants and endpoints, a crash, and a view
-//! of the stored rows.
+//! The test rig for a queue: a new queue with a clock that the cases set, tenants and endpoints, a crash, and access
+//! to the stored rows.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,13 +17,13 @@ use breakerbox_model::objects::{
 };
 use bytes::Bytes;
 
-/// The duration of a lease in the cases.
+/// The duration of leases in the cases.
 pub const LEASE: Duration = Duration::from_secs(45);
 
-/// A queue under test.
+/// A queue under test, with the operations that the cases need in addition.
 #[async_trait]
 pub trait Rig: Sized + Send + Sync + 'static {
-    /// Creates a fresh queue.
+    /// Creates a rig with an empty queue.
     async fn new() -> Self;
 
     fn queue(&self) -> Arc<dyn Queue>;
@@ -39,27 +39,27 @@ pub trait Rig: Sized + Send + Sync + 'static {
     /// Adds endpoints that receive all events, in one transaction.
     async fn add_endpoints(&self, tenant: &str, count: usize) -> Vec<LaneId>;
 
-    /// Deletes an endpoint; its waiting deliveries are cancelled step by step.
+    /// Deletes an endpoint. Its waiting deliveries are cancelled in batches.
     async fn delete_endpoint(&self, lane: LaneId);
 
     async fn cancel_closed(&self, limit: usize) -> BatchResult;
 
-    /// Kills the process, and returns the queue as another process finds it.
+    /// Crashes the process, and returns the queue as a new process opens it.
     async fn crash(self) -> Self;
 
-    /// Sets the number of free bytes of the disk.
+    /// Sets the number of free bytes that the disk reports.
     fn set_free(&self, bytes: u64);
 
     async fn stored_delivery(&self, delivery: DeliveryId) -> Option<StoredDelivery>;
 
-    /// Returns the number of rows: events, payloads, deliveries, attempts, idempotency keys.
+    /// Returns the numbers of stored rows: events, payloads, deliveries, attempts, idempotency keys.
     async fn rows(&self) -> [u64; 5];
 
-    /// Returns the unfinished work of a tenant: as the maintained count, and counted again.
+    /// Returns a tenant's unfinished work: the maintained count, and a fresh count of the rows.
     async fn backlog(&self, tenant: &str) -> (Backlog, Backlog);
 }
 
-/// A delivery as it is stored.
+/// A delivery's row in the database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StoredDelivery {
     pub state: DeliveryState,
@@ -68,7 +68,7 @@ pub struct StoredDelivery {
     pub due_at: Timestamp,
 }
 
-/// Takes as many fresh deliveries as it is set to.
+/// Test [`Reservations`] that take a fixed number of new deliveries.
 #[derive(Default)]
 pub struct TestReservations {
     room: Mutex<HashMap<LaneId, u32>>,
@@ -97,7 +97,7 @@ impl Reservations for TestReservations {
     }
 }
 
-/// Returns the start of a case: a tenant `acme` with an endpoint that receives all events.
+/// Creates the usual start of a case: the tenant `acme` with an endpoint that receives all events.
 pub async fn acme<R: Rig>() -> (R, LaneId) {
     let rig = R::new().await;
     rig.add_tenant("acme", Backlog::default()).await;
@@ -158,7 +158,7 @@ pub fn attempt(now: Timestamp) -> Attempt {
     }
 }
 
-/// Short forms of the operations.
+/// Shorthands for queue operations.
 #[async_trait]
 pub trait Verbs: Rig {
     fn now(&self) -> Timestamp {
@@ -198,13 +198,13 @@ pub trait Verbs: Rig {
         self.clock().advance(by);
     }
 
-    /// Returns a delivery that was accepted, waited and is leased now.
+    /// Submits an event, and returns its delivery after it was leased.
     async fn leased(&self, lane: LaneId) -> Leased {
         self.submit(vec![event("a")]).await;
         self.due(lane, Priority::Medium, 1).await.remove(0)
     }
 
-    /// Returns a delivery that waits, with no attempt used, due at once.
+    /// Submits an event, and returns its delivery, which waits with no attempt used and is due at once.
     async fn waiting(&self, lane: LaneId, event: NewEvent) -> DeliveryId {
         let priority = event.priority;
         let accepted = self.submit(vec![event]).await;
@@ -214,7 +214,7 @@ pub trait Verbs: Rig {
                 .iter()
                 .any(|woken| woken.lane == lane && woken.next_due[priority.index()].is_some())
         );
-        // The ids of an event's deliveries follow its own.
+        // The ids of an event's deliveries follow the event's id.
         let id = breakerbox_model::objects::Id::from_number(accepted.events[0].id.number() + 1).unwrap();
         DeliveryId(id)
     }
@@ -222,7 +222,7 @@ pub trait Verbs: Rig {
 
 impl<R: Rig> Verbs for R {}
 
-/// Returns a retry at this time, which uses an attempt.
+/// Returns a retry at this time that uses an attempt.
 pub const fn retry(due_at: Timestamp) -> NextStep {
     NextStep::Retry { due_at, uses_attempt: true, failed_probe: None }
 }

@@ -1,4 +1,4 @@
-//! Settling and handing back, fenced by the lease.
+//! Settling and handing back with current and outdated leases.
 
 use breakerbox_model::delivery::NextStep;
 use breakerbox_model::objects::{DeliveryState, FailReason, Priority};

@@ -1,4 +1,4 @@
-//! Accepting: fan-out, hand-over, idempotency, limits. All of a batch or nothing.
+//! Accepting: fan-out, direct dispatch, idempotency, limits. A batch is accepted as a whole or not at all.
 
 use std::future::Future;
 use std::pin::pin;
@@ -207,7 +207,7 @@ pub async fn an_answer_that_nobody_waited_for_is_given_back<R: Rig>() {
         let mut context = Context::from_waker(Waker::noop());
         assert!(matches!(accepting.as_mut().poll(&mut context), Poll::Pending));
     }
-    // The next accept is done after it.
+    // The writer has finished it when the next event is accepted.
     let last = rig.submit(vec![NewEvent { not_before: Some(rig.now() + LEASE), ..event("a") }]).await;
     assert!(last.taken.is_empty());
     assert_eq!(rig.rows().await[0], 3, "it was accepted all the same");

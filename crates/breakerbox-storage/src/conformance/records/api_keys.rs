@@ -1,4 +1,4 @@
-//! API keys: good, expired, revoked.
+//! Valid, expired and revoked API keys.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Events, deliveries and attempts: shown, found, cancelled, resent.
+//! Events, deliveries and attempts: show, list, cancel, resend.
 
 use std::time::Duration;
 
@@ -66,7 +66,8 @@ pub async fn deliveries_are_found_by_all_that_can_be_said(world: &mut World) {
         world.clock.advance(Duration::from_secs(10));
     }
     let at = |seconds: u64| Some(start + Duration::from_secs(seconds));
-    // In the lane of endpoint one: delivered, failed, in flight. In that of endpoint two: retrying, and two pending.
+    // In the lane of endpoint one: delivered, failed, in flight. In the lane of endpoint two: one retrying and two
+    // pending.
     let leased = world.claim(one.lane(), 3).await;
     world.settle(&leased[0], NextStep::Delivered).await;
     world.settle(&leased[1], NextStep::Failed(FailReason::Exhausted)).await;

@@ -1,4 +1,4 @@
-//! Endpoints: created, changed, deleted, and who hears of it.
+//! Endpoints: create, change, delete, and the notification of watchers.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -66,7 +66,7 @@ pub async fn an_endpoint_gets_what_is_accepted_after_its_creation(world: &mut Wo
     assert_eq!(world.of_event(another).await, []);
     let deliveries = world.of_event(after).await;
     assert_eq!(deliveries.iter().map(|delivery| delivery.endpoint).collect::<Vec<_>>(), [Some(endpoint.id)]);
-    // What is remembered for a type is forgotten with each change.
+    // Each change clears the cached endpoints of an event type.
     let all = endpoint_settings("https://a.example/");
     world.records.change_endpoint(endpoint.id, all, None).await.unwrap();
     let another = world.event("acme", "user.created").await;

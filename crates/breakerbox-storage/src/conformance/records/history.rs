@@ -1,4 +1,4 @@
-//! The history of circuits.
+//! The stored history of circuits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,12 +36,12 @@ pub fn change(key: &str, epoch: u64, at: Timestamp) -> PastChange {
     PastChange { key: Arc::from(key), change }
 }
 
-/// Changes without notifications.
+/// Returns these changes without notifications.
 fn heard(changes: &[PastChange]) -> Vec<ObservedChange> {
     changes.iter().cloned().map(ObservedChange::from).collect()
 }
 
-/// All of a listing, by pages of two.
+/// Returns all items of a listing, read in pages of two.
 async fn all(mut list: impl AsyncFnMut(PageOf) -> Page<PastChange>) -> Vec<PastChange> {
     let mut page = PageOf::first(2);
     let mut found = Vec::new();
@@ -73,7 +73,7 @@ pub async fn each_change_is_remembered_once(world: &mut World) {
 pub async fn changes_are_listed_by_time_and_forgotten(world: &mut World) {
     let start = world.now();
     let at = |seconds: u64| start + Duration::from_secs(seconds);
-    // Several at the same moment, of one key and of others.
+    // Several changes at the same time, of one key and of others.
     let mut changes = Vec::new();
     for second in 0..4 {
         for (key, epoch) in [("a", second * 10), ("b", second * 10), ("b", second * 10 + 1)] {
@@ -141,7 +141,7 @@ pub async fn changes_are_found_by_all_that_can_be_said(world: &mut World) {
     }
 }
 
-/// Matches may be far apart: a page reads its share of rows, and may be short or empty.
+/// Matches may be far apart: a page reads a bounded number of rows, and may be short or empty.
 pub async fn a_page_of_changes_looks_at_its_share(world: &mut World) {
     let at = world.now();
     let mut changes: Vec<_> = (0..3_000).map(|number| change("acme", 3 * number + 7, at)).collect();

@@ -1,5 +1,5 @@
-//! The requirements for every database behind the records. A check gets a [`World`](world::World) and does not depend
-//! on the backend behind it.
+//! The requirements for every database that implements the records. The checks use a [`World`](world::World), and so
+//! do not depend on the backend.
 
 pub mod api_keys;
 pub mod deliveries;
@@ -11,8 +11,8 @@ pub mod resends;
 pub mod tenants;
 pub mod world;
 
-/// Runs the checks of the records: a test for each. The argument is an expression for a future that makes something that
-/// dereferences to a [`World`](crate::conformance::records::world::World), mutably.
+/// Defines one test for each check of the records suite. The argument is an expression for a future whose result
+/// mutably dereferences to a [`World`](crate::conformance::records::world::World).
 #[macro_export]
 macro_rules! records_conformance {
     ($make:expr) => {

@@ -1,5 +1,5 @@
-//! Reminders: storage, firing, and the operations of the API. The tests run the scheduler's loop by hand: read, decide,
-//! carry out.
+//! Reminders: storage, firing, and the API's operations. The tests perform the scheduler's steps themselves: read,
+//! decide, apply.
 
 use std::time::Duration;
 
@@ -263,7 +263,7 @@ pub async fn missed_runs_fire_as_catch_up_says(world: &mut World) {
         let mut wanted = new(every_minute(first));
         wanted.settings.catch_up = Some(catch_up);
         let reminder = world.records.create_reminder(wanted).await.unwrap();
-        // The scheduler does not run for a while: down time.
+        // The scheduler does not run for a while.
         world.clock.advance(4 * MINUTE + MINUTE / 2);
         let mut scheduled = Vec::new();
         while world.run_scheduler().await.fired > 0 {
@@ -286,12 +286,12 @@ pub async fn a_parked_run_stands_for_the_latest(world: &mut World) {
         wanted.settings.catch_up = Some(catch_up);
         let reminder = world.records.create_reminder(wanted).await.unwrap();
         world.run_scheduler().await;
-        // A gate refuses for three minutes and a half.
+        // A gate refuses for three and a half minutes.
         world.clock.advance(3 * MINUTE + MINUTE / 2);
         world.run_scheduler().await;
         let mut sent = 0_u64;
         loop {
-            // The first request fails, and what comes after it changes nothing of what it stood for.
+            // The first request fails. Later ones do not change the occurrence that the run stands for.
             if sent == 0 {
                 world
                     .run(NextStep::Retry { due_at: world.now(), uses_attempt: true, failed_probe: None })

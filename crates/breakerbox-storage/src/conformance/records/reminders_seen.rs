@@ -1,5 +1,5 @@
-//! The API's view of reminders: several at once, references that are free again, numbers of runs that are never reused,
-//! and the lane of a run that is resent.
+//! Reminders as the API shows them: bulk creation, reuse of references, run numbers that are never reused, and the
+//! lane of a resent run.
 
 use breakerbox_model::delivery::NextStep;
 use breakerbox_model::objects::{DeliveryState, FailReason, RunId};
@@ -28,8 +28,8 @@ pub async fn several_are_created_or_none(world: &mut World) {
     assert_eq!(all.items.len(), 3, "nothing of the second batch is there");
 }
 
-/// The number of a run is part of its `webhook-id`. A receiver that has seen one treats the next request with it as a
-/// repetition.
+/// A run's number is part of its `webhook-id`. If two runs shared it, the receiver would take the second for a retry
+/// of the first.
 pub async fn a_webhook_id_is_one_runs_for_ever(world: &mut World) {
     world.tenant("acme").await;
     let reminder = world.reminder(every_minute(world.now())).await;
@@ -46,7 +46,7 @@ pub async fn a_webhook_id_is_one_runs_for_ever(world: &mut World) {
     resume_a_minute_later(world).await;
     world.records.pause_reminder(reminder.id).await.unwrap();
     resume_a_minute_later(world).await;
-    // The receiver has seen the first, and not the one that was withdrawn before it was sent.
+    // The receiver has seen the first run, but not the one that was withdrawn before it was sent.
     let leased = world.take_run().await;
     assert_eq!(leased.webhook_id(), id(2));
     world.records.pause_reminder(reminder.id).await.unwrap();
@@ -71,7 +71,7 @@ pub async fn a_cancelled_reminders_name_is_free(world: &mut World) {
     let found = world.records.reminders(&filter, &PageOf::first(10)).await.unwrap();
     let ids: Vec<_> = found.items.iter().map(|found| found.id).collect();
     assert_eq!(ids, [second.id, first.id], "the newest first");
-    // One that has run keeps its name: whoever asks twice for it does not get it twice.
+    // A reminder that has run keeps its reference, so that a repeated request does not create it again.
     world.clock.advance(MINUTE);
     world.run_scheduler().await;
     world.run(NextStep::Delivered).await;
@@ -102,7 +102,7 @@ pub async fn the_latest_run_is_shown_whatever_the_schedule_has_come_to(world: &m
     let changed = world.records.change_reminder(reminder.id, change, None).await.unwrap();
     assert_eq!(changed.last_at, Some(first), "another schedule has not run");
 
-    // A run that is withdrawn was none.
+    // A run that was withdrawn does not count as a run.
     world.clock.advance(30 * MINUTE);
     world.run_scheduler().await;
     assert_eq!(world.shown(reminder.id).await.last_at, Some(first + 30 * MINUTE));

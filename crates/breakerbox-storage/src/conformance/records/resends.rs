@@ -1,4 +1,4 @@
-//! Resends by filter: jobs that are stepped.
+//! Resends by filter: jobs that proceed in steps.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn of_tenant(name: &str) -> NewResend {
     NewResend { filter: DeliveryFilter { tenant, ..DeliveryFilter::default() }, by: None }
 }
 
-/// A tenant with one endpoint and so many dead letters.
+/// Creates a tenant with one endpoint and this many dead letters.
 async fn dead_letters(world: &World, tenant: &str, count: usize) -> Endpoint {
     world.tenant(tenant).await;
     let endpoint = world.endpoint(tenant, "https://a.example/").await;
@@ -28,7 +28,7 @@ async fn dead_letters(world: &World, tenant: &str, count: usize) -> Endpoint {
     endpoint
 }
 
-/// Steps until nothing runs any more. Answers how many were resent, and in how many steps.
+/// Performs steps until no job is running. Returns the number of resent deliveries and of steps.
 async fn finish(world: &World, limit: usize) -> (u64, usize) {
     let (mut resent, mut steps) = (0, 0);
     loop {

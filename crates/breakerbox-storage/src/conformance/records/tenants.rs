@@ -1,4 +1,4 @@
-//! Tenants: created, changed, deleted.
+//! Tenants: create, change, delete.
 
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ pub async fn a_policy_that_cannot_be_used_is_refused_and_nothing_changes(world: 
             settings.policy = Some(json!({ "cool_off": "10m" }));
         })
         .await;
-    // The tenant's own would do, but not with the endpoint's on top.
+    // The tenant's policy is valid by itself, but not combined with the endpoint's.
     settings.policy = Some(json!({ "cool_off": "1s", "cool_off_max": "1m" }));
     let refused = world.records.change_tenant(&id("acme"), settings, None).await;
     let of_endpoint = |error: &RecordsError| matches!(error, RecordsError::EndpointPolicy { endpoint, why } if *endpoint == own.id && why.starts_with("cool_off: "));
@@ -173,13 +173,13 @@ pub async fn a_name_can_be_used_again(world: &mut World) {
     assert_eq!(old.len(), 1, "and is still there");
     let refused = world.records.resend_delivery(old[0].id).await;
     assert!(matches!(refused, Err(RecordsError::Missing { what: "endpoint", .. })), "{refused:?}");
-    // Not even somebody for all tenants has it run in the new one's name.
+    // Not even a client with access to all tenants can run it on behalf of the new tenant.
     world.records.run_reminder(finished.id).await.unwrap();
     assert_eq!(world.run_scheduler().await.fired, 0);
     assert_eq!(world.found(&theirs, 10).await, []);
 }
 
-/// A job that still ran when its tenant was deleted does nothing to another one of the same name.
+/// A job that was running when its tenant was deleted does not affect another tenant with the same name.
 pub async fn a_resend_ends_with_its_tenant(world: &mut World) {
     for is_new in [false, true] {
         world.tenant("acme").await;
@@ -201,7 +201,7 @@ pub async fn a_resend_ends_with_its_tenant(world: &mut World) {
     }
 }
 
-/// The history of a deleted tenant's circuits is not that of another one of the same name.
+/// A new tenant does not see the circuit history of a deleted tenant with the same name.
 pub async fn history_stays_with_its_tenant(world: &mut World) {
     let key = "acme https://a.example/";
     let filter = || ChangeFilter { tenant: Some(id("acme")), ..ChangeFilter::default() };
@@ -211,7 +211,7 @@ pub async fn history_stays_with_its_tenant(world: &mut World) {
     world.records.append_history(vec![old.clone().into()]).await.unwrap();
     world.records.delete_tenant(&id("acme"), None).await.unwrap();
     world.tenant("acme").await;
-    // Whatever the clock says.
+    // Even if the clock was set back.
     let new = change(key, 3, Timestamp::from_micros(old.change.at.as_micros() - 1_000_000));
     world.records.append_history(vec![new.clone().into()]).await.unwrap();
     world.restart().await;

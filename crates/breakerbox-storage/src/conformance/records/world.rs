@@ -1,4 +1,4 @@
-//! A gateway's database with a clock that stands still. It hides the backend.
+//! A gateway's database with a clock that the tests set, independent of the backend.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,18 +18,18 @@ use breakerbox_model::objects::{
 };
 use bytes::Bytes;
 
-/// A backend under test. Its stored data survives a close.
+/// A backend under test. Its stored data outlives a close.
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
-    /// Opens the stored data, for the first time or again. No delivery is handed over while events are accepted
-    /// ([`NoReservations`]), and no space of the disk is reserved.
+    /// Opens the stored data, for the first time or again. No deliveries are taken while events are accepted
+    /// ([`NoReservations`]), and no disk space is reserved.
     async fn open(&mut self, clock: &ManualClock, defaults: Defaults) -> Opened;
 
     /// Closes the backend, so that it can be opened again.
     async fn close(&mut self);
 }
 
-/// Everything that is opened on a database.
+/// The handles of an opened database.
 pub struct Opened {
     pub records: Arc<dyn Records>,
     pub queue: Arc<dyn Queue>,
@@ -37,7 +37,7 @@ pub struct Opened {
     pub directory: Arc<Directory>,
 }
 
-/// A database with a clock that stands still, and everything that is opened on it.
+/// An opened database with a clock that the tests set.
 pub struct World {
     pub records: Arc<dyn Records>,
     pub queue: Arc<dyn Queue>,
@@ -47,7 +47,7 @@ pub struct World {
     backend: Box<dyn Backend>,
 }
 
-/// A hand-over that takes no delivery.
+/// [`Reservations`] that take no delivery.
 pub struct NoReservations;
 
 impl Reservations for NoReservations {
@@ -59,7 +59,7 @@ impl Reservations for NoReservations {
 }
 
 impl World {
-    /// Opens a world on an empty backend.
+    /// Creates a world with an empty database.
     pub async fn new(mut backend: impl Backend) -> Self {
         let clock = ManualClock::new();
         clock.advance(Duration::from_secs(1_763_000_000));
@@ -68,7 +68,7 @@ impl World {
         Self { records, queue, reminder_store, directory, clock, backend: Box::new(backend) }
     }
 
-    /// Closes everything and opens it again.
+    /// Closes the database and opens it again.
     pub async fn restart(&mut self) {
         self.restart_with(Defaults::default()).await;
     }
@@ -113,7 +113,7 @@ impl World {
         self.records.create_endpoint(new).await.unwrap()
     }
 
-    /// Submits an event of this type.
+    /// Submits an event of this type for the tenant.
     pub async fn event(&self, tenant: &str, kind: &str) -> EventId {
         self.submit(tenant, event(kind)).await.unwrap()
     }
@@ -123,7 +123,7 @@ impl World {
         Ok(self.queue.submit(batch).await?.events[0].id)
     }
 
-    /// Leases the due deliveries of a lane.
+    /// Leases up to `limit` due deliveries of a lane.
     pub async fn claim(&self, lane: LaneId, limit: u32) -> Vec<Leased> {
         let claim = |priority| Claim::Due { lane, priority, limit, lease: Duration::from_secs(30) };
         let claims = Priority::ALL.map(claim).to_vec();
@@ -145,7 +145,7 @@ impl World {
         }
     }
 
-    /// Returns all deliveries that match a filter, the newest first, by pages of this size.
+    /// Returns all deliveries that match a filter, newest first, read in pages of this size.
     pub async fn found(&self, filter: &DeliveryFilter, size: usize) -> Vec<DeliveryId> {
         let mut page = PageOf::first(size);
         let mut found = Vec::new();
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// Returns the deliveries of an event, the oldest first.
+    /// Returns the deliveries of an event, oldest first.
     pub async fn of_event(&self, event: EventId) -> Vec<Delivery> {
         let filter = DeliveryFilter { event: Some(event), ..DeliveryFilter::default() };
         let mut found = self.records.deliveries(&filter, &PageOf::first(500)).await.unwrap().items;
@@ -166,7 +166,7 @@ impl World {
         found
     }
 
-    /// Returns the maintained count of a tenant, and checks it against the rows.
+    /// Returns a tenant's maintained count of unfinished deliveries, after comparing it with the rows.
     pub async fn backlog(&self, tenant: &str) -> u64 {
         let tenant: TenantId = tenant.parse().unwrap();
         let counted = self.records.backlog(&tenant).await.unwrap();

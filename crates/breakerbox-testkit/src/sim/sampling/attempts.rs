@@ -1,5 +1,5 @@
-//! The table of attempts, and the workers' connections to it. It counts as an SQL sampler does, by its own clock and
-//! by ages.
+//! The table of attempts, and the workers' connections to it. It counts like an SQL sampler, with its own clock
+//! and with ages.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,11 +30,11 @@ pub(in crate::sim) struct Attempts {
 struct Inner {
     /// The attempts, in the order in which they finished.
     rows: Vec<Row>,
-    /// For each worker, whether it can't reach the table.
+    /// For each worker, whether it is disconnected from the table.
     cut: Vec<bool>,
-    /// Whether the latest poll failed by chance.
+    /// Whether the latest poll failed at random.
     just_failed: bool,
-    /// How many leaders were paused in a tick.
+    /// The number of leaders that were paused during a tick.
     paused: usize,
 }
 
@@ -48,7 +48,7 @@ struct Row {
 /// What happens to a poll.
 enum PollFate {
     Answers,
-    /// It takes this long, and returns the totals of its beginning.
+    /// The poll takes this long, and returns the totals from its start.
     Slow(Duration),
     Fails,
 }
@@ -65,13 +65,13 @@ impl Attempts {
         self.lock().rows.push(Row { key, started_at, finished_at, succeeded });
     }
 
-    /// Cuts a worker off from the table, or connects it again.
+    /// Disconnects a worker from the table, or reconnects it.
     pub(super) fn cut(&self, worker: usize, is_cut: bool) {
         self.lock().cut[worker] = is_cut;
         self.world.write(|history| history.sampled.disturbed(self.world.at()));
     }
 
-    /// Returns the counts of attempts that finished since then.
+    /// Returns the counts of attempts that finished since this time.
     pub(super) fn finished_since(&self, key: usize, since: Duration) -> Counts {
         let mut counts = Counts::default();
         let inner = self.lock();
@@ -83,7 +83,7 @@ impl Attempts {
         counts
     }
 
-    /// Returns the totals of all keys that have any.
+    /// Returns the totals of all keys that have attempts.
     fn count(&self, poll: &Poll) -> HashMap<String, Sample> {
         let now = self.world.at();
         let since: HashMap<usize, _> = poll.since.iter().map(|since| (index(&since.key), since)).collect();
@@ -103,7 +103,7 @@ impl Attempts {
             let sample = totals.entry(row.key).or_default();
             sample.successes += successes;
             sample.failures += failures;
-            // For half-open circuits the recent part is not counted separately.
+            // For half-open circuits, recent attempts are not counted separately.
             if let Some(recent) = poll.recent.filter(|_| since.is_none_or(|since| !since.started)) {
                 let part = sample.recent.get_or_insert_default();
                 if finished_ago <= recent {
@@ -129,7 +129,7 @@ impl Attempts {
         if is_slow { PollFate::Slow(plan.poll_timeout.mul_f64(share)) } else { PollFate::Answers }
     }
 
-    /// Returns for how long the polling worker is to be paused, if it has something to decide.
+    /// Returns for how long the polling worker is to be paused. `None` if it is not, or has nothing to decide.
     fn pauses_for(&self, poll: &Poll, totals: &HashMap<String, Sample>) -> Option<Duration> {
         let is_dead = |sample: &Sample| {
             sample.recent.is_some_and(|recent| recent.failures > 2 && recent.successes == 0)
@@ -156,7 +156,7 @@ impl Row {
     }
 }
 
-/// The sampler of one life of a worker.
+/// The sampler in one life of a worker.
 pub(super) struct Polls {
     network: Arc<Network>,
     who: WorkerLife,

@@ -1,4 +1,4 @@
-//! Callers of sampled circuits: they check, call, write the result into the table, and settle, or forget to.
+//! Callers of sampled circuits: they check, call, write the result to the table, and settle or forget to.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::sim::caller::{CALL_TIMEOUT, CallPlan};
 use crate::sim::history::WorkerLife;
 use crate::sim::network::Network;
 
-/// A caller that calls one endpoint again and again.
+/// A caller that calls one endpoint repeatedly.
 pub(in crate::sim) struct Caller {
     pub(in crate::sim) network: Arc<Network>,
     pub(in crate::sim) who: WorkerLife,
@@ -53,7 +53,7 @@ impl Caller {
             world.write(|history| history.began_probe(who, key, world.at(), world.store_time(), left));
         world.note(|| format!("{who:?} e{key}: probes"));
         self.call(left).await;
-        // Settling is optional: a caller that forgets it keeps the lease until it expires.
+        // Settling is optional: if a caller forgets it, the lease is held until it expires.
         let forgets = self.chance.random_range(0..8) == 0 && !world.has_healed();
         if !forgets {
             world.write(|history| history.settled_probe(key, number, world.at(), OutcomeKind::Ignored));
@@ -61,7 +61,7 @@ impl Caller {
         }
     }
 
-    /// Calls, up to the limit, and records the result.
+    /// Calls the endpoint, with a timeout, and records the result.
     async fn call(&mut self, limit: Duration) {
         let (world, who, key) = (Arc::clone(&self.network.world), self.who, self.key);
         let plan = CallPlan::of_call(&world, who, key, &mut self.chance).within(limit);

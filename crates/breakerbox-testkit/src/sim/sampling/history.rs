@@ -1,5 +1,5 @@
-//! The checks of sampled circuits: leaders write within their terms, half-open circuits give out few leases between
-//! two ticks, and circuits whose destination died open in time.
+//! The checks on sampled circuits: leaders write during their terms, half-open circuits grant few leases
+//! between two ticks, and circuits whose destination died open in time.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::sim::verify::{Meaning, Seen};
 
 use super::plan::SampledPlan;
 
-/// The record of what really happened to sampled circuits.
+/// The record of what actually happened to sampled circuits.
 #[derive(Default)]
 pub(in crate::sim) struct SampledHistory {
     is_used: bool,
     probes: u32,
-    /// The leader, and the end of its term.
+    /// The current leader, and the end of its term.
     term: Option<(WorkerLife, Timestamp)>,
-    /// Since when no fault has occurred that may cost a leader or a tick.
+    /// The time since which there was no fault that may prevent a leader or a tick.
     quiet_since: Duration,
     poll_failed_at: Duration,
-    /// How each worker is cut off from the store. None: it is not.
+    /// How each worker is disconnected from the store. `None`: it is connected.
     cut: Vec<Option<Cut>>,
     keys: Vec<SampledKey>,
 }
@@ -31,9 +31,9 @@ pub(in crate::sim) struct SampledHistory {
 struct SampledKey {
     state: State,
     since: Duration,
-    /// How many leases were granted since the latest tick.
+    /// The number of leases granted since the latest tick.
     leases: u32,
-    /// Since when the circuit must open: it is closed, and all of many recent attempts failed.
+    /// The time since which the circuit must open: it is closed, and all of many recent attempts failed.
     ripe_since: Option<Duration>,
 }
 
@@ -49,12 +49,12 @@ impl SampledHistory {
         }
     }
 
-    /// Returns the worker that leads now.
+    /// Returns the worker that is the leader now.
     pub(in crate::sim) fn leader(&self, now: Timestamp) -> Option<usize> {
         self.term.filter(|(_, ends_at)| now < *ends_at).map(|(who, _)| who.worker)
     }
 
-    /// A fault occurred that may cost a leader or a tick.
+    /// Records a fault that may prevent a leader or a tick.
     pub(in crate::sim) fn disturbed(&mut self, at: Duration) {
         self.quiet_since = at;
     }
@@ -64,7 +64,7 @@ impl SampledHistory {
         self.disturbed(at);
     }
 
-    /// A worker that is not cut off got no answer.
+    /// Records that a connected worker got no response.
     pub(in crate::sim) fn got_no_answer(&mut self, who: WorkerLife, at: Duration) {
         if self.cut[who.worker].is_none() {
             self.disturbed(at);
@@ -77,7 +77,7 @@ impl SampledHistory {
 }
 
 impl History {
-    /// A worker was a candidate for leader, or gave its term back. Returns whether it leads and did not before.
+    /// Records that a worker campaigned, or released its term. Returns whether it has become the leader.
     pub(in crate::sim) fn campaigned(
         &mut self,
         who: WorkerLife,
@@ -98,7 +98,7 @@ impl History {
         is_elected
     }
 
-    /// Judges a record that was swapped in for a sampled circuit.
+    /// Checks a record that was swapped in for a sampled circuit.
     pub(in crate::sim) fn verify_sampled(&mut self, seen: &Seen<'_>, meaning: Meaning) {
         if !self.sampled.is_used {
             return;
@@ -144,7 +144,7 @@ impl History {
         }
     }
 
-    /// A check admitted a call that is no probe.
+    /// Records that a check admitted a call that is not a probe.
     pub(in crate::sim) fn checked_without_lease(&mut self, who: WorkerLife, key: usize, at: Duration) {
         let SampledKey { state, since, .. } = self.sampled.keys[key];
         let in_touch_since = since.max(self.workers[who.worker].troubled_at);
@@ -156,19 +156,19 @@ impl History {
 }
 
 impl Run {
-    /// Checks that circuits that must be open are.
+    /// Checks that circuits that must be open are open.
     pub(in crate::sim) fn watch_sampled(&self, plan: &SampledPlan) {
         let (at, scenario) = (self.world.at(), &self.world.scenario);
         let able = |worker: usize, cut: &Option<Cut>| {
             cut.is_none() && self.workers[worker].as_ref().is_some_and(|worker| !worker.gate.is_paused())
         };
         let recent = plan.recent(&scenario.policy);
-        // So many that no poll between two checks finds fewer than a rule needs.
+        // Enough that no poll between two checks finds fewer than a rule requires.
         let many = 2 * scenario.policy.min_calls() + 2;
         let (led_within, round) = (plan.led_within(scenario), plan.round(scenario));
         self.world.write(|history| {
             let sampled = &mut history.sampled;
-            // A worker whose answers are lost continues to lead without knowing it.
+            // A worker whose responses are lost stays the leader without knowing it.
             let can_be_led = sampled.cut.iter().enumerate().any(|(worker, cut)| able(worker, cut))
                 && !sampled.cut.contains(&Some(Cut::LosesAnswers));
             if !can_be_led {

@@ -1,12 +1,12 @@
-//! Faults of leaders: a leader is paused for longer than its term, killed, or cut off from the store or from the
-//! table.
+//! Leader faults: a leader is paused for longer than its term, killed, or disconnected from the store or from
+//! the table.
 
 use crate::sim::run::Run;
 
 use super::plan::LeaderFault;
 
 impl Run {
-    /// Begins a fault of this worker, which leads.
+    /// Starts a fault of this worker, which is the leader.
     pub(in crate::sim) fn inject(&mut self, worker: usize, fault: LeaderFault) {
         self.world.note(|| format!("w{worker}, the leader, is {fault:?}"));
         match fault {

@@ -1,12 +1,13 @@
-//! Sampled circuits in a simulated fleet: one table of attempts, leaders that judge it, and workers that only check.
+//! Sampled circuits in a simulated fleet: one table of attempts, leaders that evaluate it, and workers that
+//! only check.
 //!
-//! | part | what it does |
+//! | module | description |
 //! | --- | --- |
 //! | `plan` | the random parts of a scenario, and the time limits |
-//! | `attempts` | the table of attempts, and the way to it: slow, failing, cut off for one worker |
-//! | `caller` | callers: check, call, write the result into the table, settle or forget to |
+//! | `attempts` | the table of attempts, and the connection to it: slow, failing, cut for one worker |
+//! | `caller` | callers: check, call, write the result to the table, settle or forget to |
 //! | `history` | the checked facts: terms, leases between ticks, circuits that must open |
-//! | `leader` | faults of leaders |
+//! | `leader` | leader faults |
 
 mod attempts;
 mod caller;
@@ -29,7 +30,8 @@ use super::gate::Gate;
 use super::history::WorkerLife;
 use super::network::Network;
 
-/// Starts the sampled circuits of one life of a worker, which is a candidate for leader from now on.
+/// Starts the sampled circuits in one life of a worker, which is a candidate in the leader election from now
+/// on.
 pub(super) fn start(
     builder: Builder,
     plan: &SampledPlan,

@@ -1,7 +1,7 @@
 //! The random parts of a scenario with sampled circuits, and its time limits.
 //!
-//! Endpoints die after a past that was healthy for about as long as the window, and recover. Around each death the
-//! leader has a fault.
+//! Endpoints die after a healthy past about as long as the window, and recover. Around each death, the leader
+//! has a fault.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::sim::plans::plan;
 use crate::sim::random::ScenarioRng;
 use crate::sim::scenario::{Behaviour, Cut, Event, Flavour, Losses, Phase, Scenario};
 
-/// The shortest term of a leader.
+/// The minimum length of a leader's term.
 const SHORTEST_TERM: Duration = Duration::from_secs(5);
 
-/// How much longer a lease is than its probe's timeout.
+/// The difference between the length of a lease and the timeout of its probe.
 const LEASE_MARGIN: Duration = Duration::from_secs(2);
 
-/// How much later than the end of a term a candidate may come, and how long it waits after a request without an
-/// answer.
+/// The maximum delay after the end of a term before a candidate campaigns, and the delay after a request
+/// without a response.
 const COMES_LATER: Duration = Duration::from_millis(750);
 
 /// How circuits are sampled in one run.
@@ -28,10 +28,10 @@ pub(in crate::sim) struct SampledPlan {
     pub(in crate::sim) policy: PolicyBuilder,
     pub(super) sample_every: Duration,
     pub(super) poll_timeout: Duration,
-    /// How many polls fail, and how many are slow, in thousandths. No two in a row fail.
+    /// The rates of failing and of slow polls, in thousandths. No two consecutive polls fail.
     pub(super) failing_polls: u32,
     pub(super) slow_polls: u32,
-    /// When a leader is paused in the middle of a tick that has something to decide, and for how long.
+    /// When a leader is paused in the middle of a tick in which it has something to decide, and for how long.
     pub(super) paused_in_tick: Vec<(Duration, Duration)>,
 }
 
@@ -41,7 +41,7 @@ pub(in crate::sim) enum LeaderFault {
     Paused(Duration),
     Killed(Duration),
     CutOff(Cut, Duration),
-    /// It reaches the store, and not the table of attempts.
+    /// The leader reaches the store, but not the table of attempts.
     NoPolls(Duration),
 }
 
@@ -89,35 +89,35 @@ impl SampledPlan {
         }
     }
 
-    /// Returns the duration of a term that is not prolonged.
+    /// Returns the length of a term that is not renewed.
     fn term(&self) -> Duration {
         SHORTEST_TERM.max(3 * self.sample_every)
     }
 
-    /// Returns how far back the recent part of the window goes.
+    /// Returns the length of the recent part of the window.
     pub(super) fn recent(&self, policy: &Policy) -> Duration {
         self.sample_every * policy.sample_recent().unwrap_or_default()
     }
 
-    /// Returns after how long a worker leads and ticks, since the last fault.
+    /// Returns the maximum time after the last fault until a worker leads and ticks.
     pub(super) fn led_within(&self, scenario: &Scenario) -> Duration {
         self.term() + COMES_LATER + 3 * scenario.settings.store_timeout
     }
 
-    /// Returns the longest time from the beginning of one poll to the end of the next one's tick.
+    /// Returns the maximum time from the start of one poll to the end of the next poll's tick.
     pub(super) fn round(&self, scenario: &Scenario) -> Duration {
         let requests = 8 * 2 * scenario.settings.latency;
         self.sample_every.max(self.poll_timeout) + self.poll_timeout + requests + Duration::from_millis(100)
     }
 
-    /// Returns after how long the circuit of an endpoint that is well is closed.
+    /// Returns the maximum time until the circuit of a healthy endpoint is closed.
     ///
-    /// | what | how long |
+    /// | step | maximum time |
     /// | --- | --- |
     /// | a worker leads, and all agree | `led_within`, `agree_within` |
-    /// | an earlier lease that was not given back ends | `probe_timeout` and 2 s |
-    /// | earlier failures may open it once more, or spoil its recovery | the cycle below, twice |
-    /// | a cycle: the longest cool-off, `probes` calls one after the other, a tick for half-open and one for closed | |
+    /// | an earlier lease that was not released expires | `probe_timeout` and 2 s |
+    /// | earlier failures may open the circuit once more, or prevent its recovery | the cycle below, twice |
+    /// | a cycle: the maximum cool-off, `probes` calls one after the other, a tick for half-open and one for closed | |
     pub(in crate::sim) fn closed_within(&self, scenario: &Scenario) -> Duration {
         let (policy, settings) = (&scenario.policy, &scenario.settings);
         let lease = policy.probe_timeout() + LEASE_MARGIN;
@@ -129,7 +129,7 @@ impl SampledPlan {
 }
 
 impl Scenario {
-    /// Returns a scenario of a sampled fleet: endpoints die and recover, and leaders come and go.
+    /// Returns a scenario for a sampled fleet: endpoints die and recover, and leaders change.
     pub(in crate::sim) fn sampled(seed: u64, chance: &mut ScenarioRng) -> Self {
         let (window, cool_off) = (chance.ms(30_000, 60_000), chance.ms(300, 1_500));
         let builder = Policy::builder()
@@ -146,7 +146,7 @@ impl Scenario {
             .forgive_after(chance.ms(500, 20_000));
         let policy = builder.build_for_sampling().expect("all of these are within their bounds");
         let (workers, endpoints): (usize, usize) = (chance.number(3, 6), chance.number(1, 2));
-        // All calls of all workers to one endpoint: 10 to 20 per second.
+        // All calls by all workers to one endpoint: 10 to 20 per second.
         let every = Duration::from_millis(workers as u64 * chance.number::<u64>(50, 100));
         let mut scenario = Self::around(seed, Flavour::Sampled, policy, chance);
         scenario.workers = (0..workers).map(|_| plan(endpoints, every, chance)).collect();
@@ -195,8 +195,8 @@ impl Scenario {
     }
 }
 
-/// Returns the phases: well for about a window, dead for long enough for any leader to see it, perhaps flaky, and
-/// well.
+/// Returns the phases: healthy for about a window, dead for long enough that any leader detects it, possibly
+/// flaky, and healthy.
 fn dies_and_recovers(window: Duration, chance: &mut ScenarioRng) -> Vec<Phase> {
     let phase = |from, behaviour| Phase { from, behaviour };
     let dead_at = window.mul_f64(chance.0.random_range(0.7..1.1));

@@ -1,11 +1,13 @@
-//! Every interleaving of the lease protocol, for two workers and one circuit: who gets the probe, whose result counts.
+//! Model checks every interleaving of the lease protocol, for two workers and one circuit: who gets the probe,
+//! and whose result counts.
 //!
-//! What decides is the real core: each worker is a [`Member`](breakerbox_core::fleet::Member), each record a real one. What
-//! the library moves is moved here by hand, step by step, in every order: a reading, the swap of a lease, the swap of a
-//! result, each with a request and an answer that may be late, or come after their worker has died. A message that is lost is
-//! one that never arrives; a worker that is paused is one that does nothing while time passes, which it may between any two
-//! steps. It ends when two asks were made, one worker died, and time went on by more than a lease. Tests at the end break
-//! the store, and see the properties fail.
+//! The decisions are made by the real core: each worker is a [`Member`](breakerbox_core::fleet::Member), each
+//! record a real one. The test makes the library's moves itself, step by step, in every order: a read, the swap
+//! of a lease, the swap of a result, each with a request and a response that may be late, or arrive after their
+//! worker has died. A lost message is one that never arrives; a paused worker is one that does nothing while
+//! time passes, which is possible between any two steps. A run ends when two acquires were made, one worker
+//! died, and more time than a lease has passed. Tests at the end break the store, and verify that the
+//! properties then fail.
 
 mod protocol;
 mod state;

@@ -1,4 +1,4 @@
-//! What can happen next, and what comes of it.
+//! The possible steps in each state, and their effects.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use stateright::{Model, Property};
 
 use super::state::{Asks, Given, Message, Probe, Seen, State, What, Worker};
 
-/// A second is as short as time gets here.
+/// The smallest step of time.
 const TICK: Duration = Duration::from_secs(1);
 
-/// When a run begins, and how long it is looked at.
+/// The start time of a run, and its length.
 const BEGIN: Timestamp = Timestamp::from_millis(1_000_000);
 const TICKS: u32 = 4;
 
 const WAITS: Waits = Waits { swap: TICK, confirm: TICK };
 
-/// How the store behaves.
+/// How the store behaves: correctly, or in one of several wrong ways.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Store {
     Right,
@@ -37,11 +37,11 @@ pub(crate) struct Protocol {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     TimePasses,
-    /// A caller asks, and the store must be asked for the lease.
+    /// A caller acquires, and the worker must request the lease from the store.
     Ask(usize),
-    /// The probe ends.
+    /// The probe ends with an outcome.
     Settle(usize, OutcomeKind),
-    /// Nobody waits for the answer any longer.
+    /// The worker stops waiting for the response.
     GiveUp(usize),
     Die(usize),
     Deliver(usize),
@@ -68,7 +68,7 @@ impl Protocol {
         StepContext { policy: &self.policy, draw: RandomBits(state.token()), now, waits: WAITS }
     }
 
-    /// A circuit that was opened, and whose cool-off is over.
+    /// Returns the record of an open circuit whose cool-off is over.
     fn open(&self) -> Record {
         let record = Record::new(None, RandomBits(1), BEGIN);
         let totals = breakerbox_core::Totals { failures: 1, failure_run: 1, ..Default::default() };
@@ -94,7 +94,7 @@ impl Protocol {
         matches!(answer, MemberAnswer::LeaseDue | MemberAnswer::Unknown)
     }
 
-    /// What the store does with a message.
+    /// Applies the store's reaction to a message.
     fn serve(&self, state: &mut State, message: Message) {
         let Message { worker, life, what } = message;
         let reply = match what {
@@ -127,7 +127,8 @@ impl Protocol {
         send(state, Message { worker, life, what: reply });
     }
 
-    /// Swaps that can't win any more, and whose answer nobody waits for, might as well never arrive.
+    /// Removes swaps that can't win anymore and whose response no worker waits for: they might as well never
+    /// arrive.
     fn forget_hopeless(&self, state: &mut State) {
         if self.store != Store::Right {
             return;
@@ -154,13 +155,13 @@ impl Protocol {
         wins
     }
 
-    /// What a worker does with an answer.
+    /// Applies a worker's reaction to a response.
     fn answer(&self, state: &mut State, n: usize, what: What) {
         let asks = std::mem::replace(&mut state.workers[n].asks, Asks::Nothing);
         match (asks, what) {
             (Asks::Reading { since }, What::Record { record, now }) => {
                 let at = self.moment(state, now);
-                // A first reading is only that; who asks then asks again.
+                // After its first read, a worker acquires again.
                 if !state.workers[n].member.is_known() {
                     let _ = state.workers[n].member.learn(record, at);
                     return;
@@ -182,7 +183,7 @@ impl Protocol {
                     self.ended(state, n, (since, proposal, read_at), won, record);
                 }
             }
-            // An answer to something that was given up.
+            // A response to an abandoned request.
             (asks, _) => state.workers[n].asks = asks,
         }
     }
@@ -225,19 +226,19 @@ impl Protocol {
     }
 }
 
-/// Reads, at once. That the request takes a while changes nothing but that the probe's time is over earlier.
+/// Reads immediately. A request that takes time would only make the probe's time run out earlier.
 fn read(state: &mut State, worker: usize, life: u8) {
     let what = What::Record { record: state.record.clone(), now: state.now };
     send(state, Message { worker, life, what });
 }
 
-/// Nobody waits for these answers any more.
+/// Removes the responses that no worker waits for anymore.
 fn forget_answers(state: &mut State, worker: usize) {
     let is_request = |message: &Message| matches!(message.what, What::Swap(_) | What::Result(..));
     state.messages.retain(|message| message.worker != worker || is_request(message));
 }
 
-/// Puts a message on its way. In which order they were sent does not matter.
+/// Sends a message. The order in which messages were sent does not matter.
 fn send(state: &mut State, message: Message) {
     state.messages.push(message);
     state.messages.sort_by_cached_key(|message| format!("{message:?}"));
@@ -281,7 +282,7 @@ impl Model for Protocol {
             if worker.asks != Asks::Nothing {
                 steps.push(Step::GiveUp(n));
             }
-            // Who does nothing has nothing to lose.
+            // A worker that is doing nothing has nothing to lose.
             let is_busy = worker.asks != Asks::Nothing || worker.probe.is_some();
             if state.deaths > 0 && is_busy {
                 steps.push(Step::Die(n));

@@ -1,4 +1,4 @@
-//! What there is at one moment: the time, the record, the workers, and what is on its way.
+//! The state at one moment: the time, the record, the workers, and the messages in flight.
 
 use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
@@ -12,16 +12,16 @@ pub(crate) struct State {
     pub(crate) record: Option<Record>,
     pub(crate) workers: Vec<Worker>,
     pub(crate) messages: Vec<Message>,
-    /// How often somebody may still ask.
+    /// The number of acquires that are still allowed.
     pub(crate) asks: u8,
-    /// How many more workers may die.
+    /// The number of workers that may still die.
     pub(crate) deaths: u8,
-    /// The lease that was given last, and has not been given back.
+    /// The last lease that was granted and has not been released.
     pub(crate) lease: Option<Given>,
     pub(crate) seen: Seen,
 }
 
-/// What has happened on the way here.
+/// The events that have happened on the way to this state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) two_leases: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Seen {
     pub(crate) late_swap: bool,
     pub(crate) closed: bool,
     pub(crate) reopened: bool,
-    /// A lease ran out, and somebody else got one.
+    /// A lease expired, and another worker got one.
     pub(crate) taken_over: bool,
     pub(crate) refused_as_late: bool,
 }
@@ -46,11 +46,11 @@ pub(crate) struct Worker {
     pub(crate) life: u8,
     pub(crate) member: Member,
     pub(crate) asks: Asks,
-    /// The probe that it makes.
+    /// The worker's probe in progress.
     pub(crate) probe: Option<Probe>,
 }
 
-/// What it waits for.
+/// What a worker waits for.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Asks {
     Nothing,
@@ -62,7 +62,7 @@ pub(crate) enum Asks {
         proposal: Box<Proposal>,
         read_at: Timestamp,
     },
-    /// The answer did not come: it reads whether the swap took place.
+    /// The response did not arrive: the worker reads whether the swap was applied.
     LookingUp {
         since: Timestamp,
         proposal: Box<Proposal>,
@@ -70,7 +70,7 @@ pub(crate) enum Asks {
     },
 }
 
-/// A permit can't be copied, and states are: this is what it is made of.
+/// The parts of a permit. A permit can't be copied, but states must be.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Probe {
     pub(crate) proposal: Box<Proposal>,
@@ -88,7 +88,7 @@ pub(crate) struct Message {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum What {
     Swap(Box<Proposal>),
-    /// A probe's result, with the lease that it belongs to. Its answer changes nothing that matters here.
+    /// A probe's result, with its lease. The response to it does not matter here.
     Result(Box<Proposal>, Nonce),
     Record {
         record: Option<Record>,
@@ -101,15 +101,15 @@ pub(crate) enum What {
 }
 
 impl State {
-    /// The least token that nobody holds any more, or yet: tokens are only compared, so which one it is does not matter, and
-    /// states that differ in nothing else are one.
+    /// Returns the lowest token that is not in use. Tokens are only compared, so their values do not matter,
+    /// and states that differ only in tokens should be equal.
     pub(crate) fn token(&self) -> u128 {
         let text = self.text();
         let used = |token: u128| text.contains(&format!("({token:032x})"));
         (1..).find(|token| !used(*token)).expect("there are many numbers")
     }
 
-    /// The core's types have no hash; what they print says all there is.
+    /// The core's types do not implement `Hash`; their debug output contains everything.
     fn text(&self) -> String {
         let mut text = String::with_capacity(4_096);
         write!(text, "{self:?}").expect("there is memory");

@@ -1,4 +1,4 @@
-//! Sampled fleets: calls that workers check, while circuits are closed, open and half-open, and without the store.
+//! Sampled fleets: workers check calls while circuits are closed, open and half-open, and without the store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,7 +23,7 @@ async fn while_half_open_one_at_a_time_gets_through() {
         assert_eq!(agent.check("e1").await, "open");
     }
     sleep(secs(30)).await;
-    // Nobody waits for a tick.
+    // No caller waits for a tick.
     let mut lease = None;
     for round in 0..20 {
         let agent = &bench.agents[round % 4];
@@ -60,7 +60,8 @@ async fn between_two_ticks_no_more_than_the_probes_get_through() {
     bench.tick().await;
     assert_eq!(bench.status("e1").await, Status::HalfOpen);
     for round in 0..3 {
-        // Nothing of this is in the table: neither a missing row nor an empty poll may end the probing for good.
+        // None of this is in the table: neither a missing row nor an empty poll may end the probing
+        // permanently.
         let mut calls = 0;
         for _ in 0..200 {
             for agent in &bench.agents {

@@ -56,8 +56,8 @@ async fn a_leader_that_goes_home_gives_its_term_back() {
     assert!(before.elapsed() < secs(1));
 }
 
-/// A store whose swaps by the hundred wait, as they do if a process is paused between deciding and writing; and whose answers to
-/// them take their time.
+/// A store in which leaders' swaps wait, as if a process is paused between its decision and its write, and
+/// whose responses to them are slow.
 struct PausedBeforeSwap {
     inner: Arc<dyn Store>,
     paused: AtomicBool,
@@ -106,7 +106,7 @@ impl Store for PausedBeforeSwap {
     }
 
     async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError> {
-        // A paused process prolongs nothing.
+        // A paused process does not renew its term.
         while self.paused.load(Ordering::SeqCst) && self.waiting.load(Ordering::SeqCst) > 0 {
             sleep(ms(10)).await;
         }
@@ -147,7 +147,8 @@ async fn what_a_paused_leader_writes_when_it_is_back_is_refused() {
     assert_eq!(bench.leaders(), [1]);
 }
 
-/// The announcement of its own tick may be quicker than the answer, and so may that of somebody's lease.
+/// The event about its own tick may arrive before the response, and so may the event about another worker's
+/// lease.
 #[tokio::test(start_paused = true)]
 async fn a_leader_whose_tick_is_answered_after_a_lease_tells_observers_once() {
     let mut bench = Bench::new(0);
@@ -187,7 +188,7 @@ async fn who_was_away_longer_than_its_term_forgets_what_it_polled() {
     let polls = bench.table.polls.lock().unwrap().len();
     bench.until("a poll", || bench.table.polls.lock().unwrap().len() > polls).await;
     bench.table.fault(NetworkFault::None);
-    // Nobody hears of it for longer than its term. Meanwhile the table has changed.
+    // The leader is disconnected for longer than its term. Meanwhile the table has changed.
     bench.agents[0].way.set(Fault::Refuses);
     sleep(secs(60)).await;
     bench.table.clear();
@@ -204,7 +205,7 @@ async fn what_a_leader_missed_it_finds_out() {
     let bench = Bench::new(1);
     bench.leader().await;
     bench.tick().await;
-    // More changes than a store announces before some are missed, of which none was the leader's.
+    // More changes than a store publishes before some are missed; none of them was the leader's.
     for n in 0..1_500 {
         let key: Arc<str> = format!("e{n}").into();
         let record = Record {

@@ -1,4 +1,4 @@
-//! Sampled fleets, through the real loop, in virtual time.
+//! Sampled fleets, with the real sampling loop, in virtual time.
 
 mod checks;
 mod leaders;

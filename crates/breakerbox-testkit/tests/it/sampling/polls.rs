@@ -115,7 +115,7 @@ async fn checks_in_the_middle_of_a_poll_do_not_keep_the_leader_from_deciding() {
     let polls = || bench.table.polls.lock().unwrap().len();
     let before = polls();
     bench.until("a poll", || polls() > before).await;
-    // A lease is taken and given back: the record is another, and says the same.
+    // A lease is acquired and released: the record is a different one with the same contents.
     bench.agents[1].sampling.check("e1").await.unwrap().unwrap().settle();
     bench.tick().await;
     assert_eq!(bench.status("e1").await, Status::Closed);

@@ -1,4 +1,4 @@
-//! A sampled fleet on a bench: agents, one table of attempts, one store in memory, in tokio's own time.
+//! A test rig for a sampled fleet: agents, one table of attempts, one store in memory, in tokio's paused time.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,12 +25,12 @@ pub(crate) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Convoy's numbers without jitter: 70 % of at least 10 calls in 5 minutes; 30 s; one probe.
+/// Convoy's settings without jitter: 70 % of at least 10 calls in 5 minutes; 30 s cool-off; one probe.
 pub(crate) fn convoy() -> PolicyBuilder {
     Policy::builder().preset(Preset::Convoy).jitter(0)
 }
 
-/// One row of the table.
+/// One row in the table of attempts.
 #[derive(Clone)]
 struct Attempt {
     key: String,
@@ -39,18 +39,18 @@ struct Attempt {
     succeeded: bool,
 }
 
-/// What is wrong with the table.
+/// A fault of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum NetworkFault {
     #[default]
     None,
     Fails,
     Panics,
-    /// It takes this long to answer, with what was there when it was asked.
+    /// The table takes this long to respond, with its contents at the time of the request.
     Slow(Duration),
 }
 
-/// A table of attempts, that counts as an SQL sampler does.
+/// A table of attempts that counts like an SQL sampler.
 #[derive(Default)]
 pub(crate) struct Table {
     rows: Mutex<Vec<Attempt>>,
@@ -137,7 +137,7 @@ impl Sampler for Table {
     }
 }
 
-/// One process.
+/// One process with sampled circuits.
 pub(crate) struct Agent {
     pub(crate) sampling: Sampling,
     pub(crate) way: Arc<FaultyStore>,
@@ -154,7 +154,7 @@ impl Agent {
         self.sampling.report().leads
     }
 
-    /// What the check says in a word.
+    /// Returns the result of a check as one word.
     pub(crate) async fn check(&self, key: &str) -> &'static str {
         match self.sampling.check(key).await.unwrap() {
             Ok(checked) if checked.is_probe() => "probe",
@@ -169,7 +169,7 @@ impl Agent {
     }
 }
 
-/// How the agents of a bench are made.
+/// The settings for the agents on a bench.
 #[derive(Clone)]
 pub(crate) struct Choices {
     pub(crate) policy: PolicyBuilder,
@@ -215,7 +215,7 @@ impl Bench {
         bench
     }
 
-    /// One more process, whose clock is hours away from the others'.
+    /// Starts another process, whose clock is hours apart from the others.
     pub(crate) fn agent(&self, n: u64, store: impl Store, way: Arc<FaultyStore>) -> Agent {
         self.agent_with(n, store, way, |builder| builder)
     }
@@ -247,7 +247,7 @@ impl Bench {
         Agent { sampling, way, changes, events }
     }
 
-    /// Lets one more tick pass.
+    /// Waits for one more tick.
     pub(crate) async fn tick(&self) {
         let ticks = || self.agents.iter().map(|agent| agent.sampling.report().ticks).sum::<u64>();
         let before = ticks();
@@ -262,7 +262,7 @@ impl Bench {
         }
     }
 
-    /// The agent that leads, once there is one.
+    /// Waits until there is a leader, and returns its index.
     pub(crate) async fn leader(&self) -> usize {
         self.until("a leader", || self.agents.iter().any(Agent::leads)).await;
         self.leaders()[0]
@@ -272,12 +272,12 @@ impl Bench {
         (0..self.agents.len()).filter(|n| self.agents[*n].leads()).collect()
     }
 
-    /// The store's time.
+    /// Returns the store's time.
     pub(crate) async fn now(&self) -> Timestamp {
         self.store.read(&[]).await.unwrap().now
     }
 
-    /// The state in the store.
+    /// Returns the circuit's state in the store.
     pub(crate) async fn status(&self, key: &str) -> Status {
         let answer = self.store.read(&[key.into()]).await.unwrap();
         answer.all().unwrap().value[0].as_ref().map_or(Status::Closed, breakerbox::Record::status)

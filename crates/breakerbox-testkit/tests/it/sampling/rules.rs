@@ -1,4 +1,4 @@
-//! Sampled fleets: the rules, once for each key and tick.
+//! Sampled fleets: the rules, evaluated once for each key and tick.
 
 use breakerbox::store::Store;
 use breakerbox::{Attribution, OverrideCommand, Status, TripRule};
@@ -26,7 +26,7 @@ async fn every_rule_once_for_each_key_and_tick() {
     for ((key, ..), status) in &closed {
         assert_eq!(bench.status(key).await, *status, "closed, {key}");
     }
-    // Open: nothing before the cool-off is over; then half-open, whatever the totals say.
+    // Open: no change before the cool-off is over; then half-open, whatever the totals are.
     bench.table.succeed("all fail", 100);
     bench.tick().await;
     assert_eq!(bench.status("all fail").await, Status::Open);
@@ -34,7 +34,7 @@ async fn every_rule_once_for_each_key_and_tick() {
     bench.tick().await;
     assert_eq!(bench.status("all fail").await, Status::HalfOpen);
     assert_eq!(bench.status("at the rate").await, Status::HalfOpen);
-    // Half-open: fewer than `probes`, however long; then one way or the other.
+    // Half-open: no change with fewer than `probes` results, however long it takes; then open or closed.
     for _ in 0..20 {
         bench.tick().await;
     }
@@ -56,14 +56,14 @@ async fn nothing_counts_from_before_a_transition_and_the_window_keeps_sliding() 
     sleep(secs(30)).await;
     bench.tick().await;
     assert_eq!(bench.status("e1").await, Status::HalfOpen);
-    // It started before the transition, though it ends now.
+    // The attempt started before the transition, although it ends now.
     bench.table.add("e1", 5, secs(20), false);
     bench.tick().await;
     assert_eq!(bench.status("e1").await, Status::HalfOpen, "it says nothing about the recovery");
     bench.table.succeed("e1", 1);
     bench.tick().await;
     assert_eq!(bench.status("e1").await, Status::Closed);
-    // Ten failures of before are still in the window.
+    // Ten failures from before are still in the window.
     bench.table.fail("e1", 9);
     bench.tick().await;
     assert_eq!(bench.status("e1").await, Status::Closed, "nine calls since the transition are too few");

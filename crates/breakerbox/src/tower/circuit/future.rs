@@ -1,4 +1,4 @@
-//! The call itself: until it ends, a probe's deadline passes, or the future is dropped.
+//! The future that makes the call, until it ends, a probe's deadline passes, or it is dropped.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,8 +21,8 @@ use crate::http::{BoxError, classify_for_circuit};
 use crate::probe_timeout::ProbeTimeout;
 
 pin_project! {
-    /// The future response. If it is dropped, it drops its permit: within the policy's `cancel_grace` the call was
-    /// cancelled, later it has failed.
+    /// The response future. Dropping it drops the permit: within the policy's `cancel_grace` the call counts as
+    /// cancelled, later as failed.
     #[must_use = "futures do nothing unless they are polled"]
     pub struct ResponseFuture<S, R, C>
     where
@@ -41,7 +41,7 @@ pin_project! {
     where
         S: Service<R>,
     {
-        // Waits for a permit from the store.
+        // Waiting for a permit from the store.
         Acquiring { acquiring: Acquiring, key: Key, inner: S, request: R },
         Running {
             #[pin]
@@ -50,7 +50,7 @@ pin_project! {
             key: Key,
             deadline: Deadline,
         },
-        // Waits until the outcome is reported to the store.
+        // Waiting until the outcome has been reported to the store.
         Settling { settling: Pin<Box<dyn Future<Output = ()> + Send>>, result: Result<S::Response, Error> },
         Ended { result: Result<S::Response, Error> },
         Over,
@@ -73,7 +73,7 @@ impl<S: Service<R>, R, C> ResponseFuture<S, R, C> {
         Self { state: State::with_permit(permit, key, call), classify }
     }
 
-    /// Returns whether the inner service was called.
+    /// Returns whether the inner service has been called.
     pub(super) const fn is_running(&self) -> bool {
         matches!(self.state, State::Running { .. })
     }
@@ -168,16 +168,18 @@ where
     }
 }
 
-/// The time at which a call is aborted. It is computed at the first poll that finds the call pending: many end at once.
+/// The time at which a call is aborted. It is computed at the first poll that finds the call pending, because many
+/// end at once.
 enum Deadline {
     NotLookedAt,
-    /// The call is no probe, or there is no timer: then the probe runs on, and has failed if it ends too late.
+    /// The call is not a probe, or there is no timer. Without a timer a probe continues, and has failed if it ends
+    /// too late.
     Never,
     At(Pin<Box<Sleep>>),
 }
 
 impl Deadline {
-    /// Returns ready when the deadline of a probe has passed.
+    /// Returns ready once a probe's deadline has passed.
     fn poll(&mut self, permit: &OwnedPermit, context: &mut Context<'_>) -> Poll<()> {
         if let Self::NotLookedAt = self {
             *self = match permit.circuit().limit(permit.time_left()) {

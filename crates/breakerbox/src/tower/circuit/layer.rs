@@ -1,4 +1,4 @@
-//! The layer: the settings that all its services share.
+//! The circuit layer, with the settings that all its services share.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub struct CircuitLayer<K, C = HttpOutcomes> {
 
 impl<K> CircuitLayer<K> {
     /// Creates a layer with circuits from this registry, by the key that [`key`](crate::ExtractKey) extracts from a
-    /// request. [`HttpOutcomes`] classifies responses; for another classifier, and for services that are not HTTP, see
+    /// request. [`HttpOutcomes`] classifies responses. For another classifier, or for services other than HTTP, see
     /// [`classify_by`](Self::classify_by).
     pub fn new(breakers: Breakerbox, key: K) -> Self {
         Self { breakers, key: Arc::new(key), classify: Arc::new(HttpOutcomes::new()) }

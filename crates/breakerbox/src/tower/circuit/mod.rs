@@ -1,14 +1,14 @@
-//! The circuit of a request's key, as a tower layer.
+//! A tower layer with one circuit per key.
 //!
 //! | part | what it does |
 //! | --- | --- |
 //! | [`CircuitLayer`] | holds the registry, the key extractor and the classifier |
 //! | [`CircuitService`] | acquires a permit before each call |
 //! | [`ResponseFuture`] | makes the call, aborts a probe at its deadline, settles the permit |
-//! | [`Error`] | the reason why there is no response |
+//! | [`Error`] | the reason why there was no response |
 //!
-//! Guaranteed: a request that is refused never reaches the inner service; a permit is settled once, before the response
-//! is returned; a panic in the extractor or the classifier leaves the circuit working.
+//! Guaranteed: a refused request never reaches the inner service; a permit is settled once, before the response is
+//! returned; the circuit still works after a panic in the extractor or the classifier.
 
 mod error;
 mod future;

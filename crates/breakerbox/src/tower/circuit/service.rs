@@ -1,4 +1,4 @@
-//! The service: acquires a permit before each call.
+//! The service, which acquires a permit before each call.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,7 +12,7 @@ use crate::circuit::OwnedPermit;
 use crate::extract::{ClassifyResponse, ExtractKey};
 use crate::http::BoxError;
 
-/// A service behind circuits. Created by a [`CircuitLayer`](super::CircuitLayer).
+/// A service behind circuits, created by a [`CircuitLayer`](super::CircuitLayer).
 #[derive(Debug)]
 pub struct CircuitService<S, K, C> {
     pub(super) inner: S,
@@ -67,8 +67,8 @@ where
 }
 
 impl<S: Clone, K, C> CircuitService<S, K, C> {
-    /// Takes the ready service out, and leaves a fresh clone. The ready one may hold a slot that other callers wait
-    /// for, and it is not known when the next call comes.
+    /// Takes the ready service out, and leaves a new clone. The ready one may hold a slot that other callers wait
+    /// for, and the next call may come much later.
     fn take_ready(&mut self) -> S {
         let next = self.inner.clone();
         std::mem::replace(&mut self.inner, next)

@@ -1,4 +1,4 @@
-//! The error of a service behind throttles.
+//! The error that a service behind throttles returns.
 
 use breakerbox_core::KeyError;
 use breakerbox_core::throttle::Shed;
@@ -6,23 +6,23 @@ use breakerbox_core::throttle::Shed;
 use crate::http::BoxError;
 use crate::throttle::NotAdmitted;
 
-/// The reason why there is no response.
+/// The reason why a throttle service returned no response.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The request was not sent: the throttle shed it. Do not retry it at once.
+    /// The throttle shed the request, so it was not sent. Do not retry it at once.
     #[error("the throttle kept the request back")]
     Shed(#[source] Shed),
-    /// The request was not sent: it has no valid key.
+    /// The request has no valid key, so it was not sent.
     #[error("no throttle for this request")]
     Key(#[source] KeyError),
-    /// The inner service failed, or was not ready and never will be.
+    /// The inner service failed, or failed to become ready.
     #[error("the service behind the throttle failed")]
     Inner(#[source] BoxError),
 }
 
 impl Error {
-    /// Returns the reason why the request was shed; none if it was not.
+    /// Returns the reason why the request was shed; `None` if it was not.
     #[must_use]
     pub const fn shed(&self) -> Option<&Shed> {
         match self {

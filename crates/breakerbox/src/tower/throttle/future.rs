@@ -1,4 +1,4 @@
-//! The call itself: until it ends or the future is dropped.
+//! The future that makes the call, until it ends or is dropped.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use crate::http::{BoxError, classify_for_throttle};
 use crate::throttle::{Classify, Pass};
 
 pin_project! {
-    /// The future response. If it is dropped, the call counts as neither accepted nor rejected.
+    /// The response future. If it is dropped, the call counts as neither accepted nor rejected.
     #[must_use = "futures do nothing unless they are polled"]
     pub struct ResponseFuture<F, D, C: 'static> {
         #[pin]

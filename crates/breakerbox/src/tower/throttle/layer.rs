@@ -1,4 +1,4 @@
-//! The layer: the settings that all its services share.
+//! The throttle layer, with the settings that all its services share.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use super::service::ThrottleService;
 use crate::http::{HttpOverload, PriorityFromExtension};
 use crate::throttle::{Choice, DEFAULT_PRIORITY, OneForAll, Overload, Throttle, Throttles};
 
-/// Puts a throttle, or one for each key, in front of a service.
+/// Puts one throttle, or one per key, in front of a service.
 ///
-/// The layer has a classifier of its own. The throttle's classifier applies to calls made through the throttle itself.
+/// The layer has its own classifier. The throttle's classifier applies to calls made through the throttle itself.
 ///
 /// ```
 /// use breakerbox::throttle::{Priority, Throttle};
@@ -67,14 +67,13 @@ impl<K, D, P, C> ThrottleLayer<K, D, P, C> {
         ThrottleLayer { choice, classify: Arc::new(classify), priority, default_priority }
     }
 
-    /// Sets another extractor for the [priority](crate::ExtractPriority) of a request. Default:
-    /// [`PriorityFromExtension`].
+    /// Sets another [extractor](crate::ExtractPriority) for a request's priority. Default: [`PriorityFromExtension`].
     pub fn priority_by<Q>(self, priority: Q) -> ThrottleLayer<K, D, Q, C> {
         let Self { choice, classify, default_priority, .. } = self;
         ThrottleLayer { choice, classify, priority: Arc::new(priority), default_priority }
     }
 
-    /// Sets the priority of requests without one, in tasks without one. Default: [`Priority::MEDIUM`].
+    /// Sets the priority for requests that have none, in tasks that have none. Default: [`Priority::MEDIUM`].
     #[must_use]
     pub fn default_priority(self, default_priority: Priority) -> Self {
         Self { default_priority, ..self }

@@ -1,16 +1,16 @@
-//! A throttle, or one for each key, as a tower layer.
+//! A tower layer with one throttle, or one per key.
 //!
 //! | part | what it does |
 //! | --- | --- |
 //! | [`ThrottleLayer`] | holds the throttles, the default priority and the classifier |
 //! | [`ThrottleService`] | acquires a pass before each call |
 //! | [`ResponseFuture`] | makes the call and settles the pass |
-//! | [`Error`] | the reason why there is no response |
+//! | [`Error`] | the reason why there was no response |
 //!
-//! The priority of a request is the one that it carries as an extension; else that of the
-//! [task](crate::throttle::with_priority); else the layer's default.
+//! A request's priority is the one in its extensions; otherwise the [task's](crate::throttle::with_priority);
+//! otherwise the layer's default.
 //!
-//! Guaranteed: a request that is shed never reaches the inner service; nothing is queued; a response future that is
+//! Guaranteed: a shed request never reaches the inner service; requests are not queued; a response future that is
 //! dropped, and a panic in the extractor or the classifier, count as neither accepted nor rejected.
 
 mod error;

@@ -1,4 +1,4 @@
-//! The service: acquires a pass before each call.
+//! The service, which acquires a pass before each call.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,7 +12,7 @@ use crate::extract::{ExtractKey, ExtractPriority};
 use crate::http::BoxError;
 use crate::throttle::{Choice, Classify};
 
-/// A service behind a throttle, or behind one for each key. Created by a [`ThrottleLayer`](super::ThrottleLayer).
+/// A service behind one throttle, or one per key, created by a [`ThrottleLayer`](super::ThrottleLayer).
 #[derive(Debug)]
 pub struct ThrottleService<S, K, D, P, C> {
     pub(super) inner: S,
@@ -43,8 +43,8 @@ where
         match self.choice.try_acquire(&request, self.priority.priority(&request), self.default_priority) {
             Ok(pass) => ResponseFuture::of_call(self.inner.call(request), pass, Arc::clone(&self.classify)),
             Err(why) => {
-                // The ready service may hold a slot that other callers wait for, and it is not known when the next call
-                // comes.
+                // The ready service may hold a slot that other callers wait for, and the next call may come much
+                // later.
                 self.inner = self.inner.clone();
                 ResponseFuture::of_error(why.into())
             }

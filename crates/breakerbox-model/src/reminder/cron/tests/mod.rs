@@ -1,4 +1,4 @@
-//! Cron expressions: what is read, what matches, and what zones make of it.
+//! Tests of cron expressions: parsing, matching, and time zones.
 
 mod reading;
 mod transitions;

@@ -1,4 +1,4 @@
-//! Which expressions are parsed, with which result, and the errors of the others.
+//! Tests which expressions are parsed, with which result, and the errors for the others.
 
 use super::super::fields::Fields;
 use super::super::{Cron, MAX_LENGTH};

@@ -1,5 +1,5 @@
-//! Any expression through any change of any zone's clock, compared with a plain implementation of the rules that checks
-//! every local minute against the zone.
+//! Compares any expression, around any clock change of any zone, with a simple implementation of the rules that
+//! checks every local minute.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::super::Cron;
 
 const HOURS: i64 = 30;
 
-/// The zones' changes since 1970, up to 2040.
+/// The zone's clock changes from 1970 to 2040.
 fn changes(zone: &TimeZone) -> Vec<Moment> {
     let end: Moment = "2040-01-01T00:00:00Z".parse().unwrap();
     zone.following("1970-01-05T00:00:00Z".parse().unwrap())
@@ -34,7 +34,7 @@ fn matches(cron: &Cron, local: DateTime) -> bool {
         && if fields.either_day { in_month || in_week } else { in_month && in_week }
 }
 
-/// What the rules say, for all local minutes that could mean a moment of this span.
+/// The occurrences according to the rules, for all local minutes that could correspond to a time in this span.
 fn by_the_rules(cron: &Cron, from: Moment, before: Moment) -> BTreeSet<Moment> {
     let mut found = BTreeSet::new();
     let mut local = TimeZone::UTC.to_datetime(from - 40.hours()).round(jiff::Unit::Minute).unwrap();
@@ -47,7 +47,7 @@ fn by_the_rules(cron: &Cron, from: Moment, before: Moment) -> BTreeSet<Moment> {
                     found.insert(offset.to_timestamp(local).unwrap());
                 }
                 AmbiguousOffset::Gap { before, .. } => {
-                    // By the old clock it would have been after the jump.
+                    // By the old offset, this time would have been after the jump.
                     let never = before.to_timestamp(local).unwrap();
                     let jumps = cron.zone.following(never - 48.hours()).map(|change| change.timestamp());
                     found.insert(jumps.take_while(|jump| *jump <= never).last().unwrap());
@@ -74,7 +74,7 @@ fn shown(cron: &Cron, all: &[Timestamp]) -> Vec<String> {
     all.iter().map(|at| moment(at).to_zoned(cron.zone.clone()).to_string()).collect()
 }
 
-/// Forwards, backwards and counted, through the hours around a change.
+/// Compares searches forward and backward, and counts, over the hours around a change.
 fn compare(cron: &Cron, change: Moment) {
     let (from, before) = (change - HOURS.hours(), change + HOURS.hours());
     let expected: Vec<Timestamp> = by_the_rules(cron, from, before).into_iter().map(core).collect();

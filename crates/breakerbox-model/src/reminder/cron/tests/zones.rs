@@ -1,4 +1,4 @@
-//! What a zone's clock makes of an expression, case by case: gaps, overlaps, leap days, years that end.
+//! Tests how clock changes affect occurrences: gaps, overlaps, leap days, ends of years.
 
 use breakerbox_core::Timestamp;
 
@@ -15,7 +15,7 @@ fn shown(at: Timestamp, zone: &str) -> String {
     format!("{}", local.strftime("%Y-%m-%dT%H:%M%:z"))
 }
 
-/// The occurrences after a time, in local time, walked forwards; and the same ones walked back.
+/// Returns the occurrences after a time, in local time. Checks that a search backward finds the same.
 fn walk(cron: &str, zone: &str, after: &str, times: usize) -> Vec<String> {
     let cron = Cron::new(cron, zone).unwrap();
     let mut found: Vec<Timestamp> = Vec::new();
@@ -40,7 +40,7 @@ fn check(zone: &str, table: &[(&str, &str, &[&str])]) {
     }
 }
 
-/// Two to three does not exist on 29 March 2026, and comes twice on 25 October.
+/// The hour from two to three does not exist on 29 March 2026, and occurs twice on 25 October.
 #[test]
 fn berlin() {
     check(
@@ -52,13 +52,13 @@ fn berlin() {
                 &["2026-03-28T02:30+01:00", "2026-03-29T03:00+02:00", "2026-03-30T02:30+02:00"],
             ),
             ("0 2 * * *", "2026-03-28T12:00:00Z", &["2026-03-29T03:00+02:00", "2026-03-30T02:00+02:00"]),
-            // All of these fall into the gap, and make one run.
+            // All of these fall into the gap, and cause one run.
             (
                 "0,20,40 2 * * *",
                 "2026-03-28T12:00:00Z",
                 &["2026-03-29T03:00+02:00", "2026-03-30T02:00+02:00"],
             ),
-            // So do two that meet one that is due then.
+            // So do those in the gap together with one that is due at its end.
             ("0 2,3 * * *", "2026-03-28T12:00:00Z", &["2026-03-29T03:00+02:00", "2026-03-30T02:00+02:00"]),
             (
                 "30 * * * *",
@@ -78,7 +78,7 @@ fn berlin() {
                     "2026-10-25T03:00+01:00",
                 ],
             ),
-            // Hours that are counted as they pass.
+            // Hours that `*` matches fire both times.
             (
                 "30 * * * *",
                 "2026-10-24T23:00:00Z",
@@ -103,7 +103,7 @@ fn berlin() {
     );
 }
 
-/// Two to three does not exist on 8 March 2026; one to two comes twice on 1 November.
+/// The hour from two to three does not exist on 8 March 2026; the hour from one to two occurs twice on 1 November.
 #[test]
 fn new_york() {
     check(
@@ -125,7 +125,8 @@ fn new_york() {
     );
 }
 
-/// Half an hour: two to half past two does not exist on 4 October 2026; half past one to two comes twice on 5 April.
+/// A change by half an hour: two to half past two does not exist on 4 October 2026; half past one to two occurs twice
+/// on 5 April.
 #[test]
 fn lord_howe() {
     check(
@@ -144,7 +145,7 @@ fn lord_howe() {
                 "2026-04-04T14:00:00Z",
                 &["2026-04-05T01:45+11:00", "2026-04-05T01:45+10:30", "2026-04-05T02:45+10:30"],
             ),
-            // The first half of an hour comes once, the second twice.
+            // The first half of the hour occurs once, the second half twice.
             (
                 "*/20 * * * *",
                 "2026-04-04T14:00:00Z",
@@ -159,7 +160,7 @@ fn lord_howe() {
     );
 }
 
-/// There was no 30 December 2011: the 29th was followed by the 31st.
+/// 30 December 2011 did not exist: the 29th was followed by the 31st.
 #[test]
 fn apia() {
     check(
@@ -171,7 +172,7 @@ fn apia() {
                 &["2011-12-29T12:00-10:00", "2011-12-31T00:00+14:00", "2011-12-31T12:00+14:00"],
             ),
             ("0 9 30 12 *", "2011-06-01T00:00:00Z", &["2011-12-31T00:00+14:00", "2012-12-30T09:00+14:00"]),
-            // A Friday.
+            // The skipped day was a Friday.
             ("0 9 * * FRI", "2011-12-24T00:00:00Z", &["2011-12-31T00:00+14:00", "2012-01-06T09:00+14:00"]),
             (
                 "@hourly",
@@ -182,7 +183,7 @@ fn apia() {
     );
 }
 
-/// A change at midnight: the day begins at one.
+/// A change at midnight: the day begins at one o'clock.
 #[test]
 fn a_day_that_begins_late() {
     check(
@@ -191,8 +192,8 @@ fn a_day_that_begins_late() {
     );
 }
 
-/// Chihuahua's border went back an hour at midnight, on 30 November 2022: that is the last entry of its table, and later
-/// than a change that the rule for the years after it would have had in that year.
+/// Chihuahua's border region set its clocks back at midnight on 30 November 2022. That is the last entry of its
+/// table, and later than the change that the rule for later years would have caused in that year.
 #[test]
 fn where_a_table_ends_and_a_rule_begins() {
     check(
@@ -210,7 +211,7 @@ fn where_a_table_ends_and_a_rule_begins() {
     assert_eq!(cron.count(at("2022-11-29T00:00:00Z"), at("2022-12-01T00:00:00Z"), 99), 48);
 }
 
-/// Liberia went over to even hours in 1972: the clock jumped from 00:00:00 to 00:44:30.
+/// Liberia changed to a whole-minute offset in 1972: the clock jumped from 00:00:00 to 00:44:30.
 #[test]
 fn a_jump_that_ends_within_a_minute() {
     let cron = Cron::new("10 0 * * *", "Africa/Monrovia").unwrap();
@@ -228,9 +229,9 @@ fn leap_days_and_the_ends_of_years() {
         "UTC",
         &[
             ("0 0 29 2 *", "2024-03-01T00:00:00Z", &["2028-02-29T00:00+00:00", "2032-02-29T00:00+00:00"]),
-            // There is none in 2100.
+            // 2100 has no leap day.
             ("0 0 29 2 *", "2096-02-29T00:00:00Z", &["2104-02-29T00:00+00:00"]),
-            // A Sunday or a Saturday.
+            // Weekday `*/6` is a Sunday or a Saturday.
             ("0 0 29 2 */6", "2024-01-01T00:00:00Z", &["2032-02-29T00:00+00:00", "2048-02-29T00:00+00:00"]),
             (
                 "0 12 28-31 2 *",
@@ -246,13 +247,13 @@ fn leap_days_and_the_ends_of_years() {
                 "2026-01-31T00:00:00Z",
                 &["2026-03-31T00:00+00:00", "2026-05-31T00:00+00:00", "2026-07-31T00:00+00:00"],
             ),
-            // Either the 13th, or a Friday.
+            // Either the 13th or a Friday matches.
             (
                 "0 0 13 * FRI",
                 "2026-01-05T00:00:00Z",
                 &["2026-01-09T00:00+00:00", "2026-01-13T00:00+00:00", "2026-01-16T00:00+00:00"],
             ),
-            // Both: an uneven day that is a Friday.
+            // Both must match: an odd day that is a Friday.
             (
                 "0 0 */2 * FRI",
                 "2026-01-05T00:00:00Z",
@@ -263,7 +264,7 @@ fn leap_days_and_the_ends_of_years() {
     );
 }
 
-/// A leap day that is a Sunday. There is none in 2100, so the days of the week fall otherwise after it.
+/// A leap day on a Sunday. 2100 has no leap day, which shifts the weekdays of later leap days.
 #[test]
 fn the_rarest_time_is_found_across_a_century() {
     let expected = ["2060-02-29T00:00+00:00", "2088-02-29T00:00+00:00", "2128-02-29T00:00+00:00"];
@@ -271,7 +272,7 @@ fn the_rarest_time_is_found_across_a_century() {
     check("Europe/Berlin", &[("0 12 29 2 */7", "2088-03-01T00:00:00Z", &["2128-02-29T12:00+01:00"])]);
 }
 
-/// A second inside a minute is after its beginning; the last moments of calendars do no harm.
+/// Times within a minute, and at the limits of the calendar.
 #[test]
 fn moments_between_and_beyond() {
     let cron = Cron::new("* * * * *", "Europe/Berlin").unwrap();
