@@ -60,7 +60,7 @@ struct Site {
     endpoint: String,
 }
 
-/// The path at the receiver.
+/// The endpoint's path at the receiver.
 const PATH: &str = "/in";
 
 impl Site {

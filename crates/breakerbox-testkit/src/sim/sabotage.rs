@@ -6,16 +6,16 @@ use breakerbox_core::Fault;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Sabotage {
-    /// No fault.
+    /// No deliberate fault.
     #[default]
     None,
-    /// The store swaps records in after their deadline.
+    /// The store swaps in records after their deadline.
     IgnoresDeadlines,
     /// The store replaces a record whatever its version.
     IgnoresVersions,
     /// The store reports that a record has no lease while one is live.
     HidesLeases,
-    /// The store adds every merge twice.
+    /// The store adds the counts of every merge twice.
     MergesTwice,
     /// Some requests to add counts arrive twice.
     RepeatsMerges,
