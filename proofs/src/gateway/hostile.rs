@@ -33,7 +33,7 @@ impl Size {
 /// The maximum allowed memory usage, in bytes.
 const MOST_MEMORY: u64 = 256 << 20;
 
-/// A bucket boundary in the gateway's histogram: the timeout plus a second.
+/// The label of the bucket in the gateway's latency histogram that ends a second after the timeout.
 const IN_TIME: &str = "le=\"2.5\"";
 
 /// The timeout for all attempts together: on a slow machine they do not all run at once.

@@ -49,7 +49,7 @@ pub enum Sabotage {
     /// A process that reaches the store again drops its decisions made while disconnected, and notifies no
     /// observer.
     DropsProposals,
-    /// A process that was disconnected for long writes its old records.
+    /// A process that was disconnected for a long time writes its old records.
     PublishesExpired,
     /// A process that decided before it knew the store's time writes times from its own clock.
     KeepsOwnTimes,

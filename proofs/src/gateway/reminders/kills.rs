@@ -134,7 +134,7 @@ pub fn prove(program: &Path, size: Size, seed: u64) -> Result<Findings> {
     Ok(findings)
 }
 
-/// Adds reminders that start when the gateway has had time to start.
+/// Adds reminders whose first run is due when the gateway has had time to start.
 fn fill(gateway: &Gateway, receiver: &Receiver, size: Size) -> Result<(Timestamp, Vec<ReminderId>)> {
     let folder = Folder::open(gateway.data())?;
     let rules = ReminderRules { max_in_flight: Some(AT_ONCE), ..ReminderRules::default() };
