@@ -50,7 +50,7 @@ impl Row {
     }
 }
 
-/// Measures every row in every round.
+/// Measures every row once in every round.
 pub(crate) fn interleave(rows: &mut [Row], size: &Rounds) {
     for _ in 0..size.rounds.max(1) {
         for row in &mut *rows {
@@ -59,13 +59,13 @@ pub(crate) fn interleave(rows: &mut [Row], size: &Rounds) {
     }
 }
 
-/// Prints how the figures below were measured.
+/// Prints how the values in the following tables were measured.
 pub(crate) fn print_method(size: &Rounds) {
     let Rounds { rounds, calls } = size;
     println!("ns for one call, medians of {rounds} rounds of {calls} calls on {}", machine());
 }
 
-/// Makes the call this many times, and returns the duration.
+/// Makes the call this many times, and returns the total duration.
 #[inline]
 pub(crate) fn timed(calls: u64, mut call: impl FnMut()) -> Duration {
     let start = Instant::now();

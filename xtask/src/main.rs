@@ -29,19 +29,19 @@ enum Command {
     Test,
     /// Run a proof (a test of a guarantee at full size), and fail if a target is missed
     Prove {
-        /// Proof to run, and its options; --help lists them
+        /// Proof to run, and its options; use --help to list them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         what: Vec<String>,
     },
     /// Simulate a fleet, one seed after the other, and fail if an invariant is violated
     Sim {
-        /// Number of seeds, or one seed; --help lists the options
+        /// Number of seeds, or one seed; use --help to list the options
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         what: Vec<String>,
     },
     /// Run a benchmark, and print its results with their baselines
     Bench {
-        /// Benchmark to run, and its options; --help lists them
+        /// Benchmark to run, and its options; use --help to list them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         what: Vec<String>,
     },

@@ -12,7 +12,7 @@ use crate::{graph, language, packages};
 /// numbers.
 const CORE_DEPENDENCIES: [&str; 4] = ["serde", "sha2", "thiserror", "url"];
 
-/// For each package, the forbidden direct or transitive dependencies, separated by spaces: they show what a
+/// For each package, the forbidden direct or transitive dependencies, separated by spaces. They document what a
 /// package never does.
 const BOUNDARIES: [(&str, &str); 5] = [
     ("breakerbox-replay", "tokio rusqlite hyper axum breakerbox breakerbox-model"),

@@ -15,7 +15,7 @@ use super::brittle;
 /// The Redis channel for plain messages.
 pub(super) const CHANNEL: &str = "plain";
 
-/// The line that reports that the listener is ready.
+/// The line that the listener prints when it is ready.
 pub(super) const READY: &str = "ready";
 
 #[derive(Args)]

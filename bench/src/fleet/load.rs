@@ -118,7 +118,7 @@ fn print(kind: Kind, processes: u32, keys: u64, failing: u64, calls: f64, used: 
     );
 }
 
-/// The resources that a server has used.
+/// The resources that a server has used since its start.
 #[derive(Clone, Copy)]
 struct Used {
     cpu: Duration,

@@ -60,7 +60,7 @@ struct Site {
     endpoint: String,
 }
 
-/// The path at the receiver.
+/// The endpoint's path at the receiver.
 const PATH: &str = "/in";
 
 impl Site {
@@ -128,7 +128,7 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Returns the word that says whether a target is reached or missed.
+/// Returns a word that states whether a target was reached or missed.
 fn verdict(holds: bool) -> &'static str {
     if holds { "reached" } else { "MISSED" }
 }

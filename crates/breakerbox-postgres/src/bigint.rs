@@ -8,7 +8,7 @@ use breakerbox::{Epoch, Timestamp};
 /// The maximum duration, in microseconds or nanoseconds. Added to any time, the result still fits.
 const LONGEST: u64 = 1 << 62;
 
-/// Converts a count.
+/// Converts a count, capped at the maximum.
 pub(crate) fn count(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
@@ -38,7 +38,7 @@ pub(crate) fn timed(time: i64) -> Timestamp {
     Timestamp::from_micros(counted(time))
 }
 
-/// Converts an epoch. Epochs are only compared for equality, so only the bits matter.
+/// Converts an epoch bit by bit. Epochs are only compared for equality, so their sign does not matter.
 pub(crate) fn epoch(epoch: Epoch) -> i64 {
     epoch.0.cast_signed()
 }

@@ -1,6 +1,6 @@
 //! The errors of opening the store or a connection: the problem, and how to solve it.
 //!
-//! No error contains a password.
+//! The messages never contain a password.
 
 use std::error::Error;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 use tokio_postgres::error::SqlState;
 
-/// The reason why the store can't be opened.
+/// The reason why the store or a connection can't be opened.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -76,7 +76,7 @@ pub enum ConnectError {
         /// The reason why TLS failed.
         reason: String,
     },
-    /// The user lacks privileges.
+    /// The user lacks permissions.
     #[error(
         "{reason}; grant it, or let another user create the tables first: see docs/operating/postgres.md"
     )]

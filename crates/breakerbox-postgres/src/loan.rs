@@ -69,7 +69,7 @@ impl Drop for Loan {
     }
 }
 
-/// Cancels statements on the server.
+/// Cancels statements that are running on the server.
 pub(crate) struct Canceller {
     token: CancelToken,
     tls: MakeRustlsConnect,

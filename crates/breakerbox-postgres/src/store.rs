@@ -57,7 +57,7 @@ impl PostgresStore {
         }
     }
 
-    /// Creates a store that connects in the background.
+    /// Creates a store that connects in the background, and returns it immediately.
     pub(crate) fn opened(database: Database, start: Start) -> Self {
         let listener = Listener::new(database.clone(), &start.schema, start.heartbeat_every);
         Self::start(database, start, listener, None)

@@ -2,7 +2,7 @@
 
 use tokio::task::JoinHandle;
 
-/// A task that is aborted when this is dropped.
+/// A task that is aborted when the handle is dropped.
 #[derive(Debug)]
 pub(crate) struct Task(JoinHandle<()>);
 

@@ -29,7 +29,7 @@ const REFRESH_EVERY: Duration = Duration::from_secs(10);
 /// The minimum pause between two requests for the slot map.
 const MIN_PAUSE: Duration = Duration::from_millis(100);
 
-/// The address of a node.
+/// The host and port of a node.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Address {
     host: Arc<str>,
@@ -237,7 +237,7 @@ async fn refresh(shared: Arc<Shared>, owners: watch::Sender<Known>) {
                     differs
                 });
             }
-            // Stale owners are better than none.
+            // Outdated owners are better than none.
             Err(error) => {
                 owners.send_if_modified(|known| match known {
                     Ok(Some(_)) => false,

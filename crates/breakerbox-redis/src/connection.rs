@@ -93,7 +93,7 @@ async fn ask_sentinels(sentinels: &Servers, master: &str) -> Result<(String, u16
     select_ok(sentinels.addresses.iter().map(ask)).await.map(|(found, _)| found)
 }
 
-/// The callback for connections whose push messages are not used.
+/// The type of callbacks for connections whose push messages are not used.
 type IgnorePushes = fn(redis::PushInfo) -> Result<(), ()>;
 
 async fn open(

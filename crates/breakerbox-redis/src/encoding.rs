@@ -15,7 +15,7 @@ use crate::layout::Layout;
 /// The largest integer that the scripts can represent exactly.
 const MAX_NUMBER: u64 = (1 << 53) - 1;
 
-/// The maximum expiry: a hundred years, in milliseconds.
+/// The maximum time to live: a hundred years, in milliseconds.
 const MAX_EXPIRY_MS: u128 = 100 * 366 * 24 * 60 * 60 * 1_000;
 
 /// Encodes a duration in microseconds.
@@ -101,7 +101,7 @@ impl Response {
         }))
     }
 
-    /// Returns all remaining words.
+    /// Returns all remaining words of the response.
     pub(crate) fn rest(mut self) -> Result<Vec<String>, CallError> {
         (0..self.0.len()).map(|_| self.word()).collect()
     }

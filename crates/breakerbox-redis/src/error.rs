@@ -12,7 +12,7 @@ pub enum ConnectError {
     /// The URL is invalid.
     #[error("url: {reason}")]
     Url {
-        /// The reason, and how to fix it.
+        /// The reason why the URL is invalid, and how to fix it.
         reason: String,
     },
     /// The namespace contains characters that are not allowed in the names of keys, or is too long or empty.

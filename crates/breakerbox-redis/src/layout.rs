@@ -19,7 +19,7 @@
 
 use std::fmt;
 
-/// The number of buckets.
+/// The number of buckets over which circuits are distributed.
 pub(crate) const BUCKETS: u16 = 1_024;
 
 /// The number of hash slots in a Redis Cluster.

@@ -36,9 +36,9 @@ pub(crate) struct Link {
 pub(crate) enum State {
     /// The first attempt, or the first after a loss, is in progress.
     Connecting,
-    /// There is a connection.
+    /// The link is connected.
     Up(MultiplexedConnection),
-    /// There is no connection, for this reason. Attempts continue.
+    /// The latest attempt failed for this reason. Attempts continue.
     Down(ConnectError),
 }
 
@@ -167,7 +167,7 @@ pub(crate) struct Pauses {
 }
 
 impl Pauses {
-    /// Records a failed attempt.
+    /// Records a failed connection attempt.
     pub(crate) fn failed(&mut self) {
         self.failures = self.failures.saturating_add(1);
     }
@@ -177,7 +177,7 @@ impl Pauses {
         self.failures = if lasted < MAX_PAUSE { self.failures.saturating_add(1) } else { 0 };
     }
 
-    /// Waits before the next attempt.
+    /// Waits before the next connection attempt.
     pub(crate) async fn wait(&self) {
         let jitter = rand::rng().random_range(0.5..1.0);
         sleep(self.longest().mul_f64(jitter)).await;
@@ -192,7 +192,7 @@ impl Pauses {
     }
 }
 
-/// A task that is aborted when this is dropped.
+/// A task that is aborted when the handle is dropped.
 pub(crate) struct Task(AbortHandle);
 
 impl Task {

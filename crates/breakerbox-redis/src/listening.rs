@@ -135,7 +135,7 @@ impl Listener {
     }
 }
 
-/// The channels to subscribe to.
+/// The channels to subscribe to on one node.
 enum Channels {
     One(String),
     /// A channel for each bucket that a node owns.

@@ -126,7 +126,7 @@ impl Target {
     }
 }
 
-/// The version that the client reports to servers.
+/// The client version that is reported to servers.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 fn wrong(reason: &str) -> ConnectError {

@@ -67,7 +67,7 @@ impl FaultyStore {
         }
     }
 
-    /// Sets the fault from now on.
+    /// Sets the fault that applies from now on.
     pub fn set(&self, fault: Fault) {
         self.fault.store(fault as u8, Ordering::SeqCst);
     }

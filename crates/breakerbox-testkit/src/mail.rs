@@ -15,7 +15,7 @@ use tokio_rustls::rustls::ServerConfig;
 /// The maximum length of a line, and of a mail, in bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// How connections are encrypted.
+/// Whether and how connections are encrypted.
 #[derive(Clone)]
 pub enum Security {
     /// No encryption.
@@ -26,7 +26,7 @@ pub enum Security {
     Tls(Arc<ServerConfig>),
 }
 
-/// A received mail.
+/// A mail that the server received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mail {
     /// The sender in the envelope.
@@ -97,7 +97,7 @@ impl MailServer {
         self.address
     }
 
-    /// Returns the mails that the server received.
+    /// Returns all mails that the server has received.
     #[must_use]
     pub fn mails(&self) -> Vec<Mail> {
         self.shared.inbox().mails.clone()

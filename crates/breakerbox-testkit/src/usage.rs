@@ -20,7 +20,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Returns the usage of a process.
+    /// Returns the resource usage of the process with this ID.
     ///
     /// # Errors
     /// Returns an error if the process has ended, or there is no `/proc`.

@@ -39,9 +39,9 @@ impl Kind {
 
 /// The store's server. It stops when the value is dropped.
 pub enum Server {
-    /// A Redis server.
+    /// A private Redis server.
     Redis(RedisServer),
-    /// A Postgres server.
+    /// A private Postgres server.
     Postgres(PostgresServer),
 }
 

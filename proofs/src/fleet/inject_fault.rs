@@ -136,7 +136,7 @@ impl Lane<'_> {
         Ok((result, lease_ends))
     }
 
-    /// Makes the victim call, which is a probe and hangs at the receiver.
+    /// Makes the victim call. The call is a probe, and hangs at the receiver.
     async fn victim_calls(&self) -> Result<PendingAnswer> {
         self.answers(Behaviour::Hanging);
         let before = self.visits().len();

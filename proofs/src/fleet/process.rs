@@ -45,7 +45,7 @@ pub struct Pending {
     answer: oneshot::Receiver<Answer>,
 }
 
-/// The result of an acquire.
+/// The result of [`Process::try_acquire`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Acquired {
     /// A permit for an ordinary call, with its number.
@@ -106,7 +106,7 @@ impl Process {
         self.begin(command).await?.answer().await
     }
 
-    /// Acquires a permit.
+    /// Acquires a permit for a circuit.
     ///
     /// # Errors
     /// See [`command`](Self::command).
@@ -141,7 +141,7 @@ impl Process {
         }
     }
 
-    /// Returns the worker's view of a circuit.
+    /// Returns what the worker knows about a circuit.
     ///
     /// # Errors
     /// See [`command`](Self::command).

@@ -99,7 +99,7 @@ pub enum WorkerCommand {
 /// Parameters for calls at a fixed rate.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Run {
-    /// The circuits and paths to call, in a round-robin order.
+    /// The circuits and paths to call, in round-robin order.
     pub targets: Vec<Target>,
     /// The number of calls per second, including refused ones. A slow call does not delay the next.
     pub per_second: u32,
@@ -205,7 +205,7 @@ pub enum Answer {
     Done,
     /// The command failed.
     Error {
-        /// The error message.
+        /// The message of the error.
         error: String,
     },
 }

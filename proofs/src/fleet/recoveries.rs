@@ -29,7 +29,7 @@ pub struct Recoveries {
     pub late: u64,
     /// The number of rounds in which a late result changed something.
     pub late_applied: u64,
-    /// The number of acquires.
+    /// The number of acquires by all processes.
     pub acquires: u64,
     /// The total duration of all rounds.
     pub took: Duration,

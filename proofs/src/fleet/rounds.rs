@@ -34,7 +34,7 @@ use super::site::{Latency, Site, Worker};
 /// The duration of a probe: longer than several round trips to a store on the same machine.
 const PROBE_TAKES: Duration = Duration::from_millis(10);
 
-/// The parameters of one run.
+/// The parameters of a recovery test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// The kind of store.
@@ -43,7 +43,7 @@ pub struct Plan {
     pub latency: Latency,
     /// The number of successful probes that close the circuit.
     pub probes: u32,
-    /// The number of processes.
+    /// The number of worker processes.
     pub processes: u32,
     /// The number of endpoints that recover in parallel.
     pub endpoints: u32,

@@ -51,7 +51,7 @@ impl Scale {
 pub struct Row {
     /// The kind of store.
     pub kind: Kind,
-    /// The consistency mode.
+    /// The fleet's consistency mode.
     pub mode: Mode,
     /// The guarantee that is tested.
     pub promise: &'static str,

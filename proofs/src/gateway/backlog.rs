@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::findings::Findings;
 use super::site::{Site, WAIT_LIMIT, create_all};
 
-/// The size of the test.
+/// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of parked deliveries.
@@ -34,7 +34,7 @@ impl Size {
     /// The full size, for which the guarantee is stated.
     pub const FULL: Self =
         Self { parked: 1_000_000, circuits: 1_000, rounds: 7, time: Duration::from_secs(4), judged: true };
-    /// About a twentieth of the full size, for the tests.
+    /// About a twentieth of the full size, for `cargo test`.
     pub const SMALL: Self =
         Self { parked: 20_000, circuits: 50, rounds: 1, time: Duration::from_secs(1), judged: false };
 }

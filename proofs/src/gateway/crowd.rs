@@ -13,7 +13,7 @@ use serde_json::json;
 use super::findings::Findings;
 use super::site::{Site, create_all};
 
-/// The size of the test.
+/// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of endpoints that hang.
@@ -43,7 +43,7 @@ impl Size {
         to_the_dead: 500.0,
         judged: true,
     };
-    /// About a twentieth of the full size, for the tests.
+    /// About a twentieth of the full size, for `cargo test`.
     pub const SMALL: Self = Self {
         hanging: 200,
         refusing: 50,

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use super::findings::{Findings, Millis};
 use super::site::{Site, WAIT_LIMIT};
 
-/// The size of the test.
+/// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of concurrent workers.
@@ -37,7 +37,7 @@ impl Size {
     /// The full size, for which the guarantee is stated.
     pub const FULL: Self =
         Self { workers: 32, keys: 1_000, time: Duration::from_secs(15), recoveries: 100, judged: true };
-    /// A small part of the full size, for the tests.
+    /// A small part of the full size, for `cargo test`.
     pub const SMALL: Self =
         Self { workers: 8, keys: 20, time: Duration::from_millis(500), recoveries: 3, judged: false };
 }
@@ -87,7 +87,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     Ok(findings)
 }
 
-/// The cost of one kind of request.
+/// The rate, latency and CPU time of one kind of request.
 struct Figures {
     rate: f64,
     p50: Duration,

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use super::findings::Findings;
 use super::ledger::{account, wait_for_all};
 
-/// The size of the test.
+/// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The size of the disk, in megabytes.
@@ -33,7 +33,7 @@ pub struct Size {
 impl Size {
     /// The full size, for which the guarantee is stated.
     pub const FULL: [Self; 2] = [Self { disk: 256, reserve: 64 }, Self { disk: 128, reserve: 0 }];
-    /// A part of the full size, for the tests.
+    /// A part of the full size, for `cargo test`.
     pub const SMALL: [Self; 2] = [Self { disk: 48, reserve: 16 }, Self { disk: 24, reserve: 0 }];
 }
 

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::findings::{Findings, Millis};
 use super::site::{Site, WAIT_LIMIT};
 
-/// The size of the test.
+/// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of parked deliveries.
@@ -30,7 +30,7 @@ pub struct Size {
 impl Size {
     /// The full size, for which the guarantee is stated.
     pub const FULL: Self = Self { parked: 100_000, takes: 40, each: Duration::from_millis(20), judged: true };
-    /// About a twentieth of the full size, for the tests.
+    /// About a twentieth of the full size, for `cargo test`.
     pub const SMALL: Self = Self { parked: 1_500, takes: 10, each: Duration::from_millis(20), judged: false };
 }
 

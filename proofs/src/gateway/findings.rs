@@ -19,7 +19,7 @@ struct Row {
 }
 
 impl Findings {
-    /// Returns empty findings.
+    /// Creates empty findings with a title.
     #[must_use]
     pub fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), rows: Vec::new() }
@@ -119,7 +119,7 @@ impl Display for Findings {
     }
 }
 
-/// A duration that displays in milliseconds or seconds.
+/// A duration that is displayed in milliseconds or seconds.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
 pub struct Millis(pub Duration);
 

@@ -14,7 +14,7 @@ use super::findings::{Findings, Millis};
 use super::site::{Site, create_all};
 use super::tls::{Wrong, WrongTls};
 
-/// The size of the test.
+/// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of endpoints of each kind, all called at once.
@@ -26,14 +26,14 @@ pub struct Size {
 impl Size {
     /// The full size, for which the guarantee is stated: a thousand endpoints at once.
     pub const FULL: Self = Self { of_each: 100, timeout: Duration::from_millis(1_500) };
-    /// About a twentieth of the full size, for the tests.
+    /// About a twentieth of the full size, for `cargo test`.
     pub const SMALL: Self = Self { of_each: 5, timeout: Duration::from_millis(1_500) };
 }
 
 /// The maximum allowed memory usage, in bytes.
 const MOST_MEMORY: u64 = 256 << 20;
 
-/// A bucket boundary in the gateway's histogram: the timeout plus a second.
+/// The label of the bucket in the gateway's latency histogram that ends a second after the timeout.
 const IN_TIME: &str = "le=\"2.5\"";
 
 /// The timeout for all attempts together: on a slow machine they do not all run at once.

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::findings::Findings;
 use super::site::Site;
 
-/// The size of the test.
+/// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The duration of each measurement, without and with the dead endpoint.
@@ -26,7 +26,7 @@ pub struct Size {
 impl Size {
     /// The full size, for which the guarantee is stated.
     pub const FULL: Self = Self { time: Duration::from_secs(120), per_second: 50.0, judged: true };
-    /// About a twentieth of the full size, for the tests.
+    /// About a twentieth of the full size, for `cargo test`.
     pub const SMALL: Self = Self { time: Duration::from_secs(5), per_second: 20.0, judged: false };
 }
 

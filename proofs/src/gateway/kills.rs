@@ -14,10 +14,10 @@ use super::findings::Findings;
 use super::ledger::{Interruption, account, duplicates, wait_for_all};
 use super::seed::Seed;
 
-/// The size of the test.
+/// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// The number of kills.
+    /// The number of times that the gateway is killed.
     pub kills: u32,
     /// The number of events per second.
     pub per_second: f64,
@@ -38,7 +38,7 @@ impl Size {
         patience: WAIT_LIMIT,
         judged: true,
     };
-    /// About a twentieth of the full size, for the tests.
+    /// About a twentieth of the full size, for `cargo test`.
     pub const SMALL: Self = Self {
         kills: 5,
         per_second: 150.0,

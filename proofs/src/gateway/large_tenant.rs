@@ -13,7 +13,7 @@ use serde_json::json;
 use super::findings::Findings;
 use super::site::Site;
 
-/// The size of the test.
+/// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of events queued for the large tenant.
@@ -30,7 +30,7 @@ impl Size {
     /// The full size, for which the guarantee is stated.
     pub const FULL: Self =
         Self { queued: 1_000_000, time: Duration::from_secs(30), per_second: 50.0, judged: true };
-    /// About a twentieth of the full size, for the tests.
+    /// About a twentieth of the full size, for `cargo test`.
     pub const SMALL: Self =
         Self { queued: 20_000, time: Duration::from_secs(3), per_second: 20.0, judged: false };
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 /// The interval at which the receiver's records are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The number of events in each state.
+/// The number of accepted events in each state.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ledger {
     /// The number of events that were accepted (202).

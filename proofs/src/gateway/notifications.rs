@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::findings::{Findings, Millis};
 use super::site::{Site, WAIT_LIMIT};
 
-/// The size of the test.
+/// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of trips.

@@ -16,7 +16,7 @@ use super::ledger::{account, wait_for_all};
 use super::seed::Seed;
 use crate::powercut::{CUT_STATUS, Cut, Left, Shim};
 
-/// The size of the test.
+/// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of power failures under load.
@@ -30,7 +30,7 @@ pub struct Size {
 impl Size {
     /// The full size, for which the guarantee is stated.
     pub const FULL: Self = Self { cuts: 100, first_starts: 20, operations: 3_000 };
-    /// About a twentieth of the full size, for the tests.
+    /// About a twentieth of the full size, for `cargo test`.
     pub const SMALL: Self = Self { cuts: 5, first_starts: 2, operations: 400 };
 }
 

@@ -14,10 +14,10 @@ use super::findings::Findings;
 use super::ledger::{account, duplicates, wait_for_all};
 use super::seed::Seed;
 
-/// The size of the test.
+/// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// The number of stops.
+    /// The number of times that the gateway is stopped.
     pub stops: u32,
     /// The number of events per second.
     pub per_second: f64,
@@ -26,7 +26,7 @@ pub struct Size {
 impl Size {
     /// The full size, for which the guarantee is stated.
     pub const FULL: Self = Self { stops: 40, per_second: 500.0 };
-    /// About a twentieth of the full size, for the tests.
+    /// About a twentieth of the full size, for `cargo test`.
     pub const SMALL: Self = Self { stops: 3, per_second: 100.0 };
 }
 

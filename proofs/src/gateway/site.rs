@@ -172,11 +172,11 @@ pub(super) struct Measured {
     slow_commits: f64,
 }
 
-/// The latencies of one step.
+/// The latencies of accepting or of delivering events.
 #[derive(Clone, Copy)]
 pub(super) struct Latency {
     pub(super) p50: Duration,
-    /// The 99th percentile over the whole time.
+    /// The 99th percentile over the whole measurement.
     pub(super) p99: Duration,
     /// The median of the slices' 99th percentiles.
     pub(super) usual_p99: Duration,
@@ -227,7 +227,7 @@ impl Measured {
         findings.exactly("deliveries that did not come", self.missing + beside.missing, 0);
     }
 
-    /// Compares the latencies of accepting events.
+    /// Compares the latencies of accepting events, with the same limits.
     pub(super) fn compare_accepts(
         &self,
         beside: &Self,

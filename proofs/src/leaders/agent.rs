@@ -53,7 +53,7 @@ pub(super) enum WorkerCommand {
     Hanging(bool),
 }
 
-/// The state of sampling in an agent.
+/// An agent's response to a command: the state of its sampling.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Debug)]
 pub(super) struct Report {
     pub(super) leads: bool,

@@ -2,7 +2,7 @@
 
 use crate::fleet::Kind;
 
-/// One kind of outage.
+/// A kind of store outage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Case {
     /// The server process is killed, and restarted with its data on disk.

@@ -51,12 +51,12 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(200);
 /// The minimum duration of an outage after every process has detected it.
 const NOTICED_FOR: Duration = Duration::from_secs(1);
 
-/// The size of the test.
+/// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of workers for each [`Setting`].
     pub workers: u32,
-    /// The number of circuits that are closed.
+    /// The number of circuits that stay closed.
     pub closed: usize,
     /// The number of circuits that opened long before the outage.
     pub open: usize,
@@ -64,11 +64,11 @@ pub struct Size {
     pub late: usize,
     /// The number of circuits that are probed repeatedly.
     pub recovering: usize,
-    /// The number of circuits that are first acquired during the outage.
+    /// The number of circuits that no process has acquired from before the outage.
     pub fresh: usize,
     /// The timeout for store requests.
     pub store_timeout: Duration,
-    /// The duration of the outage.
+    /// The minimum duration of the outage.
     pub away: Duration,
     /// The maximum allowed time until a store that refuses writes is reported.
     pub notice_within: Duration,
@@ -129,7 +129,7 @@ struct Away {
     /// Calls before every process had detected the outage, and to circuits that no process knew.
     before: Vec<Tally>,
     fresh: Tally,
-    /// Calls after that, by group of circuits.
+    /// Calls after every process had detected the outage, by group of circuits.
     calls: Vec<Tally>,
     recovered_alone_after: Option<Duration>,
 }

@@ -7,7 +7,7 @@
 //! | `late` | like `open`, but just before the outage, so that a replica has not received the record |
 //! | `forced`, `disabled` | overridden by an operator |
 //! | `recovering` | the destination fails: the circuit is probed every two seconds, and opens again |
-//! | `fresh` | not acquired by any process before the outage |
+//! | `fresh` | no process has acquired from it before the outage |
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -241,7 +241,7 @@ impl Scene {
         Ok(health.iter().all(|health| health.degraded.is_none() && health.losses == health.returns))
     }
 
-    /// Returns the number of losses reported to all workers.
+    /// Returns the number of losses reported to all workers together.
     pub(super) async fn losses(&self) -> Result<u64> {
         Ok(try_join_all(self.workers.iter().map(Process::health))
             .await?

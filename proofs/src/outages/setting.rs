@@ -3,12 +3,12 @@
 use crate::fleet::Mode;
 use crate::fleet::worker::OnLoss;
 
-/// The settings of one fleet.
+/// The settings of one fleet in an outage test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setting {
-    /// The behaviour while the store is unreachable.
+    /// What the fleet does while the store is unreachable.
     pub on_loss: OnLoss,
-    /// The consistency mode.
+    /// The fleet's consistency mode.
     pub mode: Mode,
 }
 

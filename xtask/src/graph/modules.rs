@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use super::cycles::Graph;
 use super::source::{self, Source};
 
-/// The modules of one crate.
+/// The modules of one crate, and the dependencies between them.
 pub(crate) struct Modules {
     pub(crate) graph: Graph,
     /// For each edge, one location in the code.

@@ -14,7 +14,7 @@ pub(crate) struct Source {
     pub(crate) paths: Vec<Path>,
 }
 
-/// A path in the code.
+/// A path that the code names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Path {
     /// The module whose code names the path, as a path from the root of the crate.

@@ -27,7 +27,7 @@ pub enum GatewayError {
     /// The gateway did not start.
     #[error(transparent)]
     NotReady(#[from] ServerError),
-    /// The gateway did not end in time.
+    /// The gateway did not exit in time.
     #[error("it did not end within {limit:?}; the log:\n{log}")]
     DidNotEnd {
         /// The time limit that was exceeded.
@@ -38,7 +38,7 @@ pub enum GatewayError {
     /// The gateway responded with an unexpected status.
     #[error("{request} was answered {status}: {body}")]
     Refused {
-        /// Method and path of the request.
+        /// The method and path of the request.
         request: String,
         /// The response's HTTP status.
         status: u16,
@@ -48,7 +48,7 @@ pub enum GatewayError {
     /// The gateway did not respond.
     #[error("{request} was not answered")]
     NoAnswer {
-        /// Method and path of the request.
+        /// The method and path of the request.
         request: String,
         /// The HTTP client's error.
         #[source]

@@ -47,7 +47,7 @@ impl Settings {
         Self { command, ..self }
     }
 
-    /// Adds a flag with a value.
+    /// Adds a command-line flag with a value.
     #[must_use]
     pub fn flag(mut self, flag: &str, value: impl AsRef<OsStr>) -> Self {
         self.flags.extend([flag.into(), value.as_ref().into()]);
@@ -184,7 +184,7 @@ impl Gateway {
         self.api.as_ref().expect("a gateway that was ready has said its key")
     }
 
-    /// Returns the gateway's output.
+    /// Returns the gateway's output so far.
     #[must_use]
     pub fn log(&self) -> String {
         read_log(&self.log)
@@ -198,7 +198,7 @@ impl Gateway {
         Usage::of(self.process.as_ref().ok_or(io::ErrorKind::NotFound)?.id())
     }
 
-    /// Returns the exit status if the process has ended.
+    /// Returns the exit status if the process has ended, or `None` if it is still running.
     ///
     /// # Errors
     /// Returns an error if the exit status can't be read.
@@ -214,7 +214,7 @@ impl Gateway {
         self.process.take().map_or(Ok(()), |mut process| process.kill())
     }
 
-    /// Returns the process id.
+    /// Returns the process ID.
     ///
     /// # Errors
     /// Returns an error if the process has ended.

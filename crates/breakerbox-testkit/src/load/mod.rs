@@ -37,14 +37,14 @@ use crate::usage::ThreadId;
 /// The delay after an error before a connection is reopened.
 const BEFORE_CONNECTING_AGAIN: Duration = Duration::from_millis(5);
 
-/// The rate of requests.
+/// How requests are paced.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Pace {
     /// Each connection sends its next request when it has received the response to the previous one.
     Closed,
     /// Requests start at fixed times.
     Open {
-        /// Requests per second.
+        /// The number of requests per second.
         per_second: f64,
     },
 }
@@ -58,7 +58,7 @@ pub struct Load {
     pub template: Template,
     /// The number of connections.
     pub connections: usize,
-    /// The rate of requests.
+    /// How requests are paced.
     pub pace: Pace,
     /// The maximum number of requests to send.
     pub requests: u64,

@@ -71,7 +71,6 @@ impl<'a> Arrivals<'a> {
         }
     }
 
-    /// Advances to the next call.
     fn advance(&mut self) {
         self.left_at_once -= 1;
         if self.left_at_once == 0 {

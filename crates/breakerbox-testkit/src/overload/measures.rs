@@ -8,7 +8,7 @@ use super::scenario::Scenario;
 
 /// Service counts as normal again when this share of the calls within [`BACK_OVER`] is admitted.
 const BACK_SHARE: f64 = 0.99;
-/// The time over which that share is measured.
+/// The period over which [`BACK_SHARE`] is measured.
 const BACK_OVER: Duration = Duration::from_secs(5);
 /// The time resolution with which the return to normal service is measured.
 const BACK_STEP: Duration = Duration::from_millis(10);
@@ -19,9 +19,9 @@ const SHEDS_OVER: Duration = Duration::from_secs(10);
 /// The measurements of one run, or the means of several runs.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Measures {
-    /// Successful calls per second.
+    /// The number of successful calls per second.
     pub goodput: f64,
-    /// Calls sent to the backend per second.
+    /// The number of calls sent to the backend per second.
     pub sent: f64,
     /// The share of successful calls for each priority, in percent, most important first.
     pub success: Vec<f64>,

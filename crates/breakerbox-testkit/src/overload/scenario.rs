@@ -66,7 +66,7 @@ pub struct Scenario {
     /// How calls are distributed over the clients.
     #[serde(default)]
     pub dealt: Distribution,
-    /// How the calls are spaced.
+    /// How the calls are spaced over time.
     #[serde(default)]
     pub spaced: Spacing,
     /// The number of calls that arrive at once.
@@ -77,7 +77,7 @@ pub struct Scenario {
     pub retries: u32,
     /// The calls per second from all clients together, in phases. The scenario ends with the last phase.
     pub offered: Vec<Phase>,
-    /// The simulated backend.
+    /// The simulated backend that the calls go to.
     pub backend: BackendModel,
     /// The times that the measurements refer to.
     #[serde(default)]
@@ -116,7 +116,7 @@ pub struct Phase {
     /// The duration of the phase. Where there is no other end, the last phase continues.
     #[serde(rename = "for", deserialize_with = "duration")]
     pub lasts: Duration,
-    /// Calls per second.
+    /// The number of calls per second.
     pub rate: f64,
 }
 
@@ -160,7 +160,7 @@ pub struct Latency {
     /// The duration of the phase.
     #[serde(rename = "for", deserialize_with = "duration")]
     pub lasts: Duration,
-    /// The duration of a call.
+    /// The duration of a call in this phase.
     #[serde(deserialize_with = "duration")]
     pub takes: Duration,
 }
@@ -205,7 +205,7 @@ pub struct ScenarioError {
 }
 
 impl Scenario {
-    /// Returns all scenarios.
+    /// Parses all scenario files.
     ///
     /// # Errors
     /// Returns an error that names the first invalid file and its problem.

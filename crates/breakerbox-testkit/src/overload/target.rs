@@ -25,7 +25,7 @@ pub struct Targets {
     /// The maximum time to the first shed call in an outage, in seconds. If the number of calls is given as
     /// well, one of the two targets is sufficient.
     pub first_shed_seconds_max: Option<f64>,
-    /// The maximum number of calls to the first shed call in an outage.
+    /// The maximum number of calls sent before the first shed call in an outage.
     pub first_shed_calls_max: Option<f64>,
     /// The minimum goodput, in percent of the goodput of the same scenario without retries.
     pub goodput_percent_of_no_retries_min: Option<f64>,

@@ -24,7 +24,7 @@ pub(super) struct Head {
 
 pub(super) enum Parsed {
     Whole(Head),
-    /// The head is incomplete.
+    /// The head is not complete yet.
     Part,
     /// The head is invalid; the response has this status.
     Wrong(u16),

@@ -71,7 +71,7 @@ pub(super) async fn answer(connection: &mut Connection, how: Hostile) -> io::Res
 fn gzip_bomb() -> Vec<u8> {
     const MATCHES: usize = 40_000;
     let mut bits = Bits::default();
-    // The last block, with fixed codes.
+    // The final deflate block, with fixed Huffman codes.
     bits.push(0b1, 1);
     bits.push(0b01, 2);
     // A zero byte; then many times "repeat the previous byte 258 times".

@@ -62,7 +62,7 @@ pub type Check = dyn Fn(&Received<'_>) -> bool + Send + Sync;
 /// The maximum number of endpoints. All further paths share one endpoint.
 const MOST_ENDPOINTS: usize = 100_000;
 
-/// The settings of a receiver.
+/// The settings for a receiver.
 pub struct Builder {
     recording: Recording,
     otherwise: Behaviour,
@@ -131,7 +131,7 @@ impl Builder {
         Self { check: Some(Box::new(check)), ..self }
     }
 
-    /// Starts the receiver.
+    /// Starts the receiver on its own thread.
     ///
     /// # Errors
     /// Returns an error if no port or thread is available.

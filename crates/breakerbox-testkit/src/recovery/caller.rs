@@ -90,7 +90,6 @@ impl<'c> Caller<'c> {
         }
     }
 
-    /// Yields to other callers.
     async fn yield_to_others(&self) {
         match self.kind {
             Kind::Task => yield_now().await,

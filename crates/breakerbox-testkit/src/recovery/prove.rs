@@ -30,7 +30,7 @@ pub enum RecoveryError {
     Hung {
         /// How the probes in these rounds end.
         probe_end: ProbeEnd,
-        /// The number of the round.
+        /// The number of the round in which they hung.
         round: u64,
     },
 }

@@ -65,7 +65,7 @@ pub(super) struct Wave {
     oddities: Mutex<Vec<String>>,
 }
 
-/// The parameters of a wave.
+/// The parameters for creating a [`Wave`].
 pub(super) struct Setting<'a> {
     pub(super) plan: Plan,
     pub(super) timing: Timing,

@@ -173,7 +173,7 @@ impl PostgresServer {
     /// with `|` between columns.
     ///
     /// # Errors
-    /// Returns the server's error.
+    /// Returns the server's error message.
     pub fn query(&self, sql: &str) -> Result<String, ServerError> {
         run(self.psql().args(["--command", sql]))
     }
@@ -197,7 +197,7 @@ impl PostgresServer {
     /// Creates a user that may connect and create schemas. Returns a URL for that user.
     ///
     /// # Errors
-    /// Returns the server's error.
+    /// Returns the server's error message.
     pub fn add_user(&self, user: &str) -> Result<String, ServerError> {
         let password = self
             .options
@@ -213,7 +213,7 @@ impl PostgresServer {
     /// with their next transaction.
     ///
     /// # Errors
-    /// Returns the server's error.
+    /// Returns the server's error message.
     pub fn refuse_writes(&self) -> Result<(), ServerError> {
         self.set_read_only("on")
     }
@@ -221,7 +221,7 @@ impl PostgresServer {
     /// Makes the server accept writes again.
     ///
     /// # Errors
-    /// Returns the server's error.
+    /// Returns the server's error message.
     pub fn allow_writes(&self) -> Result<(), ServerError> {
         self.set_read_only("off")
     }
@@ -241,7 +241,7 @@ impl PostgresServer {
     /// Revokes a user's permissions to write to any table in a schema.
     ///
     /// # Errors
-    /// Returns the server's error.
+    /// Returns the server's error message.
     pub fn revoke_writes(&self, schema: &str, user: &str) -> Result<(), ServerError> {
         let sql = format!("REVOKE INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} FROM {user}");
         self.query(&sql).map(drop)
@@ -250,7 +250,7 @@ impl PostgresServer {
     /// Grants the permissions again that [`revoke_writes`](Self::revoke_writes) revoked.
     ///
     /// # Errors
-    /// Returns the server's error.
+    /// Returns the server's error message.
     pub fn grant_writes(&self, schema: &str, user: &str) -> Result<(), ServerError> {
         let sql = format!("GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {user}");
         self.query(&sql).map(drop)

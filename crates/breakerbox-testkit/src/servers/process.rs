@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// The maximum number of characters from the end of a log in an error.
 const LOG_SHOWN: usize = 2_000;
 
-/// The reason why a private server did not start.
+/// The reason why a private server did not start or respond.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -105,7 +105,7 @@ impl Process {
         id.map_or(Ok(()), |id| kill_process(id, signal).map_err(io::Error::from))
     }
 
-    /// Kills the process with SIGKILL, and waits until it has ended.
+    /// Kills the process with `SIGKILL`, and waits until it has ended.
     ///
     /// # Errors
     /// Returns an error if the system call fails.

@@ -27,7 +27,7 @@ pub(super) fn signal_all(server: &mut Process, signal: Signal) -> io::Result<()>
     server.signal(signal)
 }
 
-/// Returns the child processes of a process.
+/// Returns the IDs of a process's children.
 pub(super) fn children(parent: u32) -> io::Result<Vec<Pid>> {
     let parent = parent.to_string();
     let mut children = Vec::new();

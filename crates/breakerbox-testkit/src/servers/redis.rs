@@ -271,7 +271,7 @@ fn info_field(info: &str, field: &str) -> Option<String> {
     lines.filter(|(name, _)| *name == field).map(|(_, value)| value.trim().to_owned()).next()
 }
 
-/// Returns the program to run.
+/// Returns the name of the server program to run.
 pub(super) fn program() -> OsString {
     env::var_os(PROGRAM).unwrap_or_else(|| "redis-server".into())
 }

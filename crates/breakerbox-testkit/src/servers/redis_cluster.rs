@@ -40,7 +40,7 @@ impl RedisCluster {
         &self.nodes
     }
 
-    /// Returns one node, for example to kill or pause it.
+    /// Returns a node by index, for example to kill or pause it.
     pub fn node_mut(&mut self, n: usize) -> Option<&mut RedisServer> {
         self.nodes.get_mut(n)
     }
@@ -143,7 +143,7 @@ impl RedisCluster {
     }
 }
 
-/// Starts a node without slots.
+/// Starts a cluster node without slots.
 fn node() -> Result<RedisServer, ServerError> {
     // Nodes use a separate port for the cluster bus.
     let options = RedisOptions::new().set("cluster-enabled", "yes").set_free_port("cluster-port");

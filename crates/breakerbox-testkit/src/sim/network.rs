@@ -22,7 +22,7 @@ use super::sampling::Attempts;
 use super::scenario::Cut;
 use super::world::World;
 
-/// The connections of all workers.
+/// The connections of all workers to the store.
 pub(super) struct Network {
     pub(super) world: Arc<World>,
     pub(super) checked_store: CheckedStore,

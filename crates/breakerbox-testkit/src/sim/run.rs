@@ -28,11 +28,11 @@ const LOOK: Duration = Duration::from_millis(200);
 /// The interval between checks of observers and health.
 const WATCH: Duration = Duration::from_millis(250);
 
-/// The result of a run.
+/// The result of one simulated run.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Report {
-    /// The seed of the run.
+    /// The seed that determines the run.
     pub seed: u64,
     /// The violated invariants. The run ends with the first violation.
     pub violations: Vec<Violation>,

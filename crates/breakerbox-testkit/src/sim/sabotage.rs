@@ -6,16 +6,16 @@ use breakerbox_core::Fault;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Sabotage {
-    /// No fault.
+    /// No deliberate fault.
     #[default]
     None,
-    /// The store swaps records in after their deadline.
+    /// The store swaps in records after their deadline.
     IgnoresDeadlines,
     /// The store replaces a record whatever its version.
     IgnoresVersions,
     /// The store reports that a record has no lease while one is live.
     HidesLeases,
-    /// The store adds every merge twice.
+    /// The store adds the counts of every merge twice.
     MergesTwice,
     /// Some requests to add counts arrive twice.
     RepeatsMerges,
@@ -49,7 +49,7 @@ pub enum Sabotage {
     /// A process that reaches the store again drops its decisions made while disconnected, and notifies no
     /// observer.
     DropsProposals,
-    /// A process that was disconnected for long writes its old records.
+    /// A process that was disconnected for a long time writes its old records.
     PublishesExpired,
     /// A process that decided before it knew the store's time writes times from its own clock.
     KeepsOwnTimes,

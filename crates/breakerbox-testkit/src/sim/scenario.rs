@@ -11,14 +11,14 @@ use super::bounds::Settings;
 use super::random::{ScenarioRng, endpoints, policy, rates_only, settings, workers};
 use super::sampling::{LeaderFault, SampledPlan};
 
-/// The kind of a run.
+/// The kind of faults in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flavour {
-    /// Endpoints fail, and operators interfere; the store, the network and the workers do not fail.
+    /// Endpoints fail, and operators intervene; the store, the network and the workers do not fail.
     Calm,
     /// Like `Calm`, and all endpoints are healthy, but one worker can't reach any of them.
     OneBroken,
-    /// All parts fail at random.
+    /// Endpoints, workers, the network and the store fail at random.
     Faulty,
     /// The store comes and goes so quickly that decisions made without it are not written in between.
     Flapping,
@@ -40,7 +40,7 @@ pub enum Flavour {
 }
 
 impl Flavour {
-    /// All kinds of runs.
+    /// All flavours.
     pub const ALL: [Self; 10] = [
         Self::Calm,
         Self::OneBroken,
@@ -74,7 +74,7 @@ pub(super) const BROKEN_WORKER: usize = 0;
 pub struct Scenario {
     /// The seed that the scenario is generated from.
     pub seed: u64,
-    /// The kind of run.
+    /// The kind of faults in the run.
     pub flavour: Flavour,
     pub(super) policy: Policy,
     pub(super) settings: Settings,

@@ -8,7 +8,7 @@ use breakerbox::{Cause, CircuitChange, Mode, Record, Refusal, State, Status, Sto
 use super::history::{History, Invariant, WorkerLife};
 use super::scenario::Scenario;
 
-/// The maximum number of calls in flight beyond the ramp's limit, because they were admitted at the same moment
+/// The maximum number of calls in flight beyond the ramp's limit: calls that were admitted at the same moment
 /// in different processes.
 const RACES: u64 = 3;
 

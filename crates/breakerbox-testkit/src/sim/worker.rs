@@ -153,7 +153,7 @@ impl Worker {
     }
 }
 
-/// All circuits of a worker.
+/// A worker's registry: normal circuits, or sampled ones.
 enum Registry {
     Counted(Breakerbox),
     Sampled(#[expect(dead_code, reason = "a leader goes on for as long as it is held")] Sampling),

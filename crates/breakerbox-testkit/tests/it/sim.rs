@@ -1,4 +1,4 @@
-//! The simulated fleet: no violations in a hundred runs, every sabotage is detected, and a seed replays
+//! The simulated fleet: no violations in a hundred runs, every deliberate fault is detected, and a seed replays
 //! exactly.
 
 use breakerbox_testkit::sim::{Flavour, Invariant, Sabotage, Scenario, Tally, run, run_many};
@@ -74,10 +74,10 @@ fn a_seed_replays_exactly() {
     }
 }
 
-/// The number of runs within which a sabotage must be detected. Most are detected in the first few.
+/// The number of runs within which a deliberate fault must be detected. Most are detected in the first few.
 const SABOTAGED: u64 = 300;
 
-/// Each sabotage, and the invariant that detects it first, in one of the first seeds.
+/// Each deliberate fault, and the invariant that detects it first, in one of the first seeds.
 const FOUND: [(Sabotage, Invariant); 25] = [
     (Sabotage::IgnoresDeadlines, Invariant::NoLateSwap),
     (Sabotage::IgnoresVersions, Invariant::CompareAndSwap),
@@ -106,7 +106,7 @@ const FOUND: [(Sabotage, Invariant); 25] = [
     (Sabotage::NoProbeLimit, Invariant::FewProbesPerTick),
 ];
 
-/// Sabotages that show only in runs with this flavour, and are searched for there.
+/// Deliberate faults that are reliably detected only in runs with this flavour, and are searched for there.
 const CENTRED: [(Sabotage, Flavour); 11] = [
     (Sabotage::DropsProposals, Flavour::Flapping),
     (Sabotage::EndsRamps, Flavour::Crowd),

@@ -34,7 +34,7 @@ use super::reminders::folder::{Folder, New};
 use super::reminders::times;
 use super::site::{Site, WAIT_LIMIT, create_all};
 
-/// The fault of a receiver.
+/// How a receiver fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// No process listens on the port.
@@ -76,7 +76,7 @@ impl Fault {
     }
 }
 
-/// The size of the test.
+/// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of parallel trials for each fault at each rate.
@@ -106,7 +106,7 @@ impl Size {
         retries: true,
         judged: true,
     };
-    /// A part of the full size, for the tests.
+    /// A part of the full size, for `cargo test`.
     pub const SMALL: Self = Self {
         trials: 2,
         events: &[(2.0, 4.0), (20.0, 2.0)],
@@ -121,7 +121,7 @@ impl Size {
 /// The maximum time that the throttle may hold a lane.
 const LONGEST_HOLD: Duration = Duration::from_secs(2);
 
-/// The tolerance for a busy machine.
+/// The tolerance for durations on a busy machine.
 const SLACK: Duration = Duration::from_millis(300);
 
 /// The rate (in calls per second) at and above which faults run one after the other, so as not to overload the

@@ -30,7 +30,7 @@ pub(super) struct Attempt {
     pub(super) scheduled_at: Option<Timestamp>,
 }
 
-/// One trip of a circuit.
+/// A transition of a circuit to open.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Trip {
     pub(super) at: Timestamp,
@@ -48,7 +48,7 @@ pub(super) struct Named {
     pub(super) failures: usize,
 }
 
-/// The history of one circuit.
+/// The attempts and the first trip of one circuit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trace {
     /// The attempts, in the order in which they started.

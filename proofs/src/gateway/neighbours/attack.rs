@@ -34,14 +34,14 @@ const TAKES: Duration = Duration::from_millis(500);
 /// The pause after a refusal or a closed connection.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// A prepared attack.
+/// An attack that is ready to start.
 pub(super) struct Attack {
     attack_kinds: Vec<AttackKind>,
     size: Size,
     hostile: Hostile,
 }
 
-/// A running attack.
+/// An attack in progress, on its own threads.
 pub(super) struct Running {
     runtime: Runtime,
     tally: Arc<Tally>,

@@ -5,7 +5,7 @@
 pub enum AttackKind {
     /// Events that go to thousands of endpoints.
     FanOut,
-    /// Bodies that arrive byte by byte.
+    /// Request bodies that arrive byte by byte.
     SlowBodies,
     /// Permits for new keys all the time.
     Keys,

@@ -26,7 +26,7 @@ use self::customer::Customer;
 use super::findings::Findings;
 use super::site::Site;
 
-/// The size of the test.
+/// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of the hostile tenant's endpoints: each of its events goes to all of them.
@@ -65,7 +65,7 @@ impl Size {
         per_second: 50.0,
         judged: true,
     };
-    /// A small part of the full size, for the tests.
+    /// A small part of the full size, for `cargo test`.
     pub const SMALL: Self = Self {
         endpoints: 200,
         slow_bodies: 32,

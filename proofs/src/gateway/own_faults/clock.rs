@@ -30,7 +30,7 @@ const EVENTS: u64 = 20;
 /// corrected.
 const PATHS: [&str; 2] = ["/at-once", "/parked"];
 
-/// The result of one correction.
+/// The observations during one correction of the clock.
 struct Corrected {
     arrived: u64,
     opened: f64,

@@ -24,7 +24,7 @@ use serde_json::Value;
 use super::findings::{Findings, Millis};
 use super::site::WAIT_LIMIT;
 
-/// The size of the test.
+/// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The time for which no descriptors are available.
@@ -48,7 +48,7 @@ impl Size {
         events: 1_200,
         clock_settles: Duration::from_secs(400),
     };
-    /// A small part of the full size, for the tests.
+    /// A small part of the full size, for `cargo test`.
     pub const SMALL: Self = Self {
         without_descriptors: Duration::from_secs(2),
         pauses: 1,

@@ -20,7 +20,7 @@ use crate::gateway::findings::{Findings, Millis};
 use crate::gateway::ledger::duplicates;
 use crate::gateway::site::{Site, WAIT_LIMIT};
 
-/// The size of the test.
+/// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of reminders that are due at the same moment.
@@ -44,7 +44,7 @@ impl Size {
         per_second: 100.0,
         judged: true,
     };
-    /// About a twentieth of the full size, for the tests.
+    /// About a twentieth of the full size, for `cargo test`.
     pub const SMALL: Self = Self {
         reminders: 2_000,
         plain: 1_000,

@@ -18,7 +18,7 @@ use super::times;
 use crate::gateway::findings::Findings;
 use crate::gateway::site::{Site, WAIT_LIMIT};
 
-/// The size of the test.
+/// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of callbacks that succeed.
@@ -33,7 +33,7 @@ pub struct Size {
 impl Size {
     /// The full size, for which the guarantee is stated.
     pub const FULL: Self = Self { good: 100_000, bad: 500, judged: true };
-    /// About a twentieth of the full size, for the tests.
+    /// About a twentieth of the full size, for `cargo test`.
     pub const SMALL: Self = Self { good: 2_000, bad: 100, judged: false };
 }
 

@@ -30,7 +30,7 @@ pub(in crate::gateway) struct Folder {
     pub(super) records: SqliteRecords,
 }
 
-/// A reminder to add.
+/// The properties of a reminder to add.
 #[derive(Clone, Debug)]
 pub(in crate::gateway) struct New {
     /// The reminder's tenant.

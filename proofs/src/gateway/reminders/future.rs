@@ -21,7 +21,7 @@ use crate::gateway::backlog::{cost, median};
 use crate::gateway::findings::Findings;
 use crate::gateway::site::{Site, WAIT_LIMIT};
 
-/// The size of the test.
+/// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The number of reminders that are not due.
@@ -40,7 +40,7 @@ impl Size {
     /// The full size, for which the guarantee is stated.
     pub const FULL: Self =
         Self { future: 1_000_000, looks: 200, rounds: 7, time: Duration::from_secs(4), judged: true };
-    /// About a fiftieth of the full size, for the tests.
+    /// About a fiftieth of the full size, for `cargo test`.
     pub const SMALL: Self =
         Self { future: 10_000, looks: 5, rounds: 1, time: Duration::from_millis(500), judged: false };
 }

@@ -20,10 +20,10 @@ use crate::gateway::findings::Findings;
 use crate::gateway::ledger::{Interruption, duplicates};
 use crate::gateway::seed::Seed;
 
-/// The size of the test.
+/// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// The number of kills.
+    /// The number of times that the gateway is killed.
     pub kills: u32,
     /// The number of reminders that fire every second: half of them at the same moment, half spread over the
     /// second.
@@ -37,7 +37,7 @@ pub struct Size {
 impl Size {
     /// The full size, for which the guarantee is stated.
     pub const FULL: Self = Self { kills: 100, reminders: 240, runs: 150, judged: true };
-    /// About a twentieth of the full size, for the tests.
+    /// About a twentieth of the full size, for `cargo test`.
     pub const SMALL: Self = Self { kills: 5, reminders: 60, runs: 8, judged: false };
 
     /// Returns the size with this many kills, and as many runs as they require.
@@ -134,7 +134,7 @@ pub fn prove(program: &Path, size: Size, seed: u64) -> Result<Findings> {
     Ok(findings)
 }
 
-/// Adds reminders that start when the gateway has had time to start.
+/// Adds reminders whose first run is due when the gateway has had time to start.
 fn fill(gateway: &Gateway, receiver: &Receiver, size: Size) -> Result<(Timestamp, Vec<ReminderId>)> {
     let folder = Folder::open(gateway.data())?;
     let rules = ReminderRules { max_in_flight: Some(AT_ONCE), ..ReminderRules::default() };

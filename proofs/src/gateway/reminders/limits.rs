@@ -22,7 +22,7 @@ use super::times;
 use crate::gateway::findings::{Findings, Millis};
 use crate::gateway::site::{Site, WAIT_LIMIT};
 
-/// The fault of the callbacks.
+/// How the tenant's callbacks fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CallbackFault {
     /// The callbacks take longer than the allowed mean.
@@ -31,7 +31,7 @@ pub enum CallbackFault {
     Failing,
 }
 
-/// The size of the test.
+/// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// The fault of the tenant's callbacks.
@@ -53,7 +53,7 @@ pub struct Size {
 impl Size {
     /// The full size, for which the guarantee is stated.
     pub const FULL: [Self; 2] = [Self::full(CallbackFault::Slow), Self::full(CallbackFault::Failing)];
-    /// A part of the full size, for the tests.
+    /// A part of the full size, for `cargo test`.
     pub const SMALL: [Self; 2] = [Self::small(CallbackFault::Slow), Self::small(CallbackFault::Failing)];
 
     const fn full(fault: CallbackFault) -> Self {
@@ -120,7 +120,7 @@ const NOTICED: f64 = 1.5;
 /// The number of the other tenant's reminders.
 const OTHERS: usize = 20;
 
-/// The time that the gateway has to start.
+/// The time that the gateway is given to start.
 const TO_START: Duration = Duration::from_secs(4);
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -7,7 +7,6 @@ use std::time::Duration;
 use breakerbox_model::objects::{ReminderId, RunId};
 use breakerbox_testkit::receiver::{IdHash, Receiver};
 
-/// An expected run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Expected {
     /// The index of the run's reminder in the list.
@@ -16,14 +15,12 @@ pub(super) struct Expected {
     pub(super) run: u32,
 }
 
-/// The expected runs.
 pub(super) struct Runs {
     expected: HashMap<IdHash, Expected>,
     reminders: usize,
     each: u32,
 }
 
-/// The runs that arrived.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ArrivedRuns {
     /// For each run: when it first arrived, and when it first succeeded.

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use breakerbox::Timestamp;
 use breakerbox_testkit::receiver::Receiver;
 
-/// Returns the wall-clock time.
+/// Returns the current wall-clock time.
 pub(in crate::gateway) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
@@ -19,7 +19,7 @@ pub(super) fn start_of(receiver: &Receiver) -> Timestamp {
     Timestamp::from_micros(now().as_micros().saturating_sub(micros))
 }
 
-/// Waits until this time.
+/// Sleeps until this wall-clock time.
 pub(in crate::gateway) fn sleep_until(at: Timestamp) {
     thread::sleep(at.since(now()));
 }

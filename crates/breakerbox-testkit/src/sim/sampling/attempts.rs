@@ -45,7 +45,7 @@ struct Row {
     succeeded: bool,
 }
 
-/// What happens to a poll.
+/// Whether a poll succeeds, fails or is slow.
 enum PollFate {
     Answers,
     /// The poll takes this long, and returns the totals from its start.

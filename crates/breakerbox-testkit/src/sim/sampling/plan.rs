@@ -35,7 +35,7 @@ pub(in crate::sim) struct SampledPlan {
     pub(super) paused_in_tick: Vec<(Duration, Duration)>,
 }
 
-/// A fault of a leader.
+/// A fault of the current leader.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(in crate::sim) enum LeaderFault {
     Paused(Duration),

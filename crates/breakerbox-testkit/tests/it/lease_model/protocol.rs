@@ -12,7 +12,7 @@ use stateright::{Model, Property};
 
 use super::state::{Asks, Given, Message, Probe, Seen, State, What, Worker};
 
-/// The smallest step of time.
+/// The length of a time step in the model.
 const TICK: Duration = Duration::from_secs(1);
 
 /// The start time of a run, and its length.
