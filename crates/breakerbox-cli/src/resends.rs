@@ -14,7 +14,7 @@ const COLUMNS: &[Column] = &[
     ("TENANT", "/filter/tenant"),
     ("RESENT", "/resent"),
     ("SKIPPED", "/skipped"),
-    ("REACHED", "/reached"),
+    ("PROCESSED UNTIL", "/processed_until"),
     ("CREATED", "/created_at"),
     ("FINISHED", "/finished_at"),
 ];

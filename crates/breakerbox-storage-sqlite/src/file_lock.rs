@@ -32,7 +32,7 @@ impl FileLock {
             Ok(()) => Some(folder_file),
             Err(TryLockError::WouldBlock) => return Err(in_use()),
             Err(TryLockError::Error(error)) => {
-                tracing::warn!(folder = %folder.display(), %error, "can't lock the data folder; only the lock file excludes other processes");
+                tracing::warn!(directory = %folder.display(), %error, "can't lock the data directory; only the lock file excludes other processes");
                 None
             }
         };

@@ -219,7 +219,7 @@ pub enum QueueError {
     #[error("the disk is full")]
     DiskFull,
     /// A database file was deleted or replaced. Writes to it would be lost at the next restart.
-    #[error("{} was deleted or replaced; stop the gateway, restore the data folder and start it again", .0.display())]
+    #[error("{} was deleted or replaced; stop the gateway, restore the data directory and start it again", .0.display())]
     FileGone(PathBuf),
     /// The operation panicked, which is a bug. Nothing was written.
     #[error("a job of the queue panicked: {0}")]

@@ -290,7 +290,7 @@ fn database_lost(error: &str, notification: &Notification) -> (String, Vec<Strin
         format!("Since: {}.", at(notification)),
         format!("Reason: {error}."),
         "What happens next: requests that write are refused, and no delivery is started. Events that were accepted before are kept. The gateway tries to write every few seconds.".into(),
-        "What to do: check the disk and the data folder, and GET /readyz. Another notification follows when writes succeed.".into(),
+        "What to do: check the disk and the data directory, and GET /readyz. Another notification follows when writes succeed.".into(),
     ];
     ("the database accepts no writes".into(), lines)
 }

@@ -235,7 +235,7 @@ fn the_store_dead_letters_and_reminders() {
             "Since: 2026-01-31T12:00:00.000Z.",
             "Reason: the disk is full.",
             "What happens next: requests that write are refused, and no delivery is started. Events that were accepted before are kept. The gateway tries to write every few seconds.",
-            "What to do: check the disk and the data folder, and GET /readyz. Another notification follows when writes succeed.",
+            "What to do: check the disk and the data directory, and GET /readyz. Another notification follows when writes succeed.",
         ],
     );
     says(
