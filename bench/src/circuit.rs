@@ -127,7 +127,8 @@ fn print(rows: &[Row], arguments: &Arguments) {
     }
 }
 
-/// Measures memory in a separate process, because its counting allocator is slow.
+/// Runs the memory benchmark in a separate process, because the counting allocator would slow down the other
+/// measurements.
 fn heap() -> Result<()> {
     let program = std::env::current_exe()?.with_file_name("heap");
     let status =

@@ -24,7 +24,8 @@ pub(crate) struct Rounds {
     pub(crate) calls: u64,
 }
 
-/// One measured value: a subject in one column.
+/// One measured value in the printed table: what is measured (`subject`), and under which conditions
+/// (`column`).
 pub(crate) struct Row {
     pub(crate) column: &'static str,
     pub(crate) subject: &'static str,
@@ -35,7 +36,7 @@ pub(crate) struct Row {
 /// The column with the lower bounds, which no subject can beat.
 pub(crate) const FLOOR: &str = "floor";
 
-/// In [`FLOOR`]: the cost of reading the time.
+/// The name of the row in [`FLOOR`] that measures the cost of reading the time.
 pub(crate) const INSTANT: &str = "Instant::now()";
 
 impl Row {
@@ -75,7 +76,7 @@ pub(crate) fn timed(calls: u64, mut call: impl FnMut()) -> Duration {
     start.elapsed()
 }
 
-/// Makes two threads make this many calls each. Returns the duration of the slower one.
+/// Makes this many calls on each of two threads. Returns the duration of the slower thread.
 pub(crate) fn both_threads(calls: u64, call: impl Fn() + Sync) -> Duration {
     let start = std::sync::Barrier::new(2);
     let work = || {
@@ -89,7 +90,7 @@ pub(crate) fn both_threads(calls: u64, call: impl Fn() + Sync) -> Duration {
     })
 }
 
-/// Returns the measurements for the limits of the machine.
+/// Returns the rows with the machine's lower bounds: the cost of an atomic add, and of reading the time.
 pub(crate) fn floors() -> Vec<Row> {
     let shared = AtomicU64::new(0);
     let add = move || {
@@ -117,7 +118,7 @@ pub(crate) fn keys(count: u64) -> Vec<String> {
     (0..count).map(|n| format!("tenant-{:03} https://hooks.example.com/endpoint/{n}", n % 1_000)).collect()
 }
 
-/// Returns the index of the next key, far from the previous one.
+/// Returns the index of the next key, far from the previous key, so that CPU caches do not help.
 pub(crate) fn next(place: &mut usize, keys: &[String]) -> usize {
     *place = (*place + 7_919) % keys.len();
     *place

@@ -29,7 +29,7 @@ pub(crate) trait Subject: Send + Sync + Sized {
     /// Tries one call, and returns whether it was refused.
     fn is_refused(&self) -> bool;
 
-    /// Returns a breaker that refuses for the next hour.
+    /// Returns a breaker that refuses all calls for the next hour.
     fn open() -> Self {
         let subject = Self::closed();
         for _ in 0..1_000 {
@@ -110,7 +110,7 @@ impl Subject for OursTimed {
     }
 }
 
-/// The crate `circuit_breaker`.
+/// The circuit breaker from the crate `circuit_breaker`.
 pub(crate) struct CircuitBreakerCrate(circuit_breaker::CircuitBreaker);
 
 impl Subject for CircuitBreakerCrate {
@@ -140,7 +140,7 @@ impl Subject for CircuitBreakerCrate {
     }
 }
 
-/// The crate `recloser`.
+/// The circuit breaker from the crate `recloser`.
 pub(crate) struct Recloser(recloser::Recloser);
 
 impl Subject for Recloser {
@@ -168,7 +168,7 @@ impl Subject for Recloser {
 
 type FailsafeBreaker = failsafe::StateMachine<failure_policy::ConsecutiveFailures<backoff::Constant>, ()>;
 
-/// The crate `failsafe`, with its cheapest rule.
+/// The circuit breaker from the crate `failsafe`, with its cheapest rule.
 pub(crate) struct Failsafe(FailsafeBreaker);
 
 impl Subject for Failsafe {
@@ -194,7 +194,7 @@ impl Subject for Failsafe {
     }
 }
 
-/// The crate `breaker`.
+/// The circuit breaker from the crate `breaker`.
 pub(crate) struct Breaker(breaker::CircuitBreaker);
 
 impl Subject for Breaker {
@@ -227,7 +227,8 @@ type TowerBreaker = tower_resilience_circuitbreaker::CircuitBreaker<
     tower_resilience_circuitbreaker::DefaultClassifier,
 >;
 
-/// The crate `tower-resilience-circuitbreaker`. The service is cloned for each call, as is usual with tower.
+/// The circuit breaker from the crate `tower-resilience-circuitbreaker`. The service is cloned for each call,
+/// as is usual with tower.
 pub(crate) struct TowerResilience(TowerBreaker);
 
 impl TowerResilience {

@@ -59,7 +59,7 @@ fn throttle(strategy: Strategy) -> Result<Throttle> {
     Ok(Throttle::builder().policy(policy).build())
 }
 
-/// Makes one call: acquires a pass, and settles it with this load signal.
+/// Makes one call: acquires a pass, and settles it with the load signal that `verdict` returns.
 #[inline]
 fn call(throttle: &Throttle, verdict: impl FnOnce() -> LoadSignal) {
     if let Ok(pass) = black_box(throttle).try_acquire(Priority::MEDIUM) {
@@ -107,7 +107,7 @@ fn one_in_four() -> impl Fn() -> LoadSignal + Sync {
     }
 }
 
-/// Makes calls with these load signals until the throttle sheds some.
+/// Makes calls with these load signals until the throttle sheds a call.
 fn sheds(throttle: &Throttle, verdict: impl Fn() -> LoadSignal) -> Result<()> {
     let start = Instant::now();
     while let Ok(pass) = throttle.try_acquire(Priority::MEDIUM) {

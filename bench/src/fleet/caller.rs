@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Connects, and loads every circuit into this process.
+/// Connects to the store, and loads every circuit into this process.
 async fn prepare(arguments: &Arguments) -> Result<(Breakerbox, Vec<Circuit>)> {
     let store: Arc<dyn Store> = if arguments.url.starts_with("postgres") {
         Arc::new(PostgresStore::connect(&arguments.url).await?)

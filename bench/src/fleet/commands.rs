@@ -43,7 +43,8 @@ fn circuits(breakers: &Breakerbox, runtime: &Runtime) -> Result<Vec<Circuit>> {
     Ok(circuits)
 }
 
-/// Calls at a rate, in bursts every millisecond. Returns the number of calls.
+/// Makes `rate` calls per second for this time, in bursts every millisecond; one call in `one_in` fails.
+/// Returns the number of calls.
 fn at_rate(circuits: &[Circuit], rate: u32, time: Duration, one_in: Option<u64>) -> u64 {
     let start = Instant::now();
     let (mut made, mut index) = (0_u64, 0);
@@ -67,7 +68,7 @@ fn at_rate(circuits: &[Circuit], rate: u32, time: Duration, one_in: Option<u64>)
     made
 }
 
-/// Returns the number of commands that the server has executed, not counting this one.
+/// Returns the number of commands that the server has executed, except `INFO`, which reads this number.
 pub(super) fn commands(server: &RedisServer) -> Result<u64> {
     counted(server, |name| name != "info")
 }

@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 use super::commands::{commands, scripts};
 use super::listener::READY;
 
-/// The duration of calls before the measurement starts.
+/// How long the processes make calls before the measurement starts.
 const WARM_UP: Duration = Duration::from_secs(5);
 
 /// The number of failing calls per million: one percent.
@@ -123,7 +123,7 @@ fn print(kind: Kind, processes: u32, keys: u64, failing: u64, calls: f64, used: 
 struct Used {
     cpu: Duration,
     requests: u64,
-    /// For Redis, commands executed by scripts are included.
+    /// The number of commands that the server executed. For Redis, commands executed by scripts are included.
     commands: u64,
     bytes_in: u64,
     bytes_out: u64,

@@ -20,7 +20,8 @@ const NAMESPACE: &str = "many";
 /// calls per second.
 const IN_A_ROW: usize = 20;
 
-/// How long the benchmark continues after all circuits are open: long enough to read them again a few times.
+/// How long the benchmark continues after all circuits are open, so that the process reads them again a few
+/// times.
 const WATCHED: Duration = Duration::from_secs(8);
 
 /// The maximum time between two reads that belong to the same pass over all open circuits.
@@ -98,7 +99,7 @@ fn watched_registry(server: &RedisServer, runtime: &Runtime, reads: &Reads) -> R
     Ok(Breakerbox::builder().policy(brittle().build()?).store(store).build())
 }
 
-/// Calls each circuit once, so that the process and the store know it.
+/// Calls each circuit once, so that the process and the store have an entry for it.
 fn know(breakers: &Breakerbox, runtime: &Runtime, keys: &[String]) -> Result<Vec<Circuit>> {
     let circuits: Vec<_> = keys.iter().map(|key| breakers.circuit(key)).collect::<Result<_, _>>()?;
     runtime.block_on(async {
@@ -139,8 +140,8 @@ fn all_open(breakers: &Breakerbox, keys: &[String]) -> Result<bool> {
     Ok(true)
 }
 
-/// Returns the duration of the longest pass that reads all circuits that are not closed, and the number of
-/// passes.
+/// Returns the duration of the longest pass in which the process reads all circuits that are not closed, and
+/// the number of passes.
 fn readings(reads: &Reads, open: usize) -> (Duration, usize) {
     let reads = reads.lock().unwrap_or_else(PoisonError::into_inner);
     let mut passes: Vec<(usize, Instant, Instant)> = Vec::new();

@@ -33,7 +33,8 @@ pub(super) fn straight(receiver: &Receiver, connections: usize, requests: u64) -
     Ok(Load { connections, requests, ..load }.run()?)
 }
 
-/// Returns the median duration of a durable commit: a page is written to this directory and synced.
+/// Returns the median time to write one page to this directory and sync it. This is the lower bound for a
+/// durable commit.
 pub(super) fn commit(folder: &Path) -> Result<Duration> {
     let path = folder.join("floor");
     let mut file = File::create(&path)?;

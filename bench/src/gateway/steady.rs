@@ -10,7 +10,7 @@ use super::{Arguments, Site, floor, middle, millis, verdict};
 
 const PER_SECOND: f64 = 200.0;
 
-/// The latency that is allowed in addition to the duration of the commits.
+/// The end-to-end latency that is allowed in addition to the duration of three commits.
 const EXTRA: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy)]

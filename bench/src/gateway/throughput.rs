@@ -7,7 +7,7 @@ use breakerbox_testkit::load::{Load, percentile};
 
 use super::{Arguments, Site, floor, micros_each, middle, millis, verdict};
 
-/// The target, in events per second.
+/// The target throughput, in events per second.
 const RATE: f64 = 8_000.0;
 const ACCEPT_P99: Duration = Duration::from_millis(50);
 

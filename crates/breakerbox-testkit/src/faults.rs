@@ -24,11 +24,11 @@ pub enum Fault {
     BlackHole,
     /// Requests are executed, but their responses are lost.
     LosesAnswers,
-    /// Reads succeed, but writes are refused, as when Redis is out of memory.
+    /// Reads succeed, but writes are rejected, as when Redis is out of memory.
     RefusesWrites,
 }
 
-/// The error message of a refused write ([`Fault::RefusesWrites`]).
+/// The error message for a rejected write ([`Fault::RefusesWrites`]).
 pub const REFUSED_WRITE: &str = "OOM command not allowed when used memory > 'maxmemory'";
 
 /// A store wrapper whose faults can be switched on and off.
@@ -49,7 +49,8 @@ impl FaultyStore {
         Arc::new(Self::to(inner, false))
     }
 
-    /// Wraps a store and suppresses all change events, so that a process sees changes only when it reads.
+    /// Wraps a store and suppresses all change events, so that a process sees changes only when it reads from
+    /// the store.
     #[must_use]
     pub fn deaf(inner: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(Self::to(inner, true))

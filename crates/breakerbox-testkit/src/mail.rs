@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
-/// The maximum length of a line, and of a mail, in bytes.
+/// The maximum length of a line, and also of a mail, in bytes.
 const LONGEST: u64 = 1 << 20;
 
 /// Whether and how connections are encrypted.
@@ -20,7 +20,7 @@ const LONGEST: u64 = 1 << 20;
 pub enum Security {
     /// No encryption.
     Plain,
-    /// Encryption after `STARTTLS`. Mails before that are refused.
+    /// Encryption after `STARTTLS`. Before that command, the server rejects mails.
     StartTls(Arc<ServerConfig>),
     /// Encryption from the first byte.
     Tls(Arc<ServerConfig>),
@@ -44,7 +44,7 @@ pub struct Mail {
 #[derive(Default)]
 struct Inbox {
     mails: Vec<Mail>,
-    /// The response with which every mail is refused. `None` if mails are accepted.
+    /// The response with which the server rejects every mail. `None` if mails are accepted.
     refusal: Option<String>,
 }
 
@@ -103,7 +103,7 @@ impl MailServer {
         self.shared.inbox().mails.clone()
     }
 
-    /// From now on, refuses each mail with this response, such as `451 later`. `None` accepts mails again.
+    /// From now on, rejects each mail with this response, such as `451 later`. `None` accepts mails again.
     pub fn refuse(&self, answer: Option<&str>) {
         self.shared.inbox().refusal = answer.map(str::to_owned);
     }
@@ -142,7 +142,8 @@ async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Serves one SMTP session until it ends. Returns the stream if the client requests TLS on it.
+/// Serves one SMTP session until it ends. If the client requests `STARTTLS`, returns the stream for the TLS
+/// handshake.
 async fn step_member<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     shared: &Shared,
@@ -198,7 +199,7 @@ async fn step_member<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 impl Inbox {
-    /// Stores or refuses a mail, and returns the response for the client.
+    /// Stores or rejects a mail, and returns the response for the client.
     fn take(&mut self, mail: Mail) -> String {
         if let Some(refusal) = &self.refusal {
             return refusal.clone();
@@ -240,7 +241,7 @@ async fn say<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut BufReader<S>, words
     stream.flush().await
 }
 
-/// Returns the string between the angle brackets.
+/// Returns the string between the angle brackets, such as the address in `<a@example.com>`.
 fn between(text: &str) -> String {
     let inner = text.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
     inner.map_or(text, |(inner, _)| inner).to_owned()

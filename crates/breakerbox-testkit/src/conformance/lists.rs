@@ -60,8 +60,8 @@ pub async fn circuits_are_found_by_state(store: AnyStore) {
     }
 }
 
-/// The keys of a tenant's circuits start with its name. A tenant whose name is a prefix of another's gets only
-/// its own circuits, and pattern characters in a name have no special meaning.
+/// Listing by tenant returns only that tenant's circuits, even if the tenant's name is a prefix of another's.
+/// Pattern characters in a name have no special meaning.
 pub async fn circuits_are_found_by_tenant(store: AnyStore) {
     let unique = unique("tenants");
     for tenant in ["a", "ab", "a*", "a_", "a%"] {
@@ -74,7 +74,7 @@ pub async fn circuits_are_found_by_tenant(store: AnyStore) {
     }
 }
 
-/// Every listener receives every swap, whichever process made it. A listener that missed some receives a
+/// Every listener receives every swap, whichever process made it. A listener that missed some swaps receives a
 /// `Missed` event.
 pub async fn a_swap_is_heard_by_everybody(store: AnyStore) {
     let key: Arc<str> = unique("heard").into();

@@ -72,7 +72,7 @@ pub async fn counts_of_many_processes_add_up(store: AnyStore) {
     assert_eq!(merge(&store, again).await.totals, expected);
 }
 
-/// Counts from an old epoch are late, and are not added to the new one.
+/// Counts from an old epoch are late, and are not added to the counts of the current epoch.
 pub async fn counts_of_another_epoch_are_late(store: AnyStore) {
     let key = unique_key("epochs");
     put(&store, &key, None, record(Status::Closed, 7, 1)).await;
@@ -84,7 +84,7 @@ pub async fn counts_of_another_epoch_are_late(store: AnyStore) {
     }
 }
 
-/// Most circuits have no record. Their epoch is the default one, and counts from any other epoch are late.
+/// A circuit without a record, as most are, has the default epoch; counts from any other epoch are late.
 pub async fn counts_for_a_circuit_without_a_record_need_no_epoch(store: AnyStore) {
     let key = unique_key("pristine");
     let merged = merge(&store, Delta { epoch: Epoch(5), ..delta(&key, failures(1)) }).await;
@@ -93,7 +93,7 @@ pub async fn counts_for_a_circuit_without_a_record_need_no_epoch(store: AnyStore
     assert_eq!((merged.late, merged.totals.failures, merged.record), (false, 1, None));
 }
 
-/// A batch may have many keys. The results are in the order of the deltas.
+/// A batch may contain deltas for many keys. The results are in the order of the deltas.
 pub async fn a_batch_is_answered_in_its_order(store: AnyStore) {
     let keys: Vec<_> = (0..1_000).map(|_| unique_key("batch")).collect();
     let deltas: Vec<_> = keys.iter().zip(1..).map(|(key, n)| delta(key, successes(n))).collect();
@@ -104,7 +104,7 @@ pub async fn a_batch_is_answered_in_its_order(store: AnyStore) {
     assert!(store.merge(&[]).await.expect("the store answers").value.is_empty());
 }
 
-/// The window slides: the totals never contain counts that are older than the window.
+/// The window slides, so the totals never contain counts that are older than the window.
 pub async fn what_is_older_than_the_window_does_not_count(store: AnyStore) {
     let key = unique_key("slides");
     for (age, counts) in [(61, false), (1_000_000, false), (50, true), (1, true)] {
@@ -134,7 +134,8 @@ pub async fn a_success_ends_the_run_of_failures(store: AnyStore) {
     assert_eq!(merge(&store, delta(&key, failures(1))).await.totals.failure_run, 1);
 }
 
-/// Deltas arrive late and in any order. A run counts only failures that are known to be after the latest success.
+/// Deltas may arrive late and in any order. A run of consecutive failures counts only failures that are known
+/// to be after the latest success.
 pub async fn failures_before_the_latest_success_extend_no_run(store: AnyStore) {
     let key = unique_key("orders");
     merge(&store, delta(&key, aged(successes(1), 20))).await;
@@ -149,7 +150,8 @@ pub async fn failures_before_the_latest_success_extend_no_run(store: AnyStore) {
     assert_eq!(merge(&store, delta(&key, aged(successes(1), 5))).await.totals.failure_run, 0);
 }
 
-/// A trip decision needs these times to know for how long an endpoint has been failing.
+/// The store remembers the times of the latest success and of the first failure after it, from which a trip
+/// decision derives how long an endpoint has been failing.
 pub async fn the_latest_success_and_the_first_failure_after_it_are_remembered(store: AnyStore) {
     let key = unique_key("successes");
     // Returns the ages of the latest success and of the first failure after it, rounded to five seconds,
@@ -188,7 +190,7 @@ pub async fn what_the_record_knows_of_outcomes_is_answered_too(store: AnyStore) 
     assert!(latest.last_success > ago(10) && latest.failing_since.is_none(), "{latest:?}");
 }
 
-/// Fifty processes make a thousand merges at once.
+/// No counts are lost when fifty concurrent processes make two thousand merges.
 pub async fn merges_at_once_lose_nothing(store: AnyStore) {
     let key = unique_key("crowd");
     at_once(50, |_| {
@@ -205,7 +207,7 @@ pub async fn merges_at_once_lose_nothing(store: AnyStore) {
     assert_eq!((totals.successes, totals.failures), (3_000, 1_000));
 }
 
-/// Counts belong to one epoch. A swap within the epoch keeps them.
+/// Counts belong to one epoch. A swap within the epoch keeps the counts; a new epoch starts with none.
 pub async fn a_new_epoch_begins_with_an_empty_window(store: AnyStore) {
     let key = unique_key("empties");
     merge(&store, delta(&key, failures(3))).await;

@@ -37,8 +37,8 @@ pub use self::terms::*;
 /// The maximum time that a check waits for an expected event.
 const WAIT_LIMIT: Duration = Duration::from_secs(20);
 
-/// Runs the whole suite: one test for each check. The argument is an expression for a future that returns a new
-/// or shared store.
+/// Runs the whole suite, with one test for each check. The argument is an expression for a future that returns
+/// a new or shared store.
 ///
 /// ```
 /// use breakerbox::store::MemoryStore;

@@ -51,7 +51,7 @@ fn done(reply: RampReply) -> RampView {
     }
 }
 
-/// Returns the calls in flight, the slots acquired, and the successes.
+/// Returns the number of calls in flight, of slots acquired, and of successes.
 const fn brief(view: &RampView) -> (u32, u32, u32) {
     (view.in_flight, view.taken, view.state.successes)
 }
@@ -63,7 +63,7 @@ async fn closed(store: &AnyStore, name: &str) -> Arc<str> {
     key
 }
 
-/// The first request sets the ramp's limit, and no more slots than that can be acquired.
+/// The first request sets the ramp's limit, and no more slots than this limit can be acquired.
 pub async fn slots_are_taken_up_to_the_limit(store: AnyStore) {
     let key = closed(&store, "ramp").await;
     let view = done(send(&store, &take(&key, [1, 2])).await);
@@ -127,7 +127,7 @@ pub async fn a_limit_is_replaced_by_whoever_saw_the_latest_step(store: AnyStore)
     assert_eq!(brief(&done(send(&store, &take(&key, [9])).await)), (2, 1, 0));
 }
 
-/// The slot of a process that died becomes free when it expires.
+/// The slot of a process that died becomes free when the slot expires.
 pub async fn a_slot_expires(store: AnyStore) {
     let key = closed(&store, "ramp expiry").await;
     let brief_one = RampRequest { slot_for: Duration::from_millis(5), ..take(&key, [1]) };
@@ -154,7 +154,7 @@ pub async fn a_ramp_that_is_over_is_over_for_everybody(store: AnyStore) {
     assert_eq!(view.state.refused_at, before, "what needs no place is not refused one");
 }
 
-/// A ramp belongs to one epoch: requests from other epochs are late, and a new epoch starts a new ramp.
+/// A ramp belongs to one epoch. Requests from other epochs are late, and a new epoch starts a new ramp.
 pub async fn a_ramp_belongs_to_an_epoch(store: AnyStore) {
     let nobodys = unique_key("ramp of nobody");
     assert_eq!(send(&store, &take(&nobodys, [1])).await, RampReply::Late, "there is no record");

@@ -118,7 +118,7 @@ pub async fn of_swaps_at_once_one_wins_and_all_see_it(store: AnyStore) {
     }
 }
 
-/// Exactly one swap wins, even if there was no record before.
+/// If there is no record yet, exactly one of several concurrent swaps wins.
 pub async fn of_first_records_at_once_one_wins(store: AnyStore) {
     for _ in 0..20 {
         let key = unique_key("first race");
@@ -177,7 +177,7 @@ pub async fn of_many_swaps_each_stands_for_itself(store: AnyStore) {
     tokio::time::timeout(WAIT_LIMIT, receive_all).await.expect("all winners are heard of");
 }
 
-/// Expiry removes idle records, and does not count as a transition. Records that must be kept stay.
+/// Idle records expire, which does not count as a transition. Records that must be kept do not expire.
 pub async fn an_idle_record_goes_and_one_to_keep_stays(store: AnyStore) {
     let (goes, stays) = (unique_key("goes"), unique_key("stays"));
     let brief = Some(Duration::from_millis(1));

@@ -38,7 +38,7 @@ pub async fn a_leader_prolongs_its_term(store: AnyStore) {
     assert_eq!(other, Term { leads: false, ends_at: second.ends_at });
 }
 
-/// A leader that died or resigned does not block the next one.
+/// A leader that died or resigned does not block the election of the next leader.
 pub async fn a_term_that_ends_or_is_given_back_is_free(store: AnyStore) {
     let name = unique("free");
     assert!(lead(&store, &name, 1, Duration::from_millis(5)).await.leads);

@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 /// The number of consecutive failures that open a circuit with the default policy.
 const FAILURES: usize = 5;
 
-/// The number of jobs: more than it takes to open the circuit.
+/// The number of jobs, which is more than the number of failures that open the circuit.
 const JOBS: usize = 8;
 
 /// The way in which a job ends.
@@ -24,8 +24,9 @@ enum End {
     Shutdown,
 }
 
-/// Runs several jobs that each make one failing call, and checks that exactly as many send their call as it
-/// takes to open the circuit, for every consistency and every way to end.
+/// Runs several jobs that each make one failing call, and checks that the circuit opens after exactly the
+/// configured number of failures, so that no later job sends its call. Repeats the check for every consistency
+/// and every way in which a job can end.
 ///
 /// # Panics
 /// Panics if a different number of jobs sends its call.

@@ -23,7 +23,7 @@ pub use self::jobs::one_call_jobs_count;
 pub use self::refused_writes::{Process, outlasts_refused_writes};
 pub use self::runtime_end::says_that_its_runtime_has_ended;
 
-/// The circuit's key in these checks.
+/// The key of the circuit that these checks use.
 pub const KEY: &str = "acme https://hooks.acme.example/in";
 
 /// The maximum time that a check waits for an expected event, on a busy machine.

@@ -51,7 +51,7 @@ impl Process {
         self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Opens a fleet's circuit with failing calls, and waits until every process knows it.
+    /// Opens a fleet's circuit with failing calls, and waits until every process sees it open.
     pub async fn open(fleet: &[Self]) {
         for n in 0..FAILURES {
             let _ = fleet[n % fleet.len()].circuit.call(async { Err::<(), _>("down") }).await;
@@ -64,9 +64,11 @@ impl Process {
     }
 }
 
-/// Opens a circuit, makes the server refuse writes, and checks that the loss is reported once, with every
-/// string in `cause`; that the circuit of a destination that recovers closes nevertheless; and that the fleet
-/// returns to the store, with its decisions, when the server accepts writes again.
+/// Opens a circuit, makes the server reject writes, and checks that:
+///
+/// - each process reports the loss of the store once, with every string in `cause`;
+/// - the circuit closes nevertheless when its destination recovers;
+/// - when the server accepts writes again, the processes reconnect to the store and write their decisions.
 ///
 /// # Panics
 /// Panics if one of these checks fails.

@@ -5,8 +5,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::message;
 
-/// Checks that every request to a store fails with this reason once the runtime on which the store was
-/// connected has ended.
+/// Checks that every request to a store fails once the runtime on which the store was connected has ended, with
+/// an error that states this reason.
 ///
 /// # Panics
 /// Panics if a request succeeds, or fails for another reason.

@@ -26,9 +26,9 @@ pub struct Api {
 pub struct Event {
     /// The ID of the tenant that submits the event.
     pub tenant: String,
-    /// The event type. A [`NUMBER`] in it is replaced by the number of the request.
+    /// The event type. Each [`NUMBER`] in the type is replaced by the number of the request.
     pub kind: String,
-    /// The priority, as in the API.
+    /// The event's priority, in the API's spelling.
     pub priority: &'static str,
     /// The payload size in bytes.
     pub size: usize,
@@ -70,7 +70,8 @@ impl Api {
         Self { key: key.to_owned(), ..self.clone() }
     }
 
-    /// Sends a request, and returns the response, whatever its status: the status, and the body if it is JSON.
+    /// Sends a request, and returns the response's status (even an error status), and its body if the body is
+    /// JSON.
     ///
     /// # Errors
     /// Returns an error if no response arrives.
@@ -135,7 +136,7 @@ impl Api {
     /// Creates a tenant.
     ///
     /// # Errors
-    /// Returns an error if the gateway refuses the request.
+    /// Returns an error if the gateway rejects the request.
     pub fn create_tenant(&self, id: &str, settings: &Value) -> Result<(), GatewayError> {
         self.post("/v1/tenants", &with(json!({"id": id}), settings)).map(drop)
     }
@@ -143,7 +144,7 @@ impl Api {
     /// Creates an endpoint, and returns its ID.
     ///
     /// # Errors
-    /// Returns an error if the gateway refuses the request.
+    /// Returns an error if the gateway rejects the request.
     pub fn create_endpoint(
         &self,
         tenant: &str,
@@ -170,13 +171,13 @@ impl Api {
         Ok(Metrics::parse(answer.as_str().unwrap_or_default()))
     }
 
-    /// Returns a load generator that submits such events, one per request.
+    /// Returns a load generator that submits events like this one, one per request.
     #[must_use]
     pub fn load(&self, event: &Event) -> Load {
         Load::new(self.address, self.template("/v1/events", &event.body()))
     }
 
-    /// Returns a load generator that submits batches of `count` such events.
+    /// Returns a load generator that submits batches of `count` events like this one.
     #[must_use]
     pub fn load_of_batches(&self, event: &Event, count: usize) -> Load {
         let Event { tenant, kind, priority, size } = event;

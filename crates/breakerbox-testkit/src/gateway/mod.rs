@@ -30,7 +30,7 @@ pub enum GatewayError {
     /// The gateway did not exit in time.
     #[error("it did not end within {limit:?}; the log:\n{log}")]
     DidNotEnd {
-        /// The time limit that was exceeded.
+        /// The timeout that was exceeded.
         limit: std::time::Duration,
         /// The gateway's output.
         log: String,

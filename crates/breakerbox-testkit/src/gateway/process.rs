@@ -19,7 +19,7 @@ use crate::usage::Usage;
 /// The pause between two checks whether the process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// The prefix of API keys. It is used to find the admin key in the output.
+/// The prefix of API keys, by which the admin key is found in the output.
 const KEY_PREFIX: &str = "bbx_";
 
 /// The settings with which a gateway process is started.
@@ -41,7 +41,7 @@ impl Settings {
         Self { program: program.to_owned(), command: "serve", flags, variables: Vec::new(), folder: None }
     }
 
-    /// Runs another of the program's commands, which takes the same flags as `serve`.
+    /// Runs another command instead of `serve`. The command must accept the same flags as `serve`.
     #[must_use]
     pub fn command(self, command: &'static str) -> Self {
         Self { command, ..self }
@@ -54,14 +54,15 @@ impl Settings {
         self
     }
 
-    /// Adds an environment variable, for every start.
+    /// Adds an environment variable, which is set each time the gateway is started.
     #[must_use]
     pub fn variable(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.variables.push((name.into(), value.as_ref().into()));
         self
     }
 
-    /// Uses this directory, and keeps it. Default: a new directory that is removed with the gateway.
+    /// Uses this directory as the data directory, and keeps it. Default: a new directory that is removed with
+    /// the gateway.
     #[must_use]
     pub fn folder(self, folder: &Path) -> Self {
         Self { folder: Some(folder.to_owned()), ..self }
@@ -269,7 +270,8 @@ fn read_log(log: &Path) -> String {
     fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
-/// Returns the last key in a log. If a crash rolled back the first key, another one was printed after it.
+/// Returns the last key in a log. The first key may have been rolled back by a crash, after which the gateway
+/// prints a new key.
 fn printed_key(log: &Path) -> Result<String, String> {
     let log = read_log(log);
     let mut words = log.split(|c: char| c.is_whitespace() || "\"'`,;".contains(c));
@@ -277,8 +279,8 @@ fn printed_key(log: &Path) -> Result<String, String> {
     key.map(str::to_owned).ok_or_else(|| "no admin key was printed".to_owned())
 }
 
-/// Checks whether the gateway at this address has started, healthy or not. Uses a plain socket, because it runs
-/// every few milliseconds, and the time to the first response is measured.
+/// Checks whether the gateway at this address has started, healthy or not. Uses a plain socket, because this
+/// check runs every few milliseconds while the time to the first response is measured.
 fn is_ready(address: SocketAddr) -> Result<(), String> {
     let ask = || -> io::Result<String> {
         let mut stream = TcpStream::connect(address)?;
@@ -295,8 +297,8 @@ fn is_ready(address: SocketAddr) -> Result<(), String> {
     }
 }
 
-/// Returns a free address whose port is never used for outgoing connections. Otherwise a load generator that
-/// continues while the gateway is down would eventually get the gateway's port as its local port.
+/// Returns a free address whose port is outside the range for outgoing connections. Otherwise a load generator
+/// that continues while the gateway is down would eventually get the gateway's port as its local port.
 fn quiet_address() -> io::Result<SocketAddr> {
     const PORTS: std::ops::Range<u16> = 12_000..30_000;
     for _ in 0..1_000 {

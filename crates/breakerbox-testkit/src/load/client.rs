@@ -48,7 +48,7 @@ impl Client {
     /// Sends a request and waits for the response. After an error, the next call opens a new connection.
     ///
     /// # Errors
-    /// Returns an error if no response arrives in time, or it can't be parsed.
+    /// Returns an error if no response arrives in time, or the response can't be parsed.
     pub async fn call(&mut self, request: &[u8]) -> io::Result<Answered> {
         let answered = timeout(self.limit, self.exchange(request)).await.unwrap_or_else(|_| {
             Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer for {:?}", self.limit)))
@@ -89,7 +89,7 @@ impl Client {
     }
 }
 
-/// Returns the response, or `None` if it is not complete yet.
+/// Parses the response in the buffer. Returns `None` if the response is not complete yet.
 fn parse(buffer: &mut BytesMut) -> io::Result<Option<Answered>> {
     loop {
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];

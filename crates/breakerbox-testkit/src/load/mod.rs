@@ -71,7 +71,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Returns a closed-loop load generator with 32 connections. It runs for an hour unless it is stopped.
+    /// Returns a closed-loop load generator with 32 connections that runs for an hour unless it is stopped.
     #[must_use]
     pub fn new(target: SocketAddr, template: Template) -> Self {
         Self {

@@ -9,7 +9,8 @@ use tokio::sync::{Mutex, mpsc};
 
 use super::Pace;
 
-/// The maximum time that the pacer sleeps at once, so that it soon detects that the load generator was stopped.
+/// The maximum time that the pacer sleeps at once. It limits how late the pacer detects that the load generator
+/// was stopped.
 const LONGEST_NAP: Duration = Duration::from_millis(50);
 
 /// The permission to send one request.
@@ -21,9 +22,9 @@ pub(super) struct SendSlot {
 }
 
 pub(super) enum Schedule {
-    /// A request is due as soon as a connection asks for one.
+    /// Closed loop: a request is due as soon as a connection is free.
     Closed { next: AtomicU64, requests: u64, end: Instant },
-    /// A request is due at its scheduled time.
+    /// Open loop: a request is due at its scheduled time.
     Open { slots: Mutex<mpsc::UnboundedReceiver<SendSlot>>, _pacer: Arc<AtomicBool> },
 }
 

@@ -21,7 +21,7 @@ pub struct Accepted {
 pub struct Report {
     /// The number of responses by HTTP status.
     pub answers: BTreeMap<u16, u64>,
-    /// The number of requests without a response. Whether they were accepted is unknown.
+    /// The number of requests without a response. Whether the gateway accepted these requests is unknown.
     pub unanswered: u64,
     /// The first response that was not a success, or the first error.
     pub first_refusal: Option<String>,
@@ -57,7 +57,7 @@ impl Report {
         self.answers.range(200..300).map(|(_, count)| count).sum()
     }
 
-    /// Returns the number of requests with any other response, or none.
+    /// Returns the number of requests that got an unsuccessful response, or no response.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.answers.values().sum::<u64>() - self.successes() + self.unanswered
@@ -119,7 +119,7 @@ pub fn percentile(latencies: &Histogram<u64>, percent: f64) -> Duration {
     Duration::from_micros(latencies.value_at_quantile(percent / 100.0))
 }
 
-/// Returns the event IDs in a response, whatever its form.
+/// Returns the event IDs in a response, for a single event or a batch.
 fn ids_in(body: &[u8]) -> impl Iterator<Item = &str> {
     let text = str::from_utf8(body).unwrap_or("");
     text.split('"').filter(|word| word.starts_with("evt_"))

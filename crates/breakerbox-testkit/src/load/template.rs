@@ -2,10 +2,10 @@
 
 use crate::stamp;
 
-/// The placeholder for the timestamp in a body. It is as long as a timestamp.
+/// The placeholder for the timestamp in a body. It has the same length as a timestamp.
 pub const STAMP: &str = "@@@@@@@@@@@@@@@@@@@@";
 
-/// The placeholder for the request's number.
+/// The placeholder for the request's number in a body.
 pub const NUMBER: &str = "##########";
 
 /// A request with placeholders for its timestamp and its number.
@@ -24,7 +24,7 @@ pub struct Template {
     request: Vec<u8>,
     stamps: Vec<usize>,
     numbers: Vec<usize>,
-    /// The number of requests after which the numbers restart.
+    /// The number of requests after which the request numbers restart at 0.
     cycle: u64,
 }
 
@@ -36,7 +36,7 @@ impl Template {
         Self { request, stamps: Vec::new(), numbers: Vec::new(), cycle: u64::MAX }
     }
 
-    /// Returns a `POST` request with this body. Every [`STAMP`] and [`NUMBER`] in it is a placeholder.
+    /// Returns a `POST` request with this body, in which every [`STAMP`] and [`NUMBER`] is a placeholder.
     #[must_use]
     pub fn post(host: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Self {
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -49,7 +49,7 @@ impl Template {
         Self { request: request.into_bytes(), stamps, numbers, cycle: u64::MAX }
     }
 
-    /// Makes the numbers restart after this many requests.
+    /// Makes the request numbers restart at 0 after this many requests.
     #[must_use]
     pub fn cycle(self, cycle: u64) -> Self {
         Self { cycle: cycle.max(1), ..self }

@@ -14,7 +14,7 @@ use rand::seq::SliceRandom;
 
 use super::scenario::{Distribution, Phase, Scenario, Spacing};
 
-/// One call that arrives.
+/// The arrival of one call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub(super) at_micros: u64,
@@ -33,9 +33,9 @@ pub(super) struct Arrivals<'a> {
     /// calls.
     worth: f64,
     left_at_once: usize,
-    /// The clients that have not had a call in the current round.
+    /// The clients that have not made a call in the current round.
     round: Vec<usize>,
-    /// The remaining priorities in each client's current order.
+    /// For each client, the priorities of its next calls; shuffled again when all have been used.
     orders: Vec<Vec<Priority>>,
 }
 

@@ -9,7 +9,7 @@ use rand::rngs::SmallRng;
 
 use super::scenario::{BackendModel, holds_at};
 
-/// A token bucket that counts millionths of a call, so that a rate of whole calls per second is exact.
+/// A token bucket that counts millionths of a call, so that it is exact for a rate of whole calls per second.
 pub(super) struct Capacity {
     model: BackendModel,
     filled: f64,
@@ -21,12 +21,13 @@ impl Capacity {
         Self { model: model.clone(), filled: model.burst * 1e6, filled_at: 0 }
     }
 
-    /// Returns the oracle's copy of the backend's bucket. Calls that the oracle sheds use no capacity.
+    /// Returns the oracle's copy of the backend's bucket. Unlike in the backend, a rejected call uses no
+    /// capacity.
     pub(super) fn oracle(model: &BackendModel, by_priority: bool) -> Self {
         Self::of(&BackendModel { by_priority, rejection_cost: 0.0, ..model.clone() })
     }
 
-    /// Accepts a call if there is capacity for it. A rejection uses as much capacity as the model specifies.
+    /// Returns whether the backend accepts a call. A rejection uses as much capacity as the model specifies.
     pub(super) fn take(&mut self, priority: Priority, now: u64) -> bool {
         self.fill(now);
         let levels = f64::from(Levels::STANDARD.count());
@@ -53,7 +54,7 @@ pub(super) struct Answer {
     pub(super) at_micros: u64,
 }
 
-/// The backend from the clients' point of view.
+/// The simulated backend, as its clients see it.
 pub(super) struct Backend {
     capacity: Capacity,
     calls: u32,

@@ -15,16 +15,16 @@ use super::scenario::BackendModel;
 /// The kind of admission control in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GateKind {
-    /// No admission control: all calls are sent.
+    /// No admission control, so that all calls are sent.
     None,
     /// The formula published in Google's SRE book (strategy `Sre`), with its defaults.
     Sre,
     /// The throttle's default strategy.
     Adaptive,
-    /// One bucket for all clients with the backend's true capacity, which admits the most important calls
+    /// One bucket for all clients that knows the backend's true capacity, and admits the most important calls
     /// first.
     Oracle,
-    /// The oracle without priorities: it never sheds a call that the backend would accept.
+    /// The oracle without priorities, which never sheds a call that the backend would accept.
     BlindOracle,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for GateKind {
     }
 }
 
-/// The admission control of all clients.
+/// The admission control for all clients in a run.
 pub(super) enum Gates {
     None,
     Throttles(Vec<Throttle>),
@@ -67,8 +67,8 @@ impl Gates {
         }
     }
 
-    /// Returns whether a call is admitted. A throttle also returns a pass, or states in its refusal when to ask
-    /// again.
+    /// Returns whether a call is admitted: `Ok`, with a pass if the control is a throttle, or the delay after
+    /// which to try again.
     pub(super) fn try_acquire(
         &mut self,
         client: usize,

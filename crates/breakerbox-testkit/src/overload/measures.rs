@@ -12,8 +12,8 @@ const BACK_SHARE: f64 = 0.99;
 const BACK_OVER: Duration = Duration::from_secs(5);
 /// The time resolution with which the return to normal service is measured.
 const BACK_STEP: Duration = Duration::from_millis(10);
-/// The length of the intervals in which the shed calls of two runs are compared: long enough for one call per
-/// second.
+/// The length of the intervals in which the shed calls of two runs are compared. At one call per second, an
+/// interval still contains ten calls.
 const SHEDS_OVER: Duration = Duration::from_secs(10);
 
 /// The measurements of one run, or the means of several runs.
@@ -25,16 +25,16 @@ pub struct Measures {
     pub sent: f64,
     /// The share of successful calls for each priority, in percent, most important first.
     pub success: Vec<f64>,
-    /// The number of calls shed after the end of the overload, all of them needlessly.
+    /// The number of calls shed after the end of the overload. All of these calls were shed needlessly.
     pub needless: f64,
     /// Seconds from the end of the overload to normal service; infinite if service did not return to normal.
     pub back: f64,
     /// Seconds from the start of an outage to the first shed call.
     pub first_shed_seconds: f64,
-    /// Calls sent from the start of an outage to the first shed call, for the slowest client.
+    /// The number of calls that the slowest client sent from the start of an outage to its first shed call.
     pub first_shed_calls: f64,
-    /// The maximum delay until the next attempt that a refusal stated, in seconds. For several runs, it is the
-    /// maximum, not the mean.
+    /// The maximum retry delay that a refusal stated, in seconds. For several runs, this is the maximum, not
+    /// the mean.
     pub longest_hold: f64,
     /// The number of calls that arrived.
     pub arrived: f64,
@@ -43,7 +43,7 @@ pub struct Measures {
 }
 
 impl Measures {
-    /// Returns the means of several runs.
+    /// Returns the means of several runs' measurements.
     #[must_use]
     pub fn mean(runs: &[Self]) -> Self {
         let mean = |value: fn(&Self) -> f64| runs.iter().map(value).sum::<f64>() / runs.len() as f64;
@@ -67,8 +67,8 @@ impl Measures {
         }
     }
 
-    /// Returns the calls shed in excess of another run, compared in intervals of ten seconds, in percent of all
-    /// calls.
+    /// Returns by how much this run shed more calls than the other run, compared in intervals of ten seconds,
+    /// in percent of all calls.
     #[must_use]
     pub fn sheds_beyond(&self, other: &Self) -> f64 {
         let beyond = self.sheds.iter().zip(&other.sheds).map(|(own, others)| (own - others).max(0.0));
@@ -89,11 +89,12 @@ pub(super) struct Recorder {
     arrived: f64,
     sheds: Vec<f64>,
     needless: f64,
-    /// For each call since the end of the overload: when it arrived, and whether it was admitted.
+    /// For each call since the end of the overload, when the call arrived, and whether it was admitted.
     since_over: Vec<(u64, bool)>,
     first_shed: Option<u64>,
     longest_hold: Duration,
-    /// For each client: the calls sent in the outage before its first shed call, and whether a call was shed.
+    /// For each client, the number of calls sent in the outage before its first shed call, and whether a call
+    /// was shed.
     before_shed: Vec<(f64, bool)>,
 }
 
@@ -148,7 +149,7 @@ impl Recorder {
         }
     }
 
-    /// Records the delay until the next attempt that a refusal stated.
+    /// Records the retry delay that a refusal stated.
     pub(super) fn held(&mut self, hold: Duration) {
         self.longest_hold = self.longest_hold.max(hold);
     }
@@ -188,7 +189,7 @@ impl Recorder {
     }
 }
 
-/// Returns the seconds from `over_at` until service is normal.
+/// Returns the seconds from `over_at` until service is normal, or infinity if that is not before `end`.
 fn back(calls: &[(u64, bool)], over_at: u64, end: u64) -> f64 {
     let mut admitted = vec![0.0];
     admitted.extend(calls.iter().scan(0.0, |sum, (_, admitted)| {

@@ -8,7 +8,8 @@ use super::run::simulate;
 use super::scenario::{Scenario, ScenarioError};
 use super::target::{Compared, Judged};
 
-/// The result of one scenario over many seeds: the means for each kind of admission control, and the targets.
+/// The result of one scenario over many seeds, with the means for each kind of admission control, and whether
+/// each target was reached.
 #[derive(Debug)]
 pub struct Proof {
     scenario: String,
@@ -26,7 +27,7 @@ pub fn prove(scenario: &Scenario, seeds: u64) -> Proof {
 }
 
 /// Returns whether [`GateKind::Adaptive`] reaches each target of a scenario, over the seeds 1 to `seeds`. Runs
-/// only what the targets require.
+/// only the simulations that the targets require.
 #[must_use]
 pub fn judge(scenario: &Scenario, seeds: u64) -> Vec<Judged> {
     let targets = &scenario.targets;

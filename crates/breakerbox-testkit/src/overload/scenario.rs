@@ -91,7 +91,7 @@ pub struct Scenario {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Distribution {
-    /// A fresh random order of the clients for every round of calls.
+    /// In rounds: each client makes one call per round, in a new random order.
     #[default]
     InRounds,
     /// A random client for each call.
@@ -109,11 +109,11 @@ pub enum Spacing {
     AtRandom,
 }
 
-/// A rate that applies for some time.
+/// A rate of calls that applies for some time.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phase {
-    /// The duration of the phase. Where there is no other end, the last phase continues.
+    /// The duration of the phase. In a list that has no other end, the last phase continues.
     #[serde(rename = "for", deserialize_with = "duration")]
     pub lasts: Duration,
     /// The number of calls per second.
@@ -124,11 +124,11 @@ pub struct Phase {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BackendModel {
-    /// The calls per second that the backend accepts, in phases; the last phase continues.
+    /// The calls per second that the backend accepts, in phases. The last phase continues.
     pub capacity: Vec<Phase>,
-    /// The size of the bucket: the number of calls that the backend accepts at once.
+    /// The size of the token bucket, which is the number of calls that the backend accepts at once.
     pub burst: f64,
-    /// The duration of an accepted call, in phases; the last phase continues.
+    /// The duration of an accepted call, in phases. The last phase continues.
     pub accept_takes: Vec<Latency>,
     /// The duration of a rejected call.
     #[serde(deserialize_with = "duration")]
@@ -142,18 +142,18 @@ pub struct BackendModel {
     /// The share of calls that the backend rejects at random, whatever the load.
     #[serde(default)]
     pub stray_rejections: f64,
-    /// The number of calls at the start that are rejected, whatever the load.
+    /// The number of calls at the start of the scenario that are rejected, whatever the load.
     #[serde(default)]
     pub first_rejected: u32,
-    /// The number of connections at the start that are refused, so that the calls are neither accepted nor
-    /// rejected.
+    /// The number of calls at the start of the scenario whose connection is refused, so that they are neither
+    /// accepted nor rejected.
     #[serde(default)]
     pub first_refused: u32,
-    /// The period in which every call fails. `None`: there is no outage.
+    /// The period in which every call fails, or `None` if there is no outage.
     pub outage: Option<Outage>,
 }
 
-/// A latency that applies for some time.
+/// A call duration that applies for some time.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latency {
@@ -187,10 +187,11 @@ pub struct Measured {
     /// The start of the interval in which goodput, calls sent and success are measured.
     #[serde(deserialize_with = "duration")]
     pub from: Duration,
-    /// The end of that interval. `None`: the end of the scenario.
+    /// The end of the interval in which goodput, calls sent and success are measured. `None`: the end of the
+    /// scenario.
     #[serde(deserialize_with = "some_duration")]
     pub to: Option<Duration>,
-    /// The end of the overload or the outage: every call shed after it is shed needlessly. `None`: not
+    /// The end of the overload or the outage. Every later shed call counts as shed needlessly. `None`: not
     /// measured.
     #[serde(deserialize_with = "some_duration")]
     pub over_at: Option<Duration>,
@@ -224,7 +225,7 @@ impl Scenario {
     }
 }
 
-/// Returns the phase at a time; the last one continues.
+/// Returns the phase at a time. The last phase continues.
 pub(super) fn holds_at<T>(phases: &[T], lasts: impl Fn(&T) -> Duration, mut passed: Duration) -> Option<&T> {
     for phase in phases {
         if passed < lasts(phase) {

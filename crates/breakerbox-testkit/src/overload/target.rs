@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::measures::Measures;
 
-/// The targets of a scenario. A target that the file omits is not checked.
+/// A scenario's targets. Targets that the scenario file omits are not checked.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Targets {
@@ -29,17 +29,17 @@ pub struct Targets {
     pub first_shed_calls_max: Option<f64>,
     /// The minimum goodput, in percent of the goodput of the same scenario without retries.
     pub goodput_percent_of_no_retries_min: Option<f64>,
-    /// The maximum by which the success of any priority may be below that without a throttle, in percentage
+    /// The maximum by which any priority's success may be below its success without a throttle, in percentage
     /// points.
     pub points_below_none_max: Option<f64>,
-    /// The maximum delay that a refusal may state in any run, in seconds.
+    /// The maximum retry delay that a refusal may state in any run, in seconds.
     pub longest_hold_max: Option<f64>,
-    /// The maximum of calls shed in excess of the oracle, compared in intervals of ten seconds, in percent of
-    /// all calls.
+    /// The maximum number of calls shed in excess of the oracle, compared in intervals of ten seconds, in
+    /// percent of all calls.
     pub percent_beyond_oracle_max: Option<f64>,
 }
 
-/// The measurements that targets are compared with: the throttle's means, and those of other runs where a
+/// The measurements that targets are compared with: the throttle's means, and the means of other runs where a
 /// target needs them.
 pub(super) struct Compared {
     own: Measures,
@@ -53,12 +53,13 @@ impl Compared {
         Self { own, none: None, without_retries: None, percent_beyond_oracle: None }
     }
 
-    /// Returns the goodput in percent of the goodput without retries.
+    /// Returns the goodput, in percent of the goodput without retries.
     fn percent_of_no_retries(&self) -> Option<f64> {
         self.without_retries.as_ref().map(|other| 100.0 * self.own.goodput / other.goodput)
     }
 
-    /// Returns how far the worst priority is below its success without a throttle, in percentage points.
+    /// Returns the largest difference between a priority's success without and with the throttle, in percentage
+    /// points.
     fn points_below_none(&self) -> Option<f64> {
         let below = |none: &Measures| {
             self.own.success.iter().zip(&none.success).map(|(own, none)| none - own).fold(0.0, f64::max)
@@ -67,7 +68,7 @@ impl Compared {
     }
 }
 
-/// One target, and the measured value.
+/// One target, and whether the measured value reached it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Judged {
     /// The target, for output.

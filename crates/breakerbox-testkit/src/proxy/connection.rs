@@ -16,7 +16,7 @@ use super::{NetworkFault, Settings, State, connect};
 /// The number of bytes to read at once.
 const PIECE: usize = 16 * 1024;
 
-/// The maximum number of chunks in flight in each direction. A sender of more has to wait.
+/// The maximum number of chunks in flight in each direction. A sender of more chunks has to wait.
 const MAX_CHUNKS: usize = 64;
 
 /// The way in which a connection ends.
@@ -96,7 +96,7 @@ impl Connection {
         Ok(End::Closed)
     }
 
-    /// Forwards bytes in one direction, until the sender closes. An error ends the whole connection.
+    /// Forwards bytes in one direction, until the sender closes its end. An error ends the whole connection.
     async fn carry(
         &self,
         direction: Direction,

@@ -25,7 +25,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// The maximum number of concurrent connections. Further ones are closed.
+/// The maximum number of concurrent connections. Further connections are closed.
 const AT_ONCE: usize = 1_024;
 
 /// A fault in the connection to the server.
@@ -35,11 +35,11 @@ pub enum NetworkFault {
     /// No fault.
     #[default]
     None,
-    /// Existing connections are closed regularly, and new ones as soon as they are made.
+    /// Existing connections, and new ones as soon as they are made, are closed normally (FIN).
     Cut,
-    /// Existing connections are reset, and new ones as soon as they are made.
+    /// Existing connections, and new ones as soon as they are made, are reset (RST).
     Reset,
-    /// Connections stay open and new ones can be made, but all bytes in both directions are lost.
+    /// Connections stay open and can be opened, but all bytes in both directions are lost.
     BlackHole,
     /// Requests arrive, but their responses are lost.
     HalfOpen,
@@ -76,15 +76,14 @@ impl Delay {
     }
 }
 
-/// The current settings. Connections are numbered in the order in which they were accepted.
+/// The proxy's current settings. Connections are numbered in the order in which they were accepted.
 #[derive(Clone, Copy, Debug)]
 struct Settings {
     fault: NetworkFault,
     to_server: Delay,
     to_client: Delay,
     server: SocketAddr,
-    /// Connections with lower numbers must close, reset or stay silent permanently, however short the fault
-    /// was.
+    /// Connections with lower numbers must be closed, even if the fault has already ended.
     cut_before: u64,
     reset_before: u64,
     silent_before: u64,
@@ -95,13 +94,13 @@ struct State {
     /// The number of connections so far.
     connections: AtomicU64,
     lost_answers: AtomicU64,
-    /// The number of bytes that arrived from clients, and from the server.
+    /// The number of bytes received from clients, and from the server.
     passed: [AtomicU64; 2],
     /// The proxy drops the response to the next request that contains these bytes.
     lose_answer_to: std::sync::Mutex<Option<Vec<u8>>>,
 }
 
-/// A TCP proxy. It ends with all its connections when the value is dropped.
+/// A TCP proxy. The proxy ends with all its connections when the value is dropped.
 ///
 /// ```
 /// use std::time::Duration;
@@ -200,7 +199,7 @@ impl Proxy {
         self.change_settings(|settings, _| (settings.to_server, settings.to_client) = (to_server, to_client));
     }
 
-    /// Removes the fault and the delays. Connections that lost bytes stay silent.
+    /// Removes the fault and the delays. Connections on which bytes were lost stay silent.
     pub fn heal(&self) {
         self.change_settings(|settings, _| {
             settings.fault = NetworkFault::None;
@@ -208,20 +207,20 @@ impl Proxy {
         });
     }
 
-    /// Makes all existing connections silent: they stay open, but pass no more bytes. New ones work.
+    /// Makes all existing connections silent: they stay open, but pass no more bytes. New connections work.
     pub fn silence(&self) {
         self.change_settings(|settings, next| settings.silent_before = next);
     }
 
-    /// Sends new connections to another server. Existing ones stay with the old server; use
+    /// Sends new connections to another server. Existing connections stay with the old server; use
     /// [`cut`](NetworkFault::Cut) to close them.
     pub fn lead_to(&self, server: SocketAddr) {
         self.change_settings(|settings, _| settings.server = server);
     }
 
     /// Passes on the next request that contains these bytes, waits for its response, drops the response and
-    /// closes the connection. So the server has certainly executed the request. The bytes must arrive in one
-    /// read.
+    /// closes the connection, so that the server has executed the request but the client doesn't know. The
+    /// bytes must arrive in one read.
     pub fn lose_answer_to(&self, request: impl Into<Vec<u8>>) {
         *self.state.lose_answer() = Some(request.into());
     }
@@ -232,13 +231,13 @@ impl Proxy {
         self.state.lost_answers.load(Ordering::SeqCst)
     }
 
-    /// Returns the number of connections so far.
+    /// Returns the number of connections accepted so far.
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.state.connections.load(Ordering::SeqCst)
     }
 
-    /// Returns the number of bytes received from clients and from the server so far, including lost ones.
+    /// Returns the number of bytes received so far from clients, and from the server, including lost bytes.
     #[must_use]
     pub fn passed_bytes(&self) -> (u64, u64) {
         let [from_clients, from_server] = &self.state.passed;
@@ -289,7 +288,6 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
     }
 }
 
-/// Opens a connection to the server.
 async fn connect(server: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(server).await?;
     stream.set_nodelay(true)?;

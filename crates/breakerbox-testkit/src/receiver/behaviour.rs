@@ -10,7 +10,7 @@ pub enum Behaviour {
     Answer(Answer),
     /// Does not respond until the endpoint gets another behaviour.
     Hang,
-    /// Responds with 200 after a delay, up to a maximum number of concurrent requests; further requests get a
+    /// Responds with 200 after a delay, up to a maximum number of concurrent requests. Further requests get a
     /// 503 immediately.
     Limited {
         /// The maximum number of concurrent requests.
@@ -24,7 +24,7 @@ pub enum Behaviour {
         first: Duration,
         /// The number of requests after which the caches are warm.
         over: u32,
-        /// The duration of each request after that.
+        /// The duration of each request once the caches are warm.
         then: Duration,
     },
     /// Responds with 200 immediately, and closes the connection after a delay, even if another request has
@@ -44,7 +44,7 @@ pub struct Answer {
     pub status: u16,
     /// The delay before the response.
     pub takes: Duration,
-    /// The `Retry-After` header, in seconds. `None`: no such header.
+    /// The `Retry-After` header, in seconds, or `None` to omit the header.
     pub retry_after: Option<u32>,
 }
 
@@ -69,7 +69,7 @@ pub enum Hostile {
 }
 
 impl Hostile {
-    /// All hostile responses.
+    /// Every hostile response, for tests that try them all.
     pub const ALL: [Self; 7] = [
         Self::Drip,
         Self::Flood,
@@ -121,8 +121,8 @@ impl Behaviour {
         Self::Answer(Answer { status, takes: Duration::ZERO, retry_after: Some(seconds) })
     }
 
-    /// Returns the response to a request, or `None` if it gets none. `number` is the number of requests before
-    /// it, and `beside` the number of other requests in flight.
+    /// Returns the response to a request, or `None` if the request gets no response. `number` is the number of
+    /// earlier requests, and `beside` the number of other requests in flight.
     pub(super) fn answer(&self, number: u64, beside: u32) -> Option<Answer> {
         let ok = |takes| Some(Answer { status: 200, takes, retry_after: None });
         match *self {

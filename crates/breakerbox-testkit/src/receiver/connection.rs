@@ -59,7 +59,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns the next complete request, which is then at the start of the buffer. `None` if the caller has
+    /// Returns the next request when it is completely in the buffer, at the start. `None` if the caller has
     /// closed the connection.
     async fn request(&mut self) -> io::Result<Option<Head>> {
         let head = loop {
@@ -154,7 +154,7 @@ impl Connection {
         }
     }
 
-    /// Waits for this time (`None`: without a limit) as long as the caller stays connected.
+    /// Waits for this time (`None`: without a limit), or until the caller disconnects.
     async fn wait(&mut self, time: Option<Duration>) -> Waited {
         let end = time.map(|time| Instant::now() + time);
         loop {

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::Behaviour;
 
-/// Counts of an endpoint's requests.
+/// The counts of requests to an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Seen {
     /// The number of requests received.
@@ -25,7 +25,7 @@ pub struct Seen {
 pub(super) struct Endpoint {
     pub(super) number: u32,
     pub(super) behaviour: watch::Sender<Behaviour>,
-    /// Whether the endpoint has the default behaviour, and follows changes to it.
+    /// Whether the endpoint has the receiver's default behaviour, and follows changes to that default.
     pub(super) is_ordinary: AtomicBool,
     pub(super) group: AtomicU8,
     requests: AtomicU64,
@@ -60,18 +60,18 @@ impl Endpoint {
         }
     }
 
-    /// Resets the maximum of requests in flight.
+    /// Resets the maximum number of requests in flight to the current number.
     pub(super) fn forget_most(&self) {
         self.most_in_flight.store(self.in_flight.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
-/// A request in flight. Dropping it ends the request, even if the caller has disconnected.
+/// A request in flight. Dropping the value ends the request, even if the caller has disconnected.
 pub(super) struct InFlight {
     pub(super) endpoint: Arc<Endpoint>,
     /// The number of earlier requests to this endpoint.
     pub(super) number: u64,
-    /// The number of other requests to this endpoint in flight when this one started.
+    /// The number of other requests to this endpoint that were in flight when this request started.
     pub(super) beside: u32,
 }
 

@@ -14,7 +14,7 @@ pub(super) const LARGEST_BODY: usize = 4 << 20;
 
 pub(super) struct Head {
     pub(super) path: Range<usize>,
-    /// The length of the head, which is also the position of the body.
+    /// The length of the request head, which is also the position of the body.
     pub(super) length: usize,
     pub(super) body: usize,
     pub(super) id: IdHash,
@@ -24,9 +24,9 @@ pub(super) struct Head {
 
 pub(super) enum Parsed {
     Whole(Head),
-    /// The head is not complete yet.
+    /// The request head is not complete yet.
     Part,
-    /// The head is invalid; the response has this status.
+    /// The request head is invalid. The value is the status to respond with.
     Wrong(u16),
 }
 
@@ -81,7 +81,7 @@ impl Head {
     }
 }
 
-/// A request, as passed to the signature check.
+/// A received request, as passed to the signature check.
 #[derive(Debug)]
 pub struct Received<'a> {
     /// The path of the request.
@@ -93,7 +93,8 @@ pub struct Received<'a> {
 }
 
 impl<'a> Received<'a> {
-    /// Parses the head again: a signature check is not on the fast path.
+    /// Returns the request that starts with this head. Parses the headers again, because only signature checks
+    /// need them.
     pub(super) fn of(head: &Head, request: &'a [u8]) -> Option<Self> {
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let mut parsed = httparse::Request::new(&mut headers);

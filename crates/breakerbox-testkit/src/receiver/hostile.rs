@@ -66,8 +66,8 @@ pub(super) async fn answer(connection: &mut Connection, how: Hostile) -> io::Res
     Ok(AfterRequest::End)
 }
 
-/// Returns about 60 KB of gzip data that decompress to 10 MB of zeros. They are sent repeatedly: several gzip
-/// members in a row are a valid body.
+/// Returns about 60 KB of gzip data that decompress to 10 MB of zeros. The data are sent repeatedly, because
+/// several gzip members in a row are a valid body.
 fn gzip_bomb() -> Vec<u8> {
     const MATCHES: usize = 40_000;
     let mut bits = Bits::default();
@@ -86,7 +86,7 @@ fn gzip_bomb() -> Vec<u8> {
     bomb
 }
 
-/// Writes bits in deflate order: the lowest bit of a byte first.
+/// Writes bits in deflate order, with the lowest bit of a byte first.
 #[derive(Default)]
 struct Bits {
     bytes: Vec<u8>,

@@ -38,7 +38,7 @@ const LINGERS: Duration = Duration::from_secs(1);
 /// What a connection does with requests beyond its limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Http2End {
-    /// The connection sends GOAWAY with the last request that it responds to, and ends.
+    /// The connection sends GOAWAY with the ID of the last request that gets a response, and ends.
     GoAway,
     /// The connection stays open, and refuses each further request with `REFUSED_STREAM`.
     RefuseStreams,
@@ -60,8 +60,8 @@ struct Counts {
 }
 
 impl Http2Receiver {
-    /// Starts a receiver that responds with 200 to this many requests on each connection. The acceptor must
-    /// offer `h2`.
+    /// Starts a receiver that responds with 200 to the first `answers` requests on each connection. The
+    /// acceptor must offer `h2` with ALPN.
     ///
     /// # Errors
     /// Returns an error if no port or thread is available.
@@ -106,7 +106,8 @@ impl Http2Receiver {
         self.counts.answered.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of requests that were refused, or that came after the last one that got a response.
+    /// Returns the number of requests that were refused, or that came after the last request that got a
+    /// response.
     #[must_use]
     pub fn turned_away(&self) -> u64 {
         self.counts.turned_away.load(Ordering::Relaxed)
@@ -132,7 +133,7 @@ struct Connection {
     counts: Arc<Counts>,
     left: u32,
     end: Http2End,
-    /// The streams that get a response when their request is complete.
+    /// The IDs of the streams that get a response when their request is complete.
     begun: BTreeSet<u32>,
 }
 

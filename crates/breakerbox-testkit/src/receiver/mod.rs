@@ -119,13 +119,13 @@ impl Builder {
         Self { recording, ..self }
     }
 
-    /// Sets how paths respond that have no behaviour of their own. Default: 200.
+    /// Sets the behaviour of paths that have none of their own. Default: 200.
     #[must_use]
     pub fn otherwise(self, behaviour: Behaviour) -> Self {
         Self { otherwise: behaviour, ..self }
     }
 
-    /// Sets a check for the signature of each request. Requests that fail it are counted.
+    /// Sets a check for the signature of each request. Requests with an invalid signature are counted.
     #[must_use]
     pub fn check(self, check: impl Fn(&Received<'_>) -> bool + Send + Sync + 'static) -> Self {
         Self { check: Some(Box::new(check)), ..self }
@@ -215,14 +215,14 @@ impl Receiver {
         self.shared.start
     }
 
-    /// Sets how an endpoint responds from now on. This also ends the wait of requests that hang there.
+    /// Sets an endpoint's behaviour from now on. Requests that hang at the endpoint stop waiting.
     pub fn set(&self, path: &str, behaviour: Behaviour) {
         let endpoint = self.shared.endpoint(path.as_bytes());
         endpoint.is_ordinary.store(false, Ordering::Relaxed);
         endpoint.behaviour.send_replace(behaviour);
     }
 
-    /// Sets how all endpoints respond from now on that have no behaviour of their own.
+    /// Sets, from now on, the behaviour of all endpoints that have none of their own.
     pub fn set_otherwise(&self, behaviour: &Behaviour) {
         let mut endpoints = self.shared.endpoints();
         endpoints.otherwise = behaviour.clone();
@@ -233,7 +233,7 @@ impl Receiver {
         });
     }
 
-    /// Counts this endpoint's latencies in a different group. Initially all endpoints are in group 0.
+    /// Counts this endpoint's latencies in a different group. Initially, all endpoints are in group 0.
     ///
     /// # Panics
     /// Panics if the group is not less than [`GROUPS`].
@@ -249,7 +249,8 @@ impl Receiver {
         self.shared.endpoint(path.as_bytes()).seen()
     }
 
-    /// Returns the counts for all endpoints together. The maximum in flight is that of a single endpoint.
+    /// Returns the counts for all endpoints together, except that the maximum in flight is that of a single
+    /// endpoint.
     #[must_use]
     pub fn seen_in_all(&self) -> Seen {
         let endpoints = self.shared.endpoints();
@@ -269,19 +270,19 @@ impl Receiver {
     }
 
     /// Calls a function with all visits so far, in the order in which they started. The receiver is blocked
-    /// meanwhile.
+    /// while the function runs.
     pub fn with_visits<R>(&self, look: impl FnOnce(&[Visit]) -> R) -> R {
         look(&self.shared.log().visits)
     }
 
-    /// Returns the number of requests that were not recorded because the limit was reached.
+    /// Returns the number of requests that were not recorded because the maximum number of visits was reached.
     #[must_use]
     pub fn unwritten(&self) -> u64 {
         self.shared.log().unwritten
     }
 
-    /// Returns the ages of a group's payloads on arrival, in microseconds. Only requests with a timestamp that
-    /// got a success response count.
+    /// Returns the ages of a group's payloads on arrival, in microseconds. Counts only requests with a
+    /// timestamp that got a success response.
     #[must_use]
     pub fn latencies(&self, group: usize) -> Histogram<u64> {
         self.shared.log().latencies[group].clone()
@@ -293,7 +294,7 @@ impl Receiver {
         self.forget_most();
     }
 
-    /// Resets the maxima in flight. Visits stay.
+    /// Resets the maxima in flight, but keeps the visits.
     pub fn forget_most(&self) {
         self.shared.endpoints().by_path.values().for_each(|endpoint| endpoint.forget_most());
     }

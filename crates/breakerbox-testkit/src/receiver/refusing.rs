@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 
-/// A local port that is bound without a listener: every connection is refused, and no other process can bind
-/// it.
+/// A local port that is bound without a listener, so that every connection is refused, and no other process can
+/// bind the port.
 ///
 /// ```
 /// let port = breakerbox_testkit::receiver::RefusingPort::new()?;

@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 /// The number of endpoint groups with separate latencies.
 pub const GROUPS: usize = 8;
 
-/// The maximum latency that is recorded exactly, in microseconds: an hour.
+/// The maximum latency that is recorded exactly, in microseconds (one hour).
 const LONGEST: u64 = 3_600_000_000;
 
 /// Returns an empty histogram of latencies in microseconds, with a precision of three digits.
@@ -43,7 +43,7 @@ pub struct Visit {
     at_us: u64,
     /// The number of the request's endpoint, as returned by [`Receiver::number`](super::Receiver::number).
     pub endpoint: u32,
-    /// The response's status; 0 until it is sent, and permanently if the caller disconnects before that.
+    /// The response's status. 0 until the response is sent, and permanently if the caller disconnects earlier.
     pub status: u16,
 }
 
@@ -68,9 +68,9 @@ impl Visit {
 /// Which requests the receiver records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recording {
-    /// No requests: only counts and latencies.
+    /// Records no requests, only counts and latencies.
     Off,
-    /// All requests, up to a limit.
+    /// Records all requests, up to a limit.
     Visits {
         /// The maximum number of requests to record.
         at_most: usize,
@@ -80,9 +80,9 @@ pub enum Recording {
 pub(super) struct VisitLog {
     recording: Recording,
     pub(super) visits: Vec<Visit>,
-    /// The number of requests that were not recorded because the limit was reached.
+    /// The number of requests that were not recorded because the maximum was reached.
     pub(super) unwritten: u64,
-    /// The number of visits that `forget` removed. Indices below this are no longer valid.
+    /// The number of visits that `forget` removed. Visit indices below this number are no longer valid.
     forgotten: usize,
     pub(super) latencies: [Histogram<u64>; GROUPS],
 }
@@ -93,7 +93,7 @@ impl VisitLog {
         Self { recording, visits: Vec::new(), unwritten: 0, forgotten: 0, latencies }
     }
 
-    /// Records a request. Returns its index, with which the status is added later.
+    /// Records a request. Returns the index of its visit, to which the status is added later.
     pub(super) fn write(&mut self, visit: Visit) -> Option<usize> {
         match self.recording {
             Recording::Off => None,

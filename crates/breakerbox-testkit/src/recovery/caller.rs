@@ -26,7 +26,7 @@ pub(super) enum Kind {
     Thread,
 }
 
-/// Takes part in each wave, until there are no more.
+/// Runs a caller that takes part in each wave of acquires, until there are no more waves.
 pub(super) async fn serve(kind: Kind, circuit: Circuit, mut waves: watch::Receiver<Option<Arc<Wave>>>) {
     let mut caller = Caller { kind, circuit: &circuit, kept: None };
     while waves.changed().await.is_ok() {
@@ -39,15 +39,15 @@ pub(super) async fn serve(kind: Kind, circuit: Circuit, mut waves: watch::Receiv
 struct Caller<'c> {
     kind: Kind,
     circuit: &'c Circuit,
-    /// A probe permit whose result is to arrive late.
+    /// A probe permit from an earlier wave, whose result arrives late.
     kept: Option<Permit<'c>>,
 }
 
-/// The result of a call. `None` if it panicked.
+/// The result of a call, or `None` if the call panicked.
 type CallResult = Option<Result<(), CallError<&'static str>>>;
 type Call<'c> = Pin<Box<dyn Future<Output = Result<(), CallError<&'static str>>> + Send + 'c>>;
 
-/// What a caller holds after it was admitted.
+/// The permit, call or result that a caller holds after it was admitted.
 enum Admitted<'c> {
     Permit(Permit<'c>),
     /// A call in flight.
@@ -97,12 +97,12 @@ impl<'c> Caller<'c> {
         }
     }
 
-    /// Holds a probe until all callers have a response or, if the wave is hasty, only for a moment.
+    /// Holds a probe until all callers have a response. In a hasty wave, only yields once to other callers.
     async fn hold(&self, wave: &Wave) {
         if wave.hasty { self.yield_to_others().await } else { wave.answered.wait().await }
     }
 
-    /// Settles the probe from an earlier wave. This must not change anything.
+    /// Settles the probe from an earlier wave, and checks that this late result changes nothing.
     fn come_late(&self, permit: Permit<'c>, late: Late, wave: &Wave) {
         // Every write creates a new version. While another caller probes, no other caller writes: that probe
         // waits for this caller, which has not acquired yet.
@@ -117,7 +117,8 @@ impl<'c> Caller<'c> {
         }
     }
 
-    /// Acquires repeatedly until the result is final. Returns `None` if refused.
+    /// Acquires repeatedly until a permit is granted, or refused for another reason than that the clock has not
+    /// been moved yet. Returns `None` if refused.
     fn admitted(&self, wave: &Arc<Wave>) -> Option<Admitted<'c>> {
         loop {
             match self.try_acquire(wave) {
@@ -155,7 +156,7 @@ impl<'c> Caller<'c> {
         }
     }
 
-    /// Settles a permit as planned.
+    /// Settles a probe's permit in the way that the wave plans for the probe.
     fn settle(&mut self, permit: Permit<'c>, visit: Visit, wave: &Wave) {
         let settlement = match wave.plan.probe {
             Some(ProbeEnd::Succeeds) => {
@@ -197,7 +198,7 @@ impl<'c> Caller<'c> {
         }
     }
 
-    /// Completes a call as planned.
+    /// Completes a probe's call in the way that the wave plans for the probe.
     async fn finish(&self, mut call: Call<'c>, wave: &Wave) {
         match wave.plan.probe {
             Some(ProbeEnd::IsCancelled) => {
@@ -240,7 +241,7 @@ async fn destination(probe_end: ProbeEnd, wave: Arc<Wave>) -> Result<(), &'stati
     }
 }
 
-/// Checks that a probe's call ended as planned.
+/// Checks that a probe's call ended as planned, and records a deviation otherwise.
 fn check(ended: CallResult, wave: &Wave) {
     let expected = match wave.plan.probe {
         Some(ProbeEnd::Succeeds) => Some(Ok(())),

@@ -23,8 +23,7 @@ const THREADS: u32 = 8;
 /// The number of threads on which the tasks run.
 const WORKERS: usize = 4;
 
-/// The maximum duration of a wave. A wave normally takes less than a millisecond; one that takes this long
-/// hangs.
+/// The maximum duration of a wave. A wave normally takes less than a millisecond, so a longer one has hung.
 const LIMIT: Duration = Duration::from_secs(60);
 
 type Orders = watch::Sender<Option<Arc<Wave>>>;
@@ -32,7 +31,8 @@ type Orders = watch::Sender<Option<Arc<Wave>>>;
 /// All callers for one circuit.
 pub(super) struct Pool {
     runtime: Option<Runtime>,
-    /// A runtime with its own timer: the callers' runtime does not advance if all of them hang.
+    /// A runtime with its own timer for the timeout, because the callers' runtime does not advance if all
+    /// callers hang.
     waiting: Runtime,
     to_tasks: Orders,
     to_threads: Orders,

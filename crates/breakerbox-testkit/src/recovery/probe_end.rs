@@ -21,14 +21,14 @@ pub enum ProbeEnd {
     Panics,
     /// The probe is never settled.
     IsLost,
-    /// The probe hangs until `probe_timeout`.
+    /// The probe's call hangs until `probe_timeout`.
     TimesOut,
-    /// The probe's result arrives after its lease has expired and another caller has the next lease.
+    /// The probe's result arrives after its lease has expired and another caller has acquired the next lease.
     ComesLate,
 }
 
 impl ProbeEnd {
-    /// All ways in which a probe can end.
+    /// Every way in which a probe can end.
     pub const ALL: [Self; 8] = [
         Self::Succeeds,
         Self::Fails,
@@ -45,13 +45,13 @@ impl ProbeEnd {
         matches!(self, Self::IsCancelled | Self::Panics)
     }
 
-    /// Returns whether a probe with this end keeps its lease until it expires.
+    /// Returns whether a probe with this end keeps its lease until the lease expires.
     pub(super) const fn keeps_the_lease(self) -> bool {
         matches!(self, Self::IsLost | Self::ComesLate)
     }
 
-    /// Returns the waves in a round, from an open circuit to one that is open or closed. For a late result, its
-    /// outcome and the circuit's state when it arrives are random.
+    /// Returns the waves in a round, from an open circuit to one that is open or closed. If the probe's result
+    /// is late, its outcome and the wave in which it arrives are random.
     pub(super) fn waves(self, chance: &mut SmallRng) -> Vec<Plan> {
         use Moment::{CoolOffEnds, LeaseEnds, LeaseNearlyEnds, Now};
         use Status::{Closed, HalfOpen, Open};
@@ -104,7 +104,7 @@ impl fmt::Display for ProbeEnd {
 pub(super) struct Plan {
     /// The time at which all callers acquire.
     pub(super) at: Moment,
-    /// The end of the only probe. `None`: no caller may probe.
+    /// How the wave's only probe ends. `None` if no caller may probe.
     pub(super) probe: Option<ProbeEnd>,
     /// The late result of an earlier wave's probe, which arrives in this wave.
     pub(super) late: Option<Late>,
@@ -145,7 +145,7 @@ pub(super) struct Late {
 /// When a late result arrives in a wave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum When {
-    /// At the same time as the acquires: the lease has expired, and there may not be a next one yet.
+    /// At the same time as the acquires. The lease has expired, and there may not be a next lease yet.
     AtOnce,
     /// As soon as another caller has the next lease, while that caller probes.
     WhileAnotherProbes,

@@ -7,22 +7,22 @@ use super::probe_end::ProbeEnd;
 /// The maximum number of deviations that are printed.
 const MAX_SHOWN: usize = 5;
 
-/// The results of all rounds with one way to end the probe.
+/// The results of all rounds in which the probe ended in one way.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Proof {
     /// How the probes ended.
     pub probe_end: ProbeEnd,
-    /// The number of recoveries.
+    /// The number of rounds. In each, the circuit recovers once from an open state.
     pub rounds: u64,
     /// The number of transitions to half-open.
     pub half_opened: u64,
-    /// The number of rounds in which another caller was acquiring at the moment the probe was granted.
+    /// The number of rounds in which another caller was acquiring when the probe permit was granted.
     pub raced: u64,
     /// The number of probes at the end of the cool-off.
     pub probes: u64,
     /// The number of probes that took over a lease that was released or had expired.
     pub heirs: u64,
-    /// The number of times that two probes called simultaneously. Must be 0.
+    /// The number of times that two probes' calls overlapped. Must be 0.
     pub overlaps: u64,
     /// The number of results that arrived late.
     pub late: u64,
@@ -58,9 +58,9 @@ impl Proof {
         }
     }
 
-    /// Returns whether the callers competed often enough for a meaningful result: in at least one of a hundred
-    /// rounds. With two cores, they compete in a quarter to a half of the rounds; if all cores are busy, they
-    /// acquire one by one.
+    /// Returns whether the callers competed in at least 1% of the rounds, so that the result is meaningful.
+    /// With two cores, they compete in a quarter to a half of the rounds; if all cores are busy, they acquire
+    /// one by one.
     #[must_use]
     pub const fn is_worth_something(&self) -> bool {
         self.raced * 100 >= self.rounds

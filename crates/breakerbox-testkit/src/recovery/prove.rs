@@ -30,13 +30,13 @@ pub enum RecoveryError {
     Hung {
         /// How the probes in these rounds end.
         probe_end: ProbeEnd,
-        /// The number of the round in which they hung.
+        /// The number of the round in which the callers hung.
         round: u64,
     },
 }
 
-/// Runs `rounds` recoveries of one circuit. In each, a hundred callers acquire at the end of the cool-off, and
-/// the probe ends in this way.
+/// Runs `rounds` recoveries of one circuit. In each recovery, a hundred callers acquire at the end of the
+/// cool-off, and the probe ends in the way that `probe_end` states.
 ///
 /// # Errors
 /// Returns an error if callers can't be started, or do not finish.
@@ -48,7 +48,7 @@ pub fn prove(probe_end: ProbeEnd, rounds: u64) -> Result<Proof, RecoveryError> {
     Ok(course.finish())
 }
 
-/// The state that all rounds with one way to end the probe share.
+/// The state that is shared by all rounds in which the probe ends in one way.
 struct Rounds {
     breakers: Breakerbox,
     circuit: Circuit,
@@ -151,7 +151,7 @@ impl Rounds {
         moment.unwrap_or_else(|| self.clock.now())
     }
 
-    /// Counts the results of a wave, and returns the deviations.
+    /// Adds a wave's results to the proof, and returns the deviations.
     fn judge(&mut self, wave: &Wave, is_first: bool) -> Vec<String> {
         let mut oddities = wave.oddities();
         let (plan, probes, proof) = (wave.plan, wave.probes(), &mut self.proof);

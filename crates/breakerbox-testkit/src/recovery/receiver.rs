@@ -24,12 +24,12 @@ impl Receiver {
         self.live.load(Ordering::SeqCst)
     }
 
-    /// Returns how many times a probe started while another was calling.
+    /// Returns how many times a probe started while another probe was calling.
     pub(super) fn overlaps(&self) -> u64 {
         self.overlaps.load(Ordering::SeqCst)
     }
 
-    /// Ends the call of a probe whose lease has expired and which was never settled.
+    /// Ends the call of a probe that was never settled and whose lease has expired.
     pub(super) fn leave(&self) {
         self.live.fetch_sub(1, Ordering::SeqCst);
     }

@@ -12,24 +12,24 @@ use super::pool::CALLERS;
 use super::probe_end::{Late, Moment, Plan, ProbeEnd};
 use super::receiver::{Receiver, Visit};
 
-/// The maximum number of spins for which the first caller waits for a second. This takes a few dozen
-/// microseconds: longer than a wake-up, and short enough for a machine whose other cores are busy.
+/// The maximum number of spins for which the first caller waits for a second. The spins take a few dozen
+/// microseconds, which is longer than a wake-up, but short enough if all other cores are busy.
 const MAX_SPINS: u32 = 20_000;
 
-/// The maximum number of too-early refusals after the clock has moved. They come from callers that used the
-/// earlier time.
+/// The maximum number of refusals that are still too early after the clock was moved. They come from callers
+/// that read the clock before.
 const MAX_EARLY_REFUSALS: u64 = 100_000;
 
 /// When the callers acquire relative to each other and to the clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Timing {
-    /// Each caller acquires as soon as it wakes. The clock has been moved before.
+    /// The clock is moved first. Then each caller acquires as soon as it wakes.
     AsTheyWake,
-    /// The first caller waits for a second one on another core, and they acquire together. The clock has been
-    /// moved before.
+    /// The clock is moved first. Then the first caller waits for a second caller on another core, and the two
+    /// acquire together.
     Together,
-    /// Like `Together`, but the callers start too early and acquire repeatedly, until one of them moves the
-    /// clock after this many refusals.
+    /// Like `Together`, but the callers start before the clock is moved and acquire repeatedly. After this many
+    /// refusals, one of them moves the clock.
     TooEarly {
         /// The number of refusals before the clock is moved.
         refusals: u64,
@@ -40,17 +40,18 @@ pub(super) enum Timing {
 pub(super) struct Wave {
     pub(super) plan: Plan,
     pub(super) timing: Timing,
-    /// Whether a probe is settled while others still acquire. Otherwise it waits until all callers have a
-    /// response.
+    /// Whether the probe is settled while other callers still acquire. Otherwise the probe waits until all
+    /// callers have a response.
     pub(super) hasty: bool,
     /// The policy's `cancel_grace`.
     pub(super) grace: Duration,
     pub(super) clock: ManualClock,
-    /// The time to which the clock is moved. A refusal at this time or earlier came too early.
+    /// The time to which the clock is moved. A refusal whose retry time is not later was made before the clock
+    /// moved.
     moment: Timestamp,
     receiver: Arc<Receiver>,
     at_the_gate: AtomicU32,
-    /// Opens when a caller has received the probe.
+    /// Opens when a caller has received the probe permit.
     pub(super) given: Latch,
     /// Opens when all callers have a response.
     pub(super) answered: Latch,
@@ -114,14 +115,14 @@ impl Wave {
         self.clock.advance(self.moment.since(self.clock.now()));
     }
 
-    /// Returns whether only a probe can be admitted: not if the circuit is closed, or closes while others still
-    /// acquire.
+    /// Returns whether only a probe can be admitted. If the circuit is closed, or closes while others still
+    /// acquire, regular calls can be admitted too.
     pub(super) fn admits_only_probes(&self) -> bool {
         self.plan.probe.is_some_and(|probe_end| probe_end != ProbeEnd::Succeeds || !self.hasty)
     }
 
-    /// Waits for another caller, if the timing requires it and another one arrives in time. Spins, because
-    /// callers that sleep wake one by one.
+    /// Waits until a second caller has arrived, or for [`MAX_SPINS`] if none does. Does nothing if the timing
+    /// is `AsTheyWake`. Spins, because callers that sleep wake one by one.
     pub(super) fn meet(&self) {
         self.at_the_gate.fetch_add(1, Ordering::SeqCst);
         if self.timing != Timing::AsTheyWake {
@@ -146,8 +147,8 @@ impl Wave {
         answer
     }
 
-    /// Returns whether a refusal only means that the clock has not been moved yet. One of the callers that get
-    /// it moves the clock.
+    /// Returns whether a refusal only means that the clock has not been moved yet, so that the caller should
+    /// acquire again. The call that reaches the planned number of such refusals moves the clock.
     pub(super) fn is_too_early(&self, refusal: &Refusal) -> bool {
         let Timing::TooEarly { refusals } = self.timing else { return false };
         if refusal.retry_at().is_none_or(|retry_at| retry_at > self.moment) {

@@ -35,14 +35,14 @@ pub struct PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// Returns settings for a server without a password that does not wait for the disk: its data survives a
+    /// Returns settings for a server without a password that does not wait for the disk. Its data survive a
     /// crash of the server, but not of the machine.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes the server wait for the disk at each commit, like production servers.
+    /// Makes the server wait for the disk at each commit, as production servers do.
     #[must_use]
     pub fn durable(mut self) -> Self {
         self.durable = true;
@@ -209,7 +209,7 @@ impl PostgresServer {
         Ok(self.url_of(user))
     }
 
-    /// Makes every transaction read-only (`default_transaction_read_only`), even in open sessions, starting
+    /// Makes every transaction read-only (`default_transaction_read_only`). Open sessions are affected starting
     /// with their next transaction.
     ///
     /// # Errors
@@ -265,7 +265,7 @@ impl PostgresServer {
         Ok(self.process.kill()?)
     }
 
-    /// Pauses the server: connections stay open, but get no responses.
+    /// Pauses the server. Connections stay open, but get no responses.
     ///
     /// # Errors
     /// Returns an error if the system call fails.
@@ -281,8 +281,8 @@ impl PostgresServer {
         Ok(signal_all(&mut self.process, Signal::CONT)?)
     }
 
-    /// Shuts the server down gracefully if it is running, which ends all connections, and starts it again on
-    /// the same port.
+    /// Restarts the server on the same port. If the server is running, shuts it down gracefully first, which
+    /// closes all connections.
     ///
     /// # Errors
     /// Returns an error if the server does not start.
@@ -318,8 +318,8 @@ impl Drop for PostgresServer {
     }
 }
 
-/// Frees the shared memory of a server that was killed. A server that was shut down gracefully has freed it and
-/// removed the file.
+/// Frees the shared memory of a server that was killed, if its lock file still exists. A server that was shut
+/// down gracefully has freed the memory and removed the file.
 fn forget_memory(folder: &TempDir) {
     let status = fs::read_to_string(folder.path().join("data/postmaster.pid")).unwrap_or_default();
     // The line with the key and ID of the shared memory segment.

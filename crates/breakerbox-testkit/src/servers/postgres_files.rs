@@ -25,8 +25,8 @@ pub(super) const USER: &str = "postgres";
 #[derive(Clone, Debug)]
 pub(super) struct Programs {
     folder: Option<PathBuf>,
-    /// The user and group ID to run the programs as, if the tests run as root. `None`: the programs run as the
-    /// tests' own user.
+    /// The user and group ID to run the programs as, if the tests run as root. `None` if the programs run as
+    /// the tests' own user.
     user: Option<(u32, u32)>,
 }
 
@@ -66,8 +66,8 @@ impl Programs {
     }
 }
 
-/// A data directory that no server runs on, from which copies are made. It is removed with the last server that
-/// uses a copy.
+/// A data directory without a running server, from which copies are made. The template is removed with the last
+/// server that uses a copy.
 #[derive(Debug)]
 pub(super) struct Template {
     pub(super) programs: Programs,
@@ -75,7 +75,7 @@ pub(super) struct Template {
 }
 
 impl Template {
-    /// Returns this process's template, and creates it on first use.
+    /// Returns this process's template, which is created on first use.
     pub(super) fn shared() -> Result<Arc<Self>, ServerError> {
         static SHARED: Mutex<Weak<Template>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -115,7 +115,8 @@ pub(super) fn run(command: &mut Command) -> Result<String, ServerError> {
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
 }
 
-/// Returns the directory of the newest version's programs. `None` if they can only be in `PATH`.
+/// Returns the directory with the newest version's programs. `None` if there is none, so that only `PATH` is
+/// left.
 fn newest() -> Option<PathBuf> {
     let versions = fs::read_dir(VERSIONS).ok()?.flatten();
     let programs = versions.filter_map(|version| {

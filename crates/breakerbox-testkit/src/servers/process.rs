@@ -155,8 +155,8 @@ impl Drop for Process {
     }
 }
 
-/// Returns a port that has no listener. Another process may take it at any time, so a server that fails to bind
-/// it must be started again with another port.
+/// Returns a port that has no listener. Another process may take the port at any time, so if a server fails to
+/// bind it, start the server again with another port.
 ///
 /// # Errors
 /// Returns an error if no port is free.

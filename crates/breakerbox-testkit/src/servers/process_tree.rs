@@ -42,8 +42,8 @@ pub(super) fn children(parent: u32) -> io::Result<Vec<Pid>> {
     Ok(children)
 }
 
-/// Returns the parent's ID in a line such as `7 (name) S 1 ...`: here 1. The name may contain spaces and
-/// parentheses.
+/// Returns the parent's process ID from a line such as `7 (name) S 1 ...`, in which it is 1. The name may
+/// contain spaces and parentheses.
 fn parent_in(stat: &[u8]) -> Option<&str> {
     let after_name = stat.iter().rposition(|byte| *byte == b')')?;
     str::from_utf8(&stat[after_name + 1..]).ok()?.split_whitespace().nth(1)

@@ -39,7 +39,7 @@ impl RedisOptions {
         Self::default()
     }
 
-    /// Makes the server write all data to disk before it responds, so that a restart finds them.
+    /// Makes the server write all data to disk before it responds, so that the data survive a restart.
     #[must_use]
     pub fn append_only(self) -> Self {
         self.set("appendonly", "yes").set("appendfsync", "always")
@@ -138,7 +138,8 @@ impl RedisServer {
         self.port_of("port").unwrap_or_default()
     }
 
-    /// Returns the port that [`RedisOptions::set_free_port`] chose for a parameter.
+    /// Returns the port that [`RedisOptions::set_free_port`] chose for a parameter. `None` if it did not set
+    /// the parameter.
     #[must_use]
     pub fn port_of(&self, setting: &str) -> Option<u16> {
         port_of(&self.ports, setting)
@@ -169,7 +170,7 @@ impl RedisServer {
         Ok(self.process.kill()?)
     }
 
-    /// Pauses the server: connections stay open, but get no responses.
+    /// Pauses the server. Connections stay open, but get no responses.
     ///
     /// # Errors
     /// Returns an error if the system call fails.
@@ -203,8 +204,8 @@ impl RedisServer {
         Ok(())
     }
 
-    /// Makes the server refuse writes but answer reads, like a server that is out of memory and must not evict
-    /// keys. A restart ends this.
+    /// Makes the server reject writes but answer reads, like a server that is out of memory and must not evict
+    /// keys. A restart makes the server accept writes again.
     ///
     /// # Errors
     /// Returns an error if the server does not respond.
@@ -276,7 +277,8 @@ pub(super) fn program() -> OsString {
     env::var_os(PROGRAM).unwrap_or_else(|| "redis-server".into())
 }
 
-/// Starts the program, and waits until this process responds: another test's server may have the port.
+/// Starts the program, and waits until this very process responds, because another test's server may have taken
+/// the port.
 fn launch(
     options: &RedisOptions,
     folder: &TempDir,

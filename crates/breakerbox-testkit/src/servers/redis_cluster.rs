@@ -16,7 +16,7 @@ pub struct RedisCluster {
 }
 
 impl RedisCluster {
-    /// Starts three masters, each with a third of the slots, and waits until all nodes know each other.
+    /// Starts three masters, each with a third of the hash slots, and waits until all nodes know each other.
     ///
     /// # Errors
     /// Returns an error if `redis-server` is missing or the nodes don't find each other.
@@ -71,7 +71,7 @@ impl RedisCluster {
         Ok(self.nodes.len() - 1)
     }
 
-    /// Makes a replica take over its master's slots immediately, whether or not the master is running.
+    /// Makes a replica take over its master's hash slots immediately, whether or not the master is running.
     ///
     /// # Errors
     /// Returns an error if the replica does not take over.
@@ -84,21 +84,21 @@ impl RedisCluster {
         })
     }
 
-    /// Starts to move a slot: from now on its old node redirects callers to the new one for keys that it no
-    /// longer has.
+    /// Starts to move a hash slot. From now on, for keys that the old node no longer has, it redirects clients
+    /// to the new node.
     ///
     /// # Errors
-    /// Returns an error if a node refuses the command.
+    /// Returns an error if a node rejects the command.
     pub fn begin_move(&self, slot: u16, from: usize, to: usize) -> Result<(), ServerError> {
         let (slot, from_id, to_id) = (slot.to_string(), self.id(from)?, self.id(to)?);
         run_command(&self.nodes[to], &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id])?;
         run_command(&self.nodes[from], &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id])
     }
 
-    /// Moves up to a thousand keys from a slot that is being moved.
+    /// Moves up to a thousand keys of a hash slot that is being moved to the new node.
     ///
     /// # Errors
-    /// Returns an error if a node refuses the command.
+    /// Returns an error if a node rejects the command.
     pub fn move_keys(&self, slot: u16, from: usize, to: usize) -> Result<(), ServerError> {
         let (slot, port) = (slot.to_string(), self.nodes[to].port().to_string());
         let keys: Vec<String> =
@@ -109,10 +109,10 @@ impl RedisCluster {
         Ok(())
     }
 
-    /// Completes a move: the slot now belongs to the new node, and all nodes know it.
+    /// Completes the move of a hash slot, and makes all nodes know that the slot belongs to the new node.
     ///
     /// # Errors
-    /// Returns an error if a node refuses the command.
+    /// Returns an error if a node rejects the command.
     pub fn end_move(&self, slot: u16, to: usize) -> Result<(), ServerError> {
         let (slot, id) = (slot.to_string(), self.id(to)?);
         // The new owner must be first, as the Redis manual requires.
@@ -143,7 +143,7 @@ impl RedisCluster {
     }
 }
 
-/// Starts a cluster node without slots.
+/// Starts a cluster node without hash slots.
 fn node() -> Result<RedisServer, ServerError> {
     // Nodes use a separate port for the cluster bus.
     let options = RedisOptions::new().set("cluster-enabled", "yes").set_free_port("cluster-port");

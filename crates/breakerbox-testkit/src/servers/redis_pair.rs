@@ -37,13 +37,13 @@ impl RedisPair {
         Ok(Self { master, replica })
     }
 
-    /// Returns the current master: after a failover, the former replica.
+    /// Returns the current master, which after a failover is the former replica.
     #[must_use]
     pub fn master(&self) -> &RedisServer {
         &self.master
     }
 
-    /// Disconnects the replica from the master. The replica has everything written so far; later writes are
+    /// Disconnects the replica from the master. The replica has everything written so far. Later writes are
     /// lost in a failover.
     ///
     /// # Errors

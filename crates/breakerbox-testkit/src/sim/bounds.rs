@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use breakerbox::Policy;
 
-/// The difference between the length of a lease and the timeout of its probe.
+/// The time by which a lease is longer than the timeout for its probe.
 const LEASE_MARGIN: Duration = Duration::from_secs(2);
 
 /// The interval at which a process retries an unreachable store.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
 
-/// The maximum time before a failure that no success follows is reported.
+/// The maximum time until a failure is reported, unless a success follows.
 const REPORTED_AFTER: Duration = Duration::from_secs(1);
 
 /// The workers' settings, and the network's latency.
@@ -28,8 +28,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns the maximum time until every process that calls an endpoint agrees with the store about its
-    /// circuit, whatever faults came before, and until the store has again what it lost.
+    /// Returns the maximum time after the last fault until every process that calls an endpoint agrees with the
+    /// store about the endpoint's circuit, and the store has again the records that it lost.
     ///
     /// | step | maximum time |
     /// | --- | --- |
@@ -43,7 +43,8 @@ impl Settings {
         3 * self.store_timeout + longest
     }
 
-    /// Returns the maximum time until the circuit of a healthy endpoint with continuous traffic is closed.
+    /// Returns the maximum time after the last fault until the circuit of a healthy endpoint with continuous
+    /// traffic is closed.
     #[must_use]
     pub fn closed_within(&self, policy: &Policy, called_every: Duration) -> Duration {
         // Earlier failures may still open it, an earlier lease may have to expire, and every probe takes time.
@@ -59,22 +60,23 @@ impl Settings {
         REPORTED_AFTER + self.flush_every + 2 * self.store_timeout
     }
 
-    /// Returns the maximum time until a circuit is open, after a process settled the last failure that this
-    /// requires and flushed.
+    /// Returns the maximum time from the flush of the last failure that a trip requires until the circuit is
+    /// open.
     #[must_use]
     pub fn opened_within(&self) -> Duration {
         Duration::from_secs(1) + self.flush_every + 5 * self.store_timeout
     }
 
-    /// Returns the maximum time until a process opens a circuit, after a rule was last broken: the process
-    /// reports, gives the others time to report, reads again, and writes.
+    /// Returns the maximum time from when a trip condition was last met until a process opens the circuit. In
+    /// this time, the process reports its counts, gives the other processes time to report, reads the totals
+    /// again, and writes.
     #[must_use]
     pub fn tripped_within(&self) -> Duration {
         2 * (self.flush_every + self.store_timeout) + 3 * self.store_timeout
     }
 
-    /// Returns the maximum time until a process reports that the store refuses writes, after the first refused
-    /// write.
+    /// Returns the maximum time from the first rejected write until a process reports that the store rejects
+    /// writes.
     #[must_use]
     pub fn reported_within(&self) -> Duration {
         Duration::from_secs(1) + 3 * self.store_timeout

@@ -16,7 +16,7 @@ use super::world::World;
 /// The timeout for a call that is not a probe.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A caller that calls one endpoint repeatedly.
+/// A task that calls one endpoint repeatedly.
 pub(super) struct Caller {
     pub(super) world: Arc<World>,
     pub(super) who: WorkerLife,
@@ -223,7 +223,7 @@ impl Caller {
     }
 }
 
-/// Returns whether callers may break the rules at this time.
+/// Returns whether callers may misbehave at this time, for example by dropping permits.
 fn may_be_rude(world: &World) -> bool {
     !world.has_healed() && world.scenario.flavour.has_rude_callers()
 }
@@ -255,13 +255,13 @@ impl CallPlan {
         Self { takes, kind }
     }
 
-    /// Returns the plan with this timeout applied.
+    /// Returns the plan with this timeout applied to the call.
     pub(super) fn within(self, limit: Duration) -> Self {
         if self.takes >= limit { Self { takes: limit, kind: OutcomeKind::Failure } } else { self }
     }
 }
 
-/// Returns the epoch that the store has for a worker's circuit: 0 if the circuit has had no transition.
+/// Returns the epoch that the store has for a worker's circuit. Returns 0 if the circuit has had no transition.
 pub(super) fn epoch_of(record: &Record) -> u64 {
     record.cause.as_ref().map_or(0, |_| record.epoch.0)
 }
