@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use crate::token::RandomBits;
 
-/// A growing, capped delay: `first * factor^(n-1)`, at most `max`, then varied by `jitter_percent` in both directions
-/// and capped at `max` again.
+/// An exponential backoff: `first * factor^(n-1)`, at most `max`, then varied by `jitter_percent` in both directions
+/// and capped at `max` once more.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Backoff {
     pub(crate) first: Duration,

@@ -8,7 +8,7 @@ use crate::time::Timestamp;
 use crate::token::{Epoch, RandomBits};
 use crate::window::Totals;
 
-/// One transition of one circuit. Each change begins one new epoch, and each new epoch begins with one change.
+/// One transition of one circuit, which begins a new epoch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Change {
     /// The state before the transition.
@@ -23,7 +23,7 @@ pub struct Change {
     pub cause: Cause,
     /// The earliest time at which a caller may probe; `None` unless the circuit is open.
     pub retry_at: Option<Timestamp>,
-    /// The number of trips since they were last forgiven.
+    /// The number of trips since the circuit's trips were last forgiven.
     pub trips: u32,
     /// The time of the latest success; `None` before the first.
     pub last_success: Option<Timestamp>,
@@ -36,8 +36,8 @@ pub struct Change {
 }
 
 impl Change {
-    /// Returns the change from the state `from` to this record; `None` if the record is the circuit's first. A caller
-    /// that does not know the previous state can derive it from the record's cause ([`Cause::leaves`]).
+    /// Returns the change from the state `from` to `record`; `None` if `record` is the circuit's first. A caller that
+    /// does not know the previous state can derive it from the record's cause ([`Cause::leaves`]).
     #[must_use]
     pub fn to(record: &Record, from: Status) -> Option<Self> {
         Some(Self {
@@ -83,7 +83,7 @@ impl Step {
         Self { record: next, change }
     }
 
-    /// Shortens the cool-off by the time that has passed since `since`, because calls have been refused since then.
+    /// Shortens the cool-off by the time since `since`, because calls have been refused from that time on.
     pub(crate) fn refused_since(mut self, since: Timestamp, now: Timestamp) -> Self {
         let times =
             [Some(&mut self.record.retry_at), self.change.as_mut().map(|change| &mut change.retry_at)];
@@ -93,7 +93,7 @@ impl Step {
         self
     }
 
-    /// Creates a step within the same epoch.
+    /// Creates a step within the same epoch, with a new version and without a change to publish.
     pub(crate) fn within_epoch(mut record: Record, draw: RandomBits) -> Self {
         record.version = draw.version();
         Self { record, change: None }

@@ -51,7 +51,8 @@ pub struct Circuit {
     ramp: Option<Box<Ramp>>,
 }
 
-/// A circuit's state besides window and ramp. Most circuits never trip, and need no record.
+/// A circuit's state apart from its window and ramp. A circuit that never tripped needs no record, which saves memory
+/// because most circuits never trip.
 #[derive(Clone, PartialEq, Debug)]
 enum Memory {
     /// The circuit has never made a transition.
@@ -64,7 +65,7 @@ enum Memory {
 #[derive(PartialEq, Debug)]
 #[must_use = "a permit must be settled"]
 pub struct AcquireResult {
-    /// A permit or a refusal.
+    /// The permit, or the refusal.
     pub decision: Decision,
     /// The change to publish to observers; `None` if there was no transition.
     pub change: Option<Change>,
@@ -84,10 +85,10 @@ pub struct Settled {
 pub enum Settlement {
     /// The outcome counted.
     Counted,
-    /// The outcome does not count: it was ignored or cancelled, an override is in place, or dry-run admitted the
-    /// call.
+    /// The outcome does not count, because it was ignored or cancelled, an override is in place, or dry-run admitted
+    /// the call.
     Uncounted,
-    /// The outcome is late: it belongs to an epoch or a lease that is over, and changes nothing.
+    /// The outcome is late. Its epoch or its lease is over, so it has no effect.
     Late,
     /// The store did not respond to the report of the outcome, which may or may not have counted.
     Unconfirmed,
@@ -99,7 +100,7 @@ impl Settled {
     pub(crate) const LATE: Self = Self { settlement: Settlement::Late, change: None };
 }
 
-/// The maximum error in an estimate of the store's time.
+/// The maximum error in a process's estimate of the store's time.
 const SKEW: Duration = Duration::from_secs(1);
 
 impl Circuit {
@@ -110,7 +111,7 @@ impl Circuit {
         Self { memory, window: Window::new(policy), ramp: None }
     }
 
-    /// Returns this circuit with `known` as its latest success, if that is later than the record's.
+    /// Returns this circuit with `known` as its latest success, if `known` is later than the record's latest success.
     pub(crate) fn with_success_at(mut self, known: Option<Timestamp>) -> Self {
         let latest = self.record().with_success_at(known).latest_outcomes();
         self.set_latest_outcomes(latest);
@@ -126,8 +127,8 @@ impl Circuit {
         Self { memory, window: Window::new(policy), ramp: ramp.map(Box::new) }
     }
 
-    /// Starts a ramp if the fleet may still be ramping, for a process that joins the fleet: a ramp can last longer
-    /// than a window.
+    /// Starts a ramp if the fleet may still be ramping up. Used when a process joins the fleet, because a ramp can last
+    /// longer than a window.
     pub(crate) fn joining_ramp(mut self, policy: &Policy, now: Timestamp) -> Self {
         if let Memory::Lived(record) = &self.memory
             && self.ramp.is_none()
@@ -149,7 +150,7 @@ impl Circuit {
         }
     }
 
-    /// Returns the record. For a circuit that never made a transition, this is a new one with version zero.
+    /// Returns the circuit's record; for a circuit that never made a transition, a new record with version zero.
     #[must_use]
     pub fn record(&self) -> Record {
         match &self.memory {
@@ -169,8 +170,8 @@ impl Circuit {
         }
     }
 
-    /// Whether the store may have expired this circuit's record: the record can be dropped without loss, and its
-    /// retention time is over. A response from before the record was written must not be mistaken for an expiry.
+    /// Whether the store may have expired this circuit's record, because the record can be dropped without loss and its
+    /// retention time is over. This distinguishes an expiry from a response that is older than the record.
     pub(crate) fn may_have_expired(&self, policy: &Policy, now: Timestamp) -> bool {
         match &self.memory {
             Memory::Pristine { .. } => true,
@@ -199,7 +200,7 @@ impl Circuit {
         }
     }
 
-    /// Returns the state to report, which is disabled if the mode is.
+    /// Returns the state to report: disabled if the mode is disabled, otherwise the record's state.
     #[must_use]
     pub fn status(&self) -> Status {
         match &self.memory {
@@ -229,10 +230,10 @@ impl Circuit {
         self.ramp.as_deref()
     }
 
-    /// Whether a caller may count fast successes by itself and [add](Self::add_successes) them later, all at once:
-    /// the circuit admits every call, and no success below the policy's [harmless latency](Policy::harmless_latency)
-    /// could change it. This applies until the circuit's next step or the end of the [current
-    /// bucket](Self::bucket_ends_at).
+    /// Whether a caller may count fast successes by itself and [add](Self::add_successes) them later, all at once. This
+    /// is so while the circuit admits every call, and no success below the policy's [harmless
+    /// latency](Policy::harmless_latency) could change its state. The result is valid until the circuit's next step or
+    /// the end of the [current bucket](Self::bucket_ends_at).
     #[must_use]
     pub fn allows_fast_path(&self, policy: &Policy, now: Timestamp) -> bool {
         self.admits_all() && !TripRule::successes_could_break(policy, &self.window.totals(now))
@@ -334,7 +335,7 @@ impl Circuit {
         self.settle(permit, &outcome, policy, draw, now)
     }
 
-    /// Applies an operator's override. Returns `None` if it changes nothing.
+    /// Applies an operator's override. Returns `None` if the override changes nothing.
     pub fn apply_override(
         &mut self,
         command: OverrideCommand,
@@ -347,7 +348,7 @@ impl Circuit {
         self.apply(step, policy, now)
     }
 
-    /// Evaluates the sample of one tick.
+    /// Evaluates one tick's sample.
     ///
     /// # Errors
     /// If the policy needs latencies and the sample contains none.
@@ -431,8 +432,8 @@ impl Circuit {
         Settled { settlement: Settlement::Counted, change }
     }
 
-    /// Replaces this circuit's record by the step's. A new epoch begins with an empty window. A success that only
-    /// this process knows of is kept, even if the record's writer did not know of it.
+    /// Replaces this circuit's record by the step's. If the step begins an epoch, the window is emptied. The latest
+    /// success that this process knows of is kept if it is later than the record's.
     pub(crate) fn apply(&mut self, step: Step, policy: &Policy, now: Timestamp) -> Option<Change> {
         let record = step.record.with_success_at(self.latest_outcomes().until(now).last_success);
         self.memory = Memory::Lived(Box::new(record));
@@ -459,7 +460,7 @@ impl Circuit {
         }
     }
 
-    /// Updates the latest outcomes. This does not count as a write of the record: the version stays the same.
+    /// Sets the times of the latest outcomes. This is not a write of the record, so the version stays the same.
     fn set_latest_outcomes(&mut self, new: LatestOutcomes) {
         match &mut self.memory {
             Memory::Pristine { latest, .. } => *latest = new,

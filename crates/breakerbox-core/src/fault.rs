@@ -3,7 +3,7 @@
 //! Each is checked at the one place where its fix decides. Without the feature `sabotage`, none can be put back, and
 //! the check costs nothing.
 
-/// A fixed fault of circuits in a fleet.
+/// A fault in shared circuits that was fixed, and that tests can put back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 #[cfg_attr(not(feature = "sabotage"), expect(unreachable_pub, reason = "exported with the feature"))]
@@ -12,17 +12,17 @@ pub enum Fault {
     NoStandBack,
     /// A process has no process-local circuit in addition to the shared one.
     NoOwnCircuit,
-    /// A process that reconnects to the store adopts the record that it last saw there, and drops its decisions
-    /// since.
+    /// A process that reconnects to the store adopts the record that it last saw there, and drops the decisions that it
+    /// made while disconnected.
     DropsProposals,
     /// A process publishes any state to a store that has no record, even though other processes may have closed the
-    /// circuit since and that record may have expired.
+    /// circuit meanwhile and the closed record may have expired.
     PublishesExpired,
-    /// A process that decided before it knew the store's time publishes its own clock's times.
+    /// A process that decided before it knew the store's time publishes times by its own clock.
     KeepsOwnTimes,
-    /// A leader evaluates a sampled circuit only by its whole window, so that a healthy past hides a dead
+    /// A leader evaluates a sampled circuit only over its whole window, so that earlier successes hide a dead
     /// destination.
     NoRecentTicks,
-    /// A half-open sampled circuit gives one lease after another until the next tick, without a limit.
+    /// A half-open sampled circuit gives any number of leases between two ticks.
     NoProbeLimit,
 }

@@ -33,7 +33,7 @@ pub enum CircuitBy {
 /// The maximum length of a key's text, in bytes.
 pub const MAX_KEY_LENGTH: usize = 1_024;
 
-/// The maximum length of a URL, in bytes. The query is not part of the key, so a URL may be longer than a key.
+/// The maximum length of a URL, in bytes. A URL may be longer than a key, because a key does not contain the query.
 pub const MAX_URL_LENGTH: usize = 8_192;
 
 /// The identity of a circuit.
@@ -52,12 +52,12 @@ pub struct Key {
     text: Box<str>,
 }
 
-/// The first 128 bits of the SHA-256 of a key's text. Stores identify circuits by it.
+/// The first 128 bits of the SHA-256 of a key's text, by which stores identify circuits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(pub [u8; 16]);
 
-/// The reason why a string is not a valid key, tenant or URL. It never includes the string: a URL may contain
-/// secrets.
+/// The reason why a string is not a valid key, tenant or URL. The error never includes the string, because a URL may
+/// contain secrets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -79,7 +79,7 @@ pub enum KeyError {
          with `KeyFromUrl::or_tenant`"
     )]
     NoTenant,
-    /// The tenant contains white space or control characters. With spaces it could imitate another tenant's key.
+    /// The tenant contains white space or control characters. A tenant with spaces could imitate another tenant's key.
     #[error("tenant: must not contain white space or control characters")]
     TenantCharacter,
     /// The URL is longer than [`MAX_URL_LENGTH`].
@@ -145,15 +145,15 @@ impl Key {
         &self.text
     }
 
-    /// Returns the id by which stores identify the circuit: short, and of fixed length. Each call computes it anew,
-    /// so keep the result if you need it often.
+    /// Returns the short, fixed-length id by which stores identify the circuit. Each call computes the id anew, so keep
+    /// the result if you need it often.
     #[must_use]
     pub fn id(&self) -> KeyId {
         KeyId::of(&self.text)
     }
 
-    /// Creates a key that begins with a tenant. The first space ends the tenant, because neither a tenant, a
-    /// normalised URL nor a host contains a space.
+    /// Creates a key that begins with a tenant and a space. The first space ends the tenant, because neither tenants
+    /// nor normalised URLs nor hosts contain spaces.
     fn below(tenant: &str, rest: &str) -> Result<Self, KeyError> {
         check_tenant(tenant)?;
         Self::new(&format!("{tenant} {rest}"))
@@ -170,7 +170,7 @@ fn check_tenant(tenant: &str) -> Result<(), KeyError> {
     Ok(())
 }
 
-/// Parses a URL and checks that it can be called.
+/// Parses a URL, and checks its length, scheme, host and the absence of user information.
 fn destination(text: &str) -> Result<Url, KeyError> {
     if text.len() > MAX_URL_LENGTH {
         return Err(KeyError::UrlTooLong { length: text.len() });
@@ -191,15 +191,15 @@ fn destination(text: &str) -> Result<Url, KeyError> {
     Ok(url)
 }
 
-/// Whether the URL has an `@` before its path, even with an empty user name, which the parser would drop silently.
+/// Whether the URL has an `@` before its path. This includes an empty user name, which the parser would drop silently.
 fn has_userinfo(url: &str) -> bool {
     let after_scheme = url.split_once(':').map_or("", |(_, rest)| rest);
     let authority = after_scheme.trim_start_matches(|c: char| c == '/' || c == '\\' || c.is_whitespace());
     authority.split(['/', '\\', '?', '#']).next().is_some_and(|authority| authority.contains('@'))
 }
 
-/// Returns the scheme, the host, the port if it is not the default, and the path without one trailing slash. The
-/// parser has already lower-cased scheme and host and dropped a default port.
+/// Returns the URL's scheme, host, port unless it is the default, and path without one trailing slash. The parser has
+/// already lower-cased the scheme and host and dropped a default port.
 fn normalised(url: &Url) -> Result<String, KeyError> {
     let scheme = url.scheme();
     let host = url.host_str().ok_or(KeyError::NoHost)?;

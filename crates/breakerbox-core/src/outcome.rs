@@ -7,12 +7,12 @@ use crate::policy::Policy;
 /// The kind of outcome, which determines how the circuit counts the call.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OutcomeKind {
-    /// The destination did its part.
+    /// The destination handled the call correctly.
     Success,
     /// The destination failed, or responded too late.
     Failure,
-    /// The result says nothing about the destination (the caller's request was invalid, or the call was cancelled).
-    /// It is not counted.
+    /// The result says nothing about the destination, because the caller's request was invalid or the call was
+    /// cancelled. It is not counted.
     Ignored,
 }
 
@@ -33,8 +33,8 @@ pub struct Outcome {
     pub kind: OutcomeKind,
     /// The duration of the call.
     pub latency: Duration,
-    /// The time that the destination asked the caller to wait before the next call; `None` if it did not. It is used
-    /// only when the circuit trips.
+    /// The time that the destination asked the caller to wait before the next call; `None` if the destination did not
+    /// ask. Used only when the circuit trips.
     pub retry_after: Option<Duration>,
 }
 

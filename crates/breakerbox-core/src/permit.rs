@@ -7,14 +7,15 @@ use crate::policy::Policy;
 use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce};
 
-/// The right to make one call. It is settled once, by reporting an outcome or by being dropped. Settling consumes it.
+/// The right to make one call. A permit is settled once, either by reporting an outcome or by being dropped. Settling
+/// consumes the permit.
 #[derive(PartialEq, Eq, Debug)]
 #[must_use = "a permit must be settled"]
 pub struct Permit {
     pub(crate) epoch: Epoch,
     pub(crate) kind: PermitKind,
     started_at: Timestamp,
-    /// The process-local circuit's probe, if the call is one.
+    /// The process-local circuit's probe, if this call is that probe.
     pub(crate) local_probe: Option<LocalProbe>,
 }
 
@@ -92,8 +93,8 @@ impl Permit {
         }
     }
 
-    /// Returns the same permit with its times converted to the caller's own clock, by which it was acquired at
-    /// `started_at`. Latencies are measured by that clock, not by one that can be set.
+    /// Returns the same permit with its times converted to the caller's own clock, where `started_at` is the permit's
+    /// start. Latencies must be measured by a clock that cannot be set.
     pub fn by_own_clock(self, started_at: Timestamp) -> Self {
         let kind = match self.kind {
             PermitKind::Probe { nonce, deadline } => {
@@ -122,7 +123,7 @@ impl Permit {
     }
 }
 
-/// The response when no permit is given. It states the reason, and when to acquire again.
+/// The response to a caller that gets no permit. It states the reason, and when to acquire again.
 ///
 /// A refusal is a decision, not a fault. It implements `Error` so that it can be the source of another error: code
 /// that inspects an error chain can then distinguish a call that was not made from one that failed.
@@ -137,7 +138,8 @@ pub enum Refusal {
         /// The time until `retry_at`.
         retry_in: Duration,
     },
-    /// The circuit is open in this process only: this process's calls fail, and those of the other processes do not.
+    /// The circuit is open in this process only, because this process's calls fail and those of the other processes do
+    /// not.
     #[error("the circuit is open in this process only, for another {} ms", .retry_in.as_millis())]
     OpenLocally {
         /// The earliest time at which a caller may probe; while this process is probing, the probe's deadline.
@@ -153,8 +155,8 @@ pub enum Refusal {
         /// The time until `retry_at`.
         retry_in: Duration,
     },
-    /// As many calls are in flight as the ramp allows. There is no retry time, because another call must settle
-    /// first.
+    /// As many calls are in flight as the ramp allows. There is no retry time, because a slot becomes free only when
+    /// another call settles.
     #[error("the circuit has just closed and admits {limit} calls at a time; {in_flight} are in flight")]
     Ramping {
         /// The number of calls in flight.
@@ -166,10 +168,10 @@ pub enum Refusal {
     /// fleet's.
     #[error("the circuit is about to open, if the fleet's counts agree")]
     TripPending,
-    /// Every permit requires the store, and this caller cannot wait for its response.
+    /// Every permit requires the store, and this caller cannot wait for the store's response.
     #[error("circuits are shared strictly, so the store must be read: use acquire")]
     StoreRequired,
-    /// The store that shares the circuit is unavailable, and calls are refused meanwhile, as configured.
+    /// The store is unavailable, and the configuration requires calls to be refused without it.
     #[error("the store does not respond, and on_store_loss is set to refuse")]
     StoreLost,
     /// An operator forced the circuit open.
@@ -193,7 +195,7 @@ impl Refusal {
         Self::Probing { retry_at, retry_in: retry_at.since(now) }
     }
 
-    /// Returns the time at which to acquire again; `None` if it is not known.
+    /// Returns the time at which to acquire again; `None` if that time is not known.
     #[must_use]
     pub const fn retry_at(&self) -> Option<Timestamp> {
         match self {
@@ -209,7 +211,7 @@ impl Refusal {
         }
     }
 
-    /// Returns the time until [`retry_at`](Self::retry_at); `None` if it is not known.
+    /// Returns the time from the refusal until [`retry_at`](Self::retry_at); `None` if that time is not known.
     #[must_use]
     pub const fn retry_in(&self) -> Option<Duration> {
         match self {
@@ -249,8 +251,8 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Applies dry-run mode: every call is admitted. A call that would have been refused gets a permit that is not
-    /// counted, and the refusal is returned so that it can be reported.
+    /// Applies dry-run mode, in which every call is admitted. A call that would have been refused gets a permit that is
+    /// not counted, and its refusal is returned for reporting.
     pub fn observe_only(self, now: Timestamp) -> (Permit, Option<Refusal>) {
         match self {
             Self::Admitted(permit) => (permit, None),

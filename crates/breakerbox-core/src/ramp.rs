@@ -12,21 +12,22 @@ use crate::policy::Policy;
 use crate::record::LEASE_MARGIN;
 use crate::time::Timestamp;
 
-/// The limit with which a ramp begins. It never falls below this.
+/// The limit on calls in flight with which a ramp begins. The limit never falls below this value.
 pub(crate) const FIRST_LIMIT: u32 = 1;
 
-/// The state of a single process's ramp.
+/// The ramp of one process, which limits its calls in flight after a circuit has closed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ramp {
     limit: u32,
     in_flight: u32,
-    /// Successes since the limit last changed.
+    /// The number of successes since the limit last changed.
     round: u32,
     /// The time of the latest refusal; before the first, the time at which the ramp began.
     refused_at: Timestamp,
     /// The time at which a call last started or settled.
     moved_at: Timestamp,
-    /// The number of times that calls in flight were written off because none of them settled.
+    /// How many times all calls in flight were written off because none of them settled. Settling an older generation's
+    /// call has no effect.
     generation: u32,
 }
 
@@ -37,12 +38,12 @@ pub(crate) enum RampAnswer {
     Start { generation: u32 },
     /// The limit on calls in flight is reached.
     Refuse { in_flight: u32, limit: u32 },
-    /// The ramp is over: the number of calls is no longer limited.
+    /// The ramp is over, so calls in flight are no longer limited.
     Over,
 }
 
 impl Ramp {
-    /// Begins a ramp; `None` if the policy sets none.
+    /// Begins a ramp; `None` if the policy has no ramp.
     pub(crate) fn begin(policy: &Policy, now: Timestamp) -> Option<Self> {
         let ramp = Self {
             limit: FIRST_LIMIT,
@@ -67,7 +68,7 @@ impl Ramp {
         self.limit
     }
 
-    /// Records that the fleet's ramp refused a call.
+    /// Records that the fleet's ramp refused a call, for the case that this process's own ramp takes over.
     pub(crate) fn note_refusal(&mut self, now: Timestamp) {
         self.refused_at = self.refused_at.max(now);
     }
@@ -126,7 +127,8 @@ impl Ramp {
     }
 }
 
-/// Returns how long a full ramp waits for a call to settle: at least a window, and longer than a probe may take.
+/// Returns how long a full ramp waits for a call to settle. This is at least a window, and longer than a probe may
+/// take.
 fn patience(policy: &Policy) -> Duration {
     policy.window().max(policy.probe_timeout() + LEASE_MARGIN)
 }

@@ -10,7 +10,7 @@ use crate::policy::Policy;
 use crate::time::micros;
 use crate::window::Totals;
 
-/// A rule that can trip a circuit. A rule that the policy does not set is off.
+/// A rule that can trip a circuit. Rules that the policy does not set are off.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -50,8 +50,8 @@ impl TripRule {
         Self::ALL.into_iter().find(|rule| rule.holds(policy, totals))
     }
 
-    /// Whether a rate or a mean is at its limit, regardless of `min_calls`. A sum of parts is at a limit only if at
-    /// least one of the parts is (the mediant inequality).
+    /// Whether a rate or a mean latency is at its limit, regardless of `min_calls`. A sum of totals is at a limit only
+    /// if at least one of the summed totals is (the mediant inequality).
     #[must_use]
     pub(crate) fn is_at_limit(policy: &Policy, totals: &Totals) -> bool {
         let calls = totals.calls();
@@ -63,8 +63,8 @@ impl TripRule {
     }
 
     /// Whether further successes, each below the policy's [harmless latency](Policy::harmless_latency), could cause a
-    /// rule to be met, because they add up to the `min_calls` that the rates and the mean need. If not, such
-    /// successes may be counted later, all at once.
+    /// rule to be met, because they add up to the `min_calls` that rates and mean latency need. If not, the caller may
+    /// count such successes by itself and add them later.
     #[must_use]
     pub fn successes_could_break(policy: &Policy, totals: &Totals) -> bool {
         let calls = totals.calls();
@@ -77,7 +77,8 @@ impl TripRule {
             || mean_is_reached(policy, totals)
     }
 
-    /// Whether a rule is met regardless of other processes' reports: the plain number of failures.
+    /// Whether the `failures` rule is met. Unlike the other rules, further reports by other processes cannot change
+    /// that.
     #[must_use]
     pub(crate) fn holds_for_good(policy: &Policy, totals: &Totals) -> bool {
         Self::Failures.holds(policy, totals)
@@ -167,8 +168,8 @@ mod tests {
         }
     }
 
-    /// Adds many further successes one by one: the shortcut must never return false if one of them would trip the
-    /// circuit.
+    /// Adds many further successes one by one, to verify that the shortcut never returns false if one of them would
+    /// trip the circuit.
     #[test]
     fn successes_that_could_break_a_rule_are_foretold() {
         let limit = Duration::from_millis(100);

@@ -16,20 +16,20 @@ use crate::time::Timestamp;
 use crate::token::RandomBits;
 use crate::transitions::{MissingLatencySum, Sample};
 
-/// The latest outcomes of closed circuits that this leader has seen.
+/// The latest outcomes that this leader has seen, for each closed circuit.
 #[derive(Clone, Debug, Default)]
 pub struct LatestSuccesses(BTreeMap<Arc<str>, Latest>);
 
 #[derive(Clone, Copy, Debug)]
 struct Latest {
     outcomes: LatestOutcomes,
-    /// The time after which the outcomes are too old to be used.
+    /// The time after which the outcomes are too old to be used, so that the entry can be removed.
     keep_until: Timestamp,
 }
 
 impl LatestSuccesses {
-    /// Evaluates a sample of one circuit. Returns the step to swap in, if there is one. `record` is `None` if the
-    /// store has no record for the circuit.
+    /// Evaluates a sample of one circuit. Returns the step to swap in; `None` if the record stays unchanged. `record`
+    /// is `None` if the store has no record for the circuit.
     ///
     /// # Errors
     /// If the policy needs latencies and the sample contains none.
@@ -75,7 +75,7 @@ impl LatestSuccesses {
     }
 }
 
-/// Whether the policy needs to know for how long a circuit has been failing.
+/// Whether the policy depends on how long a circuit has been failing.
 fn matters(policy: &Policy) -> bool {
     policy.disable_after().is_some() && policy.disable_min() > Duration::ZERO
 }

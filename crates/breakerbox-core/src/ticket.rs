@@ -10,15 +10,16 @@ use serde::{Deserialize, Serialize};
 use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce};
 
-/// A permit as plain data. Its times are by the same clock as the records: the store's, if there is one.
+/// A permit as plain data, which any process can settle. Its times are by the same clock as the records, which is the
+/// store's clock if there is a store.
 ///
-/// A ticket counts each time that it is settled, unless it is a probe's. The process that passes tickets on must
-/// ensure that each is settled once.
+/// Each settlement of a ticket counts, except that a probe's ticket counts only once. The process that passes a ticket
+/// on must ensure that it is settled once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Ticket {
     /// The key of the ticket's circuit.
     pub key: Arc<str>,
-    /// The epoch in which the permit was given, as the store numbers it: zero if the store has no record.
+    /// The epoch in which the permit was given, as the store numbers it. Zero if the store has no record.
     pub epoch: Epoch,
     /// The time at which the permit was acquired.
     pub started_at: Timestamp,
@@ -37,7 +38,7 @@ pub enum TicketKind {
     Probe {
         /// The nonce that identifies the probe's lease.
         nonce: Nonce,
-        /// The probe's deadline. A probe that is still in flight then has failed.
+        /// The probe's deadline. A probe that is still in flight at its deadline has failed.
         deadline: Timestamp,
     },
     /// A call that is not counted.

@@ -46,26 +46,26 @@ impl Timestamp {
         self.0
     }
 
-    /// Returns the milliseconds since the origin, rounded up, so that a caller that waits until then does not return
+    /// Returns the milliseconds since the origin, rounded up, so that a caller that waits for this time does not return
     /// early.
     #[must_use]
     pub const fn as_millis_ceil(self) -> u64 {
         self.0.div_ceil(1_000)
     }
 
-    /// Returns the point in time that is earlier by `by`, but not before the origin.
+    /// Subtracts a duration, saturating at the origin.
     #[must_use]
     pub fn before(self, by: Duration) -> Self {
         Self(self.0.saturating_sub(u64::try_from(by.as_micros()).unwrap_or(u64::MAX)))
     }
 
-    /// Returns the duration from `earlier` to this point in time; zero if `earlier` is not before it.
+    /// Returns the duration from `earlier` to this point in time; zero if `earlier` is later than this point.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 
-    /// Returns the point in time that is earlier by `by`, but not before the origin.
+    /// Subtracts a duration, saturating at the origin.
     #[must_use]
     pub(crate) fn back_by(self, by: Duration) -> Self {
         Self(self.0.saturating_sub(micros(by)))

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
-/// 128 bits from the caller's random source, new for every step.
+/// 128 bits from the caller's random source. Pass new bits to every step.
 ///
-/// A caller that needs neither secrecy nor jitter (a replay, a test) may pass a counter.
+/// A caller that needs neither secrecy nor jitter, such as a replay or a test, may pass a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RandomBits(pub u128);
 
@@ -20,7 +20,8 @@ impl RandomBits {
         Version(self.0)
     }
 
-    /// Returns a nonce with the same bits as the version: a nonce must be unique only among nonces.
+    /// Returns a nonce with the same bits as the version. This is safe, because a nonce must be unique only among
+    /// nonces.
     pub(crate) const fn nonce(self) -> Nonce {
         Nonce(self.0)
     }
@@ -39,23 +40,23 @@ impl RandomBits {
     }
 }
 
-/// The number of the period between two of a circuit's transitions. It only increases: an outcome from an earlier
+/// The number of the period between two of a circuit's transitions. Epochs only increase; an outcome from an earlier
 /// epoch is late.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);
 
 impl Epoch {
-    /// Returns the next epoch: greater than this one, and at least the time in microseconds, so that a store that
-    /// lost its records still assigns epochs that were never used before.
+    /// Returns the next epoch. It is greater than this one and at least the time in microseconds, so that even a store
+    /// that lost its records assigns epochs that were never used before.
     #[must_use]
     pub(crate) fn next(self, now: Timestamp) -> Self {
         Self(self.0.saturating_add(1).max(now.as_micros()))
     }
 }
 
-/// The token that identifies one write of a record. It is random, so that a write that was lost and retried is not
-/// mistaken for the original.
+/// The token that identifies one write of a record. It is random, so that a retry after a lost write is not mistaken
+/// for that write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Version(#[serde(with = "hex")] pub u128);
 

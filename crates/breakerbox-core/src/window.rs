@@ -61,7 +61,7 @@ impl Totals {
 /// The counts of one bucket, as reported to a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BucketDelta {
-    /// The age of the counts.
+    /// The age of the counts when they are reported.
     pub age: Duration,
     /// The number of calls that succeeded.
     pub successes: u64,
@@ -75,8 +75,8 @@ pub struct BucketDelta {
     pub run: u64,
 }
 
-/// The outcomes in a tenth of the window. It is small, because each circuit has ten, and there may be a million
-/// circuits.
+/// The outcomes in a tenth of the window. The type is kept small, because each circuit has ten buckets, and there may
+/// be a million circuits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Bucket {
     successes: u32,
@@ -85,7 +85,7 @@ struct Bucket {
     trailing: u32,
 }
 
-/// The latencies in a tenth of the window, kept only if the policy needs them.
+/// The slow calls and the sum of latencies in a tenth of the window, kept only if the policy needs them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Latencies {
     slow: u32,
@@ -126,18 +126,19 @@ impl Latencies {
 /// A sliding window over one circuit's outcomes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Window {
-    /// A bucket's width in microseconds: a tenth of the window, rounded down, so that ten never exceed it.
+    /// A bucket's width in microseconds: a tenth of the window, rounded down, so that ten buckets never exceed the
+    /// window.
     width: u64,
-    /// The absolute index of the newest bucket.
+    /// The absolute index of the newest bucket, counted in bucket widths from the clock's origin.
     head: u64,
-    /// The bucket with absolute index `i` is at `i % 10`.
+    /// The buckets. The bucket with absolute index `i` is at position `i % 10`.
     ring: [Bucket; BUCKETS],
-    /// The latencies, at the same positions; `None` if the policy does not need them.
+    /// The latencies of each bucket, at the bucket's position; `None` if the policy does not need them.
     latencies: Option<Box<[Latencies; BUCKETS]>>,
 }
 
 impl Window {
-    /// Creates an empty window with the policy's length, which is long enough to be divided by ten.
+    /// Creates an empty window with the policy's length.
     pub(crate) fn new(policy: &Policy) -> Self {
         let latencies = policy.looks_at_latency().then(Box::default);
         Self { width: width(policy), head: 0, ring: [Bucket::default(); BUCKETS], latencies }
@@ -156,7 +157,7 @@ impl Window {
         self.add_latencies(Latencies { slow, sum_micros: micros(outcome.latency) });
     }
 
-    /// Counts many successes at once, none of them slow.
+    /// Counts many successes at once, none of which was slow.
     pub(crate) fn record_successes(&mut self, successes: u32, latency_sum: Duration, now: Timestamp) {
         if successes > 0 {
             self.slide_to(now);
@@ -190,7 +191,7 @@ impl Window {
         }
     }
 
-    /// Removes and returns all counts with their ages, oldest first, to be added to a store's counts.
+    /// Removes and returns all counts with their ages, oldest first, for a report to the store.
     pub(crate) fn drain(&mut self, now: Timestamp) -> Vec<BucketDelta> {
         let mut drained = Vec::new();
         for index in self.oldest(self.index(now))..=self.head {
@@ -237,9 +238,9 @@ impl Window {
         }
     }
 
-    /// Adapts the window to a changed policy, and keeps the counts. Each old bucket goes to the new bucket that
-    /// contains its start, so that no count stays longer than the new window; counts that are too old for it are
-    /// removed at once.
+    /// Adapts the window to a changed policy, and keeps the counts. Each old bucket is added to the new bucket that
+    /// contains its start, so that no count stays longer than the new window. Counts that are too old for the new
+    /// window are removed.
     pub(crate) fn fit(&mut self, policy: &Policy, now: Timestamp) {
         if width(policy) == self.width && policy.looks_at_latency() == self.latencies.is_some() {
             return;
@@ -259,7 +260,7 @@ impl Window {
         *self = fitted;
     }
 
-    /// Adjusts the window to a clock that was set from `before` to `after`: counts keep their age, with the precision
+    /// Adjusts the window to a clock that was set from `before` to `after`. Counts keep their age, with the precision
     /// of a bucket.
     pub(crate) fn clock_moved(&mut self, before: Timestamp, after: Timestamp) {
         let (from, to) = (self.index(before).max(self.head), self.index(after));
@@ -282,15 +283,17 @@ impl Window {
         now.as_micros() / self.width
     }
 
-    /// Returns the oldest bucket that still counts if the newest is `newest`, or the head if that is newer.
+    /// Returns the index of the oldest bucket in the window that ends with the bucket `newest`, or with the head if the
+    /// head is newer.
     fn oldest(&self, newest: u64) -> u64 {
         newest.max(self.head).saturating_sub(SPAN - 1)
     }
 
     /// Makes the bucket for `now` the current one, and empties the buckets that it reuses.
     ///
-    /// Times slightly before the head count as the head, because threads settle in any order. If the clock stepped
-    /// back by more than a window, the counts start anew: they would otherwise be frozen until it has caught up.
+    /// Times slightly before the head count as the head, because threads settle in any order. If the clock stepped back
+    /// by more than a window, all counts are removed, because they would otherwise not expire until the clock has
+    /// caught up.
     fn slide_to(&mut self, now: Timestamp) {
         let index = self.index(now);
         if index > self.head {

@@ -12,7 +12,8 @@ use crate::token::Epoch;
 pub use crate::window::BucketDelta;
 use crate::window::Totals;
 
-/// One process's counts for one circuit. They have ages, not times, because clocks differ.
+/// One process's counts for one circuit. The counts have ages instead of times, because clocks differ between
+/// processes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Delta {
     /// The key of the circuit.
@@ -21,13 +22,13 @@ pub struct Delta {
     pub epoch: Epoch,
     /// The length of the window. Each bucket is a tenth of it.
     pub window: Duration,
-    /// The counts, oldest first.
+    /// The counts of each bucket, oldest first.
     pub buckets: Vec<BucketDelta>,
     /// The age of the latest success; `None` if there was none.
     pub last_success: Option<Duration>,
     /// The age of the first failure after the latest success; `None` if there is none.
     pub run_began: Option<Duration>,
-    /// The time for which the store must keep the counts.
+    /// How long the store must keep the counts.
     pub keep_for: Duration,
 }
 
@@ -70,18 +71,18 @@ impl Delta {
 /// The store's response to a delta: the key's shared window and record.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Merged {
-    /// Whether the counts belonged to another epoch and were not added.
+    /// Whether the counts were not added, because they belong to another epoch than the record's.
     pub late: bool,
     /// The totals of the shared window.
     pub totals: Totals,
     /// The latest success that any process counted, and the first failure after it.
     pub latest: LatestOutcomes,
-    /// The record; `None` for a circuit that never made a transition.
+    /// The circuit's record; `None` if the circuit never made a transition.
     pub record: Option<Record>,
 }
 
 impl Merged {
-    /// Creates a store's response. `in_window` are the latest outcomes in the shared window.
+    /// Creates a store's response. `in_window` contains the latest outcomes in the shared window.
     #[must_use]
     pub fn new(late: bool, totals: Totals, in_window: LatestOutcomes, record: Option<Record>) -> Self {
         let recorded = record.as_ref().map(Record::latest_outcomes).unwrap_or_default();

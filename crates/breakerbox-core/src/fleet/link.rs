@@ -25,13 +25,13 @@ pub(super) struct Link {
     pub(super) is_exclusive: bool,
     /// The record that the store had when it was last read; `None` if it has not been read yet.
     pub(super) seen: Option<Seen>,
-    /// The time at which the store was last known to have that record.
+    /// The time at which the store was last known to have the record in `seen`.
     pub(super) seen_at: Timestamp,
-    /// The time at which this process first saw that record's epoch.
+    /// The time at which this process first saw the epoch in `seen`.
     epoch_seen_at: Timestamp,
     /// The epoch in which this process dropped an expired record. Another process may still publish that record.
     pub(super) forgotten: Option<Epoch>,
-    /// Outcomes that have not been reported to the store.
+    /// Outcomes that have not been reported to the store yet.
     unreported: Window,
     last_success: Option<Timestamp>,
     /// The time of the first failure after the latest success, among the unreported outcomes.
@@ -41,22 +41,22 @@ pub(super) struct Link {
     /// The whole fleet's counts in the store's latest response.
     fleet: Totals,
     fleet_at: Timestamp,
-    /// Whether the key is under suspicion, and when a process last called for reports.
+    /// Whether the key is under suspicion, and the time of the latest call for reports.
     pub(super) suspicion: Suspicion,
-    /// Set while the counts that this process knows meet a rule. Calls are refused until the other processes have had
-    /// time to report.
+    /// Set while the counts that this process knows meet a trip rule. Calls are refused until the other processes have
+    /// had time to report.
     pub(super) pending_trip: Option<PendingTrip>,
     /// The longest retry-after among the unreported outcomes.
     pub(super) retry_after: Option<Duration>,
     /// The longest retry-after among the outcomes reported since the latest decision.
     pub(super) reported_retry_after: Option<Duration>,
-    /// Whether the store is unavailable, so that this process decides by itself. Whether the store has those
-    /// decisions is a separate question: see [`is_published`](super::Member::is_published).
+    /// Whether the store is unavailable, so that this process decides by itself. For whether the store has this
+    /// process's decisions, see [`is_published`](super::Member::is_published).
     pub(super) alone: bool,
-    /// The nonce of this process's probe with a lease from the store, until it is settled.
+    /// The nonce of this process's unsettled probe, if the store gave its lease.
     pub(super) probe: Option<Nonce>,
-    /// This process's latest probe, if it failed. It is kept beyond the epoch, because it affects the next half-open
-    /// state.
+    /// This process's latest probe, if the probe failed. It is kept when a new epoch begins, because it affects the
+    /// next half-open state.
     pub(super) stand_back: Option<StandBack>,
     /// The process-local circuit, if it has tripped.
     pub(super) local: Option<Box<LocalCircuit>>,
@@ -104,7 +104,7 @@ impl Link {
         }
     }
 
-    /// Records that the store had this record at `now`, by the store's clock.
+    /// Records that the store had the record `there` at `now`, by the store's clock.
     pub(super) fn note_seen(&mut self, there: Seen, now: Timestamp) {
         if self.seen.is_none_or(|seen| seen.epoch != there.epoch) {
             self.epoch_seen_at = now;
@@ -113,9 +113,10 @@ impl Link {
         self.seen_at = now;
     }
 
-    /// Whether the store gave this response before this process saw a newer record, for example because a pushed
-    /// change overtook the response to a read. Such a response does not show that the store lost a write. No response
-    /// is older than `answered_within`, the store's timeout: if one seems to be, the store's clock was set back.
+    /// Whether the store gave this response before this process saw a newer record, for example because a pushed change
+    /// overtook the response to a read. Such a response does not show that the store lost a write. A response that
+    /// seems older than `answered_within`, the store's timeout, is not overtaken, because then the store's clock was
+    /// set back.
     pub(super) fn is_overtaken(
         &self,
         there: Seen,
@@ -138,8 +139,8 @@ impl Link {
         self.unreported.record(outcome, policy.slow_call(), now);
     }
 
-    /// Adds successes that a caller counted by itself. Their exact time is not known, but they are earlier than any
-    /// outcome that is counted from now on.
+    /// Adds successes that a caller counted by itself. Their exact times are not known, but all of them are earlier
+    /// than any outcome counted after this call.
     pub(super) fn add_successes(
         &mut self,
         successes: u32,
@@ -171,7 +172,7 @@ impl Link {
             .for_each(|time| *time = time.moved(before, after));
     }
 
-    /// Returns all counts that this process knows: the fleet's, plus the unreported ones.
+    /// Returns all counts that this process knows, which are the fleet's counts plus its own unreported ones.
     pub(super) fn totals(&self, policy: &Policy, now: Timestamp) -> Totals {
         // The store's totals would no longer contain counts older than a window.
         let is_fresh = now.since(self.fleet_at) < policy.window();
@@ -179,7 +180,7 @@ impl Link {
         fleet.then(&self.telling.unwrap_or_default()).then(&self.unreported.totals(now))
     }
 
-    /// Whether there are counts that would be lost if this state were dropped.
+    /// Whether dropping this state would lose counts that the store does not have.
     pub(super) fn has_unreported(&self, now: Timestamp) -> bool {
         self.pending_trip.is_some() || self.unreported.totals(now).calls() > 0
     }
@@ -194,8 +195,8 @@ impl Link {
         self.suspicion.is_report_wanted |= self.unreported.totals(now).calls() > 0;
     }
 
-    /// Returns when this process must report; `own` contains all of its outcomes. No report is due while a response
-    /// is awaited.
+    /// Returns when this process must report. `own` contains all of this process's outcomes. No report is due while a
+    /// response is awaited.
     pub(super) fn due(&self, policy: &Policy, own: &Totals, now: Timestamp) -> Due {
         let unreported = self.unreported.totals(now);
         if self.telling.is_some() {
@@ -271,9 +272,9 @@ impl Link {
         self.stand_back.and_then(|memory| memory.refusal(record, now))
     }
 
-    /// Whether a record with the same epoch is from before this process took its lease. Versions have no order, and
+    /// Whether `record`, which has the same epoch, is older than this process's lease. Versions have no order, and
     /// records arrive by more than one path. But while a lease is live, only its holder changes the record, so any
-    /// other record is older.
+    /// record without that lease is older.
     pub(super) fn is_older_than_own_lease(
         &self,
         circuit: &Circuit,
@@ -290,7 +291,7 @@ impl Link {
         circuit.record().lease.filter(|own| self.probe == Some(own.nonce) && own.is_live(now))
     }
 
-    /// Begins another epoch and drops all counts, which belong to the previous one.
+    /// Begins another epoch and drops all counts, because they belong to the previous epoch.
     pub(super) fn begin_epoch(&mut self) {
         self.unreported.clear();
         self.last_success = None;

@@ -33,7 +33,7 @@ use crate::token::RandomBits;
 use crate::transitions::Answer;
 use crate::window::Totals;
 
-/// The circuit that exists only in this process. Its policies must be [for one process](Policy::for_one_process).
+/// The circuit that exists only in this process. Every policy passed to it must come from [`Policy::for_one_process`].
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct LocalCircuit(Circuit);
 
@@ -64,7 +64,7 @@ impl LocalCircuit {
         step.and_then(|step| self.0.apply(step, policy, now)).is_some()
     }
 
-    /// Returns the refusal if a call would be refused now. It does not take the probe.
+    /// Returns the refusal if a call would be refused now. If a probe is due, leaves it for `take_probe`.
     fn refusal(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Option<Refusal> {
         let mut record = self.0.record();
         if let Some(rebased) = record.rebased(draw, now) {
@@ -77,7 +77,7 @@ impl LocalCircuit {
         }
     }
 
-    /// Returns the local probe if the next call is to be one.
+    /// Returns the local circuit's probe if the next call must be a probe.
     fn take_probe(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Option<LocalProbe> {
         match self.0.try_acquire(policy, draw, now).decision {
             Decision::Admitted(Permit { epoch, kind: PermitKind::Probe { nonce, .. }, .. }) => {
@@ -115,7 +115,7 @@ impl Link {
 }
 
 impl Member {
-    /// Whether only this process refuses calls: its own outcomes meet a rule, and the fleet's do not.
+    /// Whether only this process refuses calls, because its own outcomes meet a rule and the fleet's do not.
     #[must_use]
     pub fn is_open_locally(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.is_open_locally())
@@ -140,7 +140,7 @@ impl Member {
         acquired
     }
 
-    /// Settles a call in the local circuit, if that exists.
+    /// Settles a call in the local circuit, if there is a local circuit.
     pub(super) fn settle_here(
         &mut self,
         probe: Option<LocalProbe>,
@@ -156,7 +156,7 @@ impl Member {
         link.local.take_if(|local| local.is_forgettable(policy, now));
     }
 
-    /// Adds successes that a caller counted by itself to the local circuit, if that exists.
+    /// Adds successes that a caller counted by itself to the local circuit, if there is a local circuit.
     pub(super) fn add_successes_here(
         &mut self,
         successes: u32,
@@ -192,8 +192,8 @@ impl Member {
         local.trip(&totals, retry_after, &own_policy, draw, now)
     }
 
-    /// Returns this process's counts since the local circuit last changed. `None` if they must not be evaluated,
-    /// because the local circuit is open or cannot exist.
+    /// Returns this process's counts since the local circuit last changed; `None` if the local circuit is open or does
+    /// not apply, for example because the store is unavailable.
     fn own_totals(&self, now: Timestamp) -> Option<Totals> {
         let link = self.link.as_ref().filter(|link| !link.is_exclusive && !link.alone)?;
         if !self.circuit.counts_calls() {

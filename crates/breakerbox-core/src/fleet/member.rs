@@ -38,7 +38,7 @@ impl Member {
         Self { circuit: Circuit::new(policy, now), link: None }
     }
 
-    /// Creates a circuit that a fleet shares. This process has not read its record yet.
+    /// Creates a circuit that a fleet shares. Its record has not been read from the store yet.
     #[must_use]
     pub fn of_fleet(policy: &Policy, consistency: Consistency, now: Timestamp) -> Self {
         Self { circuit: Circuit::new(policy, now), link: Some(Box::new(Link::new(policy, consistency))) }
@@ -72,7 +72,7 @@ impl Member {
         self.link.as_deref().is_some_and(is_strict)
     }
 
-    /// Whether this circuit can be dropped without loss.
+    /// Whether this circuit can be dropped without losing counts or state.
     #[must_use]
     pub fn is_forgettable(&self, policy: &Policy, now: Timestamp) -> bool {
         self.circuit.is_forgettable(policy, now)
@@ -83,8 +83,8 @@ impl Member {
             })
     }
 
-    /// Returns what to report to the store, and how soon. Call this again after every step: a report may no longer be
-    /// due.
+    /// Returns what to report to the store, and how soon. Call this again after every step, because the step may have
+    /// made a report unnecessary.
     #[must_use]
     pub fn report_due(&self, policy: &Policy, now: Timestamp) -> ReportDue {
         let Some(link) = self.link.as_ref().filter(|link| !link.alone) else {
@@ -103,7 +103,7 @@ impl Member {
         }
     }
 
-    /// Handles another process's call for reports: all unreported counts of this process are due at once.
+    /// Handles another process's call for reports. All unreported counts of this process become due at once.
     pub fn handle_report_call(&mut self, policy: &Policy, now: Timestamp) {
         let Some(link) = self.link.as_mut().filter(|link| !link.alone) else { return };
         if link.consistency == Consistency::LocalFirst && link.seen.is_some() {
@@ -126,9 +126,9 @@ impl Member {
         self.link.as_ref().is_some_and(|link| link.pending_trip.is_some())
     }
 
-    /// Adjusts times to a clock that was set from `before` to `after`: counts keep their age, and so do decisions
-    /// that are not in the store. A process that does not know the store's time yet decides by its own clock, which
-    /// may be hours off: this converts its record before it is published. Records from the store do not change.
+    /// Adjusts times to a clock that was set from `before` to `after`. Counts keep their age, and so do decisions that
+    /// are not in the store; records from the store do not change. A process that does not know the store's time yet
+    /// decides by its own clock, which may be hours off, so its record must be converted before it is published.
     pub fn clock_moved(&mut self, policy: &Policy, before: Timestamp, after: Timestamp) {
         let is_own =
             (!self.is_published() || self.circuit.is_pristine()) && !policy.has_fault(Fault::KeepsOwnTimes);
@@ -177,7 +177,7 @@ impl Member {
         }
     }
 
-    /// Adds successes in the current epoch that the caller counted by itself.
+    /// Adds successes that the caller counted by itself in the current epoch.
     pub fn add_successes(&mut self, successes: u32, latency_sum: Duration, policy: &Policy, now: Timestamp) {
         self.circuit.add_successes(successes, latency_sum, policy, now);
         if let Some(link) = self.link.as_mut().filter(|_| successes > 0) {
@@ -216,7 +216,7 @@ impl Member {
         }
     }
 
-    /// Acquires without waiting for the store: a circuit whose record is unknown counts as closed.
+    /// Acquires a permit without waiting for the store. A circuit whose record is unknown counts as closed.
     pub fn acquire_at_once(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> MemberAnswer {
         match self.try_acquire(policy, draw, now) {
             MemberAnswer::Unknown => MemberAnswer::Decided(self.admit(policy, now)),
@@ -224,8 +224,8 @@ impl Member {
         }
     }
 
-    /// Acquires a permit by what this process knows, because the store was required and did not respond. There is no
-    /// probe without the store.
+    /// Acquires a permit based on what this process knows, because the store was required and did not respond. A probe
+    /// that is due is refused, because only the store gives probes.
     pub fn acquire_unanswered(&mut self, retry_at: Timestamp, at: StepContext<'_>) -> AcquireResult {
         let StepContext { policy, draw, now, .. } = at;
         match self.circuit.record().try_acquire(policy, draw, now) {
@@ -317,8 +317,8 @@ impl Member {
         }
     }
 
-    /// Makes a step that does not require the store. If it begins an epoch, drops the unreported counts, which belong
-    /// to the previous one.
+    /// Makes a step that does not require the store. If the step begins an epoch, drops the unreported counts, which
+    /// belong to the previous epoch.
     fn by_itself<R>(&mut self, step: impl FnOnce(&mut Circuit) -> R) -> R {
         let epoch = self.circuit.epoch();
         let result = step(&mut self.circuit);

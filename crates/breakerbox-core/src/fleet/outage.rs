@@ -29,7 +29,8 @@ use crate::time::Timestamp;
 use crate::token::{Epoch, Version};
 
 impl Member {
-    /// Whether the store has this process's current state, as far as is known. If not, that state is a proposal.
+    /// Whether the store has this process's current state, as far as this process knows. If not, the state is a
+    /// proposal.
     #[must_use]
     pub fn is_published(&self) -> bool {
         let Some(link) = &self.link else { return true };
@@ -39,8 +40,8 @@ impl Member {
         }
     }
 
-    /// Whether every call's outcome is counted for the store, so that the responses to the reports contain the
-    /// record. All other circuits must be read periodically.
+    /// Whether calls' outcomes are counted for the store, so that this process learns of record changes from the
+    /// responses to its reports. All other circuits must be read periodically.
     #[must_use]
     pub fn tells_by_itself(&self) -> bool {
         self.circuit.counts_calls()
@@ -48,7 +49,8 @@ impl Member {
             && self.link.as_ref().is_none_or(|link| !link.alone)
     }
 
-    /// Marks the store as unavailable: from now on this process decides by itself, starting from what it knows.
+    /// Marks the store as unavailable. From now on this process decides by itself, starting from the state that it
+    /// knows.
     pub fn leave(&mut self) {
         if let Some(link) = &mut self.link {
             link.alone = true;
@@ -57,9 +59,9 @@ impl Member {
         }
     }
 
-    /// Handles the first record after the store is available again. Decisions made without the store are proposed if
-    /// the store's record has not changed. Otherwise the store's record applies, in a new epoch if its own is older
-    /// than those decisions.
+    /// Handles the first record after an outage of the store. Decisions made during the outage are proposed if the
+    /// store's record has not changed. Otherwise the store's record applies; if its epoch is older than those
+    /// decisions, it applies in a new epoch.
     pub fn rejoin(&mut self, record: Option<Record>, at: StepContext<'_>) -> Learnt {
         let Some(link) = &mut self.link else { return Learnt::default() };
         let was_alone = core::mem::take(&mut link.alone);
@@ -75,7 +77,8 @@ impl Member {
         self.learn(record, at)
     }
 
-    /// Ends a lease that was taken without the store. It is not published: the next lease must come from the store.
+    /// Ends a lease that was taken without the store. The lease is not published, because the next lease must come from
+    /// the store.
     fn end_own_lease(&mut self, at: StepContext<'_>) {
         let record = self.circuit.record();
         let released = self.link.as_ref().and_then(|link| link.probe);
@@ -85,8 +88,8 @@ impl Member {
         }
     }
 
-    /// Handles a change that the store pushed. Such a message may be old, for example in a process that was paused:
-    /// it shows that the store had this record, but not that it still has it.
+    /// Handles a change that the store pushed. The message may be old, for example if this process was paused, so it
+    /// shows that the store had this record, but not that the store still has it.
     pub fn handle_change(&mut self, record: Record, at: StepContext<'_>) -> Learnt {
         let (announced, changed_at) = (Seen::of(Some(&record)), record.changed_at);
         let seen_at = self.link.as_ref().map_or(changed_at, |link| link.seen_at.max(changed_at));
@@ -97,8 +100,8 @@ impl Member {
         learnt
     }
 
-    /// Handles a record from the store while this process is in a state that was not in the store when it was last
-    /// read.
+    /// Handles a record from the store while this process's own state is not in the store, as far as this process
+    /// knows.
     pub(super) fn reconcile(&mut self, record: Option<Record>, at: StepContext<'_>) -> Learnt {
         let StepContext { policy, now, .. } = at;
         let Some(link) = &mut self.link else { return Learnt::default() };
@@ -127,7 +130,8 @@ impl Member {
         record.epoch == self.circuit.epoch() && !self.differs_from(record)
     }
 
-    /// Whether the state or the mode differs. A disabled circuit's attribution and number of trips are not compared.
+    /// Whether the record's state or mode differs from this process's. Attribution and number of trips are not
+    /// compared.
     fn differs_from(&self, record: &Record) -> bool {
         let own = self.circuit.record();
         own.status() != record.status() || discriminant(&own.mode) != discriminant(&record.mode)
@@ -143,7 +147,7 @@ impl Member {
     }
 
     /// Replaces this process's record by the store's. If this process made newer decisions without the store, the
-    /// record applies in an even newer epoch, which is to be swapped in.
+    /// store's record applies in a new epoch, and that record is to be swapped in.
     pub(super) fn adopt(&mut self, record: Record, at: StepContext<'_>) -> Learnt {
         let StepContext { policy, now, .. } = at;
         let there = Seen::of(Some(&record));
@@ -168,8 +172,8 @@ impl Member {
         Learnt { change, publish, overlapped, ..Learnt::default() }
     }
 
-    /// Returns a store's record that is older than this process's decisions, moved to a newer epoch; to the current
-    /// epoch, if this process has already moved the same change there.
+    /// Returns a store's record that is older than this process's decisions, moved to a new epoch. If this process has
+    /// already moved the same change, returns it in the current epoch.
     fn in_new_epoch(&self, record: Record, now: Timestamp) -> Record {
         let own = self.circuit.epoch();
         let is_there = !self.differs_from(&record) && self.is_at_change_of(&record);
@@ -182,8 +186,9 @@ impl Member {
         (&own.cause, own.changed_at) == (&record.cause, record.changed_at)
     }
 
-    /// Handles a successful swap of an earlier proposal when this process has since made a decision without the
-    /// store. That decision stays in effect and is proposed next. But an operator's override takes precedence.
+    /// Handles a successful swap of an earlier proposal, when this process has since made a newer decision without the
+    /// store. The newer decision stays in effect and is proposed next, unless the earlier proposal is an operator's
+    /// override, which takes precedence.
     pub(super) fn won_an_older(
         &mut self,
         record: &Record,
@@ -202,9 +207,9 @@ impl Member {
         change
     }
 
-    /// Returns the change to publish when this record replaces this process's state. There is none, unless the state
-    /// or the mode differs, an operator overrode the circuit, or the circuit opened again. If the state is the same,
-    /// this process missed the states in between, and the change starts from the state that its cause leaves.
+    /// Returns the change to publish when `record` replaces this process's state. Returns `None` unless the state or
+    /// the mode differs, an operator overrode the circuit, or the circuit opened again. If the state is the same, this
+    /// process missed the states in between, and the change's `from` is the state that the record's cause leaves.
     fn change_to(&self, record: &Record) -> Option<Change> {
         let (own, from) = (self.circuit.record(), self.circuit.status());
         let change = Change::to(record, from)?;
@@ -221,9 +226,9 @@ impl Member {
         Some(Change { from: left.unwrap_or(from), ..change })
     }
 
-    /// Whether a store without a record may have expired it since this state was last known to apply: other processes
-    /// closed the circuit, and the closed record's retention time is over. An overridden record cannot expire,
-    /// because only operators end an override.
+    /// Whether a store without a record may have expired it since this process last knew its state to apply. In that
+    /// case other processes closed the circuit, and the closed record's retention time is over. An overridden record
+    /// cannot expire, because only operators end an override.
     pub(super) fn may_have_expired(&self, policy: &Policy, now: Timestamp) -> bool {
         if self.circuit.may_have_expired(policy, now) {
             return true;
@@ -268,7 +273,7 @@ impl Member {
         Learnt { change, ..Learnt::default() }
     }
 
-    /// Proposes this process's state to a store that does not have it.
+    /// Proposes this process's state to a store that does not have this state.
     pub(super) fn publish(&self, there: Option<Version>, at: StepContext<'_>) -> Learnt {
         Learnt { publish: Some(self.proposal(there, at)), ..Learnt::default() }
     }

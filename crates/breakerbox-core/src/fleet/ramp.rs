@@ -11,13 +11,13 @@ use core::time::Duration;
 use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce};
 
-/// One process's request to a circuit's ramp. The store executes it in one atomic step, in the order of the fields:
-/// it releases slots, replaces the limit, and takes slots.
+/// One process's request to a circuit's ramp. The store executes the request in one atomic step: it releases slots,
+/// replaces the limit, and takes slots, in this order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RampRequest {
     /// The circuit's key.
     pub key: Arc<str>,
-    /// The epoch that the ramp belongs to. If the record has another one, the request is late.
+    /// The ramp's epoch. If the record has another epoch, the request is late.
     pub epoch: Epoch,
     /// The initial limit, if the store has no ramp for this epoch and must create one.
     pub first_limit: u32,
@@ -25,17 +25,17 @@ pub struct RampRequest {
     pub begun_at: Timestamp,
     /// The slots to release. A slot that has expired, or was already released, is not counted.
     pub give: Vec<ReleasedSlot>,
-    /// The next limit; `None` leaves it unchanged.
+    /// The next limit; `None` leaves the limit unchanged.
     pub replace: Option<RampStep>,
-    /// New tokens of slots to take. They are taken in this order until the limit is reached.
+    /// The new tokens of the slots to take. Slots are taken in this order until the limit is reached.
     pub take: Vec<Nonce>,
     /// The time after which a taken slot expires if it is not released.
     pub slot_for: Duration,
-    /// The time for which the store keeps the ramp after its latest request.
+    /// How long the store keeps the ramp after the latest request.
     pub keep_for: Duration,
 }
 
-/// A slot to release.
+/// A slot in a ramp that a process releases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReleasedSlot {
     /// The token of the slot.
@@ -78,18 +78,19 @@ pub enum RampReply {
 /// A ramp's state after a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RampView {
-    /// The state of the ramp. Its `refused_at` is from before this request, so that a refusal by this request does
-    /// not hide how long there was none.
+    /// The ramp's state. Its `refused_at` is the value before this request, so that a refusal by this request does not
+    /// hide how long there was no refusal.
     pub state: RampState,
     /// The number of taken slots, over all processes.
     pub in_flight: u32,
-    /// The number of requested slots that were taken. They are the first ones in the request.
+    /// The number of requested slots that were taken: the first `taken` tokens in the request.
     pub taken: u32,
     /// Whether the limit was replaced.
     pub replaced: bool,
 }
 
-/// One circuit's ramp. Stores that keep ramps in memory use this type; others implement the same rules.
+/// One circuit's ramp, as a store keeps it. Stores that keep ramps in memory use this type; other stores implement the
+/// same rules.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SharedRamp {
     epoch: Epoch,

@@ -24,7 +24,7 @@ pub struct RampDemand {
     pub epoch: Epoch,
     /// The slots to release.
     pub give: Vec<ReleasedSlot>,
-    /// The next limit; `None` leaves it unchanged.
+    /// The next limit; `None` leaves the limit unchanged.
     pub replace: Option<RampStep>,
     /// The tokens of slots to take.
     pub take: Vec<Nonce>,
@@ -33,9 +33,9 @@ pub struct RampDemand {
 /// The effect of the store's reply on the process that made the request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RampUpdate {
-    /// The ramp is over, or another epoch has begun: calls no longer need slots.
+    /// The ramp is over, or another epoch has begun. Calls no longer need slots.
     Over,
-    /// The ramp continues. If there is a step, send it to the store in a request.
+    /// The ramp continues. The step, if there is one, must be sent to the store in a request.
     GoesOn(Option<RampStep>),
 }
 
@@ -60,7 +60,8 @@ impl RampState {
         Some(RampStep { expected: self.step, limit: Some(doubled).filter(|doubled| *doubled < cap) })
     }
 
-    /// Returns the step after this many failures; `None` if the limit is at its minimum and its round has not begun.
+    /// Returns the step after this many failures, which halves the limit for each failure. `None` if the limit is at
+    /// its minimum and no call has succeeded since the limit was last replaced.
     #[must_use]
     pub fn halved(&self, failures: u32) -> Option<RampStep> {
         let limit = self.limit?;
@@ -71,13 +72,13 @@ impl RampState {
 }
 
 impl Member {
-    /// Whether an ordinary call needs a slot in the fleet's ramp. A circuit that is open in this process only refuses
-    /// by itself, and its single probe needs no slot.
+    /// Whether an ordinary call needs a slot in the fleet's ramp. While this process's local circuit is open, calls
+    /// need no slot, because the local circuit admits only its own probe.
     pub(super) fn needs_slot(&self, policy: &Policy) -> bool {
         self.ramps_in_fleet(policy) && !self.is_open_locally()
     }
 
-    /// Whether the circuit is ramping up, with the fleet's ramp.
+    /// Whether the circuit is ramping up on the fleet's ramp.
     fn ramps_in_fleet(&self, policy: &Policy) -> bool {
         let in_fleet =
             self.link.as_ref().is_some_and(|link| !link.is_exclusive && !link.alone && link.seen.is_some());
@@ -92,7 +93,7 @@ impl Member {
         self.admit(policy, now)
     }
 
-    /// Returns the request to the store; `None` if calls no longer need slots, or another epoch has begun.
+    /// Returns the request to send to the store; `None` if calls no longer need slots, or another epoch has begun.
     #[must_use]
     pub fn ramp_request(&self, key: &Arc<str>, wish: RampDemand, policy: &Policy) -> Option<RampRequest> {
         if self.circuit.epoch() != wish.epoch || !self.ramps_in_fleet(policy) {
@@ -115,7 +116,7 @@ impl Member {
     }
 
     /// Handles the store's reply about the ramp of `epoch`. `refused` states whether some requested slots were not
-    /// granted, and `failures` is the number of failures that the limit does not include yet.
+    /// granted. `failures` is the number of failures for which the limit has not been lowered yet.
     pub fn ramp_replied(
         &mut self,
         epoch: Epoch,

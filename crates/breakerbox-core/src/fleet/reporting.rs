@@ -31,30 +31,31 @@ use crate::rule::TripRule;
 use crate::time::Timestamp;
 use crate::window::Totals;
 
-/// The time for which a single failure may wait for a success before it is reported.
+/// How long a single failure may wait for a success before the failure is reported.
 const RUN_OPEN_FOR: Duration = Duration::from_secs(1);
 
-/// The maximum time by which a report may be early, because times are estimates of the store's time.
+/// The maximum time by which a report may be sent early, because times are estimates of the store's time.
 const TOLERANCE: Duration = Duration::from_millis(10);
 
-/// The minimum time between two of a process's calls for reports on one key, while it is not waiting to trip.
+/// The minimum time between two calls for reports by one process on one key, except while a trip is pending.
 const CALL_EVERY: Duration = Duration::from_secs(1);
 
-/// The delay before a process first reads the others' reports on a key under suspicion. Each further delay is four
-/// times as long.
+/// The delay before a process first reads the other processes' reports on a key under suspicion. Each further delay is
+/// four times as long as the previous one.
 const LOOK_AFTER: Duration = Duration::from_millis(250);
 
 /// The minimum number of consecutive failures that puts a key under suspicion.
 const SUSPECTED_RUN: u64 = 2;
 
-/// The time at which a process must report a key.
+/// When a process must report a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Due {
     /// No report is due at present.
     Never,
     /// A report is due after this time, unless a success comes first.
     After(Duration),
-    /// A report is due within a second, with others: it contains successes for a key under suspicion.
+    /// A report is due within a second, together with other keys' reports. It contains only successes, for a key under
+    /// suspicion.
     Later,
     /// A report is due with the next batch.
     Soon,
@@ -63,7 +64,7 @@ pub(super) enum Due {
 }
 
 impl Due {
-    /// Returns this due time, or `wait` if that is sooner.
+    /// Returns this due time, or `wait` if `wait` is sooner.
     pub(super) fn at_the_latest_in(self, wait: Duration) -> Self {
         match self {
             Self::Never | Self::After(_) if wait.is_zero() => Self::Soon,
@@ -74,11 +75,11 @@ impl Due {
     }
 }
 
-/// The counts by which a process decides whether to report.
+/// The counts from which a process decides whether to report.
 pub(super) struct Known<'k> {
     /// Outcomes that have not been reported to the store.
     pub(super) unreported: &'k Totals,
-    /// The totals in the store's latest response, plus the unreported outcomes.
+    /// The totals in the store's latest response plus the unreported outcomes.
     pub(super) all: &'k Totals,
     /// All of this process's outcomes, reported or not.
     pub(super) own: &'k Totals,
@@ -117,7 +118,7 @@ pub(super) fn is_suspicious(policy: &Policy, reported: &Totals) -> bool {
     TripRule::is_at_limit(policy, reported) || policy.consecutive_failures().is_some_and(is_half)
 }
 
-/// Whether a key is under suspicion, as far as this process knows, and when a process last called for reports.
+/// Whether a key is under suspicion, as far as this process knows, and the time of the latest call for reports.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Suspicion {
     /// Whether all unreported counts are due at once.
@@ -126,13 +127,13 @@ pub(super) struct Suspicion {
     until: Option<Timestamp>,
     /// The time of the latest call for reports, by this or another process.
     called_at: Option<Timestamp>,
-    /// The time at which this process last read the store's totals, and how often it did so without a report of its
-    /// own; `None` if it has no reason to read them again.
+    /// The time at which this process last read the store's totals, and how many reads in a row it made without a
+    /// report of its own; `None` if no further read is needed.
     looked: Option<(Timestamp, u32)>,
 }
 
 impl Suspicion {
-    /// Whether the key is under suspicion, so that every outcome is reported.
+    /// Whether the key is under suspicion, in which case every outcome is reported.
     pub(super) fn holds(&self, now: Timestamp) -> bool {
         self.until.is_some_and(|until| now < until)
     }
@@ -154,17 +155,17 @@ impl Suspicion {
         self.looked = None;
     }
 
-    /// Returns the time after which this process must read the store's totals again, even without counts to report:
-    /// the other processes may have responded to the call for reports, or the call was lost, or came too early for
-    /// their later counts.
+    /// Returns the time after which this process must read the store's totals again, even without counts to report. By
+    /// then, the other processes may have responded to the call for reports. The call may also have been lost, or have
+    /// come before some of their counts.
     pub(super) fn look_due_in(&self, now: Timestamp) -> Option<Duration> {
         let (looked_at, times) = self.looked.filter(|_| self.holds(now))?;
         let every = LOOK_AFTER.saturating_mul(4_u32.saturating_pow(times));
         Some(every.saturating_sub(now.since(looked_at)))
     }
 
-    /// Whether to call for reports, because the latest call by any process was at least `every` ago. If so, records
-    /// the call.
+    /// Whether to call for reports, because the latest call by any process was at least `every` ago. If so, records a
+    /// call at `now`.
     fn call_again(&mut self, every: Duration, now: Timestamp) -> bool {
         let is_time = self.called_at.is_none_or(|at| now.since(at) >= every);
         if is_time {
@@ -188,11 +189,11 @@ impl Suspicion {
     }
 }
 
-/// A pending trip: the counts that this process knows meet a rule. The process refuses calls, and gives the others
-/// time to report before it decides.
+/// A pending trip. The counts that this process knows meet a rule, so the process refuses calls, and gives the other
+/// processes time to report before it decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PendingTrip {
-    /// The time at which the rule was met. The cool-off starts here, because calls have been refused since then.
+    /// The time at which the rule was met. The cool-off starts at this time, because calls are refused from then on.
     pub(super) since: Timestamp,
     /// The time of the first call for reports after the rule was met, by this or another process.
     called_at: Option<Timestamp>,
@@ -218,8 +219,8 @@ impl PendingTrip {
     }
 
     /// Returns the next step while the reports so far meet the rule. The other processes have the time `confirm` to
-    /// report, starting at the first call, so that their reports are as recent as this process's counts. Without
-    /// other processes, `confirm` is zero.
+    /// report, measured from the first call for reports, so that their reports are as recent as this process's counts.
+    /// If there are no other processes, `confirm` is zero.
     pub(super) fn go_on(
         &mut self,
         confirm: Duration,
@@ -251,7 +252,7 @@ impl PendingTrip {
     }
 }
 
-/// The number of times that a process reads the totals, and calls for reports, while it waits for the others.
+/// How many times a process reads the totals and calls for reports during the confirmation time.
 const LOOKS: u32 = 3;
 
 #[cfg(test)]

@@ -11,13 +11,13 @@ use crate::record::Record;
 use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce, RandomBits, Version};
 
-/// The maximum times that a fleet's processes wait for each other and for the store.
+/// How long a fleet's processes wait for each other and for the store, at most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Waits {
     /// The time after a decision within which its record may be swapped in.
     pub swap: Duration,
-    /// The time that the other processes have to report once a rule is met over the counts that a process knows,
-    /// before the process opens the circuit. Zero if there are no others, or every outcome is in the store already.
+    /// The time that the other processes have to report before a process whose known counts meet a rule opens the
+    /// circuit. Zero if there are no other processes, or if every outcome is in the store already.
     pub confirm: Duration,
 }
 
@@ -25,15 +25,15 @@ pub struct Waits {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Consistency {
-    /// A process decides by what it knows, and reports its counts to the store in the background. It learns of
-    /// another process's trip after the time that a message takes.
+    /// A process decides based on what it knows, and reports its counts to the store in the background. It learns of
+    /// another process's trip as soon as the store's message arrives.
     #[default]
     LocalFirst,
     /// Acquiring a permit always reads the store, and every outcome is counted there before the caller continues.
     Strict,
 }
 
-/// The arguments of every decision about a shared circuit.
+/// The arguments that every decision about a shared circuit needs.
 #[derive(Clone, Copy, Debug)]
 pub struct StepContext<'p> {
     /// The circuit's policy.
@@ -63,12 +63,12 @@ impl StepContext<'_> {
 pub enum MemberAnswer {
     /// The process has decided.
     Decided(AcquireResult),
-    /// The process does not know the circuit: read its record from the store, then acquire again.
+    /// The process does not know the circuit's record. Read it from the store, then acquire again.
     Unknown,
-    /// A probe is due, or every permit requires the store: read the record, then take the
+    /// A probe is due, or every permit requires the store. Read the record, then take the
     /// [lease](super::Member::lease).
     LeaseDue,
-    /// The circuit is ramping up in this epoch: take a [slot](super::Member::ramp_request) from the store.
+    /// The circuit is ramping up in this epoch. Take a [slot](super::Member::ramp_request) from the store.
     SlotDue(Epoch),
 }
 
@@ -81,10 +81,10 @@ pub struct Proposal {
     pub step: Step,
     /// The time, by the store's clock, after which the record must not be swapped in.
     pub not_after: Timestamp,
-    /// The time without a merge or a swap after which the store may drop the record; `None` means never.
+    /// The time since the latest merge or swap after which the store may drop the record; `None` means never.
     pub keep_for: Option<Duration>,
-    /// The epoch and the lease's nonce, if the record contains a probe's result; `None` for other records. If the
-    /// swap fails, the result is late.
+    /// The epoch and lease nonce of the probe whose result the record contains; `None` if the record contains no
+    /// probe's result. If the swap fails, the result is late.
     pub result_of: Option<(Epoch, Nonce)>,
 }
 
@@ -102,15 +102,15 @@ pub struct MemberSettled {
 pub enum ReportDue {
     /// No report is due.
     Nothing,
-    /// Report the counts within a second: they are successes for a circuit under suspicion.
+    /// Report the counts within a second. They are successes for a circuit under suspicion.
     Later,
     /// Report the counts with the next batch.
     Soon,
-    /// Report the counts at once: calls are refused until the store has responded, or another process called for
-    /// reports.
+    /// Report the counts at once, because calls are refused until the store has responded, or because another process
+    /// called for reports.
     Now,
-    /// Report the counts after this time, with other reports that are due at about that time, unless no report is
-    /// needed by then.
+    /// Report the counts after this time, together with other reports due at about that time, unless the report has
+    /// become unnecessary by then.
     After(Duration),
     /// Report after this time, even without counts, because a trip awaits confirmation.
     In(Duration),
@@ -129,34 +129,36 @@ pub enum ReportDue {
 /// The work that remains for a circuit before a flush is complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pending {
-    /// No work remains: the store has all counts.
+    /// No work remains, because the store has all counts.
     Nothing,
     /// Report the counts that the store does not have.
     Report {
-        /// Whether a trip awaits confirmation; if so, report again, even without further outcomes.
+        /// Whether a trip awaits confirmation. If so, report again, even without further outcomes.
         pending_trip: bool,
     },
     /// Wait for the response to a report that was sent.
     Answer {
-        /// As for [`Report`](Self::Report).
+        /// Whether a trip awaits confirmation, as in [`Report`](Self::Report).
         pending_trip: bool,
     },
-    /// Read the record first: the process decided without the store, or the store does not have its epoch yet.
+    /// Read the record first, because the process decided without the store, or the store does not have the process's
+    /// epoch yet.
     Rejoin,
 }
 
 /// The result of reading the store's record.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Learnt {
-    /// The change to publish to observers; `None` if there is none.
+    /// The change to publish to observers; `None` if the state did not change.
     pub change: Option<Change>,
-    /// The record to swap in again, because the store has lost what this process knows; `None` if it has not.
+    /// The record to swap in, because this process has a state that the store does not have; `None` if there is no such
+    /// state.
     pub publish: Option<Box<Proposal>>,
     /// Whether another process probed while this process's probe was in flight with a live lease.
     pub overlapped: bool,
     /// Whether this process opened its process-local circuit.
     pub opened_locally: bool,
-    /// Whether the store gave this response before this process saw a newer record. Such a response has no effect.
+    /// Whether the response was ignored, because the store gave it before this process saw a newer record.
     pub overtaken: bool,
 }
 
@@ -182,11 +184,12 @@ impl ReportResult {
 #[derive(PartialEq, Debug)]
 #[expect(clippy::large_enum_variant, reason = "it is looked at once, and never kept")]
 pub enum LeaseAnswer {
-    /// Swap this record in; if that [succeeds](super::Member::leased), the caller has the probe.
+    /// Swap in this record. If the swap [succeeds](super::Member::leased), the caller has the probe.
     Swap(Box<Proposal>),
-    /// There is no probe to take; this is the decision by the current record.
+    /// There is no probe to take. This is the decision based on the current record.
     Decided(AcquireResult),
-    /// The circuit has closed and is ramping up in this epoch: take a [slot](super::Member::ramp_request).
+    /// The circuit has closed and is ramping up in this epoch. Take a [slot](super::Member::ramp_request) from the
+    /// store.
     SlotDue(Epoch),
 }
 
@@ -196,8 +199,8 @@ impl Proposal {
         Self { expected, step, not_after, keep_for, result_of: None }
     }
 
-    /// Whether another process was given a probe while this one's lease was live. `there` is the record because of
-    /// which the store refused the probe's result. This happens only if a store loses writes, or its clock steps.
+    /// Whether another process was given a probe while this process's lease was live. `there` is the record that made
+    /// the swap of this probe's result fail. An overlap happens only if a store loses writes, or its clock steps.
     #[must_use]
     pub fn was_overlapped(&self, there: Option<&Record>, now: Timestamp) -> bool {
         let (Some(own), Some(there)) = (self.result_of, there) else { return false };
@@ -211,7 +214,7 @@ impl MemberSettled {
     }
 }
 
-/// Whether a record shows that another probe was given after this one.
+/// Whether the record `there` shows that another probe was given after the probe with this epoch and nonce.
 pub(super) fn is_of_another_probe(there: &Record, (epoch, nonce): (Epoch, Nonce)) -> bool {
     let probed = matches!(there.cause, Some(Cause::ProbeFailed | Cause::ProbesSucceeded));
     there.lease.is_some_and(|lease| lease.nonce != nonce) || there.epoch > epoch && probed

@@ -16,35 +16,36 @@ use crate::permit::Refusal;
 use crate::record::{Record, State};
 use crate::time::Timestamp;
 
-/// The last cool-off divided by this is the time to stand back.
+/// The divisor for the stand-back time: a process stands back (lets other processes probe first) for a tenth of the
+/// last cool-off.
 const PART: u32 = 10;
 
-/// The minimum time to stand back, unless that is more than half of the cool-off.
+/// The minimum time for which a process stands back, or half of the cool-off if that is shorter.
 const SHORTEST: Duration = Duration::from_millis(250);
 
-/// The maximum time to stand back.
+/// The maximum time for which a process stands back.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// This process's latest failed probe.
+/// This process's latest failed probe, because of which the process lets others probe first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct StandBack {
-    /// The time at which the failed probe opened the circuit. It identifies the cool-off and the half-open state
-    /// after it, which both keep this time.
+    /// The time at which the failed probe opened the circuit. It identifies the cool-off and the half-open state that
+    /// follows, because both keep this time in the record.
     opened_at: Timestamp,
-    /// The time to stand back while no other probe has succeeded.
+    /// How long this process stands back if no other process's probe has succeeded.
     delay: Duration,
 }
 
 impl StandBack {
-    /// Creates the memory of a failed probe that led to this record; `None` if the record has no cool-off.
+    /// Creates the entry for a failed probe that led to the record `failed`; `None` if that record has no cool-off.
     pub(super) fn after(failed: &Record) -> Option<Self> {
         let (opened_at, retry_at) = failed.opened_at.zip(failed.retry_at)?;
         let cool_off = retry_at.since(opened_at);
         Some(Self { opened_at, delay: (cool_off / PART).max(SHORTEST.min(cool_off / 2)).min(LONGEST) })
     }
 
-    /// Returns the refusal for a caller that would otherwise get the probe; `None` if this process need not stand
-    /// back, or no longer needs to.
+    /// Returns the refusal for a caller that would otherwise get the probe; `None` if this process need not stand back
+    /// now.
     pub(super) fn refusal(&self, record: &Record, now: Timestamp) -> Option<Refusal> {
         if record.opened_at != Some(self.opened_at) {
             return None;

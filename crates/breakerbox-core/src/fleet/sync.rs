@@ -25,8 +25,8 @@ use crate::token::RandomBits;
 use crate::transitions::Answer;
 
 impl Member {
-    /// Decides about a probe, based on the record and the time that the store has just returned. Returns the record
-    /// to swap in for the lease, or the reason for the refusal.
+    /// Decides whether a caller gets the probe, based on the record and the time that the store has just returned.
+    /// Returns the record to swap in for the lease, or how to proceed without a probe.
     pub fn lease(&mut self, record: Option<Record>, at: StepContext<'_>) -> (Learnt, LeaseAnswer) {
         let StepContext { policy, draw, now, .. } = at;
         let learnt = self.learn(record.clone(), at);
@@ -88,7 +88,7 @@ impl Member {
         link.take_delta(key, policy, &own, now)
     }
 
-    /// Returns the work that remains until the store has all counts so far.
+    /// Returns the work that remains before the store has all counts so far.
     #[must_use]
     pub fn pending(&self, now: Timestamp) -> Pending {
         let Some(link) = &self.link else { return Pending::Nothing };
@@ -164,8 +164,8 @@ impl Member {
         ReportResult { report: ReportDue::Swap(Box::new(proposal)), ..ReportResult::nothing(learnt) }
     }
 
-    /// Handles a missing response to a delta, which the store may or may not have counted. The delta is not sent
-    /// again: counts may be lost, but are never counted twice.
+    /// Handles a missing response to a delta, which the store may or may not have counted. The delta is not sent again,
+    /// so counts may be lost, but are never counted twice.
     pub fn report_unanswered(&mut self, now: Timestamp) {
         if let Some(link) = &mut self.link {
             link.answered(None, now);
@@ -241,8 +241,8 @@ impl Member {
         }
     }
 
-    /// Returns the record that a response from the store stands for: the one in it, unless this process has seen a
-    /// newer one since.
+    /// Returns the newest record that this process knows after a response: its own record if the response was
+    /// overtaken, otherwise the record in the response.
     fn newest(&self, answered: Option<Record>, learnt: &Learnt) -> Option<Record> {
         if learnt.overtaken { Some(self.circuit.record()) } else { answered }
     }

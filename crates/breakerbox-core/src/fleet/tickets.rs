@@ -17,8 +17,9 @@ use crate::time::Timestamp;
 use crate::token::{Epoch, RandomBits};
 
 impl Member {
-    /// Returns the permit as data, by the same clock as the records, by which it was acquired at `started_at`. From
-    /// now on any process may settle it, so this process takes a record without the permit's lease for a newer one.
+    /// Returns the permit as data, with times by the clock that records use; `started_at` is the start by that clock.
+    /// From now on any process may settle the ticket. A record without the ticket's lease is therefore no longer taken
+    /// for an older one.
     pub fn to_ticket(&mut self, key: Arc<str>, permit: &Permit, started_at: Timestamp) -> Ticket {
         let kind = match permit.kind {
             PermitKind::Call | PermitKind::Ramped { .. } | PermitKind::OnRamp { .. } => TicketKind::Call,
@@ -66,9 +67,9 @@ impl Member {
         self.settle(Permit::new(self.circuit.epoch(), kind, ticket.started_at), outcome, policy, draw, now)
     }
 
-    /// Releases what a permit holds in this process after its ticket was settled: its slot in the process's ramp and
-    /// the process-local circuit's probe, which both depend on the outcome. A [slot](Permit::slot) in the fleet's
-    /// ramp is released in the store.
+    /// Releases what a permit still holds in this process after its ticket was settled, which is its slot in the
+    /// process's own ramp and the process-local circuit's probe. Both depend on the outcome. A [slot](Permit::slot) in
+    /// the fleet's ramp is released in the store.
     pub fn release(
         &mut self,
         permit: Permit,
@@ -88,7 +89,7 @@ impl Member {
         }
     }
 
-    /// Returns this process's current epoch, as the store numbers it.
+    /// Returns this process's current epoch as stores number it, where zero means that there is no record.
     fn shared_epoch(&self) -> Epoch {
         match &self.link {
             Some(_) if self.circuit.is_pristine() => Epoch::default(),

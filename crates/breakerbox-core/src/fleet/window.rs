@@ -13,14 +13,14 @@ use crate::record::LatestOutcomes;
 use crate::time::{Timestamp, micros};
 use crate::window::Totals;
 
-/// The number of buckets in a window: the current one and the previous ones.
+/// The number of buckets in a window, including the current bucket.
 const BUCKETS: u64 = 10;
 
-/// The counts of all processes for one circuit. Stores that keep counts in memory use this type; others implement the
+/// All processes' counts for one circuit. Stores that keep counts in memory use this type; other stores implement the
 /// same rules.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct SharedWindow {
-    /// The buckets, by the time at which they begin, in microseconds.
+    /// The buckets, by their start time in microseconds.
     buckets: BTreeMap<u64, Counts>,
     last_success: Option<Timestamp>,
     /// The time of the first failure in the run of consecutive failures.
@@ -56,7 +56,8 @@ impl SharedWindow {
         self.buckets = self.buckets.split_off(&oldest(width, now));
     }
 
-    /// Records a success, which ends the run of consecutive failures, unless all of them are later.
+    /// Records a success. It ends the run of consecutive failures, unless all of those failures are later than the
+    /// success.
     fn note_success(&mut self, at: Option<Timestamp>) {
         if at <= self.last_success {
             return;
@@ -106,7 +107,7 @@ fn width(window: Duration) -> u64 {
     (micros(window) / BUCKETS).max(1)
 }
 
-/// Returns the start of the oldest bucket that still counts, in microseconds.
+/// Returns the start of the oldest bucket that is still in the window, in microseconds.
 fn oldest(width: u64, now: Timestamp) -> u64 {
     (now.as_micros() / width).saturating_sub(BUCKETS - 1) * width
 }

@@ -3,8 +3,8 @@
 
 use core::ops::RangeInclusive;
 
-/// The valid range of each numeric policy field, by its key. Durations, the preset and the factor are not in this
-/// table.
+/// The valid range of each numeric policy field, by the field's key. Durations, the preset and the cool-off factor are
+/// not in this table.
 pub const POLICY_BOUNDS: &[(&str, RangeInclusive<u64>)] = &[
     ("min_calls", 1..=MAX_CALLS),
     ("failure_rate", 1..=100),
@@ -19,12 +19,12 @@ pub const POLICY_BOUNDS: &[(&str, RangeInclusive<u64>)] = &[
     ("sample_recent", 1..=MAX_TICKS),
 ];
 
-/// The maximum number of calls in a policy: more than any window holds.
+/// The maximum number of calls in a policy, chosen above any window's number of calls.
 const MAX_CALLS: u64 = 1_000_000_000;
-/// The maximum number of probes, calls in flight or trips in a policy: more than any circuit sees.
+/// The maximum number of probes, calls in flight or trips in a policy, chosen above any circuit's.
 const MAX_SMALL: u64 = 1_000_000;
 
-/// The maximum number of ticks in a policy: more than any useful window has.
+/// The maximum number of ticks in a policy, chosen above any useful window's.
 const MAX_TICKS: u64 = 1_000;
 
 /// Returns a field's valid range, or all numbers if the table does not list it.

@@ -93,9 +93,9 @@ macro_rules! setters {
 
 impl PolicyBuilder {
     setters! {
-        /// Starts from the settings of a known breaker.
+        /// Starts from the settings of a known circuit breaker, such as [`Preset::Stoplight`].
         preset: Preset;
-        /// Sets the rolling time over which outcomes count. At least a millisecond.
+        /// Sets the length of the rolling window over which outcomes count. At least a millisecond.
         window: Duration;
         /// Sets the number of calls in the window below which rates and the mean latency are not evaluated, 1 to
         /// 1,000,000,000.
@@ -112,9 +112,9 @@ impl PolicyBuilder {
         slow_call: impl Into<Option<Duration>>;
         /// Trips the circuit at this percentage of slow calls, 1 to 100. Requires `slow_call`.
         slow_rate: impl Percentage;
-        /// Sets the time for which the first trip keeps the circuit open.
+        /// Sets how long the circuit stays open after the first trip.
         cool_off: Duration;
-        /// Sets the factor by which the cool-off grows with each further trip. At least 1.
+        /// Sets the factor by which the cool-off grows with each further trip. At least 1, which keeps it constant.
         cool_off_factor: f64;
         /// Sets the maximum cool-off.
         cool_off_max: Duration;
@@ -122,7 +122,7 @@ impl PolicyBuilder {
         jitter: u64;
         /// Sets the number of successful probes that close the circuit, 1 to 1,000,000.
         probes: u64;
-        /// Sets the maximum duration of a probe.
+        /// Sets the timeout of a probe.
         probe_timeout: Duration;
         /// Sets the number of calls in flight at which the ramp ends, 1 (no ramp) to 1,000,000.
         ramp_cap: impl Into<Option<u64>>;
@@ -133,18 +133,17 @@ impl PolicyBuilder {
         /// Sets how long the circuit must have failed before it can be disabled, from the first failure after the
         /// latest success. May be zero.
         disable_min: Duration;
-        /// Sets how long after its start dropping a permit counts as a cancellation. With zero, every drop is a
-        /// failure.
+        /// Sets the time after a permit's start within which dropping the permit is a cancellation. With zero, every
+        /// drop is a failure.
         cancel_grace: Duration;
-        /// In sampling mode: sets the percentage of successes that closes a half-open circuit, 1 to 100.
+        /// Sets, for sampling mode, the percentage of successes that closes a half-open circuit, 1 to 100.
         recovery_rate: u64;
-        /// In sampling mode: sets how many of the latest ticks are also evaluated separately from the whole window, 1
+        /// Sets, for sampling mode, how many of the latest ticks are also evaluated separately from the whole window, 1
         /// to 1,000.
         sample_recent: impl Into<Option<u64>>;
     }
 
-    /// Returns the same builder with a fixed fault put back. Only for tests that verify that other tests find the
-    /// fault.
+    /// Returns the same builder with a fixed fault put back, for tests that verify that other tests find the fault.
     #[cfg(feature = "sabotage")]
     #[doc(hidden)]
     pub const fn with_fault(mut self, fault: Fault) -> Self {
@@ -152,7 +151,7 @@ impl PolicyBuilder {
         self
     }
 
-    /// Returns the preset; `None` if none was set.
+    /// Returns the preset that was set; `None` if none was.
     #[must_use]
     pub const fn given_preset(&self) -> Option<Preset> {
         self.preset
@@ -178,9 +177,9 @@ impl PolicyBuilder {
     }
 
     /// Builds the policy for sampled circuits whose sampler returns totals only. Totals contain neither the order of
-    /// outcomes nor the number of slow calls, so `consecutive_failures` and `slow_rate` are off, and setting one is
-    /// an error. There is no ramp, and `ramp_cap` has no effect: a ramp counts calls that settle, and sampled calls
-    /// need not settle.
+    /// outcomes nor the number of slow calls. Therefore `consecutive_failures` and `slow_rate` are off, and setting
+    /// either is an error. There is no ramp and `ramp_cap` has no effect, because a ramp counts settled calls, and
+    /// sampled calls need not settle.
     ///
     /// # Errors
     /// As [`build`](Self::build), and if a rule is set that samples contain no data for.
@@ -189,8 +188,8 @@ impl PolicyBuilder {
     }
 
     /// Builds the policy for sampled circuits whose sampler also returns the [number of consecutive
-    /// failures](crate::Sample::failure_run): as [`build_for_sampling`](Self::build_for_sampling), but
-    /// `consecutive_failures` can be set.
+    /// failures](crate::Sample::failure_run). This is the same as [`build_for_sampling`](Self::build_for_sampling),
+    /// except that `consecutive_failures` can be set.
     ///
     /// # Errors
     /// As [`build_for_sampling`](Self::build_for_sampling).
@@ -221,7 +220,7 @@ impl PolicyBuilder {
         Ok(policy)
     }
 
-    /// Applies the fields that were set to `base`, and checks each of them.
+    /// Applies the fields that were set to `base`, and checks the result.
     fn checked(&self, base: Policy) -> Result<Policy, PolicyError> {
         let mut policy = base;
         if let Some(window) = self.window {

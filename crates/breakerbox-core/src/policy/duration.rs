@@ -4,7 +4,7 @@ use alloc::string::String;
 use core::fmt::Write;
 use core::time::Duration;
 
-/// The maximum duration in a policy: a hundred years. Longer ones are mistakes, and sums of such durations do not
+/// The maximum duration in a policy, a hundred years. Longer durations are mistakes, and sums of shorter ones do not
 /// overflow.
 pub const MAX_DURATION: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
@@ -82,7 +82,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     if duration > MAX_DURATION { Err(DurationError::TooLong) } else { Ok(duration) }
 }
 
-/// Formats a duration as [`parse_duration`] reads it, in whole milliseconds.
+/// Formats a duration in the syntax that [`parse_duration`] accepts. Fractions of a millisecond are dropped.
 ///
 /// ```
 /// use core::time::Duration;

@@ -8,7 +8,7 @@ use super::file::POLICY_KEYS;
 use super::preset::UnknownPreset;
 use crate::file_value::FileValue;
 
-/// The error for an invalid policy. It names one field and the reason.
+/// The error for an invalid policy. It names one field and states why the field is invalid.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[error("{field}: {reason}")]
 pub struct PolicyError {
@@ -131,7 +131,7 @@ pub enum PolicyErrorReason {
     /// No field has this name.
     #[error("is not a policy key{}", DidYouMeanOrList(*nearest))]
     UnknownKey {
-        /// The most similar key, if one is similar enough.
+        /// The key with the most similar name, if one is similar enough.
         nearest: Option<&'static str>,
     },
     /// The field is set twice.
@@ -142,7 +142,7 @@ pub enum PolicyErrorReason {
     UnknownPreset {
         /// The name that was given, shortened if it is long.
         found: String,
-        /// The error that lists the valid presets.
+        /// The error for the unknown name, which lists the valid presets.
         unknown: UnknownPreset,
     },
 }

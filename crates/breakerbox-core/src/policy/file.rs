@@ -152,8 +152,8 @@ impl<'de> Deserialize<'de> for PolicyBuilder {
     }
 }
 
-/// A file value to store in the builder. An invalid one is refused during deserialization, so that the error contains
-/// the line number.
+/// A value from a policy file, to be stored in the builder. An invalid value is rejected during deserialization, so
+/// that the error contains the line number.
 struct Entry<'a> {
     builder: &'a mut PolicyBuilder,
     key: &'a str,

@@ -29,7 +29,7 @@ use crate::backoff::Backoff;
 use crate::fault::Fault;
 use crate::token::RandomBits;
 
-/// The checked settings that govern a circuit.
+/// A circuit's validated settings.
 ///
 /// ```
 /// use breakerbox_core::Policy;
@@ -63,7 +63,8 @@ pub struct Policy {
     cancel_grace: Duration,
     recovery_rate: u8,
     sample_recent: Option<u32>,
-    /// Whether the policy was built for sampling: a leader evaluates totals, and calls are not counted individually.
+    /// Whether the policy was built for sampling, where a leader evaluates totals and calls are not counted
+    /// individually.
     is_sampled: bool,
     #[cfg(feature = "sabotage")]
     fault: Option<Fault>,
@@ -116,8 +117,7 @@ impl Policy {
         self
     }
 
-    /// Returns the same policy with a fixed fault put back. Only for tests that verify that other tests find the
-    /// fault.
+    /// Returns the same policy with a fixed fault put back, for tests that verify that other tests find the fault.
     #[cfg(feature = "sabotage")]
     #[doc(hidden)]
     #[must_use]
@@ -132,7 +132,7 @@ impl Policy {
         self.fault == Some(fault)
     }
 
-    /// Always false: faults can be put back only with the feature `sabotage`.
+    /// Always false, because faults can be put back only with the feature `sabotage`.
     #[cfg(not(feature = "sabotage"))]
     #[expect(clippy::unused_self, reason = "with the feature `sabotage` the policy says so")]
     pub(crate) const fn has_fault(&self, _fault: Fault) -> bool {
@@ -144,7 +144,7 @@ impl Policy {
         Self { disable_after: None, ramp_cap: None, ..self.clone() }
     }
 
-    /// The rolling time over which outcomes count. The default is 60 s.
+    /// The length of the rolling window over which outcomes count. The default is 60 s.
     #[must_use]
     pub const fn window(&self) -> Duration {
         self.window
@@ -192,7 +192,7 @@ impl Policy {
         self.slow_rate
     }
 
-    /// The time for which the first trip keeps the circuit open. The default is 30 s.
+    /// How long the circuit stays open after the first trip. The default is 30 s.
     #[must_use]
     pub const fn cool_off(&self) -> Duration {
         self.cool_off.first
@@ -223,7 +223,7 @@ impl Policy {
         self.probes
     }
 
-    /// The maximum duration of a probe. The default is 10 s.
+    /// The timeout of a probe. The default is 10 s.
     #[must_use]
     pub const fn probe_timeout(&self) -> Duration {
         self.probe_timeout
@@ -254,20 +254,21 @@ impl Policy {
         self.disable_min
     }
 
-    /// The time after its start during which dropping a permit is a cancellation, not a failure. The default is 1 s.
+    /// The time after a permit's start within which dropping the permit is a cancellation, not a failure. The default
+    /// is 1 s.
     #[must_use]
     pub const fn cancel_grace(&self) -> Duration {
         self.cancel_grace
     }
 
-    /// In sampling mode: the percentage of successes that closes a half-open circuit, 1 to 100. The default is 100.
+    /// The percentage of successes that closes a half-open circuit in sampling mode, 1 to 100. The default is 100.
     #[must_use]
     pub const fn recovery_rate(&self) -> u8 {
         self.recovery_rate
     }
 
-    /// In sampling mode: the number of latest ticks that are also evaluated separately from the whole window. `None`
-    /// is off; the default is 3.
+    /// The number of latest ticks that are also evaluated separately from the whole window in sampling mode. `None` is
+    /// off; the default is 3.
     #[must_use]
     pub const fn sample_recent(&self) -> Option<u32> {
         self.sample_recent
@@ -285,8 +286,8 @@ impl Policy {
         self.mean_latency.is_some() || self.slow_call.is_some()
     }
 
-    /// Returns the latency below which a success is harmless: it is not slow, and cannot raise the mean to its limit.
-    /// With `None`, every success is harmless.
+    /// Returns the latency below which a success is harmless, because it is not slow and cannot raise the mean latency
+    /// to its limit. With `None`, every success is harmless.
     #[must_use]
     pub fn harmless_latency(&self) -> Option<Duration> {
         match (self.mean_latency, self.slow_call) {

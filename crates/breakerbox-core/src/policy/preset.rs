@@ -9,7 +9,7 @@ use super::error::DidYouMean;
 use crate::key::CircuitBy;
 use crate::nearest::nearest;
 
-/// A policy that reproduces a known breaker. A preset turns off every rule that it does not set.
+/// A policy that reproduces a known circuit breaker. A preset turns off every trip rule that it does not set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Preset {
@@ -38,7 +38,7 @@ impl Preset {
         }
     }
 
-    /// Returns the circuit scope in the system that the preset reproduces.
+    /// Returns the circuit scope that the reproduced system uses.
     #[must_use]
     pub const fn circuit_by(self) -> CircuitBy {
         match self {

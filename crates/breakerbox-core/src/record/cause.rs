@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Attribution, Status};
 use crate::rule::TripRule;
 
-/// The reason for a transition.
+/// The reason for a circuit's transition.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -22,8 +22,8 @@ pub enum Cause {
     RecoveryRateMet,
     /// In sampling mode: the success rate while half-open did not reach `recovery_rate`.
     RecoveryRateMissed,
-    /// The store no longer has a record, because records of closed circuits expire, but this process still had an
-    /// older state. Only observers in this process receive this cause; no record contains it.
+    /// The store no longer has a record, because records of closed circuits expire, but this process still had an older
+    /// state. Only this process's observers receive this cause; no record contains it.
     Expired,
     /// An operator overrode the circuit.
     #[serde(rename = "command")]
@@ -36,8 +36,8 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Returns the state that a circuit leaves for this cause; `None` for a command, which applies in any state, and
-    /// for an expired record.
+    /// Returns the state from which a circuit makes a transition with this cause. `None` for a command, which applies
+    /// in any state, and for an expired record.
     #[must_use]
     pub const fn leaves(&self) -> Option<Status> {
         match self {
@@ -62,10 +62,10 @@ pub enum OverrideCommand {
     ForceClosed,
     /// Refuse every call until an operator enables the circuit.
     Disable,
-    /// End an override and probe. The number of trips is kept.
+    /// End an override and probe. The number of trips stays the same.
     Release,
     /// End an override and probe. The number of trips is set to zero.
     Enable,
-    /// Start anew: closed, with zero trips and no override.
+    /// Close the circuit, with zero trips and without an override.
     Reset,
 }

@@ -30,7 +30,7 @@ pub enum State {
     HalfOpen,
 }
 
-/// The state that is reported for a circuit. Disabled is a mode, but is reported as a state.
+/// The state that is reported for a circuit. Unlike [`State`], it includes disabled, which is a mode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Status {
@@ -38,7 +38,7 @@ pub enum Status {
     Closed,
     /// Calls are refused.
     Open,
-    /// One call at a time probes.
+    /// One call at a time probes whether the destination has recovered.
     HalfOpen,
     /// Calls are refused until an operator enables the circuit.
     Disabled,
@@ -73,7 +73,8 @@ pub enum Mode {
     ForcedOpen(Attribution),
     /// An operator forced the circuit closed: every call is admitted.
     ForcedClosed(Attribution),
-    /// Disabled by an operator, or after too many trips: every call is refused until an operator enables the circuit.
+    /// The circuit was disabled, by an operator or after too many trips. Every call is refused until an operator
+    /// enables it.
     Disabled(Attribution),
 }
 
@@ -124,8 +125,8 @@ impl Attribution {
     }
 }
 
-/// The time by which a probe's lease outlasts its timeout, because a result at the last moment must still reach the
-/// store.
+/// How much longer a probe's lease lasts than the probe's timeout, so that a result at the last moment can still reach
+/// the store.
 pub const LEASE_MARGIN: Duration = Duration::from_secs(2);
 
 /// The exclusive right to probe, for a limited time.
@@ -169,28 +170,28 @@ impl Lease {
 pub struct Record {
     /// The state, which applies while the mode is automatic.
     pub state: State,
-    /// The number of the period since the latest transition. It increases with every transition.
+    /// The number of the current epoch, the period since the latest transition. It increases with every transition.
     pub epoch: Epoch,
     /// The token that identifies the latest write.
     pub version: Version,
-    /// The time at which the circuit last tripped or was opened; `None` if it never was, or has been reset since.
+    /// The time at which the circuit last tripped or was opened; `None` if that never happened since the latest reset.
     pub opened_at: Option<Timestamp>,
     /// The earliest time at which a caller may probe; `None` unless the circuit is open.
     pub retry_at: Option<Timestamp>,
-    /// The number of trips since they were last forgiven.
+    /// The number of trips since the circuit's trips were last forgiven.
     pub trips: u32,
     /// The time of the latest success; `None` before the first.
     pub last_success: Option<Timestamp>,
-    /// The time of the first counted failure after the latest success, even in an earlier epoch. A success, enable
-    /// and reset clear it.
+    /// The time of the first counted failure after the latest success, even if that failure was in an earlier epoch. A
+    /// success, an enable command or a reset command clears it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing_since: Option<Timestamp>,
     /// The lease of the probe in flight, while the circuit is half-open.
     pub lease: Option<Lease>,
-    /// The number of probes that succeeded while half-open; in sampling mode, the number of leases given since the
+    /// The number of probes that succeeded while half-open. In sampling mode, the number of leases given since the
     /// latest tick.
     pub probe_successes: u32,
-    /// What decides about the circuit: the outcomes, or an override.
+    /// Whether the outcomes of calls decide about the circuit, or an operator's override.
     pub mode: Mode,
     /// The time at which the current epoch began.
     pub changed_at: Timestamp,
@@ -226,7 +227,7 @@ impl Record {
         }
     }
 
-    /// Returns the state to report, which is disabled if the mode is.
+    /// Returns the state to report: disabled if the mode is disabled, otherwise the record's state.
     #[must_use]
     pub fn status(&self) -> Status {
         match (&self.mode, self.state) {
@@ -245,7 +246,8 @@ impl Record {
         self.mode == Mode::Automatic
     }
 
-    /// Whether the circuit closed less than a window ago, after being open. Traffic then returns along the ramp.
+    /// Whether the circuit closed less than a window ago, after being open. Within that time, traffic increases along
+    /// the ramp.
     #[must_use]
     pub fn closed_recently(&self, policy: &Policy, now: Timestamp) -> bool {
         self.is_automatic()
@@ -254,8 +256,8 @@ impl Record {
             && now.since(self.changed_at) < policy.window()
     }
 
-    /// Whether the fleet's ramp that began when the circuit closed may still be running. This is the upper limit:
-    /// even a ramp in which each round takes as long as a slot can be held is over by then.
+    /// Whether the fleet's ramp that began when the circuit closed may still be running. The time limit is an upper
+    /// bound, by which even a ramp whose rounds all take as long as a slot can be held is over.
     pub(crate) fn may_ramp(&self, policy: &Policy, now: Timestamp) -> bool {
         let rounds = policy.ramp_cap().map_or(0, |cap| u32::BITS - cap.leading_zeros());
         let all_rounds = (policy.probe_timeout() + LEASE_MARGIN).saturating_mul(rounds);
@@ -271,8 +273,8 @@ impl Record {
         Epoch::default().next(now)
     }
 
-    /// Whether this record can be dropped without loss: it is closed, has no override and no trip that would still
-    /// count, and its ramp is over. Such a record may be evicted when it is idle.
+    /// Whether this record can be dropped without loss, because the circuit is closed, has no override and no trip that
+    /// would still count, and its ramp is over. A forgettable record may be evicted when it is idle.
     #[must_use]
     pub fn is_forgettable(&self, policy: &Policy, now: Timestamp) -> bool {
         self.is_automatic()
@@ -281,8 +283,8 @@ impl Record {
             && (self.trips == 0 || self.is_forgiven(policy, now))
     }
 
-    /// Returns how long a store must keep this record after its latest write. `None` means forever, because the
-    /// circuit is open, half-open or overridden. After that time the record is [forgettable](Self::is_forgettable).
+    /// Returns how long a store must keep this record after its latest write. After that time the record is
+    /// [forgettable](Self::is_forgettable). `None` means forever, because the circuit is open, half-open or overridden.
     #[must_use]
     pub fn keep_for(&self, policy: &Policy) -> Option<Duration> {
         if !self.is_automatic() || self.state != State::Closed {
@@ -291,8 +293,9 @@ impl Record {
         Some(Self::closed_kept_for(policy))
     }
 
-    /// Returns the minimum time that a store keeps a closed record. It also applies to a record without trips, such
-    /// as after a reset: a process that missed the reset for less than that time must not restore the previous state.
+    /// Returns the minimum time that a store keeps a closed record. This applies even to a record without trips, such
+    /// as after a reset, so that a process that missed the reset for less than this time does not restore the previous
+    /// state.
     pub(crate) fn closed_kept_for(policy: &Policy) -> Duration {
         policy.window().max(policy.forgive_after())
     }
@@ -337,7 +340,7 @@ impl LatestOutcomes {
         Self { last_success: self.last_success.map(moved), failing_since: self.failing_since.map(moved) }
     }
 
-    /// Removes times after `now`, which come from a clock that was ahead.
+    /// Removes times after `now`, because they come from a clock that was ahead.
     pub(crate) fn until(self, now: Timestamp) -> Self {
         let is_past = |time: &Timestamp| *time <= now;
         Self {
@@ -348,8 +351,8 @@ impl LatestOutcomes {
 }
 
 impl Record {
-    /// Whether `other`, a record with the same epoch, was written after this one: more probes have succeeded, or a
-    /// later lease was given.
+    /// Whether `other`, a record with the same epoch, was written after this record, because more probes have succeeded
+    /// in it, or it has a later lease.
     pub(crate) fn is_followed_by(&self, other: &Self) -> bool {
         let expiry = |record: &Self| record.lease.map(|lease| lease.expires_at);
         other.probe_successes > self.probe_successes
@@ -370,8 +373,8 @@ impl Record {
         Self { last_success, failing_since, ..self }
     }
 
-    /// Returns the same record with `known` as its latest success, if that is later than the record's: this process
-    /// may know of a success that the record's writer did not.
+    /// Returns the same record with `known` as its latest success, if `known` is later than the record's. This process
+    /// may know of a success that the record's writer did not know of.
     pub(crate) fn with_success_at(self, known: Option<Timestamp>) -> Self {
         let latest = self.latest_outcomes();
         let known = LatestOutcomes { last_success: known, failing_since: None };

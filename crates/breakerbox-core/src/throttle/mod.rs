@@ -46,10 +46,11 @@ use crate::token::RandomBits;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Strategy {
-    /// By a rate learnt from accepted calls, which is given to calls in strict order of priority.
+    /// By a rate learnt from accepted calls. Calls use up this rate in strict order of priority.
     #[default]
     Adaptive,
-    /// By the published client-side throttling formula: with a probability computed from requests and accepts.
+    /// By the client-side throttling formula from Google's SRE book, with a probability computed from the numbers of
+    /// requests and accepts.
     Sre,
 }
 
@@ -125,8 +126,8 @@ impl Throttle {
         self.try_acquire_with(priority, || draw, now)
     }
 
-    /// As [`try_acquire`](Self::try_acquire), for a caller for which random bits are expensive: `draw` is called only
-    /// if the decision needs them.
+    /// As [`try_acquire`](Self::try_acquire), for callers whose random bits are expensive. `draw` is called only if the
+    /// decision needs random bits.
     ///
     /// # Errors
     /// As [`try_acquire`](Self::try_acquire).
@@ -170,8 +171,8 @@ impl Throttle {
         }
     }
 
-    /// Whether a failed call may be retried; if so, the retry is counted as made. The retry must acquire a pass like
-    /// any other call. Never retry a call that was shed.
+    /// Whether a failed call may be retried within the retry budget. If so, the retry counts as made. The retry must
+    /// acquire a pass like any other call. Never retry a call that was shed.
     #[must_use]
     pub fn retry(&self, now: Timestamp) -> bool {
         let accepts = match &self.brain {
@@ -206,7 +207,7 @@ impl Throttle {
         ThrottleSnapshot { state: self.state(), rate, admitted, accepted, rejected, shed }
     }
 
-    /// Whether the throttle admits every call at present. Always false with [`Strategy::Sre`], which decides each
+    /// Whether the throttle admits every call at present. Always false with [`Strategy::Sre`], which decides about each
     /// call separately.
     #[must_use]
     pub fn is_calm(&self) -> bool {
@@ -216,8 +217,8 @@ impl Throttle {
         }
     }
 
-    /// Whether this throttle can be dropped without loss: no call was acquired for so long that everything it learnt
-    /// has expired.
+    /// Whether this throttle can be dropped without loss, because there was no call for so long that everything it
+    /// learnt has expired.
     #[must_use]
     pub fn is_forgettable(&self, now: Timestamp) -> bool {
         match &self.brain {
@@ -227,12 +228,12 @@ impl Throttle {
     }
 }
 
-/// The right to make one call. It is settled once; settling consumes it.
+/// The right to make one call. A pass is settled once; settling consumes it.
 #[derive(PartialEq, Eq, Debug)]
 #[must_use = "a pass must be settled"]
 pub struct Pass {
     level: u16,
-    /// The adaptive strategy's era (see `adaptive`) in which the call was sent.
+    /// The adaptive strategy's era in which the call was sent. Rejects of calls from an earlier era do not count.
     era: u32,
     asked_at: Timestamp,
 }
@@ -252,12 +253,12 @@ pub enum LoadSignal {
     Accept,
     /// The destination was out of capacity, or did not respond in time.
     Reject,
-    /// The result says nothing about capacity: the call was cancelled or shed on the way, or failed with an error
-    /// that fewer calls would not prevent, such as a refused, reset or broken connection.
+    /// The result says nothing about capacity, because the call was cancelled or shed on the way, or failed with an
+    /// error that fewer calls would not prevent, such as a refused, reset or broken connection.
     Neither,
 }
 
-/// The refusal for a call that was shed. It states the reason, and when to acquire again.
+/// The refusal of a call that was shed. It states the reason, and when to acquire again.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[error("shed: {reason}; it may be worth asking again in {} ms", .retry_in.as_millis())]
 pub struct Shed {
@@ -272,8 +273,8 @@ impl Shed {
         self.reason
     }
 
-    /// Returns how long to wait before acquiring again. This is a hint: other callers acquire meanwhile. With
-    /// [`Strategy::Adaptive`] it is at most 2 s.
+    /// Returns how long to wait before acquiring again. This is only a hint, because other callers acquire meanwhile.
+    /// With [`Strategy::Adaptive`] it is at most 2 s.
     #[must_use]
     pub const fn retry_in(&self) -> Duration {
         self.retry_in
@@ -286,7 +287,7 @@ impl Shed {
 pub enum Reason {
     /// Calls with this priority were shed with this probability, 0 to 1.
     Probability(f64),
-    /// About this many calls per second are admitted, and more important calls use them up.
+    /// About this many calls per second are admitted, and more important calls use up this rate.
     Rate(f64),
 }
 

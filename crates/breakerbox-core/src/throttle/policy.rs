@@ -6,7 +6,7 @@ use core::time::Duration;
 use super::{Levels, Strategy};
 use crate::time::micros;
 
-/// The checked settings of a throttle. A setting that is not given has its default.
+/// A throttle's validated settings. A setting that is not given has its default.
 ///
 /// ```
 /// use breakerbox_core::throttle::{Strategy, ThrottlePolicy};
@@ -47,19 +47,20 @@ impl ThrottlePolicy {
         self.levels
     }
 
-    /// For [`Strategy::Sre`]: returns the number of calls that may be made for each accepted one.
+    /// Returns the number of calls that may be made for each accepted one. Used by [`Strategy::Sre`].
     #[must_use]
     pub const fn k(&self) -> f64 {
         self.k
     }
 
-    /// For [`Strategy::Sre`]: returns the rolling time over which calls count.
+    /// Returns the length of the rolling window over which calls count. Used by [`Strategy::Sre`].
     #[must_use]
     pub const fn window(&self) -> Duration {
         self.window
     }
 
-    /// For [`Strategy::Sre`]: returns the approximate number of calls per second that are admitted even if all fail.
+    /// Returns the approximate number of calls per second that are admitted even if all fail. Used by
+    /// [`Strategy::Sre`].
     #[must_use]
     pub const fn min_rate(&self) -> f64 {
         self.min_rate
@@ -116,22 +117,22 @@ impl ThrottlePolicyBuilder {
         self
     }
 
-    /// For [`Strategy::Sre`]: sets the number of calls that may be made for each accepted one, at least 1. The
-    /// default is 2.
+    /// Sets the number of calls that may be made for each accepted one, at least 1. The default is 2. Used by
+    /// [`Strategy::Sre`].
     pub const fn k(mut self, k: f64) -> Self {
         self.k = k;
         self
     }
 
-    /// For [`Strategy::Sre`]: sets the rolling time over which calls count, at least a millisecond. The default is a
-    /// minute.
+    /// Sets the length of the rolling window over which calls count, at least a millisecond. The default is a minute.
+    /// Used by [`Strategy::Sre`].
     pub const fn window(mut self, window: Duration) -> Self {
         self.window = window;
         self
     }
 
-    /// For [`Strategy::Sre`]: sets the approximate number of calls per second that are admitted even if all fail,
-    /// more than 0. The default is 1.
+    /// Sets the approximate number of calls per second that are admitted even if all fail, more than 0. The default is
+    /// 1. Used by [`Strategy::Sre`].
     pub const fn min_rate(mut self, min_rate: f64) -> Self {
         self.min_rate = min_rate;
         self
@@ -185,8 +186,8 @@ pub enum ThrottlePolicyError {
         /// The duration that was given.
         found: Duration,
     },
-    /// The minimum rate is not a finite number above 0. Without a minimum rate, the formula would never admit calls
-    /// again once all were rejected.
+    /// The minimum rate is not a finite number above 0. Without a minimum rate, the formula would admit no more calls
+    /// once all were rejected.
     #[error("min_rate: must be a number above 0, but is {found}")]
     MinRate {
         /// The number that was given.

@@ -20,13 +20,13 @@ use core::num::NonZeroU16;
 pub struct Priority(u16);
 
 impl Priority {
-    /// Critical to the user's experience.
+    /// For calls that are critical to the user's experience.
     pub const HIGH: Self = Self(0);
-    /// Important, but not critical.
+    /// For calls that are important, but not critical.
     pub const IMPORTANT: Self = Self(1);
-    /// Of medium importance: users hardly see a few failures.
+    /// For calls of medium importance, where users hardly notice a few failures.
     pub const MEDIUM: Self = Self(2);
-    /// Trivial, or easily done later.
+    /// For calls that are trivial, or easily made later.
     pub const LOW: Self = Self(3);
 
     /// Returns the level, where 0 is the most important.
@@ -73,7 +73,7 @@ impl Levels {
         }
     }
 
-    /// Returns a priority's level. A priority that was created for more levels than these counts as the lowest.
+    /// Returns a priority's level. A priority that was created for a larger number of levels counts as the lowest.
     pub(super) fn level_of(self, priority: Priority) -> u16 {
         priority.level().min(self.count() - 1)
     }
@@ -94,7 +94,7 @@ pub struct NoLevels;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("priority: there are {levels} levels, 0 to {last}, but this is {found}", last = .levels - 1)]
 pub struct PriorityError {
-    /// The number of levels.
+    /// The valid number of levels.
     pub levels: u16,
     /// The level that was given.
     pub found: u16,

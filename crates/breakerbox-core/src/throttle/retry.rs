@@ -10,19 +10,20 @@ use super::shared::Ordering::Relaxed;
 use super::shared::{AtomicU64, Number};
 use crate::time::{Timestamp, micros};
 
-/// The time for which accepted calls allow retries: short enough that old accepts do not count, and long enough that
-/// a slow caller's budget does not round to zero.
+/// How long an accepted call allows retries. This is short enough that old accepts do not count, and long enough that a
+/// slow caller's budget does not round to zero.
 const WINDOW: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct RetryBudget {
-    /// Retries per hundred accepts. Allowances are in hundredths of a retry, so that whole percentages are exact.
+    /// The number of retries per hundred accepts. Allowances are in hundredths of a retry, so that whole percentages
+    /// are exact.
     percent: f64,
     /// The start of the current window, in microseconds.
     since: AtomicU64,
-    /// The number of accepts before the current window.
+    /// The total number of accepts at the start of the current window.
     accepts_before: AtomicU64,
-    /// The previous window's allowance, in hundredths of a retry.
+    /// The previous window's allowance, in hundredths of a retry. It decreases linearly over the current window.
     carried: Number,
     /// The number of retries in the current window.
     used: Number,
@@ -39,7 +40,7 @@ impl RetryBudget {
         }
     }
 
-    /// Whether one more retry is allowed; if so, it is counted as made. `accepts` is the total number of accepts so
+    /// Whether one more retry is allowed. If so, the retry counts as made. `accepts` is the total number of accepts so
     /// far.
     pub(super) fn take(&self, accepts: u64, now: Timestamp) -> bool {
         let (now, window) = (now.as_micros(), micros(WINDOW));
@@ -56,7 +57,7 @@ impl RetryBudget {
         self.used.update(|used| ((used + 1.0) * 100.0 <= allowed).then_some(used + 1.0)).is_ok()
     }
 
-    /// Begins a new window. If several threads arrive at once, one of them does it.
+    /// Begins a new window. If several threads call this at once, only one has an effect.
     fn roll(&self, since: u64, accepts: u64, now: u64) {
         if self.since.compare_exchange(since, now, Relaxed, Relaxed).is_err() {
             return;

@@ -9,9 +9,9 @@ use core::fmt;
 pub enum ThrottleState {
     /// Every call is admitted.
     Calm,
-    /// Callers acquire more calls than the destination can take; the excess is shed.
+    /// Callers acquire more calls than the destination can take. The excess is shed.
     Shedding,
-    /// The destination no longer accepts calls. Only a few are admitted, to detect its recovery.
+    /// The destination has stopped accepting calls. Only a few are admitted, to detect its recovery.
     Probing,
 }
 
@@ -47,7 +47,7 @@ pub struct ThrottleSnapshot {
     /// The number of calls that the destination accepted.
     pub accepted: u64,
     /// The number of calls that the destination rejected, except those sent before the latest change of state. `None`
-    /// with [`Strategy::Sre`](super::Strategy::Sre), which does not count them.
+    /// with [`Strategy::Sre`](super::Strategy::Sre), which does not count rejects.
     pub rejected: Option<u64>,
     /// The number of calls that were shed, by priority level, the most important first.
     pub shed: Box<[u64]>,

@@ -17,24 +17,24 @@ use super::shared::AtomicU64;
 use super::shared::Ordering::Relaxed;
 use crate::time::{Timestamp, micros};
 
-/// The number of slots in the window.
+/// The number of time slots in the window.
 const SLOTS: u64 = 10;
 
 #[derive(Debug)]
 pub(super) struct Sre {
     k: f64,
-    /// `min_rate * window`: the formula's denominator when there are no requests.
+    /// The value `min_rate * window`, which keeps the formula's denominator positive without requests.
     min_requests: f64,
     /// The length of a slot in microseconds.
     width: u64,
     /// The absolute index of the newest slot.
     newest: AtomicU64,
     slots: Box<[Slot]>,
-    /// The sums over all slots in the window except the newest.
+    /// For each level, the sums over all slots in the window except the newest.
     before: Box<[Counts]>,
     /// The number of all accepts so far, for the retry budget.
     accepted: AtomicU64,
-    /// The number of all calls so far, including those that were shed.
+    /// The number of all calls so far, sent or shed.
     asked: AtomicU64,
 }
 
@@ -107,12 +107,12 @@ impl Sre {
         (now.as_micros() / self.width).abs_diff(self.newest.load(Relaxed)) >= SLOTS
     }
 
-    /// Returns the length of a slot, which is the time after which the window moves.
+    /// Returns the length of a slot. The window moves by one slot at a time.
     pub(super) const fn slot(&self) -> Duration {
         Duration::from_micros(self.width)
     }
 
-    /// Returns the newest slot. If the current one has ended, begins a new one first.
+    /// Returns the newest slot, after beginning a new one if the current slot has ended.
     #[inline]
     fn slide_to(&self, now: Timestamp) -> &Slot {
         let newest = self.newest.load(Relaxed);
@@ -123,7 +123,7 @@ impl Sre {
         self.slot_of(self.newest.load(Relaxed))
     }
 
-    /// Begins a slot and adds up the previous ones. If several threads arrive at once, one of them does it.
+    /// Begins a slot and adds up the previous slots. If several threads call this at once, only one has an effect.
     #[cold]
     fn begin(&self, index: u64, newest: u64) {
         // One slot back means that the thread was delayed; more, that the clock stepped back.
@@ -161,7 +161,7 @@ impl Slot {
         newest.checked_sub(self.index.load(Relaxed)).is_some_and(|age| age < SLOTS)
     }
 
-    /// Empties the slot if it has another index, and sets this index.
+    /// Sets the slot's index, and empties the slot if it had another index.
     fn turn_to(&self, index: u64) {
         if self.index.swap(index, Relaxed) != index {
             for counts in &self.levels {
@@ -196,7 +196,7 @@ mod tests {
         Timestamp::from_millis(seconds * 1_000)
     }
 
-    /// Makes `requests` calls with this level, of which the first `accepts` are accepted.
+    /// Makes `requests` calls at this level, of which the first `accepts` are accepted.
     fn traffic(sre: &Sre, level: u16, requests: u64, accepts: u64, now: Timestamp) {
         for n in 0..requests {
             sre.try_acquire(level, now);

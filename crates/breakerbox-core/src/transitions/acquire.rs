@@ -11,14 +11,14 @@ use crate::token::RandomBits;
 
 use super::LEASE_MARGIN;
 
-/// The record's response to a caller that acquires a permit.
+/// The record's answer to a caller that acquires a permit.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Answer {
     /// Make the call.
     Admit,
     /// Do not make the call.
     Refuse(Refusal),
-    /// Make the call as a probe, if the step's record can be swapped in. The lease in that record identifies the
+    /// Make the call as a probe, if the step's record can be swapped in. The lease in the step's record identifies the
     /// probe.
     Probe(Box<Step>),
 }
@@ -49,7 +49,7 @@ impl Record {
         }
     }
 
-    /// Returns the step to half-open, with the first probe's lease if there is one.
+    /// Returns the step to half-open. `lease` is the first probe's lease; `None` if no probe starts yet.
     pub(super) fn half_opened(&self, lease: Option<Lease>, draw: RandomBits, now: Timestamp) -> Step {
         let next = Self { state: State::HalfOpen, retry_at: None, lease, probe_successes: 0, ..self.clone() };
         Step::transition(self, next, Cause::CoolOffOver, draw, now)

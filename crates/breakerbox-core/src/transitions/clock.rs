@@ -6,14 +6,14 @@ use crate::record::{Lease, Record};
 use crate::time::Timestamp;
 use crate::token::{Epoch, RandomBits};
 
-/// The minimum difference that counts as a step of the store's clock. Processes write estimates of the store's time
-/// into records, based on requests that took a while.
+/// The minimum difference that counts as a step of the store's clock. Smaller differences are normal, because the times
+/// in records are processes' estimates of the store's time.
 const STEP: Duration = Duration::from_secs(1);
 
 impl Record {
-    /// Converts a record from a clock that showed `before` to the store's clock, which shows `after`. Every time in
-    /// the record keeps its distance from now. The epoch follows the clock, but never backwards. A record that was
-    /// just decided by the store's clock stays unchanged.
+    /// Converts a record from a clock that showed `before` to the store's clock, which shows `after`. Every time in the
+    /// record keeps its distance from now. The epoch follows the clock, but never decreases. A record that was just
+    /// decided by the store's clock stays unchanged.
     #[must_use]
     pub(crate) fn moved(&self, before: Timestamp, after: Timestamp) -> Self {
         let off = self.changed_at.since(after).max(after.since(self.changed_at));
@@ -35,15 +35,15 @@ impl Record {
         }
     }
 
-    /// As [`rebased`](Self::rebased), for a record whose writer could only estimate the store's time: a record less
-    /// than a second ahead of the clock is correct.
+    /// As [`rebased`](Self::rebased), for a record whose writer could only estimate the store's time. A record that is
+    /// less than a second ahead of the clock is correct.
     pub(crate) fn rebased_in_fleet(&self, draw: RandomBits, now: Timestamp) -> Option<Self> {
         if self.changed_at.since(now) < STEP { None } else { self.rebased(draw, now) }
     }
 
-    /// If the clock shows a time before this record's latest change, returns the record with all its times moved back
-    /// by the difference, so that cool-offs and leases keep their length. The first caller that acquires a permit
-    /// swaps it in. Returns `None` if the clock is right.
+    /// If the clock shows a time before this record's latest change, returns the record with all times moved back by
+    /// the difference, so that cool-offs and leases keep their length. The first caller that acquires a permit swaps
+    /// the result in. Returns `None` if the clock is right.
     #[must_use]
     pub fn rebased(&self, draw: RandomBits, now: Timestamp) -> Option<Self> {
         let back = self.changed_at.since(now);

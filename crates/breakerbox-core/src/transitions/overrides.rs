@@ -7,7 +7,7 @@ use crate::token::RandomBits;
 
 impl Record {
     /// Applies an operator's command. Release and enable end any override, including disabled. Returns `None` if the
-    /// circuit stays as it is, because there is no override to end.
+    /// command changes nothing, because there is no override to end.
     #[must_use]
     pub fn apply_override(
         &self,

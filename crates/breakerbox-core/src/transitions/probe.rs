@@ -8,8 +8,8 @@ use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce, RandomBits};
 
 impl Record {
-    /// Settles the probe with this nonce, which was admitted in this epoch. Returns `None` if the outcome is late
-    /// (row 9) and changes nothing.
+    /// Settles the probe with this nonce, which was admitted in this epoch. Returns `None` if the outcome is late and
+    /// has no effect (row 9 of the transition table).
     #[must_use]
     pub fn settle_probe(
         &self,

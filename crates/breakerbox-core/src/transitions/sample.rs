@@ -25,8 +25,9 @@ use crate::window::Totals;
 
 use super::{Answer, LEASE_MARGIN};
 
-/// The totals for one key at one tick, as a sampler returns them: over the window, or since the circuit's last
-/// transition if that is later; for a half-open circuit, over all attempts started since it turned half-open.
+/// The totals for one key at one tick, as a sampler returns them. They cover the window, or the time since the
+/// circuit's latest transition if that is shorter. For a half-open circuit, they cover all attempts started since it
+/// turned half-open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sample {
     /// The number of calls that succeeded.
@@ -53,7 +54,8 @@ pub struct RecentSample {
 }
 
 impl Sample {
-    /// Returns the totals to check against the trip rules: first the whole window, then its recent part.
+    /// Returns the totals to check against the trip rules: those over the whole window, then those over the latest
+    /// ticks.
     fn evaluated(&self, policy: &Policy) -> Result<impl Iterator<Item = Totals>, MissingLatencySum> {
         let whole = RecentSample {
             successes: self.successes,
@@ -84,7 +86,7 @@ impl RecentSample {
     }
 }
 
-/// The range of attempts that a circuit's totals must cover. Times are ages, so clocks need not agree.
+/// The range of attempts that a circuit's totals must cover. Times are given as ages, so that clocks need not agree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Span {
     /// The attempts that finished within the window.
@@ -92,13 +94,13 @@ pub enum Span {
     /// The attempts that finished within this time, because the circuit's latest transition is more recent than the
     /// window.
     FinishedWithin(Duration),
-    /// The attempts that started within this time and have finished: this long ago the circuit turned half-open.
+    /// The attempts that started within this time, since the circuit turned half-open, and have finished.
     StartedWithin(Duration),
     /// No attempts, because the circuit is open or overridden and its totals are not used.
     Unused,
 }
 
-/// The error when the policy limits the mean latency but the sample contains no latencies.
+/// The error for a sample without latencies, if the policy limits the mean latency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("is required, because the policy sets mean_latency")]
 pub struct MissingLatencySum;
@@ -133,9 +135,9 @@ impl Record {
         })
     }
 
-    /// As [`try_acquire`](Self::try_acquire), in a fleet: with sampling, a half-open circuit gives at most `probes`
-    /// leases between two ticks: no process settles the probes, so without the limit one would follow another until
-    /// the tick.
+    /// As [`try_acquire`](Self::try_acquire), in a fleet. With sampling, a half-open circuit gives at most `probes`
+    /// leases between two ticks. Without this limit, one lease would follow another until the next tick, because no
+    /// process settles the probes.
     pub(crate) fn acquire_in_fleet(&self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Answer {
         let answer = self.try_acquire(policy, draw, now);
         match answer {
@@ -150,16 +152,16 @@ impl Record {
         }
     }
 
-    /// Whether all leases until the next tick have been given. With sampling, `probe_successes` counts the leases
-    /// since the latest tick.
+    /// Whether all leases for the time until the next tick have been given. With sampling, `probe_successes` counts the
+    /// leases since the latest tick.
     fn probes_are_used_up(&self, policy: &Policy) -> bool {
         matches!(self.state, State::HalfOpen)
             && self.probe_successes >= policy.probes()
             && !policy.has_fault(Fault::NoProbeLimit)
     }
 
-    /// Returns the step after a tick that left the circuit half-open, which allows the next `probes` calls. `None` if
-    /// no lease has been given since the previous tick.
+    /// Returns the step after a tick that left the circuit half-open, which allows `probes` leases until the next tick.
+    /// `None` if no lease has been given since the previous tick.
     #[must_use]
     pub fn with_fresh_probes(&self, draw: RandomBits, now: Timestamp) -> Option<Step> {
         let running_tasks = u32::from(self.lease.is_some_and(|lease| lease.is_live(now)));
@@ -168,7 +170,7 @@ impl Record {
             .then(|| Step::within_epoch(Self { probe_successes: running_tasks, ..self.clone() }, draw))
     }
 
-    /// Returns the attempts that the next sample must cover, so that no attempt from before a transition counts.
+    /// Returns which attempts the next sample must cover, so that no attempt from before a transition counts.
     #[must_use]
     pub fn sampled_over(&self, policy: &Policy, now: Timestamp) -> Span {
         let age = now.since(self.changed_at);
@@ -182,10 +184,10 @@ impl Record {
         }
     }
 
-    /// Returns the time of the latest success, and the start of the current failures, as far as this sample shows
-    /// them. The totals of a half-open circuit start at its transition, so their outcomes may be that old; those of
-    /// an open circuit are not used. A sample with both successes and failures does not show which came last: the
-    /// failures then start with this sample, not before it.
+    /// Returns the times of the latest success and of the first failure after it, as far as this sample shows them. A
+    /// half-open circuit's totals start at its transition, so their outcomes get the transition's time. An open
+    /// circuit's totals are not used. If a sample has both successes and failures, their order is unknown, and the
+    /// failures are assumed to start with this sample.
     #[must_use]
     pub fn latest_outcomes_with(&self, sample: &Sample, now: Timestamp) -> LatestOutcomes {
         let mut latest = self.latest_outcomes();

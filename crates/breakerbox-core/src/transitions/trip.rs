@@ -16,8 +16,8 @@ use crate::window::Totals;
 const ACTOR: &str = "breakerbox";
 
 impl Record {
-    /// Evaluates the trip rules for a closed circuit after a counted outcome. `retry_after` is the outcome's
-    /// retry-after.
+    /// Evaluates the trip rules for a closed circuit after a counted outcome, whose retry-after is `retry_after`.
+    /// Returns the step to open or disabled; `None` if no rule is met.
     #[must_use]
     pub fn evaluate(
         &self,
@@ -35,7 +35,7 @@ impl Record {
         Some(seen.tripped(Cause::Rule(rule), retry_after, policy, draw, now))
     }
 
-    /// Returns the step to open or, after too many trips, to disabled.
+    /// Returns the step to open; after too many trips, the step to disabled.
     pub(super) fn tripped(
         &self,
         cause: Cause,

@@ -126,7 +126,7 @@ fn what_was_decided_alone_stays_when_an_older_swap_turns_out_to_have_won() {
     assert_eq!(fleet.store.record.as_ref().map(|record| record.epoch), Some(alone));
 }
 
-/// The first member closes the circuit alone and reaches the store again; returns its proposal.
+/// Lets the first member close the circuit while the store is unavailable, and rejoin. Returns the member's proposal.
 pub(crate) fn closed_alone() -> (Fleet, Proposal) {
     let mut fleet = Fleet::new(2, &simple());
     fleet.trip();

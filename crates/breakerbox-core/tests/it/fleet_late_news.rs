@@ -7,10 +7,10 @@ use breakerbox_core::{Outcome, Record, Status};
 use crate::fleet_rig::Fleet;
 use crate::rig::{failed, ms, ok, secs, simple};
 
-/// The time for which a closed record is kept, in seconds.
+/// How long a closed record is kept, in seconds.
 const KEPT: u64 = 600;
 
-/// Returns the states that a member published to its observers.
+/// Returns the states that the `n`-th member published to its observers.
 fn heard(fleet: &Fleet, n: usize) -> Vec<Status> {
     fleet.changes.iter().filter(|(by, _)| *by == n).map(|(_, change)| change.to).collect()
 }

@@ -14,7 +14,7 @@ fn policy() -> PolicyBuilder {
     simple().cool_off(secs(10)).cool_off_factor(2.0).probes(2)
 }
 
-/// The second process has a success, which all processes may know of.
+/// Makes a successful call in the second process.
 fn others_succeed(fleet: &mut Fleet) {
     fleet.pass(ms(1));
     let permit = fleet.try_acquire(1).unwrap();
@@ -29,7 +29,8 @@ fn opened_locally(consistency: Consistency, policy: &PolicyBuilder) -> Fleet {
     fleet
 }
 
-/// Fails calls in the first process, each after another process's success, until it opens its local circuit.
+/// Fails calls in the first process, each after another process's success, until the first process opens its local
+/// circuit.
 fn fail_here(fleet: &mut Fleet) {
     for failures in 0.. {
         assert!(failures < 20, "{failures} failures, and it goes on");

@@ -10,7 +10,8 @@ fn policy() -> PolicyBuilder {
     simple().consecutive_failures(3).ramp_cap(8)
 }
 
-/// Returns members of a circuit that has just closed. Trips then need more failures than these tests have.
+/// Returns members of a circuit that has just closed, with a policy that needs more failures to trip than these tests
+/// cause.
 fn closed(members: usize, consistency: Consistency) -> Fleet {
     let mut fleet = Fleet::with(members, &policy(), consistency);
     fleet.trip();

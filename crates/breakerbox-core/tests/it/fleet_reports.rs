@@ -115,7 +115,7 @@ fn a_lost_call_is_repeated_while_a_process_judges() {
     assert_eq!(fleet.store.record, None);
 }
 
-/// One process's call, or time that passes.
+/// A step of the property test: a call by one process, or the passing of time.
 #[derive(Clone, Debug)]
 enum Step {
     Call(usize, bool),
@@ -141,11 +141,12 @@ fn policies() -> impl Strategy<Value = breakerbox_core::PolicyBuilder> {
 }
 
 proptest! {
-    /// Processes that report only what they must trip the circuit like a single circuit over all their outcomes: once
-    /// no more calls are made and every process has had time to report, the circuit is open if all outcomes meet a
-    /// rule. The circuit never opens if they never met one. A store drops a whole run of failures when it learns of a
-    /// success after the run's first failure, so a run counts for certain only if no process was failing before the
-    /// latest success and has not succeeded since.
+    /// A fleet whose processes report only what they must trips like a single circuit over all of their outcomes.
+    ///
+    /// Once calls have ended and every process has had time to report, the circuit is open if all outcomes meet a rule.
+    /// It never opens if they never met one. For the consecutive-failures rule, this is certain only if no process was
+    /// failing before the latest success without succeeding since, because a store drops a whole run of failures when
+    /// it learns of a success after the run's first failure.
     #[test]
     fn a_frugal_fleet_decides_by_all_outcomes(policy in policies(), steps in steps()) {
         let mut fleet = Fleet::new(4, &policy);
@@ -190,7 +191,7 @@ fn run_of(outcomes: &[(usize, bool)]) -> usize {
     outcomes.iter().rev().take_while(|(_, succeeds)| !succeeds).count()
 }
 
-/// Whether these outcomes meet a rule, by the rules' definition.
+/// Whether these outcomes meet a rule. Computed independently, from the rules' definition.
 fn holds(policy: &Policy, outcomes: &[(usize, bool)]) -> bool {
     let failures = outcomes.iter().filter(|(_, succeeds)| !succeeds).count() as u64;
     let (calls, run) = (outcomes.len() as u64, run_of(outcomes) as u64);

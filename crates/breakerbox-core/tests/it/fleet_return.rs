@@ -8,8 +8,8 @@ use crate::fleet_alone::closed_alone;
 use crate::fleet_rig::Fleet;
 use crate::rig::{failed, ms, ok, operator, secs, simple};
 
-/// Returns the states that a member published to its observers, after checking that each follows from the previous
-/// one, with increasing epochs.
+/// Returns the states that the `n`-th member published to its observers, after checking that each follows from the
+/// previous one, with increasing epochs.
 fn heard_in_order(fleet: &Fleet, n: usize) -> Vec<Status> {
     let heard: Vec<_> = fleet.changes.iter().filter(|(by, _)| *by == n).map(|(_, change)| change).collect();
     for pair in heard.windows(2) {
@@ -207,7 +207,7 @@ fn what_was_counted_before_the_stores_time_was_heard_is_not_told_in_another_epoc
     assert_eq!(fleet.delta(1), None);
 }
 
-/// The time for which a closed record is kept, in seconds.
+/// How long a closed record is kept, in seconds.
 const KEPT: u64 = 600;
 
 #[test]

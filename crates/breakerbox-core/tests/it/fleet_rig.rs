@@ -18,7 +18,7 @@ use crate::rig::{at, failed, ms};
 pub(crate) const WAITS: Waits =
     Waits { swap: Duration::from_millis(500), confirm: Duration::from_millis(600) };
 
-/// The operations of a store.
+/// A store in memory, shared by the members of a test's fleet.
 #[derive(Default, Clone)]
 pub(crate) struct ModelStore {
     pub(crate) record: Option<Record>,
@@ -75,7 +75,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Creates members that have read the store, which has no record.
+    /// Creates members that have read the store and know that it has no record.
     pub(crate) fn new(members: usize, policy: &PolicyBuilder) -> Self {
         Self::with(members, policy, Consistency::LocalFirst)
     }
@@ -102,7 +102,7 @@ impl Fleet {
         RandomBits(self.random)
     }
 
-    /// Makes one step of one member.
+    /// Makes one step of the `n`-th member.
     pub(crate) fn step<R>(&mut self, n: usize, step: impl FnOnce(&mut Member, StepContext<'_>) -> R) -> R {
         let draw = self.draw();
         step(
@@ -119,14 +119,14 @@ impl Fleet {
         self.members[n].circuit().status()
     }
 
-    /// Reads the store's record and handles it.
+    /// Lets the `n`-th member read the store's record and handle it.
     pub(crate) fn read(&mut self, n: usize) {
         let record = self.store.record.clone();
         let learnt = self.step(n, |member, at| member.learn(record, at));
         self.apply_learnt(n, learnt);
     }
 
-    /// Records the published change, and swaps in the record to publish again.
+    /// Publishes the change, if any, and swaps in the record that must be published again, if any.
     pub(crate) fn apply_learnt(&mut self, n: usize, learnt: Learnt) {
         self.changes.extend(learnt.change.map(|change| (n, change)));
         if let Some(proposal) = learnt.publish {
@@ -138,7 +138,7 @@ impl Fleet {
         self.step(n, |member, at| member.try_acquire(at.policy, at.draw, at.now))
     }
 
-    /// Acquires, including all access to the store that the decision requires.
+    /// Acquires a permit, including all access to the store that the decision requires.
     pub(crate) fn try_acquire(&mut self, n: usize) -> Result<Permit, Refusal> {
         match self.answer(n) {
             MemberAnswer::Decided(acquired) => {
@@ -176,7 +176,7 @@ impl Fleet {
         }
     }
 
-    /// Makes one ramp request and handles the reply; `None` if no slot is needed any more.
+    /// Makes one ramp request and handles the reply; `None` if slots are no longer needed.
     pub(crate) fn ramp(
         &mut self,
         n: usize,
@@ -225,7 +225,7 @@ impl Fleet {
         }
     }
 
-    /// Swaps a proposal in, and passes the result to its member. Returns whether the swap succeeded.
+    /// Swaps in a proposal, and passes the result to its member. Returns whether the swap succeeded.
     pub(crate) fn swap(&mut self, n: usize, proposal: &Proposal) -> bool {
         let wins = self.store.swap(proposal, self.now);
         if wins {
@@ -331,7 +331,7 @@ impl Fleet {
         }
     }
 
-    /// All members read the store's record.
+    /// Lets all members read the store's record.
     pub(crate) fn all_read(&mut self) {
         (0..self.members.len()).for_each(|n| self.read(n));
     }

@@ -100,7 +100,7 @@ proptest! {
 
 // ---- Successes that are counted on the fast path ----
 
-/// A circuit that is given fast successes late and all at once, by a caller with its own counters.
+/// A circuit whose caller counts fast successes by itself and adds them late, all at once.
 struct FastPathCircuit {
     circuit: Circuit,
     fast_until: Timestamp,
@@ -109,7 +109,7 @@ struct FastPathCircuit {
 }
 
 impl FastPathCircuit {
-    /// Adds the successes counted on the fast path, all of them in the bucket that is ending.
+    /// Adds the successes counted on the fast path, at the end of their bucket.
     fn add_tallies(&mut self, policy: &Policy) {
         let last_moment = Timestamp::from_micros(self.fast_until.as_micros().saturating_sub(1));
         self.circuit.add_successes(self.successes, self.latency_sum, policy, last_moment);
@@ -141,8 +141,8 @@ impl FastPathCircuit {
 }
 
 proptest! {
-    /// Until the first trip: after that the circuit does not allow the fast path, and outcomes are counted one by
-    /// one.
+    /// Compares the fast path with counting each outcome, until the first trip. After a trip the circuit does not allow
+    /// the fast path, and every outcome is counted individually.
     #[test]
     fn the_fast_path_changes_nothing(n in 0..POLICIES, life in vec((time_step(), outcome()), 1..200)) {
         let policy = policy(n);
@@ -308,7 +308,8 @@ impl Life {
         change
     }
 
-    /// Settles the n-th unsettled permit. Whether its result must be late is computed here, as row 9 defines it.
+    /// Settles the n-th unsettled permit. Whether its result must be late is computed independently, as row 9 of the
+    /// transition table defines it.
     fn settle(&mut self, n: usize, outcome: Option<&Outcome>) -> Result<Option<Change>, TestCaseError> {
         if self.permits.is_empty() {
             return Ok(None);
@@ -398,8 +399,8 @@ impl Life {
         Ok(())
     }
 
-    /// With a healthy destination and enough time, the circuit closes and admits every call, unless it is overridden
-    /// or disabled. The remaining permits are never settled.
+    /// Checks that with a healthy destination and enough time, the circuit closes and admits every call, unless it is
+    /// overridden or disabled. The remaining permits are never settled.
     fn recovers(&mut self) -> Result<(), TestCaseError> {
         if !self.record().is_automatic() {
             return Ok(());
@@ -448,7 +449,8 @@ proptest! {
         life.recovers()?;
     }
 
-    /// Without overrides, samples and clock steps, which end a lease while its probe is in flight.
+    /// Covers histories without overrides, samples and clock steps, because those end a lease while its probe is in
+    /// flight.
     #[test]
     fn at_most_one_probe_is_out_at_a_time(
         first in 0..POLICIES,

@@ -15,7 +15,7 @@ pub(crate) struct Rig {
     random: u128,
 }
 
-/// Defaults without jitter; trips after 3 consecutive failures, closes after one probe.
+/// Returns a policy without jitter that trips only after 3 consecutive failures, and closes after one probe.
 pub(crate) fn simple() -> PolicyBuilder {
     Policy::builder().failure_rate(None).consecutive_failures(3).jitter(0).probes(1)
 }
@@ -162,14 +162,14 @@ impl Rig {
         self.circuit.sample(&sample, &self.policy, draw, self.now).unwrap()
     }
 
-    /// Returns the only change since the list was last cleared.
+    /// Returns the only change since the list of changes was last cleared.
     #[track_caller]
     pub(crate) fn only_change(&self) -> &Change {
         assert_eq!(self.changes.len(), 1, "{:#?}", self.changes);
         &self.changes[0]
     }
 
-    /// Returns the trip rule in the only change.
+    /// Returns the trip rule that caused the only change.
     #[track_caller]
     pub(crate) fn rule(&self) -> TripRule {
         match self.only_change().cause {

@@ -88,7 +88,7 @@ proptest! {
         }
     }
 
-    /// The formula treats a call in flight as not accepted, so each call is settled before the next one starts.
+    /// Settles each call before the next one starts, because the formula treats a call in flight as not accepted.
     #[test]
     fn the_formula_sheds_nothing_where_all_was_accepted(calls in vec((0_u64..2_000_000, level()), 1..400)) {
         let throttle = throttle(By::Sre);
@@ -165,7 +165,7 @@ proptest! {
     }
 }
 
-/// A result that has not arrived yet. The earliest is the greatest, so that a heap returns it first.
+/// A result that has not arrived yet. The earliest result compares as the greatest, so that a heap returns it first.
 #[derive(PartialEq, Eq)]
 struct Answer {
     at: u64,

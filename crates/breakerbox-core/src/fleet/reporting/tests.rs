@@ -129,7 +129,7 @@ fn a_judge_gives_the_others_their_time_from_its_call_on() {
     );
 }
 
-/// Generates one process's outcomes, oldest first: successes or failures with latencies.
+/// Generates one process's outcomes, oldest first. Each is a success or a failure with a latency.
 fn outcomes() -> impl Strategy<Value = Vec<Outcome>> {
     let kind = prop_oneof![Just(OutcomeKind::Success), Just(OutcomeKind::Failure)];
     vec(
@@ -170,8 +170,9 @@ fn sum_of(outcomes: &[Outcome], policy: &Policy) -> Totals {
 }
 
 proptest! {
-    /// For any reported and unreported outcomes: if all of them together meet a rule, a process must report, or the
-    /// reported ones are suspicious and all processes are called to report. All runs of failures began a second ago.
+    /// If all outcomes, reported and unreported, together meet a rule, then a process must report, or the reported
+    /// outcomes are suspicious, so that all processes are called to report. All runs of consecutive failures began a
+    /// second ago.
     #[test]
     fn no_rule_holds_while_all_keep_silent(
         policy in policies(),
@@ -203,7 +204,7 @@ proptest! {
         );
     }
 
-    /// A sum is at the limit of a rate or a mean only if one of its parts is.
+    /// A sum of totals is at the limit of a rate or a mean only if at least one of the summed totals is.
     #[test]
     fn the_mediant_inequality_holds(policy in policies(), parts in vec(outcomes(), 1..6)) {
         let parts: Vec<_> = parts.iter().map(|outcomes| sum_of(outcomes, &policy)).collect();

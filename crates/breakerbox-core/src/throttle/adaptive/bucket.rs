@@ -10,16 +10,16 @@ use core::time::Duration;
 use super::super::shared::Ordering::Relaxed;
 use super::super::shared::{AtomicU64, Number};
 
-/// The bucket's depth in seconds at its current rate, unless `DEPTH_CALLS` is more.
+/// The bucket's depth, in seconds at its current rate. `DEPTH_CALLS` applies instead if that is deeper.
 const DEPTH_SECONDS: f64 = 0.5;
-/// The minimum depth of the bucket, in calls, because traffic comes in bursts.
+/// The minimum depth of the bucket, in calls, so that bursts of calls are admitted.
 const DEPTH_CALLS: f64 = 10.0;
 /// The bucket's depth during an outage, in probes.
 const PROBE_DEPTH: f64 = 2.0;
-/// The maximum time, in microseconds, for which a bucket holds back all calls; also the maximum retry hint.
+/// The maximum time, in microseconds, during which a bucket admits no call. Also the maximum retry hint.
 const LONGEST_HOLD_MICROS: u64 = 2_000_000;
 
-/// The minimum retry hint, in microseconds. Tokens are added only this often, so an earlier call would be shed again.
+/// The minimum retry hint, in microseconds. Tokens are added at this interval, so an earlier call would be shed again.
 const SHORTEST_HOLD_MICROS: u64 = 1 << super::LOOK_BITS;
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Bucket {
     tokens: Number,
     depth: Number,
     rate: Number,
-    /// The time, in microseconds, at which the latest call was admitted; before the first, the time at which the
+    /// The time, in microseconds, at which a call was last admitted; before the first call, the time at which the
     /// bucket started.
     passed_at: AtomicU64,
 }
@@ -44,21 +44,22 @@ impl Bucket {
         }
     }
 
-    /// Starts with the tokens that the lowest level needs for one call, so that only that level is shed at first.
+    /// Starts shedding, with as many tokens as the lowest level needs for one call, so that only that level is shed at
+    /// first.
     pub(super) fn start(&self, rate: f64, now: u64) {
         self.passed_at.store(now, Relaxed);
         self.set(rate, (rate * DEPTH_SECONDS).max(DEPTH_CALLS));
         self.tokens.store(self.need(self.levels - 1.0));
     }
 
-    /// Starts without tokens.
+    /// Starts probing, without tokens.
     pub(super) fn start_probing(&self, rate: f64, now: u64) {
         self.passed_at.store(now, Relaxed);
         self.set(rate, PROBE_DEPTH);
         self.tokens.store(0.0);
     }
 
-    /// Adds the tokens for `seconds` at this rate.
+    /// Sets the rate, and adds the tokens for `seconds` at that rate.
     pub(super) fn refill(&self, rate: f64, seconds: f64, probing: bool) {
         self.set(rate, if probing { PROBE_DEPTH } else { (rate * DEPTH_SECONDS).max(DEPTH_CALLS) });
         self.pour(rate * seconds, self.depth.load());
@@ -69,7 +70,7 @@ impl Bucket {
         self.pour(calls, f64::INFINITY);
     }
 
-    /// Takes one token if the bucket is full enough for this level. `now` is in microseconds.
+    /// Takes one token if the bucket is full enough for this priority level. `now` is in microseconds.
     pub(super) fn take(&self, level: u16, now: u64) -> Result<(), Short> {
         let need = self.need(f64::from(level));
         match self.tokens.update(|tokens| (tokens >= need).then_some(tokens - 1.0)) {
@@ -81,7 +82,7 @@ impl Bucket {
         }
     }
 
-    /// Admits a call without a token if none was admitted for the maximum hold time; otherwise returns when to
+    /// Admits a call without a token if no call was admitted for the maximum hold time; otherwise returns when to
     /// acquire again.
     #[cold]
     fn take_floor(&self, missing: f64, now: u64) -> Result<(), Short> {
@@ -115,20 +116,20 @@ impl Bucket {
         self.depth.store(depth);
     }
 
-    /// Adds tokens up to `brim`. If there are already more, they stay.
+    /// Adds tokens for this many calls, up to `brim`. If the bucket already has more, they stay.
     fn pour(&self, calls: f64, brim: f64) {
         // The closure always returns a value, so the update cannot fail.
         let _ = self.tokens.update(|tokens| Some((tokens + calls).min(brim.max(tokens))));
     }
 
-    /// Returns the number of tokens that must be in the bucket for this level: one for the highest level, and more
-    /// for lower ones, in equal steps.
+    /// Returns the number of tokens that must be in the bucket for a call with this level. The highest level needs one
+    /// token, and each lower level needs more, in equal steps.
     fn need(&self, level: f64) -> f64 {
         1.0 + (self.depth.load() - 1.0) * level / self.levels
     }
 }
 
-/// The refusal when there are not enough tokens.
+/// The bucket has too few tokens for a call.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Short {
     pub(crate) rate: f64,
@@ -141,7 +142,7 @@ mod tests {
 
     const HOLD: Duration = Duration::from_micros(LONGEST_HOLD_MICROS);
 
-    /// Takes tokens until the bucket refuses, and returns how many it gave.
+    /// Takes tokens until the bucket has too few, and returns how many were taken.
     fn passed(bucket: &Bucket, level: u16) -> usize {
         (0..1_000).take_while(|_| bucket.take(level, 0).is_ok()).count()
     }

@@ -7,28 +7,30 @@
 
 use super::math::{fade, square_root};
 
-/// The time over which accepts and rejects fade, in seconds, unless `OUTCOME_COUNT` outcomes take longer.
+/// The time constant with which counts of accepts and rejects decay, in seconds, unless `OUTCOME_COUNT` outcomes take
+/// longer.
 const OUTCOME_SECONDS: f64 = 1.0;
-/// The number of outcomes over which accepts and rejects fade at least: fewer do not determine a rate.
+/// The minimum number of outcomes over which counts of accepts and rejects decay, because fewer do not determine a
+/// rate.
 const OUTCOME_COUNT: f64 = 60.0;
-/// The maximum time over which any count fades, in seconds, even if there are few calls.
+/// The maximum time constant of any count's decay, in seconds, for clients with few calls.
 const LONGEST_MEMORY: f64 = 120.0;
-/// The time over which offered calls fade, in seconds, unless `OFFERED_COUNT` calls take longer. It is short, because
-/// shedding must stop soon after the load fits again.
+/// The time constant with which counts of offered calls decay, in seconds, unless `OFFERED_COUNT` calls take longer. It
+/// is short, so that shedding stops soon after the load fits again.
 const OFFERED_SECONDS: f64 = 0.2;
-/// The number of calls over which offered calls fade at least.
+/// The minimum number of calls over which counts of offered calls decay.
 const OFFERED_COUNT: f64 = 7.0;
-/// The usual offered rate fades this many times more slowly than the current one.
+/// How many times more slowly the usual offered rate decays than the current one.
 const USUAL_FACTOR: f64 = 5.0;
-/// The multiple of the usual time between calls after which there is a pause. During a pause no call could be
-/// accepted, so it does not lower the rate of accepts.
+/// The multiple of the usual time between calls after which there is a pause. Time beyond that does not lower the rate
+/// of accepts, because no call could be accepted in it.
 const PAUSE_FACTOR: f64 = 10.0;
-/// The fraction of the usual rate below which the load has clearly fallen; above it, there may be just a short lull.
+/// The fraction of the usual rate below which the load has clearly fallen. Above this fraction, there may be just a
+/// short lull.
 const PLAINLY_FALLEN: f64 = 0.5;
 /// The number of outcomes that must be known before a call is shed for an overload.
 const EVIDENCE_OUTCOMES: f64 = 10.0;
-/// The number of accepts that must be among these outcomes: a rate learnt from fewer is a guess, and without any
-/// accept it would be zero.
+/// The number of accepts that must be among the `EVIDENCE_OUTCOMES`. A rate learnt from fewer would be a guess or zero.
 const EVIDENCE_ACCEPTS: f64 = 1.0;
 /// The margin by which the offered rate must exceed the budget for shedding to begin, as a multiple of the rate's
 /// sampling error (one over the square root of the count).
@@ -36,29 +38,32 @@ const BEGIN_ERRORS: f64 = 0.5;
 /// The margin above the budget below which shedding ends, divided by the count. Ending too early costs only one or
 /// two rejects, so the margin may be wide for clients with few calls.
 const END_ERRORS: f64 = 4.0;
-/// Shedding ends after this many seconds without a reject, regardless of the estimates, if there were
-/// `CLEAN_ACCEPTS`.
+/// Shedding ends after this many seconds without a reject, regardless of the estimates, if there were `CLEAN_ACCEPTS`
+/// accepts meanwhile.
 const CLEAN_SECONDS: f64 = 30.0;
 /// The number of accepts that must come within `CLEAN_SECONDS` for shedding to end.
 const CLEAN_ACCEPTS: f64 = 15.0;
-/// The share that is sent in addition to the rate of accepts: enough to detect more capacity, with few rejects.
+/// The share by which the budget exceeds the rate of accepts, which is enough to detect more capacity at the cost of
+/// few rejects.
 const HEADROOM: f64 = 0.02;
-/// The number of accepts without a reject after which the headroom grows, with the square of the further accepts: so
-/// many are not due to chance.
+/// The number of accepts without a reject after which the headroom grows, with the square of the further accepts. So
+/// many in a row are not due to chance.
 const CLEAN_RUN: f64 = 30.0;
 /// The maximum headroom.
 const MAX_HEADROOM: f64 = 0.5;
-/// The share of the unmet load that is sent in addition. It moves all processes in a fleet towards equal shares.
+/// The share of the unmet load that is added to the budget, which moves all processes in a fleet towards equal shares.
 const FAIR_SHARE: f64 = 0.025;
-/// The number of calls without an accept that make an outage, if `OUTAGE_SECONDS` and `OUTAGE_FACTOR` apply too.
+/// The minimum number of calls without an accept for an outage to be detected. `OUTAGE_SECONDS` and `OUTAGE_FACTOR`
+/// must be met too.
 const OUTAGE_CALLS: f64 = 8.0;
 /// The minimum time since the first call without an accept for an outage to be detected, in seconds.
 const OUTAGE_SECONDS: f64 = 0.6;
-/// For an outage, that time must also be at least this many times the usual latency of an accept, and this many
-/// accepts must have been expected in it (unless no rate of accepts is known).
+/// For an outage to be detected, the time without an accept must be at least this many times the usual latency of an
+/// accept. At least this many accepts must also have been expected in that time, unless the rate of accepts is not
+/// known.
 const OUTAGE_FACTOR: f64 = 4.0;
-/// The maximum fraction of the offered calls that probe during an outage. It affects only clients with one or two
-/// calls per second, which would otherwise need many calls to detect the end of the outage.
+/// The maximum fraction of the offered calls that probe during an outage. It matters only for clients with one or two
+/// calls per second, which would otherwise send almost every call to a destination that is down.
 const PROBE_PART: f64 = 0.7;
 /// The number of accepts that end an outage. Each reject subtracts one.
 const RECOVERED_ACCEPTS: f64 = 8.0;
@@ -83,13 +88,13 @@ pub(super) struct Seen {
     pub(super) sent: f64,
     pub(super) accepted: f64,
     pub(super) rejected: f64,
-    /// Calls that were neither accepted nor rejected, or were rejected in an earlier era.
+    /// Calls that were neither accepted nor rejected, and rejects of calls from an earlier era.
     pub(super) neither: f64,
     /// The usual latency of an accept, in seconds; 0 before the first.
     pub(super) latency: f64,
 }
 
-/// A rate whose older counts fade.
+/// A rate in which older counts decay exponentially.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 struct Rate {
     count: f64,
@@ -106,8 +111,8 @@ impl Rate {
         if self.seconds > 0.0 { self.count / self.seconds } else { 0.0 }
     }
 
-    /// Returns the time over which this rate fades, in seconds: `seconds`, or the time that `count` calls take if
-    /// that is longer.
+    /// Returns the time constant of this rate's decay, in seconds: the longer of `seconds` and the time that `count`
+    /// calls take, at most `LONGEST_MEMORY`.
     fn horizon(self, seconds: f64, count: f64) -> f64 {
         (count / self.per_second()).clamp(seconds, LONGEST_MEMORY)
     }
@@ -117,17 +122,17 @@ impl Rate {
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub(super) struct Estimate {
     offered: Rate,
-    /// The offered rate over a longer time.
+    /// The offered rate over a longer time, for comparison with the current one.
     usual: Rate,
     accepts: Rate,
     outcomes: Rate,
-    /// The rate of accepts at the latest reject. Without a further reject, capacity has not fallen below it, while
-    /// the rate of accepts may fall because calls are shed.
+    /// The rate of accepts at the latest reject. Capacity is assumed to stay at least this high until a further reject,
+    /// even if the rate of accepts falls because calls are shed.
     known_capacity: f64,
-    /// The number of accepts since the latest reject, and the seconds since then.
+    /// The number of accepts since the latest reject. `clean_seconds` is the time since that reject.
     clean_run: f64,
     clean_seconds: f64,
-    /// The number of calls sent since the latest accept, and the seconds for which there have been any.
+    /// The number of calls sent since the latest accept. `silent_seconds` is the time since the first of these calls.
     unanswered: f64,
     silent_seconds: f64,
     /// The usual latency of an accept, in seconds.
@@ -137,10 +142,10 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    /// The number of values in an estimate.
+    /// The number of floating-point values in an estimate, for storing it in atomics.
     pub(super) const NUMBERS: usize = 15;
 
-    /// Adds the new counts and returns the mode that applies from now on.
+    /// Adds the counts since the latest evaluation, and returns the mode that applies from now on.
     pub(super) fn look(&mut self, mode: Mode, seen: Seen) -> Mode {
         if seen.seconds >= IDLE_SECONDS {
             *self = Self::default();
@@ -224,7 +229,8 @@ impl Estimate {
         self.offered.per_second() > self.budget() * (1.0 + error)
     }
 
-    /// Whether the offered rate is within the budget again, so that shedding ends.
+    /// Whether the offered rate is within the budget again, or there was no reject for long enough, so that shedding
+    /// ends.
     fn is_over(&self) -> bool {
         let fits = |offered: Rate| {
             offered.per_second() <= self.budget() * (1.0 + END_ERRORS / offered.count.max(1.0))
@@ -234,7 +240,7 @@ impl Estimate {
         fits || (self.clean_seconds >= CLEAN_SECONDS && self.clean_run >= CLEAN_ACCEPTS)
     }
 
-    /// Whether the destination no longer accepts calls.
+    /// Whether the destination has stopped accepting calls.
     fn is_outage(&self) -> bool {
         // If the destination has never responded, a call may just be slow.
         let answered = self.outcomes.count > 0.0;
@@ -289,8 +295,8 @@ impl Estimate {
 mod tests {
     use super::*;
 
-    /// Evaluates fifty times per second for some seconds of steady traffic. The rates are calls per second: offered,
-    /// sent, accepted and rejected.
+    /// Evaluates the estimate fifty times per second for some seconds of steady traffic. `rates` are calls per second:
+    /// offered, sent, accepted and rejected.
     fn steady(estimate: &mut Estimate, mode: Mode, seconds: u32, rates: [f64; 4]) -> Mode {
         let [asked, sent, accepted, rejected] = rates.map(|rate| rate / 50.0);
         let seen = Seen { seconds: 0.02, asked, sent, accepted, rejected, neither: 0.0, latency: 0.01 };

@@ -27,18 +27,18 @@ use super::shared::{AtomicBool, AtomicU32, AtomicU64, Number};
 use super::{LoadSignal, Reason, Shed, ThrottleState};
 use crate::time::Timestamp;
 
-/// The counters are evaluated when the time in microseconds, without this many of its low bits, has changed: every 16
-/// ms.
+/// The low bits of a time in microseconds that are ignored when deciding whether an evaluation is due: 14 bits mean
+/// every 16 ms.
 const LOOK_BITS: u32 = 14;
-/// The maximum delay of a thread, in microseconds. A time that is further before the latest evaluation comes from a
+/// The maximum delay of a thread, in microseconds. A time that lies further before the latest evaluation is from a
 /// clock that stepped back.
 const LATE_MICROS: u64 = 1_000_000;
-/// The time without a request for a pass, in microseconds, after which everything learnt has expired.
+/// The time without a call, in microseconds, after which everything that the throttle learnt has expired.
 const HEALED_MICROS: u64 = 30_000_000;
 /// The number of calls that an accepted probe allows, so that traffic doubles with each round trip during recovery.
 const FREED_BY_ACCEPT: f64 = 2.0;
-/// The fraction of the difference by which the usual latency falls at each evaluation with a faster accept. It rises
-/// at once.
+/// The fraction of the difference by which the usual latency falls at each evaluation with a faster accept. A slower
+/// accept raises the usual latency at once.
 const LATENCY_FALL: f64 = 0.1;
 
 #[derive(Debug)]
@@ -56,8 +56,8 @@ pub(super) struct Adaptive {
     memory: Memory,
 }
 
-/// The counters that every call adds to. They have a cache line of their own, so that values that calls only read
-/// stay in every processor's cache.
+/// The counters that every call increments. They are on a separate cache line, so that values that calls only read stay
+/// in every processor's cache.
 #[derive(Default, Debug)]
 #[repr(align(64))]
 struct Calls {
@@ -89,7 +89,7 @@ impl Adaptive {
         }
     }
 
-    /// Decides whether to send a call; if so, returns the current era.
+    /// Decides whether to send a call. Returns the current era, which the call's result must be settled with.
     #[inline]
     pub(super) fn try_acquire(&self, level: u16, now: Timestamp) -> Result<u32, Shed> {
         self.calls.asked.fetch_add(1, Relaxed);
@@ -131,7 +131,7 @@ impl Adaptive {
         }
     }
 
-    /// Whether no call was acquired for so long that everything learnt has expired.
+    /// Whether there was no call for so long that everything that the throttle learnt has expired.
     pub(super) fn is_idle(&self, now: Timestamp) -> bool {
         now.as_micros().abs_diff(self.looked_at.load(Relaxed)) >= HEALED_MICROS
     }
@@ -228,7 +228,7 @@ impl Adaptive {
     }
 }
 
-/// Whether an evaluation is due: the times differ in more than their low bits.
+/// Whether an evaluation is due, because the two times differ in more than their low bits.
 const fn is_later_look(now: u64, last: u64) -> bool {
     (now ^ last) >> LOOK_BITS != 0
 }
@@ -255,7 +255,7 @@ mod tests {
 
     use super::*;
 
-    /// Makes calls a millisecond apart, settled at once; returns how many were shed.
+    /// Makes `count` calls, one per millisecond, each settled at once. Returns how many were shed.
     fn calls(adaptive: &Adaptive, from_ms: u64, count: u64, verdict: impl Fn(u64) -> LoadSignal) -> u64 {
         let mut shed = 0;
         for n in 0..count {
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(passed, 2);
     }
 
-    /// Makes a call every `gap_ms` milliseconds, settled at once; returns how many were shed.
+    /// Makes `count` calls, one every `gap_ms` milliseconds, each settled at once. Returns how many were shed.
     fn spaced(gap_ms: u64, count: u64, verdict: impl Fn(u64) -> LoadSignal) -> u64 {
         let adaptive = Adaptive::new(Levels::STANDARD);
         let mut shed = 0;
@@ -341,7 +341,7 @@ mod tests {
         }
     }
 
-    /// The caller acquires again when its retry hint says so, as the gateway's dispatcher does.
+    /// The caller acquires again after each retry hint, as the gateway's dispatcher does.
     #[test]
     fn a_caller_that_obeys_its_hints_gets_a_call_through_every_two_seconds() {
         let adaptive = Adaptive::new(Levels::STANDARD);
