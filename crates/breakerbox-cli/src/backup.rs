@@ -1,8 +1,8 @@
-//! `breakerbox backup` copies the database of a running gateway; `breakerbox restore` puts a copy back while it is
-//! stopped.
+//! `breakerbox backup` copies the database of a running gateway; `breakerbox restore` restores a copy while the gateway
+//! is stopped.
 //!
 //! Both work on the data directory and need no API key: a user who can read the directory has the database anyway. The
-//! master key is not copied: a backup that contains its key would make encryption pointless.
+//! master key is not copied, because a backup that contains its key would make encryption pointless.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -119,7 +119,7 @@ enum MasterKey {
     Variable,
 }
 
-/// Returns where a gateway that is started here without flags would look for the master key.
+/// Returns where a gateway started in the current directory without flags looks for the master key.
 fn master_key(data: &Path) -> Result<MasterKey, Failure> {
     let config = Config { data: data.into(), ..serve::settings()? };
     Ok(match config.secrets.master_key {

@@ -94,9 +94,9 @@ enum Action {
     ForceClosed(Override),
     /// Refuse all calls until the circuit is enabled
     Disable(Override),
-    /// Enable a disabled circuit: the next call probes, and the trip count restarts at 0
+    /// Enable a disabled circuit; the next call is a probe, and the trip count is reset to 0
     Enable(Override),
-    /// End an override: the next call probes, and the trip count stays
+    /// End an override; the next call is a probe, and the trip count is kept
     Release(Override),
     /// Close the circuit, and set its trip count to 0
     Reset(Override),
@@ -137,7 +137,7 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
     output.show(&gateway.request(ask)?)
 }
 
-/// Returns the circuit's id. For an endpoint's id, it asks the gateway for the endpoint's circuit.
+/// Returns the circuit's ID. If `id` is an endpoint's, asks the gateway for the endpoint's circuit.
 fn circuit_of(gateway: &Gateway, id: &str) -> Result<String, Failure> {
     if !id.starts_with(EndpointId::PREFIX) {
         return Ok(id.into());

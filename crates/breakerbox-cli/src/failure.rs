@@ -20,7 +20,7 @@ pub(super) enum Failure {
     Unreachable(String),
     /// The gateway refused the request.
     Refused(Box<Refusal>),
-    /// The reader of the output closed it, as `head` does. This is not an error.
+    /// The reader of standard output closed it, as `head` does. This is not an error.
     OutputClosed,
 }
 
@@ -59,7 +59,7 @@ impl Failure {
         }
     }
 
-    /// Returns the failure as JSON: the gateway's problem, or one with the same fields.
+    /// Returns the failure as JSON: the gateway's problem, or an object with the same fields.
     fn as_json(&self) -> Option<Value> {
         let own = |code: &str, lines: &[String]| json!({ "code": code, "detail": lines.join("; ") });
         let lines = self.lines();
@@ -88,12 +88,13 @@ pub(super) fn with_sources(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Prints to standard error, ignoring a closed one.
+/// Prints a line to standard error. A write error is ignored, because there is nowhere left to report it.
 pub(super) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Formats a message for a terminal: without control characters and with limited length, whatever input it quotes.
+/// Formats a message for a terminal. Control characters are escaped and the length is limited, because the message may
+/// quote untrusted input.
 pub(super) fn one_line(message: &str) -> String {
     const LONGEST: usize = 600;
     let mut line = printable(message.chars().take(LONGEST));
@@ -103,13 +104,13 @@ pub(super) fn one_line(message: &str) -> String {
     line
 }
 
-/// Removes characters that move the cursor or change colours from an untrusted string.
+/// Escapes control characters in an untrusted string, so that it can't move the cursor or change colours.
 pub(super) fn printable(text: impl Iterator<Item = char>) -> String {
     let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
     text.map(escaped).collect()
 }
 
-/// Maps an error in writing to standard output.
+/// Maps a write error on standard output to a failure. A closed pipe is [`Failure::OutputClosed`].
 pub(super) fn output_failed(error: &io::Error) -> Failure {
     match error.kind() {
         ErrorKind::BrokenPipe => Failure::OutputClosed,

@@ -26,11 +26,11 @@ struct Flag {
     help: String,
     table: String,
     value_name: &'static str,
-    /// Whether the value is optional.
+    /// Whether the flag may be given without a value.
     is_switch: bool,
 }
 
-/// Returns the placeholder for a value in the help, by what its setting accepts.
+/// Returns the placeholder for a flag's value in `--help`, given the description of the accepted values.
 fn value_name(expects: &str) -> &'static str {
     match expects {
         text if text.starts_with("a duration") => "DURATION",

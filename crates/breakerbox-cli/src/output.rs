@@ -1,7 +1,7 @@
 //! The output of commands: aligned tables for people, JSON for programs, or only ids for shell scripts.
 //!
-//! Colours are for terminals. Values from other parties (names, URLs, responses) are never printed raw: they could move
-//! the cursor.
+//! Colours are for terminals. Values from other parties (names, URLs, responses) are never printed raw, because they
+//! could move the cursor.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};

@@ -19,12 +19,12 @@ pub(super) struct Changes {
     /// Set a value, such as failures=20, mean_latency=5s or failure_rate=off
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<Field>,
-    /// Remove a value that is set here, so that the inherited value applies
+    /// Remove a value set for this tenant or endpoint, so that the inherited value applies
     #[arg(long, value_name = "NAME")]
     unset: Vec<String>,
 }
 
-/// Changes the policy at this API path, if there are changes, and shows it.
+/// Changes the policy at this API path, if there are changes, and then shows the policy.
 pub(super) fn run(
     gateway: &Gateway,
     path: &[&str],

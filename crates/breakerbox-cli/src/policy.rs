@@ -11,7 +11,7 @@ use super::Failure;
 /// A policy from a file, from a preset, or the default.
 pub(super) struct GivenPolicy {
     builder: PolicyBuilder,
-    /// The file's name and content, for messages.
+    /// The file's name and content, for error messages. `None` if the policy is not from a file.
     file: Option<(String, String)>,
 }
 

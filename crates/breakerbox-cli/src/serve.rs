@@ -18,7 +18,7 @@ use super::failure::{Failure, with_sources};
 use super::flags::Flags;
 use super::output::{Output, print};
 
-/// The maximum time to wait for an interrupted start.
+/// The maximum time to wait until an interrupted startup ends.
 const INTERRUPTED: Duration = Duration::from_secs(2);
 
 /// Start the gateway: API, workers and scheduler in one process, with its database in one directory.
@@ -66,7 +66,7 @@ pub(super) fn run(arguments: Arguments, output: Output, clocks: &Clocks) -> Resu
     start(&loaded, &clocks)
 }
 
-/// Returns the settings of a gateway that would be started here without flags.
+/// Returns the settings that a gateway started in the current directory without flags would have.
 pub(super) fn settings() -> Result<Config, Failure> {
     let file = std::env::var_os("BREAKERBOX_CONFIG").filter(|name| !name.is_empty()).map(PathBuf::from);
     load(file, Flags::default()).map(|loaded| loaded.config)

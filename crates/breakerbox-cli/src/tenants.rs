@@ -70,7 +70,7 @@ enum Action {
     Policy {
         /// ID of the tenant
         id: String,
-        /// Use the policy for the tenant's reminders
+        /// Show or change the policy for the tenant's reminders instead
         #[arg(long)]
         reminders: bool,
         #[command(flatten)]

@@ -78,7 +78,8 @@ impl AddressPolicy {
 }
 
 impl AddressPolicy {
-    /// Checks the literal address in a URL. A URL with a host name passes; its addresses are checked when it is called.
+    /// Checks the literal address in a URL. A URL with a host name passes, because the name's addresses are checked
+    /// when the URL is called.
     ///
     /// ```
     /// use breakerbox_egress::AddressPolicy;
@@ -93,7 +94,7 @@ impl AddressPolicy {
     /// ```
     ///
     /// # Errors
-    /// Returns the reason if the address is denied, and what to do about it.
+    /// Returns the reason if the address is denied, and advice for the client.
     pub fn check_url(&self, url: &Url) -> Result<(), DeniedUrl> {
         let address: IpAddr = match url.host() {
             Some(Host::Ipv4(address)) => address.into(),
@@ -116,7 +117,7 @@ impl DeniedAddress {
     }
 }
 
-/// The reason why a URL with a literal address is refused.
+/// The reason why a URL with a literal address is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeniedUrl {
     address: IpAddr,
@@ -148,7 +149,7 @@ const fn v4(a: u8, b: u8, c: u8, d: u8, length: u8) -> Ipv4Net {
     Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), length)
 }
 
-/// Returns an IPv6 network with these first three groups; the others are zero.
+/// Returns the IPv6 network `a:b:c::/length`.
 const fn v6(a: u16, b: u16, c: u16, length: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0), length)
 }
@@ -184,7 +185,7 @@ const SPECIAL_V6: [(Ipv6Net, &str); 5] = [
     (v6(0x3ffe, 0, 0, 16), "a reserved address"),
 ];
 
-/// Networks outside 2000::/3, with a description for the denial.
+/// Well-known networks outside 2000::/3, each with the description that a denial contains.
 const NAMED_V6: [(Ipv6Net, &str); 10] = [
     (v6(0, 0, 0, 128), "an address of this machine"),
     (v6(0x64, 0xff9b, 1, 48), "an address of local translation"),
@@ -227,7 +228,7 @@ fn special_v6(address: Ipv6Addr) -> Result<(), DeniedAddress> {
     Ok(())
 }
 
-/// Returns the IPv4 address that a packet for this address reaches, if it is translated.
+/// Returns the IPv4 address to which NAT64 translates an address. `None` if the address is not in the NAT64 prefix.
 fn stands_for(address: Ipv6Addr) -> Option<Ipv4Addr> {
     TRANSLATED.contains(&address).then(|| last_four(address))
 }
@@ -245,7 +246,7 @@ mod tests {
         policy.check(address.parse().unwrap())
     }
 
-    /// Checks the first and the last address of each special network, and the neighbours outside it.
+    /// Checks the first and the last address of each special network, and the addresses just outside it.
     #[test]
     fn special_networks_end_where_they_end() {
         let policy = AddressPolicy::default();

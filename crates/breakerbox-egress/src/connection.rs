@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-/// Counts open connections. Above the limit, a new connection is used once and not kept idle.
+/// Counts open connections. Above the limit, a new connection serves one request and is not kept for reuse.
 #[derive(Debug)]
 pub(super) struct Connections {
     max_kept: usize,
@@ -59,7 +59,7 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// Observes the traffic on one connection. Clones refer to the same connection.
+/// Observes the traffic on one connection. Clones observe the same connection.
 #[derive(Clone, Debug)]
 pub(super) struct Wire(Arc<Passed>);
 
@@ -76,14 +76,14 @@ impl Wire {
         Self(Arc::new(Passed { is_http2, is_used, is_answering }))
     }
 
-    /// Returns the wire of the connection that a request used.
+    /// Returns the traffic observer of the connection that a request used.
     pub(super) fn of(connected: &Connected) -> Option<Self> {
         let mut extensions = Extensions::new();
         connected.get_extras(&mut extensions);
         extensions.remove()
     }
 
-    /// Returns whether the connection is HTTP/2, so that many requests share it.
+    /// Returns whether the connection uses HTTP/2. If so, concurrent requests can share it.
     pub(super) fn is_http2(&self) -> bool {
         self.0.is_http2
     }

@@ -85,8 +85,8 @@ impl Parts {
             .map_err(|error| ConnectError::of_handshake(&error))
     }
 
-    /// Connects through the proxy. The proxy resolves host names, so it also has to deny private addresses behind them.
-    /// Literal addresses are still checked here.
+    /// Connects through the proxy. A literal address is checked before the proxy is called. The proxy resolves host
+    /// names itself, so it has to deny private addresses behind them.
     async fn through(
         &self,
         proxy: &Proxy,
@@ -125,8 +125,8 @@ fn server_name(host: &str) -> Result<ServerName<'static>, ConnectError> {
         .map_err(|_| ConnectError::new(Fault::Tls, "the host name can't be in a certificate"))
 }
 
-/// Connects to the proxy itself, at any address, since the operator configured it. This may take half of the connect
-/// timeout; the other half is for the receiver.
+/// Connects to the proxy. Its address is not checked, since the operator configured it. Connecting to the proxy may
+/// take half of the connect timeout; the other half is for the receiver.
 #[derive(Clone)]
 struct ToProxy {
     dialer: Dialer,

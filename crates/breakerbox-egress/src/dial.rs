@@ -58,7 +58,7 @@ impl Dialer {
         Ok(Dialed::new(tcp, &self.connections))
     }
 
-    /// Returns the host's addresses that may be called; at least one, otherwise an error.
+    /// Returns the host's addresses that may be called, or an error if there are none.
     async fn addresses(
         &self,
         host: &str,
@@ -124,8 +124,8 @@ impl Dialer {
     }
 }
 
-/// Returns the error to report for two failed connections. A local fault wins: it leaves unknown whether the receiver
-/// can be reached.
+/// Returns the error to report for two failed connections. A local fault takes precedence, because it leaves open
+/// whether the receiver can be reached.
 fn worse(before: Option<io::Error>, error: io::Error) -> io::Error {
     match before {
         Some(before) if local_fault(&before).is_some() && local_fault(&error).is_none() => before,

@@ -39,7 +39,8 @@ impl ConnectError {
         }
     }
 
-    /// Maps an error in connecting to the proxy to a local fault: it reveals nothing about the receiver.
+    /// Maps an error in connecting to the proxy to a local fault, because such an error reveals nothing about the
+    /// receiver.
     pub(super) fn at_proxy(self) -> Self {
         let fault = match self.fault {
             Fault::Local(cause) => Fault::Local(cause),
@@ -48,7 +49,8 @@ impl ConnectError {
         Self { fault, detail: format!("the proxy can't be reached: {}", self.detail) }
     }
 
-    /// Maps an error from the proxy: it refused the request, or could not reach the receiver. It does not report which.
+    /// Maps an error from the proxy. The proxy either refused the request or could not reach the receiver, and its
+    /// error does not tell which.
     pub(super) fn of_proxy(error: &(dyn Error + 'static)) -> Self {
         match find::<Self>(error) {
             Some(error) => error.clone(),
@@ -94,9 +96,11 @@ pub(super) fn of_request(error: &(dyn Error + 'static)) -> (Fault, String) {
     }
 }
 
-/// Returns whether a failed request may be retried on a new connection: if HTTP/2 guarantees that the receiver did not
-/// process it, or if a reused connection ended before any byte of a response arrived. In the second case, the receiver
-/// most likely closed an idle connection at the same moment.
+/// Returns whether a failed request may be retried on a new connection. This is the case if one of these is true:
+///
+/// - HTTP/2 guarantees that the receiver did not process the request.
+/// - A reused connection ended before any byte of a response arrived. Most likely, the receiver closed the idle
+///   connection at the moment when the request was sent.
 pub(super) fn may_repeat(error: &hyper_util::client::legacy::Error) -> bool {
     let http2 = find::<h2::Error>(error);
     if http2.is_some_and(|error| error.is_remote() && is_unprocessed(error)) {
@@ -113,13 +117,13 @@ pub(super) fn may_repeat(error: &hyper_util::client::legacy::Error) -> bool {
     wire.is_used() && got_nothing
 }
 
-/// Returns whether the receiver reported, with HTTP/2, that it did not process the request.
+/// Returns whether the receiver reported over HTTP/2 that it did not process the request.
 fn is_unprocessed(error: &h2::Error) -> bool {
     // GOAWAY ends a stream only if its number is above the last one that the receiver processes.
     error.is_go_away() || (error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM))
 }
 
-/// Returns the first error of this type in the chain of sources.
+/// Returns the first error of type `E` among this error and its sources.
 fn find<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e E> {
     let mut next = Some(error);
     while let Some(error) = next {

@@ -46,9 +46,10 @@ pub struct Outgoing {
     pub headers: http::HeaderMap,
     /// The request body, sent unchanged.
     pub body: Bytes,
-    /// The time limit of the whole request: look-up, connection, TLS, headers, body.
+    /// The timeout of the whole request, from DNS look-up to the end of the response body.
     pub limit: Duration,
-    /// The tenant that the request is made for. `None`: the operator. Each has a share of the DNS look-ups.
+    /// The tenant that the request is made for. `None` means the operator. Each of them has a share of the DNS
+    /// look-ups.
     pub tenant: Option<TenantId>,
 }
 
@@ -61,7 +62,7 @@ pub struct Incoming {
     pub detail: Option<String>,
     /// The first bytes of the response body, up to [`SendSettings::response_kept`].
     pub body: Bytes,
-    /// The time that the request took, without pauses of this process.
+    /// The duration of the request, without pauses of this process.
     pub latency: Duration,
 }
 

@@ -25,7 +25,7 @@ type Owner = Option<TenantId>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct NoSlot;
 
-/// The slots for look-ups. Clones share them.
+/// The slots for DNS look-ups. Clones share the same slots.
 #[derive(Clone)]
 pub(super) struct LookUpSlots(Arc<Mutex<SlotTable>>);
 
@@ -94,7 +94,7 @@ struct Waiting<'a> {
     owner: &'a Owner,
     number: u64,
     granted: oneshot::Receiver<()>,
-    /// Whether the slot was received.
+    /// Whether the look-up has received its slot. If so, `drop` changes nothing.
     is_over: bool,
 }
 

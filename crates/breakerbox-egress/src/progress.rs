@@ -23,7 +23,7 @@ pub(super) struct Progress(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     tenant: Option<TenantId>,
-    /// The index of the local fault to blame for a timeout at this point.
+    /// The index of the local fault to blame if the request times out now, or `NONE`.
     stage: AtomicU8,
     is_answered: AtomicBool,
 }
@@ -50,7 +50,7 @@ impl Progress {
         CURRENT.try_with(Self::clone).unwrap_or_default()
     }
 
-    /// Returns the tenant that the request is for. `None`: the operator.
+    /// Returns the tenant that the request is for. `None` means the operator.
     pub(super) fn tenant(&self) -> Option<&TenantId> {
         self.0.tenant.as_ref()
     }
@@ -61,7 +61,7 @@ impl Progress {
         Stage(self.clone())
     }
 
-    /// Returns the local fault to blame for a timeout at this point. `None`: the receiver is to blame.
+    /// Returns the local fault to blame if the request times out now. `None` means that the receiver is to blame.
     pub(super) fn local_fault(&self) -> Option<LocalFault> {
         LocalFault::ALL.get(usize::from(self.0.stage.load(Ordering::Relaxed))).copied()
     }

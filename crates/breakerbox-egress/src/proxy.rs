@@ -21,7 +21,7 @@ use url::Url;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Proxy {
     uri: Uri,
-    /// Hidden by `Debug`.
+    /// The value of the `Proxy-Authorization` header. `Debug` hides it.
     credentials: Option<HeaderValue>,
 }
 

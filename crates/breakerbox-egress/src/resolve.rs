@@ -26,11 +26,11 @@ use super::look_up_slots::{LookUpSlot, LookUpSlots};
 use super::progress::Progress;
 use crate::host::{descriptors, local_fault};
 
-/// The time that an answer is cached.
+/// How long the addresses of a name are cached.
 const FRESH: Duration = Duration::from_secs(10);
-/// The time that a failure is cached: long enough for concurrent requests.
+/// How long a failed look-up is cached. This is long enough for concurrent requests to share the failure.
 const FAILED: Duration = Duration::from_secs(1);
-/// The time that a resolved name uses the slots for known names.
+/// How long a resolved name counts as known, so that it uses the slots for known names.
 const KNOWN: Duration = Duration::from_secs(600);
 /// The maximum number of names in the cache.
 const MAX_NAMES: usize = 10_000;
@@ -105,13 +105,13 @@ struct Names {
     pending: HashMap<Box<str>, PendingLookUp>,
 }
 
-/// A look-up in flight, which continues if its caller stops waiting.
+/// A look-up in flight. It continues even if its caller stops waiting.
 type PendingLookUp = Shared<BoxFuture<'static, Found>>;
 
 struct CachedAnswer {
     answer: Found,
     at: Instant,
-    /// The time when the name was last resolved. `None`: never.
+    /// The time when the name was last resolved. `None` if it never was.
     found_at: Option<Instant>,
 }
 
@@ -138,7 +138,7 @@ impl LookUps {
         }))
     }
 
-    /// Returns the addresses of a name. If the caller stops waiting, the look-up continues for others.
+    /// Returns the addresses of a name. If the caller stops waiting, the look-up continues for other callers.
     pub(super) async fn of(&self, name: &str, progress: &Progress) -> Found {
         let known = self.0.names().known(name);
         let found_at = match known {

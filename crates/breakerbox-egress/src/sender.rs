@@ -43,13 +43,13 @@ const CATCH_UP: Duration = Duration::from_secs(1);
 pub struct SendSettings {
     /// The addresses that may be called.
     pub addresses: AddressPolicy,
-    /// The proxy for all requests. `None`: direct connections.
+    /// The proxy for all requests. `None` means direct connections.
     pub proxy: Option<Proxy>,
     /// The trusted certificate authorities.
     pub trust: Trust,
-    /// The time limit for opening a connection: DNS look-up, TCP and TLS.
+    /// The timeout for opening a connection, including DNS look-up, TCP and TLS.
     pub connect_limit: Duration,
-    /// The time after which an idle connection is closed.
+    /// How long a connection may be idle before it is closed.
     pub idle_limit: Duration,
     /// The maximum number of connections that are kept open for reuse. Further connections are used once.
     pub max_connections_kept: usize,
@@ -57,8 +57,8 @@ pub struct SendSettings {
     pub max_idle_per_host: usize,
     /// The maximum number of concurrent DNS look-ups.
     pub look_ups: usize,
-    /// The maximum number of bytes that are read from a response body. A longer body ends the connection, and is not an
-    /// error.
+    /// The maximum number of bytes that are read from a response body. A longer body is not an error, but its
+    /// connection is closed.
     pub response_read: usize,
     /// The maximum number of bytes that are kept from a response body.
     pub response_kept: usize,
@@ -85,7 +85,7 @@ impl Default for SendSettings {
 #[derive(Clone)]
 pub struct Sender {
     client: Client<Connector, Full<Bytes>>,
-    /// A client that keeps no connections, for retries.
+    /// An HTTP client that keeps no connections, so that each retry uses a new one.
     fresh: Client<Connector, Full<Bytes>>,
     connections: Arc<Connections>,
     pauses: Pauses,
@@ -144,7 +144,8 @@ impl Sender {
         })
     }
 
-    /// Uses this detector of process pauses.
+    /// Sets the detector of process pauses, which [`send`](Self::send) uses to exclude pauses from latencies and
+    /// faults.
     #[must_use]
     pub fn with_pauses(self, pauses: Pauses) -> Self {
         Self { pauses, ..self }
@@ -258,8 +259,8 @@ fn timed_out(progress: &Progress, limit: Duration) -> (Fault, String) {
     }
 }
 
-/// Returns whether a fault is attributed to a pause of this process: the pause took a large part of the request's time.
-/// A denied address is never attributed to a pause.
+/// Returns whether a fault is attributed to a pause of this process, because the pause took a large part of the
+/// request's time. A denied address is never attributed to a pause.
 fn is_paused(fault: Fault, lost: Duration, limit: Duration) -> bool {
     !matches!(fault, Fault::Local(_) | Fault::Denied) && !lost.is_zero() && lost >= limit / 8
 }

@@ -52,7 +52,8 @@ pub(super) async fn send(
     exchange(stream, request).await
 }
 
-/// Trusts the system's certificate authorities, or those in the file that `SSL_CERT_FILE` names.
+/// Builds a TLS configuration that trusts the system's certificate authorities, or those in the file that
+/// `SSL_CERT_FILE` names.
 fn trust() -> Result<Arc<ClientConfig>, ConnectionError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

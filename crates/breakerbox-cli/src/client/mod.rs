@@ -122,8 +122,8 @@ impl Gateway {
         })
     }
 
-    /// Requests pages until the limit is reached or there are no more items. The second return value states whether
-    /// there are more.
+    /// Returns the items of a listing, and whether the gateway has more. Requests page after page until `limit` is
+    /// reached.
     pub(super) fn pages(&self, ask: &Ask, limit: Limit) -> Result<(Vec<Value>, bool), Failure> {
         let limit = limit.most;
         let mut items = vec![];

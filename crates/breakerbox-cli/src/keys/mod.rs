@@ -33,7 +33,7 @@ pub(super) struct Arguments {
     #[command(subcommand)]
     action: Action,
 
-    /// Use this data directory instead of the API; needs no key, and the gateway must be stopped
+    /// Use this data directory instead of the API; needs no API key, and the gateway must be stopped
     #[arg(long, value_name = "DIRECTORY", global = true)]
     data: Option<PathBuf>,
 
@@ -43,7 +43,7 @@ pub(super) struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Create a key. It is shown only once: the gateway stores only its hash
+    /// Create a key. The key is shown only once, because the gateway stores only its hash
     Create(New),
     /// List keys, newest first
     List {
@@ -53,7 +53,7 @@ enum Action {
         #[command(flatten)]
         limit: Limit,
     },
-    /// Revoke a key: requests with it are refused immediately
+    /// Revoke a key; requests with the key are rejected immediately
     Revoke {
         /// ID of the key (key_...), not the key itself
         id: String,

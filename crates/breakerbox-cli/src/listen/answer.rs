@@ -23,9 +23,9 @@ pub(super) struct Answer {
 #[derive(Clone, Debug)]
 pub(super) struct Answering {
     plan: Plan,
-    /// The number of further requests to fail.
+    /// The number of requests that still have to fail.
     fail_next: u64,
-    /// Whether all requests fail until this is reset.
+    /// Whether all requests fail, until the receiver is told to recover.
     failing: bool,
 }
 
@@ -34,7 +34,7 @@ impl Answering {
         Self { plan, fail_next, failing }
     }
 
-    /// Returns the response to the next request. A request with an invalid signature is refused, and not counted.
+    /// Returns the response to the next request. A request with an invalid signature is rejected, and not counted.
     pub(super) fn next(&mut self, refused: bool) -> Answer {
         let Plan { status, delay, fail_status, retry_after } = self.plan;
         if refused {

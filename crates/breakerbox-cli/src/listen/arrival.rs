@@ -23,7 +23,7 @@ const REMEMBERED: usize = 100_000;
 pub(super) struct Arrival {
     parts: Parts,
     body: Bytes,
-    /// The result of verifying the signature. `None`: no secret was given.
+    /// The result of verifying the signature. `None` if no secret was given.
     verdict: Option<Result<(), SignatureError>>,
     answered: u16,
     at: Duration,

@@ -1,7 +1,7 @@
 //! `breakerbox listen`: a local receiver that verifies signatures and prints the requests that it receives.
 //!
-//! It can respond late or with failures, even until it is told to recover, so that circuits can be watched opening and
-//! closing. It is a tool for trials: it listens on loopback, stores nothing, and trusts no input.
+//! It can respond late or with failures, even until the user tells it to recover, so that the user can watch circuits
+//! open and close. It is a tool for trials: it listens on loopback, stores nothing, and trusts no input.
 
 mod answer;
 mod arrival;
@@ -35,17 +35,17 @@ use super::output::{Output, colourful, print};
 
 /// The maximum size of a request body, in bytes.
 const LARGEST: usize = 64 << 20;
-/// The path that makes the receiver fail, and the one that makes it recover.
+/// The path of the request that makes the receiver fail, followed by that of the request that makes it recover.
 const FAIL: &str = "/-/fail";
 const RECOVER: &str = "/-/recover";
 
 /// Receive webhooks, verify their signatures, and print them.
 ///
-/// This receiver is for trials. By default the gateway calls no loopback address; allow it with --allow:
+/// This receiver is for trials. By default, the gateway calls no loopback addresses; allow them with --allow:
 ///
-///   breakerbox serve --allow 127.0.0.0/8
-///   breakerbox listen --secret whsec_...
-///   breakerbox endpoints create http://127.0.0.1:8081/
+/// breakerbox serve --allow 127.0.0.0/8
+/// breakerbox listen --secret whsec_...
+/// breakerbox endpoints create http://127.0.0.1:8081/
 ///
 /// With --failing, every request fails until you press Enter, or run
 /// `curl -X POST http://127.0.0.1:8081/-/recover` (/-/fail makes it fail again). Use this to watch a circuit open, probe
@@ -273,7 +273,8 @@ fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
     response
 }
 
-/// Locks a mutex, even after a panic: no update leaves the value half-changed.
+/// Locks a mutex, even if another thread panicked while it held the lock, because no update leaves the value
+/// half-changed.
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

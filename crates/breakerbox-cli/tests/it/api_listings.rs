@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::api_commands::{against, answering};
 use crate::fake_api::{Answer, Asked, FakeApi};
 
-/// Returns a page of 1,100 items, as large as requested. The second page is empty, as pages may be.
+/// Returns one page of a listing with 1,100 items. The second page is empty, which the API allows.
 fn pages(asked: &Asked) -> Answer {
     let url = url::Url::parse(&format!("http://x{}", asked.path)).unwrap();
     let query =

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::program::{Program, ProgramOutput};
 
-/// A timeout that only guards against hanging.
+/// A generous timeout, so that a hanging test fails.
 const LONG: Duration = Duration::from_secs(60);
 
 fn run(arguments: &[&str], data: &Path) -> ProgramOutput {
@@ -33,7 +33,7 @@ fn refused(ended: &ProgramOutput, code: i32, why: &str) {
     assert!(ended.stderr.contains(why), "{}", ended.stderr);
 }
 
-/// Submits events one after another until it is dropped.
+/// A load generator that submits events until it is dropped.
 struct Load {
     accepted: Arc<Mutex<Vec<String>>>,
     stop: Arc<AtomicBool>,
@@ -51,7 +51,7 @@ impl Load {
         Self { accepted, stop, threads }
     }
 
-    /// Waits until `count` more events are accepted. Returns all that were accepted by then.
+    /// Waits until `count` more events are accepted. Returns the IDs of all events accepted so far.
     fn until_more(&self, count: usize) -> Vec<String> {
         let (give_up_at, before) = (Instant::now() + LONG, self.accepted.lock().unwrap().len());
         loop {

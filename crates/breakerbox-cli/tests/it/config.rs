@@ -23,7 +23,7 @@ fn from_file_and(said: Sources, text: &str) -> Result<Loaded, String> {
     loaded.map_err(|errors| errors.to_string().replace(&format!("{}/", folder.path().display()), ""))
 }
 
-/// A value other than the default for each setting: as TOML, and as in a variable or flag.
+/// For each setting, a value other than the default: the key, the value as TOML, and the value for a variable or flag.
 const OTHERS: &[(&str, &str, &str)] = &[
     ("listen", "\"[::1]:9090\"", "[::1]:9090"),
     ("data", "\"/var/lib/breakerbox\"", "/var/lib/breakerbox"),
@@ -82,7 +82,7 @@ const OTHERS: &[(&str, &str, &str)] = &[
     ("metrics.public", "true", "true"),
 ];
 
-/// Returns the other settings without which this one is invalid.
+/// Returns the environment variables, with values, that must also be set for this setting to be valid.
 fn needed_by(key: &str) -> &'static [(&'static str, &'static str)] {
     const SECRET: (&str, &str) =
         ("BREAKERBOX_NOTIFY_WEBHOOK_SECRET", "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
@@ -346,7 +346,7 @@ fn a_file_that_was_named_must_be_there_and_be_text() {
     }
 }
 
-/// Loads the printed settings as a file.
+/// Prints the settings, and loads the printed text as a configuration file.
 #[track_caller]
 fn printed_again(loaded: &Loaded) -> Loaded {
     let printed = loaded.to_toml();

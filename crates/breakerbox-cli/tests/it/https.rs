@@ -10,7 +10,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::program::Program;
 
-/// Responds once to each of this many connections, over TLS. Ends after them, or with the test's process.
+/// Responds once to each of this many connections, over TLS. The server ends after the last connection.
 fn answers(connections: usize) -> (SocketAddr, String) {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["127.0.0.1".into()]).unwrap();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));

@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use crate::command::root;
 
 const WORKERS: u64 = 4;
-/// The number of jobs per worker and destination.
+/// The number of jobs for the failing destination, per worker.
 const DYING: u64 = 3;
 const HEALTHY: u64 = 20;
-/// A timeout that only guards against hanging.
+/// A generous timeout, so that a hanging test fails.
 const LONG: Duration = Duration::from_secs(120);
 
 /// A worker process. It is killed when dropped.
@@ -75,7 +75,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Returns whether the circuit is open and all permits given before are settled.
+/// Returns whether the circuit is open and no permit is unsettled.
 fn is_open_and_quiet(api: &Api) -> bool {
     let circuits = api.get("/v1/circuits?tenant=default").unwrap();
     let metrics = api.metrics().unwrap();

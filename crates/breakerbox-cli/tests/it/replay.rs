@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::command::{Replay, call, root};
 
-/// Three consecutive failures trip, one probe closes. No ramp, unless a test needs one.
+/// A policy with which three consecutive failures trip the circuit and one successful probe closes it, without a ramp.
 const SIMPLE: &str = r#"
     failure_rate = "off"
     consecutive_failures = 3

@@ -2,7 +2,7 @@
 
 use crate::command::{Replay, call};
 
-/// Returns two valid lines that cause a transition, and the invalid one as line 3.
+/// Returns two valid lines of traffic that cause a transition, followed by an invalid line 3.
 fn after_good_lines(bad: &str) -> String {
     call(4, "e1", "failure", 0) + &call(4, "e1", "failure", 0) + bad + "\n" + &call(9, "e1", "success", 0)
 }

@@ -10,7 +10,8 @@ fn story() -> String {
 
 const SIMPLE: &str = "failure_rate = \"off\"\nconsecutive_failures = 3\nprobes = 1\nramp_cap = \"off\"\n";
 
-/// Opens at 20 ms, refuses two failing calls and one successful one, probes at 30,020 ms for 80 ms, and stays closed.
+/// Returns traffic with one outage. The circuit opens at 20 ms, refuses two failing calls and a successful one, probes
+/// at 30,020 ms for 80 ms, and then stays closed.
 fn one_outage() -> String {
     let failure = |at_ms| call(at_ms, "e1", "failure", 0);
     failure(0)

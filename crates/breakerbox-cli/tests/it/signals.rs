@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A timeout that only guards against hanging.
+/// A generous timeout, so that a hanging test fails.
 const LONG: Duration = Duration::from_secs(60);
 
 /// A process that is killed when dropped.

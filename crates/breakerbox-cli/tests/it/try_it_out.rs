@@ -44,7 +44,7 @@ impl Running {
         text
     }
 
-    /// Returns the first word of the output with this beginning.
+    /// Returns the first word of the output that starts with `beginning`.
     fn word(&mut self, beginning: &str) -> String {
         loop {
             let mut line = String::new();

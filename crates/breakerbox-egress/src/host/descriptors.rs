@@ -10,10 +10,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::local_fault;
 
-/// Descriptors reserved for everything but connections: database, listener, log, DNS look-ups.
+/// The number of descriptors reserved for everything but connections: database, listener, log, DNS look-ups.
 const MARGIN: u64 = 192;
 
-/// Raises the soft limit to the hard limit, as far as the system allows.
+/// Raises the soft limit on open files to the hard limit, as far as the system allows.
 pub fn raise() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -22,7 +22,7 @@ pub fn raise() {
     }
 }
 
-/// Returns the maximum number of descriptors for this process. `None`: no limit.
+/// Returns the maximum number of descriptors for this process. `None` means no limit.
 #[must_use]
 pub fn limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
@@ -37,11 +37,11 @@ pub fn are_used_up() -> bool {
 /// The numbers of descriptors that the settings require.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wanted {
-    /// The number of connections to the API (`limits.connections`).
+    /// The maximum number of connections to the API (`limits.connections`).
     pub connections: usize,
-    /// The number of requests in flight (`delivery.slots`).
+    /// The maximum number of requests in flight (`delivery.slots`).
     pub slots: usize,
-    /// The number of idle connections to receivers that are kept for reuse.
+    /// The maximum number of idle connections to receivers that are kept for reuse.
     pub kept: usize,
 }
 
@@ -56,8 +56,8 @@ pub struct Shares {
     pub shortfall: Option<String>,
 }
 
-/// Divides the available descriptors. If there are too few, the API gets fewer connections, so that clients can't take
-/// the descriptors that deliveries need.
+/// Divides the available file descriptors between API connections and deliveries. If there are too few, the API gets
+/// fewer connections, so that clients can't take the descriptors that deliveries need.
 ///
 /// ```
 /// use breakerbox_egress::host::descriptors::{Wanted, share};

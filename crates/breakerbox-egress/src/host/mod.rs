@@ -16,10 +16,11 @@ use rustix::io::Errno;
 
 pub use self::pauses::Pauses;
 
-/// Maps an operating-system error to a fault of this host. `None`: the error concerns the other side, or is unknown.
+/// Maps an operating-system error to a fault of this host. Returns `None` if the error concerns the peer, or is
+/// unknown.
 ///
-/// `EADDRNOTAVAIL` counts as a lack of ports. It also occurs if the host has no local address that can reach the
-/// target; the caller has to distinguish the two.
+/// `EADDRNOTAVAIL` counts as a lack of ports. The same error occurs if the host has no local address that can reach the
+/// target, so the caller has to distinguish the two cases.
 #[must_use]
 pub fn local_fault(error: &io::Error) -> Option<LocalFault> {
     match Errno::from_io_error(error)? {

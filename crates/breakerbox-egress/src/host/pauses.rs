@@ -11,11 +11,11 @@ use tokio::time::{Instant, sleep};
 
 /// The interval at which the detecting task wakes.
 const EVERY: Duration = Duration::from_millis(100);
-/// The maximum delay that does not count as a pause.
+/// The maximum lateness of a wakeup that does not count as a pause.
 const ORDINARY: Duration = Duration::from_millis(400);
 
-/// Detects pauses of the process, and adds up their time. Clones share the total. Nothing is detected before
-/// [`watch`](Self::watch).
+/// Detects pauses of the process, and adds up their time. Clones share the total. Pauses are detected only while
+/// [`watch`](Self::watch) runs.
 #[derive(Clone, Debug, Default)]
 pub struct Pauses(Arc<Mutex<Watched>>);
 
@@ -27,7 +27,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// Returns the pause that ended just now, if there was one.
+    /// Returns the length of the pause that ended just now, if there was one.
     fn pause(&self, now: Instant) -> Option<Duration> {
         let late = now.duration_since(self.woke_at?).saturating_sub(EVERY);
         (late > ORDINARY).then_some(late)
@@ -54,8 +54,8 @@ impl Pauses {
         }
     }
 
-    /// Returns the total time of pauses so far, including one that just ended and that the detecting task has not
-    /// recorded yet.
+    /// Returns the total length of all pauses so far. This includes a pause that just ended and that the detecting task
+    /// has not recorded yet.
     #[must_use]
     pub fn lost(&self) -> Duration {
         let watched = self.watched();

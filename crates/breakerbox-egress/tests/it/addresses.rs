@@ -56,7 +56,7 @@ impl Drop for Listener {
 
 const OK: &str = "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
 
-/// All notations of 127.0.0.1 in a URL. `{}` stands for the port.
+/// Every notation of 127.0.0.1 in a URL. The test replaces `{}` with the port.
 const LOOPBACK: &[&str] = &[
     "http://127.0.0.1:{}/",
     "http://127.1:{}/",
@@ -118,7 +118,7 @@ const LOOPBACK: &[&str] = &[
     "http://[0000:0000:0000:0000:0000:ffff:7f00:0001]:{}/",
 ];
 
-/// Other addresses of this machine, and of networks that are not public.
+/// URLs with other addresses of this machine, or with addresses in networks that are not public.
 const ELSEWHERE: &[&str] = &[
     // This machine.
     "http://0/",
@@ -268,7 +268,7 @@ const ELSEWHERE: &[&str] = &[
     "http://[fe80::200:5efe:10.0.0.1]/",
 ];
 
-/// Strings that look like a way around the policy, and are not valid URLs.
+/// Strings that try to bypass the policy, but are not valid URLs.
 const REFUSED: &[&str] = &[
     "http://[fe80::1%25lo]/",
     "http://[fe80::1%lo]/",

@@ -1,5 +1,5 @@
-//! Connections that end as ordinary servers end them: no request fails because of it, and none is retried for another
-//! reason.
+//! Connections that the receiver closes as ordinary servers do. No request fails because of that, and none is retried
+//! for another reason.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,8 +26,8 @@ fn sender() -> Sender {
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
-/// A receiver that responds to the first request on each connection with 200, and to the second one with these bytes
-/// and the end of the connection.
+/// A receiver that responds to the first request on each connection with 200, and to the second request with the given
+/// bytes, after which it closes the connection.
 struct SecondFails {
     url: String,
     connections: Arc<AtomicUsize>,
@@ -117,7 +117,7 @@ async fn what_fails_on_a_fresh_connection_is_not_repeated() {
     assert!(!served.await.unwrap(), "there is no second connection");
 }
 
-/// Covers moments before, at and after the end of a connection.
+/// Sends each request at about the moment when the receiver closes the connection of the previous one.
 #[tokio::test]
 async fn no_request_fails_at_a_receiver_that_closes_soon_after_its_answer() {
     let receiver = Receiver::start().unwrap();

@@ -1,7 +1,8 @@
 //! Receivers that hang, drip, flood, and send bombs or invalid responses: each attempt ends by its deadline, with the
 //! right fault, in bounded memory.
 //!
-//! `BREAKERBOX_HOSTILE=1000` tests that many concurrently, and allows at most a second after the deadline.
+//! With `BREAKERBOX_HOSTILE=1000`, the test makes 1,000 attempts concurrently, and each must end at most a second after
+//! its deadline.
 
 use std::env;
 use std::time::{Duration, Instant};
@@ -22,9 +23,11 @@ use crate::sending::{LIMIT, Scripted, is_answered, settings, to, within};
 struct Scale {
     /// The number of concurrent attempts.
     number: usize,
-    /// The time limit of each attempt. The receiver is a single thread, and has to generate all bombs.
+    /// The timeout of each attempt. It leaves time for the receiver, which is a single thread, to generate all
+    /// decompression bombs.
     deadline: Duration,
-    /// The maximum delay after the deadline. It is large in the ordinary test, where the machine may be busy.
+    /// How long after its deadline an attempt may end. This is long in the ordinary test, because the machine may be
+    /// busy.
     margin: Duration,
 }
 
@@ -127,7 +130,7 @@ async fn until(holds: impl Fn() -> bool, what: &str) {
     }
 }
 
-/// Writes endlessly, for as long as the peer reads.
+/// Writes `first` once and then `then` repeatedly, for as long as the peer reads.
 async fn forever(mut tcp: TcpStream, first: &'static [u8], then: &'static [u8], pause: Duration) {
     let mut request = [0; 1_024];
     let _ = tcp.read(&mut request).await;

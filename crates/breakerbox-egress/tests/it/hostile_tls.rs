@@ -20,7 +20,7 @@ use crate::sending::{Scripted, is_answered, settings, to, within};
 
 const HOST: &str = "hooks.example";
 
-/// A certificate authority that the sender trusts, while its directory exists.
+/// A certificate authority that the sender trusts. Its certificate file exists until the value is dropped.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     folder: TempDir,

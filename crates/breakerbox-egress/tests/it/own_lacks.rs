@@ -35,7 +35,7 @@ async fn a_proxy_that_is_there_is_waited_for_on_the_receivers_account() {
     assert_eq!(incoming.reply, Reply::Failed(Fault::Timeout), "{incoming:?}");
 }
 
-/// Never resolves names that begin with `slow`.
+/// A resolver that never resolves names that begin with `slow`.
 struct Slow;
 
 #[async_trait]

@@ -11,10 +11,10 @@ use breakerbox_egress::{AddressPolicy, Incoming, Outgoing, Resolve, SendSettings
 use breakerbox_model::delivery::{Reply, Target};
 use bytes::Bytes;
 
-/// A timeout that only guards against hanging.
+/// A generous timeout, so that a hanging test fails.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// Returns one answer after another, and the last one forever.
+/// A resolver that returns its answers one after another, and then repeats the last one.
 pub(crate) struct Scripted(Mutex<VecDeque<Vec<IpAddr>>>);
 
 impl Scripted {
@@ -23,7 +23,7 @@ impl Scripted {
         Arc::new(Self(Mutex::new(answers.iter().map(read).collect())))
     }
 
-    /// Returns the number of answers left.
+    /// Returns the number of answers that were not used yet.
     pub(crate) fn left(&self) -> usize {
         self.0.lock().unwrap().len()
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::site::Site;
 use super::things::Things;
 
-/// Returns whether the actual value contains everything that is shown.
+/// Returns whether a response (`said`) contains everything that the guide shows (`shown`).
 fn shows(shown: &Value, said: &Value) -> bool {
     match shown {
         Value::Object(fields) => {
@@ -42,7 +42,8 @@ fn run(line: &str, site: &Site, things: &Things) -> String {
     said
 }
 
-/// Checks a page: runs its commands, and compares their output with the block that follows. Returns the number of each.
+/// Checks a page: runs its commands, and compares their output with the block that follows. Returns the number of
+/// commands, and of blocks.
 pub(super) fn tried(page: &str, site: &Site, things: &Things) -> (usize, usize) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide").join(page);
     let page = std::fs::read_to_string(page).unwrap();

@@ -19,7 +19,7 @@ fn page() -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// Returns the trip of the guide's circuit.
+/// Returns a trip of the circuit that the guide uses as its example.
 fn tripped(now: breakerbox_core::Timestamp) -> ObservedChange {
     let key = "acme https://hooks.acme.example/in";
     let change = Change {
