@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-/// The start of a payload with a timestamp. [`WIDTH`] digits follow.
+/// The start of a payload that contains a timestamp. [`WIDTH`] digits follow.
 pub const PREFIX: &str = r#"{"at":""#;
 
 /// The number of digits in a timestamp.
@@ -26,7 +26,7 @@ pub fn of(moment: Instant) -> u64 {
     u64::try_from(moment.saturating_duration_since(*START).as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Writes a timestamp as [`WIDTH`] digits. A shorter buffer gets the last digits.
+/// Writes a timestamp as [`WIDTH`] digits. If the buffer is shorter, it gets the last digits.
 pub fn write(mut stamp: u64, place: &mut [u8]) {
     for digit in place.iter_mut().rev() {
         *digit = b'0' + u8::try_from(stamp % 10).unwrap_or(0);
@@ -34,7 +34,7 @@ pub fn write(mut stamp: u64, place: &mut [u8]) {
     }
 }
 
-/// Returns the timestamp at the start of a payload. `None` if there is none.
+/// Returns the timestamp at the start of a payload, or `None` if the payload has no timestamp.
 #[must_use]
 pub fn read(payload: &[u8]) -> Option<u64> {
     let digits = payload.strip_prefix(PREFIX.as_bytes())?.get(..WIDTH)?;
@@ -44,7 +44,7 @@ pub fn read(payload: &[u8]) -> Option<u64> {
     })
 }
 
-/// Returns the time since a payload was stamped. `None` if it has no timestamp.
+/// Returns the time since a payload was stamped, or `None` if the payload has no timestamp.
 #[must_use]
 pub fn age(payload: &[u8]) -> Option<Duration> {
     read(payload).map(|stamp| Duration::from_nanos(now().saturating_sub(stamp)))

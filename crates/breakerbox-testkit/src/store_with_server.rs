@@ -13,9 +13,9 @@ use breakerbox::{Nonce, Record};
 /// A store, and the server that it needs.
 #[derive(Debug)]
 pub struct StoreWithServer<S, G> {
-    /// The store. It is dropped before the server.
+    /// The store. Declared first, so that it is dropped before the server.
     pub store: S,
-    /// The server, or a shared handle to it.
+    /// The store's server, or a shared handle to it.
     pub server: G,
 }
 

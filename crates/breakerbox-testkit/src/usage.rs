@@ -50,7 +50,7 @@ impl ThreadId {
         Self(rustix::thread::gettid().as_raw_nonzero().get())
     }
 
-    /// Returns the CPU time that the thread has used; zero if it has ended, or there is no `/proc`.
+    /// Returns the CPU time that the thread has used, or zero if the thread has ended or there is no `/proc`.
     #[must_use]
     pub fn cpu(self) -> Duration {
         let read = |file: &str| fs::read_to_string(format!("/proc/self/task/{}/{file}", self.0)).ok();
@@ -62,8 +62,8 @@ impl ThreadId {
     }
 }
 
-/// Returns the sum of user and system time in a `stat` file. The process name may contain any character, and
-/// ends with the last parenthesis.
+/// Returns the sum of user and system time in a `stat` file, in clock ticks. The process name may contain any
+/// character, and ends at the last parenthesis.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let mut after_name = stat.rsplit_once(')')?.1.split_whitespace();
     let user: u64 = after_name.nth(11)?.parse().ok()?;
@@ -75,7 +75,7 @@ fn duration_of(ticks: u64) -> Duration {
     Duration::from_millis(ticks * 1_000 / rustix::param::clock_ticks_per_second().max(1))
 }
 
-/// Returns the value in a line such as `VmHWM:   14436 kB`.
+/// Returns the value of a field such as `VmHWM` in a line such as `VmHWM:   14436 kB`.
 fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }

@@ -20,11 +20,11 @@ pub(super) struct CheckedStore {
     store: MemoryStore,
     sabotage: Sabotage,
     merges: AtomicU64,
-    /// The old records that a store with the sabotage `ReadsThePast` returns.
+    /// The old records that the store returns to readers under the sabotage `ReadsThePast`.
     past: Mutex<Option<Vec<Option<Record>>>>,
 }
 
-/// The time at which that store starts to return old records.
+/// The time at which a store with the sabotage `ReadsThePast` starts to return old records.
 const PAST: Duration = Duration::from_secs(5);
 
 impl CheckedStore {
@@ -34,7 +34,7 @@ impl CheckedStore {
         Self { world, store, sabotage, merges: AtomicU64::new(0), past: Mutex::new(None) }
     }
 
-    /// Adds counts that a worker sent at `sent_at`.
+    /// Adds counts that a worker sent at `sent_at` to the store, and checks them.
     pub(super) async fn merge(
         &self,
         who: WorkerLife,
@@ -76,7 +76,7 @@ impl CheckedStore {
         Ok(merged.pop().expect("one answer for one delta"))
     }
 
-    /// Returns a delta after sabotage.
+    /// Returns the delta that the store actually adds, which some sabotages change.
     fn spoilt(&self, delta: &Delta) -> Delta {
         let tenth = self.merges.fetch_add(1, Ordering::Relaxed) % 10 == 9;
         let mut delta = delta.clone();
@@ -110,7 +110,7 @@ impl CheckedStore {
         Ok(answer)
     }
 
-    /// Returns the record that readers receive: the stored one, unless it is sabotaged.
+    /// Returns the record that readers receive. This is the stored record, unless a sabotage changes it.
     fn seen_by_readers(&self, key: usize, record: Option<Record>) -> Option<Record> {
         let mut record = record;
         match (self.sabotage, &mut record) {
@@ -135,8 +135,8 @@ impl CheckedStore {
         record
     }
 
-    /// Swaps in a record. Returns whether the other workers must be notified. `by_leader` marks a swap in a
-    /// leader's tick.
+    /// Swaps in a record. Returns whether the other workers must be notified. `by_leader` states whether a
+    /// leader made the swap in a tick.
     pub(super) async fn swap_if(
         &self,
         who: WorkerLife,
@@ -190,7 +190,7 @@ impl CheckedStore {
         Ok((answer, won && self.sabotage != Sabotage::ReadsThePast))
     }
 
-    /// Returns a page of records, and records which worker received it.
+    /// Returns a page of records, and writes to the history which worker received them.
     pub(super) async fn list(&self, who: WorkerLife, query: &ListQuery) -> Result<Page, StoreError> {
         let mut page = self.store.list(query).await?;
         let (now, at) = (self.world.store_time(), self.world.at());
@@ -220,7 +220,8 @@ impl CheckedStore {
         Ok(answer)
     }
 
-    /// Acquires and releases ramp slots. The ramp itself is checked by the number of concurrent calls.
+    /// Acquires and releases ramp slots. Does not check the ramp's limit, which is checked by the number of
+    /// concurrent calls.
     pub(super) async fn ramp(
         &self,
         who: WorkerLife,
@@ -238,7 +239,7 @@ impl CheckedStore {
         Ok(answer)
     }
 
-    /// Copies counts from the previous epoch to the window of the new one.
+    /// Sabotages a new epoch by adding counts to its window, as if they were left from the previous epoch.
     async fn keep_window(&self, swap: &Swap, was: Option<&Record>) -> Result<(), StoreError> {
         if was.is_none_or(|was| was.epoch != swap.record.epoch) {
             let bucket = breakerbox::store::BucketDelta { successes: 3, ..Default::default() };
@@ -260,7 +261,7 @@ impl CheckedStore {
         self.store.snapshot()
     }
 
-    /// Makes the store lose all writes since the snapshot `left`.
+    /// Restores the snapshot `left`, so that the store loses all later writes.
     pub(super) async fn lose(&self, left: MemorySnapshot) {
         self.store.restore(left);
         let records = self.records().await;
@@ -269,14 +270,14 @@ impl CheckedStore {
         self.world.write(|history| history.lost(at, &records));
     }
 
-    /// Returns the records of all endpoints, `None` for those without one.
+    /// Returns the record of each endpoint, or `None` for endpoints without a record.
     pub(super) async fn records(&self) -> Vec<Option<Record>> {
         let keys: Vec<_> = (0..self.world.scenario.endpoints.len()).map(name).collect();
         let read = self.store.read(&keys).await;
         read.ok().and_then(|answer| answer.all().ok()).map(|answer| answer.value).unwrap_or_default()
     }
 
-    /// Saves the current records, for a store that returns old records from now on.
+    /// Saves the current records, which the sabotage `ReadsThePast` returns later.
     pub(super) async fn remember(&self) {
         if self.sabotage == Sabotage::ReadsThePast {
             let records = self.records().await;

@@ -11,7 +11,7 @@ use super::run::Run;
 use super::scenario::Flavour;
 
 impl Run {
-    /// Checks that all workers agree, and that all circuits are closed if they must be.
+    /// Checks that all workers agree with the store and, if `must_be_closed`, that all circuits are closed.
     pub(super) async fn look(&self, must_be_closed: bool) {
         let at = self.world.at();
         let records = self.network.checked_store.records().await;
@@ -76,7 +76,7 @@ impl Run {
         }
     }
 
-    /// Checks that observers and the health report the actual state.
+    /// Checks that every worker's observers and health report the actual state.
     pub(super) fn watch(&self) {
         let at = self.world.at();
         let within = self.world.scenario.settings.reported_within();
@@ -92,8 +92,7 @@ impl Run {
         }
     }
 
-    /// Checks the circuit of an endpoint that has been healthy long enough that every worker that can close it
-    /// has closed it.
+    /// Checks that every worker that can close the circuit of a healthy endpoint has closed it by now.
     pub(super) fn must_have_recovered(&self) {
         let (at, scenario) = (self.world.at(), &self.world.scenario);
         if matches!(scenario.flavour, Flavour::BrokenProber | Flavour::OneBroken) {
@@ -125,7 +124,8 @@ impl Run {
         }
     }
 
-    /// Checks that all outcomes that must be reported were reported; in strict mode, all that were counted.
+    /// Checks that all outcomes that must be reported were reported. In strict mode, that is every counted
+    /// outcome.
     pub(super) fn audit(&self) {
         if self.world.scenario.flavour.has_faults() {
             return;
@@ -162,7 +162,8 @@ fn is_disabled(record: &Record) -> bool {
     matches!(record.mode, Mode::Disabled(_))
 }
 
-/// Returns whether a worker has the store's half-open state, possibly in an epoch of its own.
+/// Returns whether the worker's record (`here`) has the same half-open state as the store's (`there`). The
+/// epochs may differ.
 fn is_same_half_open(here: &Record, there: &Record) -> bool {
     here.state == State::HalfOpen && (here.state, here.changed_at) == (there.state, there.changed_at)
 }

@@ -16,16 +16,17 @@ use breakerbox::Policy;
 use super::bounds::Settings;
 use super::scenario::Scenario;
 
-/// The maximum time for which a failure may wait for a success before it must be reported.
+/// The maximum time that a worker may hold back a failure in case a success follows. Then it must report the
+/// failure.
 const OPEN_FOR: Duration = Duration::from_secs(1);
 
-/// The failures of one worker, for one circuit and epoch, that it has not reported.
+/// The failures that one worker has not reported, for one circuit and epoch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DueReports {
     failures: Vec<Failure>,
     successes: u64,
     succeeded_at: Option<Duration>,
-    /// The time before which the next failure continues the fleet's run of failures, according to the response
+    /// A failure before this time continues the fleet's run of consecutive failures, according to the response
     /// to the worker's latest report.
     continues_run_until: Option<Duration>,
 }
@@ -39,13 +40,13 @@ struct Failure {
 /// When a failure must be reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Due {
-    /// In any case.
+    /// The failure must be reported in any case.
     Surely,
-    /// If no success follows before the next batch.
+    /// The failure must be reported if no success follows before the next batch.
     WithBatch,
-    /// If no success follows before its run of failures is due.
+    /// The failure must be reported if no success follows before its run of consecutive failures is due.
     WithRun,
-    /// Unknown: it may or may not be reported.
+    /// The failure may or may not be reported.
     Perhaps,
 }
 
@@ -88,7 +89,7 @@ impl DueReports {
     }
 
     /// Records that a report sent at `sent_at` reached the store. Returns the number of failures missing from
-    /// it. Outcomes from the moment at which it was sent may or may not be in it.
+    /// the report. Outcomes at exactly `sent_at` may or may not be in the report.
     pub(super) fn reported(&mut self, failures: u64, sent_at: Duration, policy: &Policy) -> u64 {
         // The oldest of ten buckets may have left the worker's window.
         let oldest = sent_at.saturating_sub(policy.window().mul_f64(0.9));
@@ -98,8 +99,8 @@ impl DueReports {
         lacks
     }
 
-    /// Records the length of the fleet's run of failures, from the response to a report. A success since then
-    /// has ended the run.
+    /// Records the length of the fleet's run of consecutive failures, from the response to a report sent at
+    /// `sent_at`. A later success has ended the run.
     pub(super) fn run_is(&mut self, fleet_run: u64, sent_at: Duration, policy: &Policy) {
         let lasts = fleet_run > 0 && self.succeeded_at.is_none_or(|at| at < sent_at);
         self.continues_run_until = lasts.then(|| sent_at + policy.window().mul_f64(0.9));
@@ -112,8 +113,8 @@ impl DueReports {
         self.failures.iter().filter(|failure| failure.is_due(is_run_due, by)).count() as u64
     }
 
-    /// Returns whether the failures since the latest success were due by this time: two in a row when the
-    /// second occurs, a single one after some time.
+    /// Returns whether the failures since the latest success were due by this time. Two failures in a row are
+    /// due when the second occurs; a single failure is due after [`OPEN_FOR`].
     fn is_run_due(&self, by: Duration) -> bool {
         let is_of_run = |failure: &&Failure| matches!(failure.due, Due::WithBatch | Due::WithRun);
         let mut run = self.failures.iter().filter(is_of_run).map(|failure| failure.at);
@@ -123,8 +124,8 @@ impl DueReports {
     }
 }
 
-/// Returns the time such that failures before it must be in a batch by now. A failure may have to wait for the
-/// response to the previous report, and then for the next batch.
+/// Returns the latest time at which a failure must have occurred to be in a batch by now. Later failures may
+/// still wait for the response to the previous report, and then for the next batch.
 fn batched_by(settings: &Settings, at: Duration) -> Duration {
     at.saturating_sub(settings.flush_every + 2 * settings.latency)
 }

@@ -63,7 +63,8 @@ impl Scenario {
         self.add_early_cut(chance);
     }
 
-    /// Makes some workers start without a store, so that they make decisions before they have ever reached it.
+    /// Makes some workers start without a store, so that they make decisions before they have ever reached the
+    /// store.
     fn add_early_cut(&mut self, chance: &mut ScenarioRng) {
         for worker in 0..self.workers.len() {
             if chance.one_in(6) {
@@ -74,7 +75,8 @@ impl Scenario {
         }
     }
 
-    /// Makes the store flap: between two outages it responds for a moment, possibly without accepting writes.
+    /// Makes the store flap. Between two outages, the store responds for a moment, possibly without accepting
+    /// writes.
     pub(super) fn add_flapping(&mut self, chance: &mut ScenarioRng) {
         for _ in 0..chance.number(1, 3) {
             let mut at = self.any_time(chance);

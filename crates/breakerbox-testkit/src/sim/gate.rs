@@ -11,7 +11,8 @@ use std::task::{Context, Poll, Waker};
 use breakerbox::BackgroundTask;
 use tokio::task::AbortHandle;
 
-/// Polls all tasks in one life of a worker, so that they can be paused and killed together.
+/// Polls all tasks in one life of a worker (from one start to the next), so that they can be paused and killed
+/// together.
 #[derive(Default)]
 pub(super) struct Gate(Mutex<Inner>);
 
@@ -19,10 +20,10 @@ pub(super) struct Gate(Mutex<Inner>);
 struct Inner {
     paused: bool,
     dead: bool,
-    /// Wakers of tasks that were woken while paused.
+    /// The wakers of tasks that were woken while the worker was paused.
     waiting: Vec<Waker>,
     tasks: Vec<AbortHandle>,
-    /// The number of tasks at which finished ones are removed.
+    /// The number of tasks at which the finished tasks are removed.
     crowded: usize,
 }
 

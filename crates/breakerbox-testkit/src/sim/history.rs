@@ -20,8 +20,8 @@ use super::watch::{Observed, Ramped, StoreSeen};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[non_exhaustive]
 pub enum Invariant {
-    /// Each circuit has at most one live lease, and one probe in flight with a lease, as long as the store
-    /// keeps its writes.
+    /// As long as the store keeps its writes, each circuit has at most one live lease, and at most one probe in
+    /// flight with a lease.
     OneLease,
     /// A probe's result is applied only if its lease is in the record, the result comes from the lease's
     /// holder, and the lease is live.
@@ -40,13 +40,12 @@ pub enum Invariant {
     ClosesInTheEnd,
     /// An override applies until an operator changes it, and all workers apply it within a time limit.
     OverridesHold,
-    /// One worker that can't reach any endpoint does not open circuits of endpoints that are healthy for the
-    /// others.
+    /// One worker that can't reach any endpoint does not open circuits of endpoints that other workers reach.
     OneBrokenOpensNothing,
-    /// A worker whose write was refused reports within a time limit that the store is lost, until writes
+    /// A worker whose write was rejected reports within a time limit that the store is lost, until writes
     /// succeed again.
     StoreLossReported,
-    /// Circuits of healthy endpoints close within a time limit, even if the store refuses writes.
+    /// Circuits of healthy endpoints close within a time limit, even if the store rejects writes.
     RecoversWithoutWrites,
     /// The circuit of a healthy endpoint closes within a time limit, even if one worker's own network is
     /// broken.
@@ -59,19 +58,20 @@ pub enum Invariant {
     EpochsGrow,
     /// All times in the store are from the store's clock.
     StoreTimes,
-    /// A worker does not write an old record that all other workers have replaced back to the store.
+    /// A worker does not write back to the store an old record that all other workers have replaced.
     NoStaleRecord,
     /// After a circuit closes, the whole fleet has no more calls in flight than the ramp allows.
     RampIsShared,
-    /// Failures in workers that live for only a few calls open a circuit like any others.
+    /// Failures in workers that live for only a few calls open a circuit just as failures in other workers do.
     ShortLivedCount,
     /// A leader writes only during its term.
     LeaderWritesInTerm,
     /// A sampled circuit whose destination died opens within a time limit, however healthy its past was.
     SampledOpens,
-    /// While a sampled circuit is half-open, at most `probes` calls are made between two ticks.
+    /// While a sampled circuit is half-open, at most `probes` calls (the policy's setting) are made between two
+    /// ticks.
     FewProbesPerTick,
-    /// Once its endpoint is healthy and all faults have ended, a sampled circuit closes within a time limit.
+    /// A sampled circuit closes within a time limit once its endpoint is healthy and all faults have ended.
     SampledCloses,
 }
 
@@ -92,7 +92,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// One life of a worker: from one start to the next.
+/// One life of a worker, from one start to the next.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct WorkerLife {
     pub(super) worker: usize,
@@ -130,28 +130,30 @@ pub(super) struct History {
     pub(super) workers: Vec<WorkerHistory>,
     /// The length of the longest pause of any worker so far.
     pub(super) longest_pause: Duration,
-    /// When the store last lost writes. `None`: never.
+    /// When the store last lost writes, or `None` if it never did.
     pub(super) last_loss: Option<Duration>,
     pub(super) tally: Tally,
     pub(super) agree_within: Duration,
     pub(super) store_timeout: Duration,
-    /// Set if one worker is broken and its failures alone must not open a circuit. `None`: any trip is allowed.
+    /// Set if one worker is broken and its failures alone must not open a circuit. `None` if any trip is
+    /// allowed.
     pub(super) one_is_broken: Option<FleetOfOneBroken>,
-    /// The time since which the endpoint is healthy for all workers but one. `None`: no worker's own network is
-    /// broken.
+    /// The time since which the endpoint is healthy for all workers but one. `None` if no worker's own network
+    /// is broken.
     pub(super) well_beside_broken: Option<Duration>,
-    /// Whether calls are counted after a circuit closes: only if every worker must follow the fleet's ramp.
+    /// Whether the calls after a circuit closes are checked against the ramp. This is possible only if every
+    /// worker must follow the fleet's ramp.
     pub(super) watches_ramps: bool,
-    /// The time since which the store refuses writes. `None`: it accepts them.
+    /// The time since which the store rejects writes, or `None` if the store accepts writes.
     pub(super) no_writes_since: Option<Duration>,
     pub(super) observed: BTreeMap<(WorkerLife, usize), Observed>,
-    /// The operators' commands, with the worker and the circuit that they apply to.
+    /// The operators' commands, each with the worker and the circuit that the command applies to.
     pub(super) orders: HashSet<(usize, usize, OverrideCommand)>,
     pub(super) sampled: SampledHistory,
 }
 
-/// What trips are checked against in a fleet in which one worker can't reach any endpoint, and all endpoints
-/// are healthy.
+/// The parameters for checking trips in a fleet in which all endpoints are healthy but one worker can't reach
+/// them.
 pub(super) struct FleetOfOneBroken {
     pub(super) policy: Policy,
     pub(super) settings: Settings,
@@ -161,13 +163,13 @@ pub(super) struct FleetOfOneBroken {
 pub(super) struct WorkerHistory {
     pub(super) life: u32,
     pub(super) alive: bool,
-    /// When one of the worker's requests last got no response.
+    /// When a request by this worker last got no response.
     pub(super) failed_at: Option<Duration>,
-    /// When the worker last started, resumed after a pause, or got no response.
+    /// When this worker last started, resumed after a pause, or got no response.
     pub(super) troubled_at: Duration,
-    /// When the worker last started, or resumed after a pause.
+    /// When this worker last started, or resumed after a pause.
     pub(super) resumed_at: Duration,
-    /// The length of the worker's longest pause.
+    /// The length of this worker's longest pause.
     pub(super) paused_for: Duration,
     pub(super) store: StoreSeen,
 }
@@ -180,13 +182,14 @@ pub(super) struct KeyHistory {
     pub(super) epoch_changes: Vec<(Duration, u64)>,
     pub(super) grants: Vec<Grant>,
     pub(super) probes: Vec<Probe>,
-    /// The counts added to the store's window in this epoch. `None` if unknown.
+    /// The counts added to the store's window in the current epoch. `None` if unknown.
     pub(super) applied: Option<Counts>,
     pub(super) overridden: Option<(Duration, Mode)>,
-    /// Whether the store ever expired or lost a record: then the epochs of counts can't be distinguished.
+    /// Whether the store ever expired or lost a record. From then on, the epochs of counts can't be
+    /// distinguished.
     pub(super) forgotten: bool,
     pub(super) counts: BTreeMap<WorkerLife, Counted>,
-    /// The outcomes of all workers, if trips are checked against them.
+    /// The outcomes of all workers for this key, recorded if trips are checked against them.
     pub(super) outcomes: Outcomes,
     /// The latest store time that each worker received for this key.
     pub(super) read_at: BTreeMap<WorkerLife, Timestamp>,
@@ -195,9 +198,9 @@ pub(super) struct KeyHistory {
     /// The number of the broken worker's failed probes since the endpoint became healthy for all other workers.
     pub(super) failed_beside_broken: u32,
     pub(super) ramped: Ramped,
-    /// The number of failed calls by short-lived workers since the store's epoch last changed.
+    /// The number of failed calls by short-lived workers since the epoch in the store last changed.
     pub(super) failed_while_closed: u64,
-    /// When enough calls had failed that the circuit must open.
+    /// When enough calls had failed that the circuit must open. `None` if they have not.
     pub(super) enough_failed_at: Option<Duration>,
 }
 
@@ -206,7 +209,8 @@ pub(super) struct Grant {
     pub(super) nonce: Nonce,
     pub(super) who: WorkerLife,
     pub(super) expires_at: Timestamp,
-    /// When the lease ended early: its result was applied, an operator intervened, or the store lost it.
+    /// When the lease ended early, because its result was applied, an operator intervened, or the store lost
+    /// the lease.
     pub(super) ended_at: Option<Timestamp>,
     /// Whether a caller has received the lease.
     pub(super) taken: bool,
@@ -226,16 +230,16 @@ impl Grant {
 /// A probe that a caller made.
 pub(super) struct Probe {
     pub(super) who: WorkerLife,
-    /// The lease of the probe. `None`: the worker probed without a lease from the store.
+    /// The lease of the probe, or `None` if the worker probed without a lease from the store.
     pub(super) nonce: Option<Nonce>,
-    /// Whether the worker may have probed while disconnected, in addition to a lease that it did not know of.
+    /// Whether the worker may have been disconnected when it probed, so that another worker may hold a lease.
     pub(super) may_be_alone: bool,
     pub(super) deadline: Duration,
     pub(super) settled: Option<(Duration, OutcomeKind)>,
     pub(super) applied: bool,
 }
 
-/// The outcomes that one worker counted for one key, and those that the store added, by epoch.
+/// The outcomes that one worker counted for one key, and the outcomes that the store added, by epoch.
 #[derive(Default)]
 pub(super) struct Counted {
     pub(super) counted: BTreeMap<u64, Counts>,
@@ -274,8 +278,8 @@ impl History {
         self.sampled.got_no_answer(who, at);
     }
 
-    /// Records that a worker resumed after a pause. If [`is_excused`](Self::is_excused) was true at the pause,
-    /// it is true now.
+    /// Records that a worker resumed after a pause. A worker that was [excused](Self::is_excused) when it
+    /// paused is excused for another `agree_within`.
     pub(super) fn resumed(&mut self, who: WorkerLife, paused_at: Duration, at: Duration) {
         if self.is_excused(who, paused_at) {
             self.workers[who.worker].failed_at = Some(at);
@@ -287,13 +291,13 @@ impl History {
         self.longest_pause = self.longest_pause.max(at - paused_at);
     }
 
-    /// Returns whether a lease for this circuit was live recently (within `agree_within`).
+    /// Returns whether a lease for this circuit is live, or ended within the last `agree_within`.
     pub(super) fn was_leased(&self, key: usize, now: Timestamp) -> bool {
         let ended_at = |grant: &Grant| grant.ended_at.map_or(grant.expires_at, |at| at.min(grant.expires_at));
         self.keys[key].grants.iter().any(|grant| now <= ended_at(grant) + self.agree_within)
     }
 
-    /// Records that a caller's outcome was counted, in the epoch before the settlement.
+    /// Records that a caller's outcome was counted. `epoch` is the circuit's epoch before the settlement.
     pub(super) fn counted(
         &mut self,
         (who, key, epoch): (WorkerLife, usize, u64),
@@ -311,7 +315,7 @@ impl History {
         due_reports.count(failed, scenario, at);
     }
 
-    /// Removes an outcome that was recorded as counted but was not.
+    /// Takes back an outcome that was recorded as counted, because the store did not count it.
     pub(super) fn not_counted(&mut self, who: WorkerLife, key: usize, epoch: u64, failed: bool) {
         let counted = self.keys[key].counts.entry(who).or_default().counted.entry(epoch).or_default();
         let of = if failed { &mut counted.failures } else { &mut counted.successes };

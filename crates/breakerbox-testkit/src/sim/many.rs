@@ -26,7 +26,7 @@ pub struct Summary {
     pub failed: BTreeMap<u64, Vec<Violation>>,
 }
 
-/// Runs these seeds: all of them if `all` is set, otherwise until a run violates an invariant.
+/// Runs these seeds. Runs all of them if `all` is set, otherwise stops when a run violates an invariant.
 ///
 /// # Panics
 /// Panics if a thread can't be started.

@@ -22,7 +22,7 @@ use super::sampling::Attempts;
 use super::scenario::Cut;
 use super::world::World;
 
-/// The connections of all workers to the store.
+/// The connections between all workers and the store.
 pub(super) struct Network {
     pub(super) world: Arc<World>,
     pub(super) checked_store: CheckedStore,
@@ -39,13 +39,13 @@ pub(super) struct Network {
 struct Connection {
     chance: SmallRng,
     cut: Option<Cut>,
-    /// Delivers changes to the worker's current life.
+    /// Delivers changes to the worker's current process.
     announcer: Arc<Announcer>,
-    /// The arrival time of the last change. Later changes arrive after it, in order.
+    /// The arrival time of the last change. Later changes arrive after this time, so that they stay in order.
     last_push: Duration,
 }
 
-/// What happens to one request.
+/// What happens to one request: its delays, and whether it arrives, is answered or is repeated.
 struct RequestFate {
     out: Duration,
     back: Duration,
@@ -71,7 +71,7 @@ impl Network {
         })
     }
 
-    /// Disconnects a worker, or with `None` reconnects it.
+    /// Disconnects a worker in this way. `None` reconnects the worker.
     pub(super) fn cut(&self, worker: usize, how: Option<Cut>) {
         let mut connection = self.connection(worker);
         let was_cut = connection.cut.is_some();
@@ -88,7 +88,7 @@ impl Network {
         *self.stalled_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
     }
 
-    /// Makes the store refuse writes until this time.
+    /// Makes the store reject writes until this time.
     pub(super) fn refuse_writes(&self, until: Duration) {
         *self.no_writes_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
         let since = self.refuses_writes().then(|| self.world.at());
@@ -148,7 +148,8 @@ impl Network {
         }
     }
 
-    /// Sends a change or a request for reports to all workers. Each receives it after some time, or not at all.
+    /// Sends a change or a request for reports to all workers. Each worker receives the event after some time,
+    /// or not at all.
     fn push(self: &Arc<Self>, event: &StoreEvent) {
         let losses = if self.world.has_healed() { 0 } else { self.world.scenario.losses.pushes };
         for worker in 0..self.connections.len() {
@@ -194,7 +195,7 @@ impl Network {
     }
 }
 
-/// The store from the point of view of one life of a worker.
+/// The store as seen by one life of a worker (from one start to the next).
 pub(super) struct Link {
     network: Arc<Network>,
     who: WorkerLife,
@@ -202,7 +203,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects a new life of a worker, which receives changes from now on.
+    /// Connects a new life of a worker to the store. From now on, this life receives the changes.
     pub(super) fn new(network: &Arc<Network>, who: WorkerLife) -> Self {
         let announcer = Arc::new(Announcer::new());
         network.connection(who.worker).announcer = Arc::clone(&announcer);
@@ -254,7 +255,7 @@ impl Link {
     }
 }
 
-/// Waits for a response, and records in the history if none arrives.
+/// A pending request. If it is dropped without a response, the history records that.
 struct Waiting<'w> {
     world: &'w World,
     who: WorkerLife,
@@ -272,7 +273,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Marks all records as readable: simulated records always are.
+/// Marks all records as readable, because simulated records always are.
 fn readable<T>(answer: Answer<Vec<T>>) -> Answer<Vec<Readable<T>>> {
     Answer { now: answer.now, value: answer.value.into_iter().map(Ok).collect() }
 }

@@ -37,7 +37,7 @@ impl Outcomes {
     }
 }
 
-/// Returns whether these outcomes meet one of the policy's trip conditions at this moment.
+/// Returns whether these outcomes meet one of the policy's trip conditions at `moment`.
 fn breaks(policy: &Policy, known: &[Outcome], moment: Duration) -> bool {
     // A window consists of ten buckets, and the oldest leaves it as a whole.
     let window = policy.window();

@@ -12,7 +12,8 @@ use super::scenario::{
 };
 
 impl Scenario {
-    /// The store refuses writes from about the time when an endpoint dies until long after it has recovered.
+    /// Returns a scenario in which the store rejects writes, from about the time when an endpoint dies until
+    /// long after the endpoint has recovered.
     pub(super) fn no_writes(seed: u64, chance: &mut ScenarioRng) -> Self {
         let (dead_at, dead_for) = (chance.ms(1_000, 3_000), chance.ms(1_500, 5_000));
         let well_at = dead_at + dead_for;
@@ -29,8 +30,8 @@ impl Scenario {
         scenario
     }
 
-    /// The endpoint recovers for all workers but worker 0, which acquires about as often as all others
-    /// together.
+    /// Returns a scenario in which the endpoint recovers for all workers but worker 0, which acquires about as
+    /// often as all others together.
     pub(super) fn broken_prober(seed: u64, chance: &mut ScenarioRng) -> Self {
         let dead_at = chance.ms(1_000, 2_000);
         let well_at = dead_at + chance.ms(1_500, 4_000);
@@ -59,7 +60,7 @@ impl Scenario {
         scenario
     }
 
-    /// Workers are jobs: they start, call and exit.
+    /// Returns a scenario in which workers are jobs that start, make a call or two, and exit.
     pub(super) fn short_lived(seed: u64, chance: &mut ScenarioRng) -> Self {
         let dead_at = chance.ms(500, 2_000);
         let well_at = dead_at + chance.ms(6_000, 10_000);
@@ -81,7 +82,7 @@ impl Scenario {
         scenario
     }
 
-    /// Every worker wants to call when the circuit closes, and calls take long.
+    /// Returns a scenario in which many workers want to call when the circuit closes, and each call takes long.
     pub(super) fn crowd(seed: u64, chance: &mut ScenarioRng) -> Self {
         let dead_at = chance.ms(500, 1_500);
         let well_at = dead_at + chance.ms(1_500, 3_000);
@@ -101,8 +102,8 @@ impl Scenario {
         scenario
     }
 
-    /// Worker 0 is disconnected while the circuit is open. The others see it close, and then no worker calls
-    /// until its record has expired.
+    /// Returns a scenario in which worker 0 is disconnected while the circuit is open. The other workers see
+    /// the circuit close, and then no worker calls until the circuit's record has expired.
     pub(super) fn long_absence(seed: u64, chance: &mut ScenarioRng) -> Self {
         let dead_at = chance.ms(500, 1_500);
         let cut_at = dead_at + chance.ms(1_500, 3_000);
@@ -133,7 +134,7 @@ impl Scenario {
             .unwrap_or_default()
     }
 
-    /// Returns the time at which the workers that can close an endpoint's circuit must have closed it, even
+    /// Returns the time at which every worker that can close an endpoint's circuit must have closed it, even
     /// though a fault continues. `None` if there is no such time.
     pub(super) fn must_have_recovered_at(&self) -> Option<Duration> {
         match self.flavour {
@@ -147,8 +148,8 @@ impl Scenario {
         }
     }
 
-    /// Returns the maximum time for recovery without writes: to report the loss of the store, and then for each
-    /// worker to make enough probes while disconnected.
+    /// Returns the maximum time for recovery without writes. In this time, each worker detects the loss of the
+    /// store, and then makes enough probes while disconnected.
     fn recovers_without_writes_within(&self) -> Duration {
         let policy = &self.policy;
         // Earlier failures may still open the circuit once, through a call that was in flight.
@@ -159,8 +160,8 @@ impl Scenario {
         self.settings.reported_within() + opens_last + asks_again + lease + policy.probes() * round
     }
 
-    /// Returns the maximum time for recovery if the broken worker gets a few probes, until it lets others probe
-    /// first for long enough.
+    /// Returns the maximum time for recovery while one worker's own network is broken. In this time, the broken
+    /// worker gets a few probes, until it lets other workers probe first for long enough.
     fn recovers_beside_broken_within(&self) -> Duration {
         let policy = &self.policy;
         let round = self.called_every() + 4 * self.settings.store_timeout + Duration::from_millis(500);
@@ -168,8 +169,8 @@ impl Scenario {
         policy.cool_off_max().mul_f64(2.4) + Duration::from_secs(4) + policy.probes() * round
     }
 
-    /// Returns the maximum number of failing calls by the broken worker: enough to open its process-local
-    /// circuit, and one probe for each cool-off after that.
+    /// Returns the maximum number of failing calls by the broken worker: enough calls to open its process-local
+    /// circuit, and one probe for each later cool-off.
     pub(super) fn failing_calls_of_broken(&self) -> u64 {
         let policy = &self.policy;
         let opens = policy.min_calls().max(policy.consecutive_failures().unwrap_or(0));
@@ -177,7 +178,7 @@ impl Scenario {
         (2 * opens + u64::try_from(lasts).unwrap_or(u64::MAX) + 5) * self.endpoints.len() as u64
     }
 
-    /// Returns a scenario with only settings: no calls, no faults.
+    /// Returns a scenario that has only settings, without calls or faults.
     pub(super) fn around(seed: u64, flavour: Flavour, policy: Policy, chance: &mut ScenarioRng) -> Self {
         Self {
             seed,
@@ -236,7 +237,8 @@ pub(super) fn plan(endpoints: usize, every: Duration, chance: &mut ScenarioRng) 
     }
 }
 
-/// Returns the phases of an outage: healthy, then dead, then this behaviour.
+/// Returns the phases of an outage. The endpoint is healthy until `dead_at`, dead until `well_at`, and behaves
+/// as `then` states from that time on.
 fn outage(dead_at: Duration, well_at: Duration, then: Behaviour) -> Vec<Phase> {
     vec![
         Phase { from: Duration::ZERO, behaviour: Behaviour::Well },

@@ -72,8 +72,8 @@ pub(super) fn policy(chance: &mut ScenarioRng) -> Policy {
     policy.build().expect("all of these are within their bounds")
 }
 
-/// Returns a policy that trips only on rates and consecutive failures, so that the others' successes count
-/// against a worker that only fails.
+/// Returns a policy that trips only on rates and consecutive failures, so that other workers' successes
+/// outweigh a worker whose calls all fail.
 pub(super) fn rates_only(chance: &mut ScenarioRng) -> Policy {
     let cool_off = chance.ms(500, 2_000);
     let policy = Policy::builder()

@@ -19,10 +19,10 @@ use super::tally::Tally;
 use super::worker::{Exit, Worker};
 use super::world::World;
 
-/// The delay after which operators release their overrides again.
+/// How long operators hold an override before they release it.
 const LET_GO_AGAIN: Duration = Duration::from_secs(2);
 
-/// The interval between checks whether all workers agree, once they must.
+/// The interval between checks that all workers agree, starting when they must agree.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// The interval between checks of observers and health.
@@ -40,7 +40,7 @@ pub struct Report {
     pub tally: Tally,
     /// The length of the run in virtual time.
     pub lasted: Duration,
-    /// The trace of the run, line by line, if it was requested.
+    /// The trace of the run, line by line. Empty unless a trace was requested.
     pub trace: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ enum Action {
     Copy(usize),
     Restore(usize),
     Order(usize, usize, OverrideCommand),
-    /// A fault of the current leader, which ends later.
+    /// A fault that strikes the current leader, until `Relieve`.
     Strike(usize, LeaderFault),
     Relieve(usize, LeaderFault),
     Remember,
@@ -107,7 +107,7 @@ pub(super) struct Run {
     pub(super) workers: Vec<Option<Worker>>,
     lives: Vec<u32>,
     copies: Vec<Option<MemorySnapshot>>,
-    /// For each leader fault, the worker that it affected.
+    /// For each leader fault, the worker that was the leader when the fault started.
     struck: Vec<Option<usize>>,
 }
 
@@ -132,7 +132,7 @@ impl Run {
         }
     }
 
-    /// Returns all actions, ordered by time.
+    /// Returns all actions in the run, ordered by time.
     fn timeline(&mut self) -> Vec<(Duration, Action)> {
         let scenario = &self.world.scenario;
         let mut acts = vec![(Duration::from_secs(5), Action::Remember)];
@@ -333,7 +333,7 @@ impl Run {
     }
 }
 
-/// Runs a short-lived worker repeatedly, one life after the other.
+/// Runs a short-lived worker, and restarts it whenever it has exited.
 async fn live_again_and_again(network: Arc<Network>, worker: usize, life: ShortLived) {
     let world = Arc::clone(&network.world);
     let mut chance = SmallRng::seed_from_u64(world.scenario.seed ^ (0x11FE + worker as u64));

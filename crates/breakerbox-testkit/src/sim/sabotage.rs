@@ -2,7 +2,7 @@
 
 use breakerbox_core::Fault;
 
-/// A deliberate fault.
+/// A deliberate fault in the store, the workers or the library, which the simulator's checks must detect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Sabotage {
@@ -13,7 +13,7 @@ pub enum Sabotage {
     IgnoresDeadlines,
     /// The store replaces a record whatever its version.
     IgnoresVersions,
-    /// The store reports that a record has no lease while one is live.
+    /// The store reports that a record has no lease while a lease is live.
     HidesLeases,
     /// The store adds the counts of every merge twice.
     MergesTwice,
@@ -25,29 +25,29 @@ pub enum Sabotage {
     KeepsWindows,
     /// The store acknowledges every tenth merge without adding it.
     DropsMerges,
-    /// After some time, the store responds to every read with its state at that time, and publishes no changes.
+    /// After some time, the store answers every read with its state at that moment, and publishes no changes.
     ReadsThePast,
     /// The store reports every lease as still live.
     LeasesNeverEnd,
-    /// The store forgets overrides: it reports that the circuit is automatic.
+    /// The store forgets overrides, and reports that the circuit is automatic.
     ForgetsOverrides,
-    /// Every worker's probe results are sent again after their lease has expired, with the swap's deadline and
-    /// version rewritten.
+    /// Every probe result is sent again after its lease has expired, with the swap's deadline and version
+    /// rewritten.
     RevivesResults,
-    /// The store does not add successes, so that workers do not learn of the others' successes.
+    /// The store drops successes, so that workers do not learn of other workers' successes.
     DropsSuccesses,
-    /// The store's write check succeeds even though the store refuses writes.
+    /// The store's write check succeeds even while the store rejects writes.
     ChecksNothing,
     /// The store reports every ramp as over.
     EndsRamps,
-    /// Workers that live for a few calls exit without reporting the last ones.
+    /// Workers that live for a few calls exit without reporting their last calls.
     ExitsAtOnce,
-    /// A process whose probe failed does not let others probe first.
+    /// A process whose probe failed does not let other processes probe first.
     NoStandBack,
     /// A process with a broken network has no process-local circuit.
     NoOwnCircuit,
-    /// A process that reaches the store again drops its decisions made while disconnected, and notifies no
-    /// observer.
+    /// A process that reconnects to the store drops the decisions that it made while disconnected, and notifies
+    /// no observer.
     DropsProposals,
     /// A process that was disconnected for a long time writes its old records.
     PublishesExpired,
@@ -64,7 +64,7 @@ pub enum Sabotage {
 }
 
 impl Sabotage {
-    /// All deliberate faults, without [`None`](Self::None).
+    /// Every deliberate fault, without [`None`](Self::None).
     pub const ALL: [Self; 25] = [
         Self::IgnoresDeadlines,
         Self::IgnoresVersions,
@@ -93,7 +93,8 @@ impl Sabotage {
         Self::NoProbeLimit,
     ];
 
-    /// Returns the library's former bug that this reintroduces, if it is one.
+    /// Returns the former library bug that this sabotage reintroduces. `None` if this sabotage is not such a
+    /// bug.
     pub(super) const fn fault(self) -> Option<Fault> {
         match self {
             Self::NoStandBack => Some(Fault::NoStandBack),

@@ -14,33 +14,33 @@ use super::sampling::{LeaderFault, SampledPlan};
 /// The kind of faults in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flavour {
-    /// Endpoints fail, and operators intervene; the store, the network and the workers do not fail.
+    /// Endpoints fail, and operators intervene. The store, the network and the workers do not fail.
     Calm,
-    /// Like `Calm`, and all endpoints are healthy, but one worker can't reach any of them.
+    /// All endpoints are healthy, but one worker can't reach any of them. Otherwise like `Calm`.
     OneBroken,
     /// Endpoints, workers, the network and the store fail at random.
     Faulty,
-    /// The store comes and goes so quickly that decisions made without it are not written in between.
+    /// The store comes and goes so quickly that decisions made while disconnected are not written in between.
     Flapping,
-    /// The store answers reads and refuses writes, while endpoints die and recover.
+    /// The store answers reads and rejects writes, while endpoints die and recover.
     NoWrites,
-    /// An endpoint dies and recovers for all workers but one, whose own network stays broken and which acquires
-    /// most often.
+    /// An endpoint dies, and recovers for all workers but one. That worker's own network stays broken, and the
+    /// worker acquires most often.
     BrokenProber,
-    /// Workers live for one or a few calls, exit gracefully, and start again without memory.
+    /// Workers live for one or a few calls, exit gracefully, and start again without their state.
     ShortLived,
     /// Many workers call one endpoint when its circuit closes.
     Crowd,
-    /// One worker is disconnected while a circuit is open, for longer than the store keeps the record of its
-    /// recovery.
+    /// One worker is disconnected while a circuit is open, for longer than the store keeps the record of the
+    /// circuit's recovery.
     LongAbsence,
-    /// Circuits are sampled: a leader evaluates a table of attempts at every tick, and leaders are paused,
+    /// Circuits are sampled. A leader evaluates a table of attempts at every tick, and leaders are paused,
     /// killed and disconnected.
     Sampled,
 }
 
 impl Flavour {
-    /// All flavours.
+    /// Every flavour that a scenario can have.
     pub const ALL: [Self; 10] = [
         Self::Calm,
         Self::OneBroken,
@@ -54,8 +54,8 @@ impl Flavour {
         Self::Sampled,
     ];
 
-    /// Returns whether some callers break the rules: they drop permits, overrun their probe's deadline, or
-    /// report nothing.
+    /// Returns whether some callers misbehave: they drop permits, exceed their probe's deadline, or report no
+    /// outcome.
     pub(super) fn has_rude_callers(self) -> bool {
         matches!(self, Self::Calm | Self::OneBroken | Self::Faulty | Self::Flapping | Self::LongAbsence)
     }
@@ -66,7 +66,7 @@ impl Flavour {
     }
 }
 
-/// The worker whose own network is broken, if there is one.
+/// The index of the worker whose own network is broken, in scenarios that have one.
 pub(super) const BROKEN_WORKER: usize = 0;
 
 /// The scenario for one run.
@@ -81,19 +81,19 @@ pub struct Scenario {
     pub(super) consistency: Consistency,
     pub(super) workers: Vec<WorkerPlan>,
     pub(super) endpoints: Vec<Vec<Phase>>,
-    /// The rates of message losses during faults.
+    /// How often messages are lost during faults.
     pub(super) losses: Losses,
-    /// The faults and interventions, ordered by time.
+    /// The faults and operator interventions, ordered by time.
     pub(super) events: Vec<(Duration, Event)>,
-    /// The period in which no worker calls any endpoint. `None`: workers call all the time.
+    /// The period in which no worker calls any endpoint, or `None` if workers call all the time.
     pub(super) quiet: Option<(Duration, Duration)>,
     /// The time at which all faults end and all endpoints are healthy.
     pub(super) healed_at: Duration,
-    /// How circuits are sampled. `None`: they count every outcome.
+    /// How circuits are sampled, or `None` if circuits count every outcome themselves.
     pub(super) sampled: Option<SampledPlan>,
 }
 
-/// The plan for one worker, through all its lives.
+/// The plan for one worker, across its restarts.
 #[derive(Clone, Debug)]
 pub(super) struct WorkerPlan {
     pub(super) on_loss: OnStoreLoss,
@@ -101,18 +101,18 @@ pub(super) struct WorkerPlan {
     pub(super) skew: Duration,
     /// For each endpoint, the mean interval between two calls.
     pub(super) every: Vec<Duration>,
-    /// The time from which the worker can't reach any endpoint. `None`: it always can.
+    /// The time from which the worker can't reach any endpoint, or `None` if the worker always can.
     pub(super) broken_from: Option<Duration>,
-    /// The life cycle of a worker that exits regularly. `None`: the worker lives until a fault kills it.
+    /// The life cycle of a worker that exits regularly. `None` if the worker lives until a fault kills it.
     pub(super) short_lived: Option<ShortLived>,
 }
 
 /// The life cycle of a worker that exits regularly.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ShortLived {
-    /// The number of calls in one life.
+    /// The number of calls before the worker exits.
     pub(super) calls: u32,
-    /// The mean time between two lives.
+    /// The mean time between the worker's exit and its next start.
     pub(super) pause: Duration,
 }
 
@@ -122,7 +122,7 @@ pub(super) struct Losses {
     pub(super) requests: u32,
     pub(super) answers: u32,
     pub(super) pushes: u32,
-    /// Requests that take longer than any timeout.
+    /// The rate of requests that take longer than any timeout.
     pub(super) spikes: u32,
 }
 
@@ -139,7 +139,7 @@ pub(super) enum Behaviour {
     Dead,
     /// This share of calls fails, in percent.
     Flaky(u32),
-    /// All calls succeed, and take this many milliseconds.
+    /// All calls succeed, but take this many milliseconds.
     Slow(u64),
     Hangs,
 }
@@ -171,16 +171,16 @@ pub(super) enum Event {
         how: Cut,
         lasts: Duration,
     },
-    /// The store answers reads and refuses writes.
+    /// The store answers reads and rejects writes.
     NoWrites {
         lasts: Duration,
     },
-    /// The store stalls, and then executes all requests.
+    /// The store stalls, and executes all waiting requests when the stall ends.
     Stall {
         lasts: Duration,
     },
     Flush,
-    /// The writes in this period before the failover are lost.
+    /// The store fails over to a replica, and loses the writes of this period before the failover.
     Failover {
         lost: Duration,
     },
@@ -189,7 +189,7 @@ pub(super) enum Event {
         endpoint: usize,
         command: OverrideCommand,
     },
-    /// A fault of the worker that leads at that time.
+    /// A fault that strikes the worker that is the leader at the time.
     OnLeader(LeaderFault),
 }
 
@@ -230,7 +230,7 @@ impl Scenario {
         scenario
     }
 
-    /// Returns a scenario with random endpoints, faults and numbers.
+    /// Returns a scenario in which the endpoints, the faults and all numbers are random.
     fn any(seed: u64, flavour: Flavour, chance: &mut ScenarioRng) -> Self {
         let settings = settings(chance);
         let policy = if flavour == Flavour::OneBroken { rates_only(chance) } else { policy(chance) };
@@ -267,7 +267,7 @@ impl Scenario {
         self.consistency == Consistency::Strict
     }
 
-    /// Returns the maximum time until a worker calls an endpoint again.
+    /// Returns the maximum time between two calls to the same endpoint by any worker.
     pub(super) fn called_every(&self) -> Duration {
         let longest = self.workers.iter().flat_map(|worker| &worker.every).max().copied().unwrap_or_default();
         2 * longest

@@ -1,6 +1,6 @@
 //! Statistics about a run, which show whether it exercised the library. They are not checked.
 
-/// Statistics about a run, which show whether it exercised the library.
+/// Statistics about a run, which show how much of the library the run exercised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Tally {
@@ -12,7 +12,7 @@ pub struct Tally {
     pub requests: u64,
     /// The number of records swapped in.
     pub swaps: u64,
-    /// The number of swaps that lost to another one, or came too late.
+    /// The number of swaps that lost to another swap, or came after their deadline.
     pub lost_swaps: u64,
     /// The number of trips.
     pub trips: u64,
@@ -24,14 +24,14 @@ pub struct Tally {
     pub probes_alone: u64,
     /// The number of times that a circuit closed.
     pub closings: u64,
-    /// The number of records written again after the store had lost them, or after they were decided without
-    /// the store.
+    /// The number of records written again, because the store had lost them, or because a worker had decided
+    /// them while disconnected.
     pub publications: u64,
-    /// The number of late results.
+    /// The number of results that came after their lease had expired.
     pub late: u64,
     /// The number of operator overrides applied.
     pub orders: u64,
-    /// The number of writes that the store refused.
+    /// The number of writes that the store rejected.
     pub refused_writes: u64,
     /// The number of graceful exits.
     pub exits: u64,
@@ -45,12 +45,12 @@ pub struct Tally {
     pub ticks: u64,
     /// The number of failed polls of the table of attempts.
     pub failed_polls: u64,
-    /// The number of leaders' writes after their term, which were refused.
+    /// The number of leaders' writes that the store rejected because the term had ended.
     pub fenced_writes: u64,
 }
 
 impl Tally {
-    /// Adds the counts of another run.
+    /// Adds another run's counts to these.
     pub fn add(&mut self, more: &Self) {
         self.calls += more.calls;
         self.refusals += more.refusals;

@@ -9,7 +9,7 @@ use super::history::{Counts, Grant, History, Invariant, Probe, WorkerLife};
 use super::scenario::{BROKEN_WORKER, Scenario};
 use super::world::STORE_BEGINS_AT;
 
-/// A swap that was applied, and its context.
+/// A swap that the store applied, with its context.
 pub(super) struct Seen<'s> {
     pub(super) who: WorkerLife,
     pub(super) key: usize,
@@ -17,7 +17,7 @@ pub(super) struct Seen<'s> {
     pub(super) swap: &'s Swap,
     pub(super) now: Timestamp,
     pub(super) at: Duration,
-    /// Whether a leader made the swap, in a tick.
+    /// Whether a leader made the swap in a tick.
     pub(super) by_leader: bool,
 }
 
@@ -28,12 +28,12 @@ pub(super) enum Meaning {
     Lease,
     Result(OutcomeKind),
     Order(OverrideCommand),
-    /// A record that the store had before, or the current record again.
+    /// The swap wrote a record that the store had before, or the current record again.
     Again,
-    /// The store's own state in a newer epoch, written by a worker that had decided differently while
+    /// The swap wrote the store's own state in a newer epoch, because the worker had decided differently while
     /// disconnected.
     Renewed,
-    /// A leader's decision about a circuit that is not closed.
+    /// The swap wrote a leader's decision about a circuit that is not closed.
     Tick,
 }
 
@@ -85,7 +85,7 @@ impl Seen<'_> {
 }
 
 impl History {
-    /// Records that a worker received a key's record, at this time of the store's clock.
+    /// Records that a worker received a key's record, at `now` by the store's clock.
     pub(super) fn received(
         &mut self,
         who: WorkerLife,
@@ -262,7 +262,7 @@ impl History {
         meaning
     }
 
-    /// Checks the requirements on every write.
+    /// Checks the requirements that apply to every write, such as the expected version and the deadline.
     fn verify_write(&mut self, seen: &Seen<'_>, meaning: Meaning) {
         let (who, key, at, swap) = (seen.who, seen.key, seen.at, seen.swap);
         let record = &swap.record;
@@ -409,8 +409,8 @@ impl History {
         }
     }
 
-    /// Records a failed probe of the broken worker. The worker may get one probe when the endpoint has
-    /// recovered for all others, and then lets others probe first until the circuit closes.
+    /// Records a failed probe by the broken worker. After the endpoint has recovered for all other workers, the
+    /// broken worker may make one more probe, and must then let others probe first until the circuit closes.
     fn probe_of_broken_failed(&mut self, key: usize, at: Duration) {
         let Some(well_at) = self.well_beside_broken.filter(|well_at| at > *well_at) else { return };
         let key_history = &mut self.keys[key];
@@ -441,7 +441,7 @@ impl History {
         }
     }
 
-    /// Records that the store lost writes; `left` are the records that it still has.
+    /// Records that the store lost writes. `left` are the records that the store still has.
     pub(super) fn lost(&mut self, at: Duration, left: &[Option<Record>]) {
         self.last_loss = Some(at);
         for (key_history, record) in self.keys.iter_mut().zip(left) {

@@ -8,8 +8,8 @@ use breakerbox::{Cause, CircuitChange, Mode, Record, Refusal, State, Status, Sto
 use super::history::{History, Invariant, WorkerLife};
 use super::scenario::Scenario;
 
-/// The maximum number of calls in flight beyond the ramp's limit: calls that were admitted at the same moment
-/// in different processes.
+/// The maximum number of calls in flight beyond the ramp's limit. Different processes may admit calls at the
+/// same moment.
 const RACES: u64 = 3;
 
 /// The changes to one circuit that one worker's observer received.
@@ -26,7 +26,8 @@ pub(super) struct Observed {
 /// The calls at one endpoint since its circuit last closed.
 #[derive(Default)]
 pub(super) struct Ramped {
-    /// The epoch that started when the circuit closed. `None`: the circuit is not closed, or has no limit.
+    /// The epoch that started when the circuit closed. `None` if the circuit is not closed, or its ramp is not
+    /// checked.
     epoch: Option<u64>,
     in_flight: u64,
     successes: u64,
@@ -34,10 +35,10 @@ pub(super) struct Ramped {
     refused_at: Duration,
 }
 
-/// The state of the store from one worker's point of view.
+/// The state of the store, as one worker sees it.
 #[derive(Clone, Copy, Default)]
 pub(super) struct StoreSeen {
-    /// The time since which the store refuses the worker's writes. `None` if the last write succeeded.
+    /// The time since which the store rejects the worker's writes. `None` if the last write succeeded.
     pub(super) refused_since: Option<Duration>,
     /// Whether the worker's health reports the store as lost.
     pub(super) is_lost: bool,
@@ -63,7 +64,7 @@ impl History {
         }
     }
 
-    /// Checks that a worker's observer has received the current state of its circuit.
+    /// Checks that a worker's observer has received the current state of the worker's circuit.
     pub(super) fn compare_observed(&mut self, who: WorkerLife, key: usize, here: &Record, at: Duration) {
         let observed = self.observed.entry((who, key)).or_default();
         let event = observed.status.unwrap_or(Status::Closed);
@@ -81,7 +82,7 @@ impl History {
         }
     }
 
-    /// Records that a worker reported its health.
+    /// Records that a worker's health reported the store as lost or connected.
     pub(super) fn store_went(&mut self, who: WorkerLife, health: &StoreHealth, at: Duration) {
         let worker = &mut self.workers[who.worker];
         if worker.life != who.life {
@@ -98,7 +99,7 @@ impl History {
         }
     }
 
-    /// Records that the store accepted or refused a write.
+    /// Records that the store accepted or rejected a worker's write.
     pub(super) fn store_wrote(&mut self, who: WorkerLife, refused: bool, at: Duration) {
         let worker = &mut self.workers[who.worker];
         if worker.life == who.life {
@@ -106,7 +107,7 @@ impl History {
         }
     }
 
-    /// Checks that a worker whose write was refused some time ago has reported it by now.
+    /// Checks that a worker whose write was rejected some time ago has reported the store as lost.
     pub(super) fn check_reported(&mut self, who: WorkerLife, within: Duration, at: Duration) {
         let worker = &self.workers[who.worker];
         let quiet_since = worker.store.refused_since.map(|since| since.max(worker.resumed_at));
@@ -117,7 +118,7 @@ impl History {
         }
     }
 
-    /// Records that the store has a new record: a ramp starts, or there is none.
+    /// Records that the store has a new record, which starts a ramp if the circuit has closed after probes.
     pub(super) fn ramp_begins(&mut self, key: usize, record: &Record, at: Duration) {
         let limited = record.state == State::Closed
             && record.cause == Some(Cause::ProbesSucceeded)
@@ -126,8 +127,8 @@ impl History {
             Ramped { epoch: limited.then_some(record.epoch.0), refused_at: at, ..Ramped::default() };
     }
 
-    /// Records the start of a call that is not a probe, by a worker in this epoch. Returns whether it counts
-    /// towards the ramp.
+    /// Records the start of a call that is not a probe, by a worker in this epoch. Returns whether the call
+    /// counts towards the ramp.
     pub(super) fn call_begins(
         &mut self,
         scenario: &Scenario,
@@ -165,7 +166,7 @@ impl History {
         }
     }
 
-    /// Records that a caller was refused.
+    /// Records that a caller was refused, if the reason was the ramp.
     pub(super) fn refused(&mut self, key: usize, refusal: &Refusal, at: Duration) {
         if matches!(refusal, Refusal::Ramping { .. }) {
             self.tally.ramp_refusals += 1;

@@ -24,14 +24,14 @@ pub(super) struct Worker {
     pub(super) gate: Arc<Gate>,
     pub(super) circuits: Vec<Handle>,
     registry: Registry,
-    /// The worker's callers that are still calling.
+    /// The callers of this worker that are still calling.
     calling: Arc<Calling>,
     pub(super) paused_at: Option<Duration>,
     world: Arc<World>,
 }
 
 impl Worker {
-    /// Starts a life without memory of earlier ones.
+    /// Starts a worker's process, which has no state from earlier processes.
     pub(super) fn start(network: &Arc<Network>, who: WorkerLife) -> Self {
         let world = Arc::clone(&network.world);
         let (scenario, settings) = (&world.scenario, world.scenario.settings);
@@ -98,7 +98,7 @@ impl Worker {
         Self { who, gate, circuits, registry, calling, paused_at: None, world }
     }
 
-    /// Waits until no caller is calling anymore, and exits.
+    /// Waits until no caller is calling, and exits in this way.
     pub(super) async fn live_and_exit(self, exit: Exit) {
         while self.calling.left.load(Ordering::Relaxed) > 0 {
             self.calling.ended.notified().await;
@@ -124,7 +124,8 @@ impl Worker {
         });
     }
 
-    /// Applies an operator's command, with retries. Sampled circuits have no operators here.
+    /// Applies an operator's command, with retries. Does nothing for sampled circuits, which operators do not
+    /// override in this simulation.
     pub(super) fn order(&self, key: usize, command: OverrideCommand, tries: u32) {
         let (world, who) = (Arc::clone(&self.world), self.who);
         let Handle::Counted(circuit) = self.circuits[key].clone() else { return };
@@ -153,13 +154,13 @@ impl Worker {
     }
 }
 
-/// A worker's registry: normal circuits, or sampled ones.
+/// A worker's registry, with normal or sampled circuits.
 enum Registry {
     Counted(Breakerbox),
     Sampled(#[expect(dead_code, reason = "a leader goes on for as long as it is held")] Sampling),
 }
 
-/// One of a worker's circuits: it counts every outcome, or a leader samples it.
+/// One of a worker's circuits. It either counts every outcome itself, or is sampled by a leader.
 #[derive(Clone)]
 pub(super) enum Handle {
     Counted(Circuit),
@@ -182,11 +183,11 @@ pub(super) enum Exit {
     Closes,
     /// The worker drops all handles, and stays alive until the last reports are sent.
     Drops,
-    /// The worker exits without either; used for sabotage.
+    /// The worker exits without closing its registry or dropping handles, as a sabotage.
     AtOnce,
 }
 
-/// The callers in one life of a worker.
+/// The callers in one life of a worker (from one start to the next).
 struct Calling {
     left: AtomicUsize,
     ended: Notify,

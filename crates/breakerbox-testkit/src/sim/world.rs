@@ -20,7 +20,7 @@ pub(super) struct World {
     start: Instant,
     history: Mutex<History>,
     trace: Option<Mutex<Vec<String>>>,
-    /// Set when callers must stop.
+    /// Whether the run is over, so that callers must stop.
     pub(super) is_over: AtomicBool,
     /// Notified when a violation was recorded.
     pub(super) broken: Notify,
@@ -73,7 +73,7 @@ impl World {
         self.at() >= self.scenario.healed_at
     }
 
-    /// Writes to the history, and notifies `broken` if that recorded a violation.
+    /// Changes the history, and notifies `broken` if the change recorded a violation.
     pub(super) fn write<R>(&self, write: impl FnOnce(&mut History) -> R) -> R {
         let mut history = self.history();
         let before = history.violations.len();
@@ -91,7 +91,7 @@ impl World {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a line to the trace, if one was requested.
+    /// Adds a line to the trace, if a trace was requested.
     pub(super) fn note(&self, line: impl FnOnce() -> String) {
         if let Some(trace) = &self.trace {
             let line = format!("{:>11.6} {}", self.at().as_secs_f64(), line());
@@ -116,7 +116,7 @@ impl Clock for StoreClock {
     }
 }
 
-/// A worker's clock: it runs as fast as all others, with an offset.
+/// A worker's clock, which runs at the same rate as all other clocks, with an offset.
 #[derive(Clone, Copy)]
 pub(super) struct WorkerClock {
     start: Instant,

@@ -34,7 +34,7 @@ async fn a_trip_is_everybodys_and_so_is_the_recovery() {
     }
 }
 
-/// A fleet whose keys are secret: everything works as before, and the store never sees a key.
+/// With hashed keys, a fleet works as usual, and the store never sees a key.
 #[tokio::test(start_paused = true)]
 async fn keys_can_be_kept_out_of_the_store() {
     for consistency in [Consistency::LocalFirst, Consistency::Strict] {

@@ -46,14 +46,14 @@ async fn a_broken_process_that_asks_most_often_does_not_keep_the_destination_shu
     }
 }
 
-/// The calls that a process made in a period.
+/// The counts of a process's calls in a period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Calls {
     made: u32,
     refused: u32,
 }
 
-/// Makes each process call every 50 ms for this time. The last process's calls fail if it is broken.
+/// Makes each process call every 50 ms for this time. If `is_broken`, the last process's calls fail.
 async fn traffic(fleet: &Fleet, is_broken: bool, time: Duration) -> Vec<Calls> {
     let mut calls = vec![Calls::default(); fleet.processes.len()];
     let last = fleet.processes.len() - 1;

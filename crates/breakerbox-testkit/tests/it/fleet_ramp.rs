@@ -139,7 +139,7 @@ async fn whoever_can_not_wait_gets_a_place_when_it_asks_again() {
     assert!(matches!(one.circuit.acquire().await, Err(Refusal::Ramping { in_flight: 2, limit: 2 })));
 }
 
-/// However a call ends, or if it never ends, its slot is released.
+/// A call's slot is released however the call ends, and even if it never ends.
 #[tokio::test(start_paused = true)]
 async fn every_place_comes_back() {
     let fleet = closed(2, |builder| builder).await;

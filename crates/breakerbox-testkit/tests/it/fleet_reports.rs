@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::fleet_rig::{TokioClock, ms};
 
-/// Counts one process's requests to the store, and drops the first of its calls for reports.
+/// Counts one process's requests to the store, and drops its first few requests for reports.
 struct Counted {
     inner: Arc<dyn Store>,
     reports: AtomicU64,
@@ -110,7 +110,7 @@ impl Process {
         self.breakers.circuit(key).unwrap()
     }
 
-    /// Makes one call. Returns `false` if it was refused.
+    /// Makes one call. Returns `false` if the call was refused.
     async fn call(&self, key: &str, succeeds: bool) -> bool {
         let circuit = self.circuit(key);
         let Ok(permit) = circuit.acquire().await else { return false };
@@ -191,8 +191,8 @@ async fn a_process_that_sees_nothing_but_failures_opens_the_circuit_sooner_than_
     }
 }
 
-/// For ten seconds, all calls of one process fail and all others succeed; this many calls for reports are
-/// dropped first. Returns whether the fleet's circuit ever opened.
+/// Makes calls for ten seconds, in which all calls by one process fail and all calls by others succeed. Drops
+/// the first `calls_to_lose` requests for reports. Returns whether the fleet's circuit ever opened.
 async fn opens_with_one_broken(calls_to_lose: u32) -> bool {
     let fleet = Process::fleet(4, &half_of(10));
     fleet[0].way.calls_to_lose.store(calls_to_lose, Ordering::Relaxed);

@@ -62,7 +62,7 @@ impl Fleet {
         self.processes.iter().map(|process| process.circuit.status()).collect()
     }
 
-    /// Waits until all processes are in this state, for at most this time.
+    /// Waits until the circuit has this state in all processes. Fails after the time `within`.
     pub(crate) async fn all_become(&self, status: Status, within: Duration) {
         let limit = Instant::now() + within;
         while self.statuses().iter().any(|is| *is != status) {
@@ -71,7 +71,7 @@ impl Fleet {
         }
     }
 
-    /// Returns the totals of all processes, from the store.
+    /// Returns the circuit's totals over all processes, from the store.
     pub(crate) async fn totals(&self) -> Totals {
         let nothing = Delta {
             key: "e1".into(),
@@ -85,7 +85,7 @@ impl Fleet {
         self.store.merge(&[nothing]).await.unwrap().all().unwrap().value[0].totals
     }
 
-    /// Returns the successes and failures in the store.
+    /// Returns the numbers of successes and failures in the store.
     pub(crate) async fn counted(&self) -> (u64, u64) {
         let totals = self.totals().await;
         (totals.successes, totals.failures)

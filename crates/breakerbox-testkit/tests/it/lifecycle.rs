@@ -23,14 +23,14 @@ fn multi_thread() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Returns a builder for a job that uses this store. Without an explicit flush, its reports would be sent after
-/// an hour.
+/// Returns a builder for a job that uses this store. Without an explicit flush, the job's reports are sent only
+/// after an hour.
 fn job(store: &Arc<impl Store>) -> Builder {
     let policy = Policy::builder().failure_rate(None).consecutive_failures(5).jitter(0).build().unwrap();
     Breakerbox::builder().policy(policy).store(Arc::clone(store)).flush_every(Duration::from_secs(3_600))
 }
 
-/// Makes one failing call. Returns whether it was sent.
+/// Makes one failing call. Returns whether the call was sent.
 async fn call(circuit: &Circuit) -> bool {
     match circuit.call(async { Err::<(), _>("down") }).await {
         Err(CallError::Failed(_)) => true,
@@ -39,7 +39,7 @@ async fn call(circuit: &Circuit) -> bool {
     }
 }
 
-/// Runs ten jobs with one call each. Returns how many calls were sent.
+/// Runs ten jobs with one call each. Returns the number of calls sent.
 fn sent(ends: impl Fn(&Arc<MemoryStore>, Consistency) -> bool, consistency: Consistency) -> usize {
     let store = Arc::new(MemoryStore::new());
     (0..10).filter(|_| ends(&store, consistency)).count()
@@ -122,8 +122,8 @@ async fn a_flush_waits_for_the_confirmation_of_a_trip_that_only_this_process_saw
     fleet.all_become(Status::Open, ms(3_000)).await;
 }
 
-/// While a trip waits for its confirmation, the background task reads the circuit as well, and such a read may
-/// be in progress when the flush needs the result.
+/// A flush follows a trip even if the background task is reading the circuit. While a trip waits for its
+/// confirmation, such a read may be in progress when the flush needs the result.
 #[tokio::test(start_paused = true)]
 async fn a_flush_follows_a_trip_through_whoever_looks_at_it() {
     for after in (0..700).step_by(10).map(ms) {

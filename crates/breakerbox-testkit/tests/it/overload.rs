@@ -68,7 +68,7 @@ fn close(found: f64, expected: f64, by: f64) {
     assert!((found - expected).abs() <= by, "{found} is not within {by} of {expected}");
 }
 
-/// The published rows for the reference scenario: if these are reproduced, the simulator is correct.
+/// The simulator reproduces the published rows for the reference scenario, which shows that it is correct.
 #[test]
 fn the_known_rows_of_the_reference_come_out() {
     let run = |gate| {

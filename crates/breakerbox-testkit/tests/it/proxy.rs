@@ -14,10 +14,10 @@ use tokio::time::timeout;
 /// The maximum time that a test waits for an expected event.
 const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long a test waits to conclude that something does not happen.
+/// How long a test waits before it concludes that an event does not happen.
 const A_WHILE: Duration = Duration::from_millis(50);
 
-/// A server that echoes everything, and reports what it received.
+/// A server that echoes all bytes, and reports the bytes that it received.
 struct Echo {
     address: SocketAddr,
     received: mpsc::UnboundedReceiver<Vec<u8>>,
@@ -73,7 +73,7 @@ async fn works(client: &mut TcpStream) {
     assert_eq!(&received, b"hello");
 }
 
-/// Checks that the connection is open and nothing arrives.
+/// Checks that the connection stays open, and that nothing arrives on it.
 async fn is_silent(client: &mut TcpStream) {
     let received = timeout(A_WHILE, client.read(&mut [0; 64])).await;
     assert!(received.is_err(), "{received:?}");
@@ -279,7 +279,7 @@ async fn it_is_gone_with_its_connections_when_it_is_dropped() {
     assert!(TcpStream::connect(address).await.is_err());
 }
 
-/// The server never reads, so a client that sends too much has to wait.
+/// The server never reads, so a client that sends too much must be made to wait.
 #[tokio::test]
 async fn what_is_under_way_is_bounded() {
     let deaf = TcpListener::bind("127.0.0.1:0").await.unwrap();

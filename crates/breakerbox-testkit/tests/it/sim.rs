@@ -3,7 +3,7 @@
 
 use breakerbox_testkit::sim::{Flavour, Invariant, Sabotage, Scenario, Tally, run, run_many};
 
-/// The number of runs: as many as a test has time for. `cargo xtask sim` runs any number.
+/// The number of simulated runs, limited by the time that a test may take. `cargo xtask sim` runs any number.
 const SEEDS: u64 = 100;
 
 #[test]
@@ -36,7 +36,8 @@ fn nothing_goes_wrong_in_a_hundred_fleets() {
     assert!(happened.iter().all(|times| *times > 10), "{tally:?}");
 }
 
-/// Few of the hundred runs have sampled circuits, and faults in the middle of a leader's tick are rare.
+/// Few of the hundred runs in the other test have sampled circuits, and faults in the middle of a leader's tick
+/// are rare, so this test runs only sampled fleets.
 #[test]
 fn nothing_goes_wrong_in_sampled_fleets() {
     let mut tally = Tally::default();
@@ -49,7 +50,7 @@ fn nothing_goes_wrong_in_sampled_fleets() {
     assert!(tally.elections > 50 && tally.failed_polls > 10 && tally.fenced_writes > 3, "{tally:?}");
 }
 
-/// Enough that every flavour is among them.
+/// The number of runs to replay, enough to include every flavour.
 const REPLAYED: u64 = 40;
 
 #[test]
@@ -74,10 +75,11 @@ fn a_seed_replays_exactly() {
     }
 }
 
-/// The number of runs within which a deliberate fault must be detected. Most are detected in the first few.
+/// The maximum number of runs in which a deliberate fault must be detected. Most faults are detected in the
+/// first few runs.
 const SABOTAGED: u64 = 300;
 
-/// Each deliberate fault, and the invariant that detects it first, in one of the first seeds.
+/// Each deliberate fault, with an invariant that must detect it.
 const FOUND: [(Sabotage, Invariant); 25] = [
     (Sabotage::IgnoresDeadlines, Invariant::NoLateSwap),
     (Sabotage::IgnoresVersions, Invariant::CompareAndSwap),
@@ -106,7 +108,8 @@ const FOUND: [(Sabotage, Invariant); 25] = [
     (Sabotage::NoProbeLimit, Invariant::FewProbesPerTick),
 ];
 
-/// Deliberate faults that are reliably detected only in runs with this flavour, and are searched for there.
+/// Deliberate faults that are reliably detected only in runs with one flavour. Only runs with that flavour are
+/// searched.
 const CENTRED: [(Sabotage, Flavour); 11] = [
     (Sabotage::DropsProposals, Flavour::Flapping),
     (Sabotage::EndsRamps, Flavour::Crowd),

@@ -127,7 +127,7 @@ async fn a_record_that_can_not_be_read_concerns_no_other() {
 }
 
 /// A process that applied `on_store_loss` while the store was down made no decisions of its own, so the fleet's
-/// guarantee of one probe applies at once.
+/// guarantee of one probe applies again as soon as the store is back.
 #[tokio::test(start_paused = true)]
 async fn when_the_store_is_back_one_probes_and_nobody_waits_for_the_next_look() {
     for on_loss in [OnStoreLoss::Admit, OnStoreLoss::Refuse] {
@@ -269,7 +269,7 @@ async fn probes_that_overlap_because_the_store_lost_a_lease_are_counted() {
     assert_eq!((counts(first), counts(second), counts(&third)), ((1, 1), (0, 0), (0, 0)));
 }
 
-/// Returns the changes in the health of a process's store.
+/// Returns the changes in the store's health that a process reported.
 fn health_changes(process: &Process) -> Vec<StoreHealth> {
     process.health.lock().unwrap().clone()
 }

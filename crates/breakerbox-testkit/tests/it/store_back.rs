@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::fleet_rig::{Fleet, Process, ms, simple};
 
-/// The maximum duration of anything that has its own time limit.
+/// The timeout for steps that have their own time limit, so that a test can't hang.
 const LIMIT: Duration = Duration::from_secs(30);
 
 fn is_lost(process: &Process) -> bool {
@@ -24,7 +24,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Disconnects the store, and waits until the process detects it.
+/// Disconnects the process from the store, and waits until the process detects the loss.
 async fn lose_store(process: &Process) {
     process.way.set(Fault::Refuses);
     let limit = Instant::now() + LIMIT;
@@ -41,8 +41,8 @@ async fn stored(fleet: &Fleet) -> Option<Record> {
     fleet.store.read(&["e1".into()]).await.unwrap().all().unwrap().value.remove(0)
 }
 
-/// Returns the states that observers received, and checks that they are a chain of real changes, in growing
-/// epochs.
+/// Returns the states that a process's observers received. Checks that each change starts at the previous
+/// state, and that the epochs grow.
 fn heard_in_order(process: &Process) -> Vec<Status> {
     let changes = process.changes.lock().unwrap();
     let event: Vec<_> =

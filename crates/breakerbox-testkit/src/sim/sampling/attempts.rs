@@ -19,7 +19,7 @@ use crate::sim::network::Network;
 use crate::sim::sabotage::Sabotage;
 use crate::sim::world::World;
 
-/// The attempts that all callers recorded.
+/// The table with the attempts that all callers recorded.
 pub(in crate::sim) struct Attempts {
     world: Arc<World>,
     sabotage: Sabotage,
@@ -30,11 +30,11 @@ pub(in crate::sim) struct Attempts {
 struct Inner {
     /// The attempts, in the order in which they finished.
     rows: Vec<Row>,
-    /// For each worker, whether it is disconnected from the table.
+    /// For each worker, whether the worker is disconnected from the table.
     cut: Vec<bool>,
     /// Whether the latest poll failed at random.
     just_failed: bool,
-    /// The number of leaders that were paused during a tick.
+    /// The number of times that a leader was paused during a tick.
     paused: usize,
 }
 
@@ -48,7 +48,7 @@ struct Row {
 /// Whether a poll succeeds, fails or is slow.
 enum PollFate {
     Answers,
-    /// The poll takes this long, and returns the totals from its start.
+    /// The poll takes this long. Its totals are those at the start of the poll.
     Slow(Duration),
     Fails,
 }
@@ -65,13 +65,13 @@ impl Attempts {
         self.lock().rows.push(Row { key, started_at, finished_at, succeeded });
     }
 
-    /// Disconnects a worker from the table, or reconnects it.
+    /// Disconnects a worker from the table, or reconnects the worker.
     pub(super) fn cut(&self, worker: usize, is_cut: bool) {
         self.lock().cut[worker] = is_cut;
         self.world.write(|history| history.sampled.disturbed(self.world.at()));
     }
 
-    /// Returns the counts of attempts that finished since this time.
+    /// Returns the counts of a key's attempts that finished at or after this time.
     pub(super) fn finished_since(&self, key: usize, since: Duration) -> Counts {
         let mut counts = Counts::default();
         let inner = self.lock();
@@ -129,7 +129,8 @@ impl Attempts {
         if is_slow { PollFate::Slow(plan.poll_timeout.mul_f64(share)) } else { PollFate::Answers }
     }
 
-    /// Returns for how long the polling worker is to be paused. `None` if it is not, or has nothing to decide.
+    /// Returns how long to pause the polling worker. `None` if no pause is planned, or the worker has nothing
+    /// to decide in this tick.
     fn pauses_for(&self, poll: &Poll, totals: &HashMap<String, Sample>) -> Option<Duration> {
         let is_dead = |sample: &Sample| {
             sample.recent.is_some_and(|recent| recent.failures > 2 && recent.successes == 0)
@@ -156,7 +157,7 @@ impl Row {
     }
 }
 
-/// The sampler in one life of a worker.
+/// The sampler that one life of a worker (from one start to the next) polls.
 pub(super) struct Polls {
     network: Arc<Network>,
     who: WorkerLife,
@@ -174,7 +175,8 @@ impl Polls {
         self.chance.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pauses the worker at about the time when it has the totals and asks the store whether it still leads.
+    /// Pauses the worker at about the time when it has the totals and checks with the store that it is still
+    /// the leader.
     fn pause(&self, lasts: Duration) {
         let most = 2 * self.network.world.scenario.settings.latency + Duration::from_millis(1);
         let begins = most.mul_f64(self.chance().random_range(0.0..1.0));

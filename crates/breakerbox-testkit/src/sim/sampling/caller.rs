@@ -14,7 +14,7 @@ use crate::sim::caller::{CALL_TIMEOUT, CallPlan};
 use crate::sim::history::WorkerLife;
 use crate::sim::network::Network;
 
-/// A caller that calls one endpoint repeatedly.
+/// A task that calls one endpoint repeatedly.
 pub(in crate::sim) struct Caller {
     pub(in crate::sim) network: Arc<Network>,
     pub(in crate::sim) who: WorkerLife,
@@ -61,7 +61,7 @@ impl Caller {
         }
     }
 
-    /// Calls the endpoint, with a timeout, and records the result.
+    /// Calls the endpoint, with a timeout, and adds the result to the table of attempts.
     async fn call(&mut self, limit: Duration) {
         let (world, who, key) = (Arc::clone(&self.network.world), self.who, self.key);
         let plan = CallPlan::of_call(&world, who, key, &mut self.chance).within(limit);

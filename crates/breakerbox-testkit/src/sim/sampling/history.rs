@@ -13,17 +13,17 @@ use crate::sim::verify::{Meaning, Seen};
 
 use super::plan::SampledPlan;
 
-/// The record of what actually happened to sampled circuits.
+/// What actually happened to the sampled circuits, for the simulator's checks.
 #[derive(Default)]
 pub(in crate::sim) struct SampledHistory {
     is_used: bool,
     probes: u32,
-    /// The current leader, and the end of its term.
+    /// The current leader, and when its term ends.
     term: Option<(WorkerLife, Timestamp)>,
-    /// The time since which there was no fault that may prevent a leader or a tick.
+    /// The time of the latest fault that may prevent an election or a tick.
     quiet_since: Duration,
     poll_failed_at: Duration,
-    /// How each worker is disconnected from the store. `None`: it is connected.
+    /// For each worker, how it is disconnected from the store, or `None` if it is connected.
     cut: Vec<Option<Cut>>,
     keys: Vec<SampledKey>,
 }
@@ -31,9 +31,9 @@ pub(in crate::sim) struct SampledHistory {
 struct SampledKey {
     state: State,
     since: Duration,
-    /// The number of leases granted since the latest tick.
+    /// The number of leases granted since the leader's latest tick.
     leases: u32,
-    /// The time since which the circuit must open: it is closed, and all of many recent attempts failed.
+    /// The time since which the circuit must open, because it is closed and all of many recent attempts failed.
     ripe_since: Option<Duration>,
 }
 
@@ -54,7 +54,7 @@ impl SampledHistory {
         self.term.filter(|(_, ends_at)| now < *ends_at).map(|(who, _)| who.worker)
     }
 
-    /// Records a fault that may prevent a leader or a tick.
+    /// Records a fault that may prevent an election or a tick.
     pub(in crate::sim) fn disturbed(&mut self, at: Duration) {
         self.quiet_since = at;
     }
@@ -77,7 +77,8 @@ impl SampledHistory {
 }
 
 impl History {
-    /// Records that a worker campaigned, or released its term. Returns whether it has become the leader.
+    /// Records that a worker campaigned, or released its term. Returns whether the worker has become the
+    /// leader.
     pub(in crate::sim) fn campaigned(
         &mut self,
         who: WorkerLife,

@@ -6,7 +6,7 @@ use crate::sim::run::Run;
 use super::plan::LeaderFault;
 
 impl Run {
-    /// Starts a fault of this worker, which is the leader.
+    /// Starts a fault in this worker, which is the current leader.
     pub(in crate::sim) fn inject(&mut self, worker: usize, fault: LeaderFault) {
         self.world.note(|| format!("w{worker}, the leader, is {fault:?}"));
         match fault {
@@ -17,7 +17,7 @@ impl Run {
         }
     }
 
-    /// Ends a fault of this worker.
+    /// Ends a fault in this worker.
     pub(in crate::sim) fn heal_leader(&mut self, worker: usize, fault: LeaderFault) {
         match fault {
             LeaderFault::Paused(_) => self.resume(worker),

@@ -30,8 +30,8 @@ use super::gate::Gate;
 use super::history::WorkerLife;
 use super::network::Network;
 
-/// Starts the sampled circuits in one life of a worker, which is a candidate in the leader election from now
-/// on.
+/// Starts the sampled circuits in one life of a worker (from one start to the next). From now on, the worker is
+/// a candidate in the leader election.
 pub(super) fn start(
     builder: Builder,
     plan: &SampledPlan,

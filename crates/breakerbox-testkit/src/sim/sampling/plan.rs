@@ -15,11 +15,11 @@ use crate::sim::scenario::{Behaviour, Cut, Event, Flavour, Losses, Phase, Scenar
 /// The minimum length of a leader's term.
 const SHORTEST_TERM: Duration = Duration::from_secs(5);
 
-/// The difference between the length of a lease and the timeout of its probe.
+/// The time by which a lease is longer than the timeout for its probe.
 const LEASE_MARGIN: Duration = Duration::from_secs(2);
 
-/// The maximum delay after the end of a term before a candidate campaigns, and the delay after a request
-/// without a response.
+/// The maximum delay before a candidate campaigns after a term has ended, or after a request without a
+/// response.
 const COMES_LATER: Duration = Duration::from_millis(750);
 
 /// How circuits are sampled in one run.
@@ -28,14 +28,15 @@ pub(in crate::sim) struct SampledPlan {
     pub(in crate::sim) policy: PolicyBuilder,
     pub(super) sample_every: Duration,
     pub(super) poll_timeout: Duration,
-    /// The rates of failing and of slow polls, in thousandths. No two consecutive polls fail.
+    /// The rate of failing polls, in thousandths. No two consecutive polls fail.
     pub(super) failing_polls: u32,
     pub(super) slow_polls: u32,
-    /// When a leader is paused in the middle of a tick in which it has something to decide, and for how long.
+    /// The planned pauses of a leader in the middle of a tick with decisions: the earliest start, and the
+    /// duration.
     pub(super) paused_in_tick: Vec<(Duration, Duration)>,
 }
 
-/// A fault of the current leader.
+/// A fault that strikes the current leader.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(in crate::sim) enum LeaderFault {
     Paused(Duration),
@@ -54,7 +55,7 @@ impl LeaderFault {
         }
     }
 
-    /// Returns the same fault, with at most this duration.
+    /// Returns the same fault, limited to this duration.
     fn within(self, limit: Duration) -> Self {
         let lasts = self.lasts().min(limit);
         match self {
@@ -89,17 +90,17 @@ impl SampledPlan {
         }
     }
 
-    /// Returns the length of a term that is not renewed.
+    /// Returns the length of a leader's term if it is not renewed.
     fn term(&self) -> Duration {
         SHORTEST_TERM.max(3 * self.sample_every)
     }
 
-    /// Returns the length of the recent part of the window.
+    /// Returns the length of the recent part of the window, which is evaluated separately.
     pub(super) fn recent(&self, policy: &Policy) -> Duration {
         self.sample_every * policy.sample_recent().unwrap_or_default()
     }
 
-    /// Returns the maximum time after the last fault until a worker leads and ticks.
+    /// Returns the maximum time after the last fault until a worker leads and has completed a tick.
     pub(super) fn led_within(&self, scenario: &Scenario) -> Duration {
         self.term() + COMES_LATER + 3 * scenario.settings.store_timeout
     }
@@ -129,7 +130,7 @@ impl SampledPlan {
 }
 
 impl Scenario {
-    /// Returns a scenario for a sampled fleet: endpoints die and recover, and leaders change.
+    /// Returns a scenario for a sampled fleet, in which endpoints die and recover, and leaders change.
     pub(in crate::sim) fn sampled(seed: u64, chance: &mut ScenarioRng) -> Self {
         let (window, cool_off) = (chance.ms(30_000, 60_000), chance.ms(300, 1_500));
         let builder = Policy::builder()
@@ -195,8 +196,8 @@ impl Scenario {
     }
 }
 
-/// Returns the phases: healthy for about a window, dead for long enough that any leader detects it, possibly
-/// flaky, and healthy.
+/// Returns an endpoint's phases: healthy for about a window, dead for long enough that any leader detects the
+/// failure, possibly flaky, and healthy.
 fn dies_and_recovers(window: Duration, chance: &mut ScenarioRng) -> Vec<Phase> {
     let phase = |from, behaviour| Phase { from, behaviour };
     let dead_at = window.mul_f64(chance.0.random_range(0.7..1.1));

@@ -15,13 +15,13 @@ use super::state::{Asks, Given, Message, Probe, Seen, State, What, Worker};
 /// The length of a time step in the model.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The start time of a run, and its length.
+/// The start time of a run of the model.
 const BEGIN: Timestamp = Timestamp::from_millis(1_000_000);
 const TICKS: u32 = 4;
 
 const WAITS: Waits = Waits { swap: TICK, confirm: TICK };
 
-/// How the store behaves: correctly, or in one of several wrong ways.
+/// The store's behaviour: correct, or with one specific bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Store {
     Right,
@@ -37,11 +37,11 @@ pub(crate) struct Protocol {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     TimePasses,
-    /// A caller acquires, and the worker must request the lease from the store.
+    /// A caller acquires, so that the worker must request the lease from the store.
     Ask(usize),
     /// The probe ends with an outcome.
     Settle(usize, OutcomeKind),
-    /// The worker stops waiting for the response.
+    /// The worker stops waiting for the store's response.
     GiveUp(usize),
     Die(usize),
     Deliver(usize),
@@ -68,7 +68,7 @@ impl Protocol {
         StepContext { policy: &self.policy, draw: RandomBits(state.token()), now, waits: WAITS }
     }
 
-    /// Returns the record of an open circuit whose cool-off is over.
+    /// Returns the record of an open circuit whose cool-off has ended.
     fn open(&self) -> Record {
         let record = Record::new(None, RandomBits(1), BEGIN);
         let totals = breakerbox_core::Totals { failures: 1, failure_run: 1, ..Default::default() };
@@ -94,7 +94,7 @@ impl Protocol {
         matches!(answer, MemberAnswer::LeaseDue | MemberAnswer::Unknown)
     }
 
-    /// Applies the store's reaction to a message.
+    /// Makes the store process a message, and sends its response.
     fn serve(&self, state: &mut State, message: Message) {
         let Message { worker, life, what } = message;
         let reply = match what {
@@ -127,8 +127,8 @@ impl Protocol {
         send(state, Message { worker, life, what: reply });
     }
 
-    /// Removes swaps that can't win anymore and whose response no worker waits for: they might as well never
-    /// arrive.
+    /// Removes swaps that can't win anymore and whose response no worker waits for. Whether they ever arrive
+    /// makes no difference, so this reduces the number of states.
     fn forget_hopeless(&self, state: &mut State) {
         if self.store != Store::Right {
             return;
@@ -155,7 +155,7 @@ impl Protocol {
         wins
     }
 
-    /// Applies a worker's reaction to a response.
+    /// Makes a worker process a response.
     fn answer(&self, state: &mut State, n: usize, what: What) {
         let asks = std::mem::replace(&mut state.workers[n].asks, Asks::Nothing);
         match (asks, what) {
@@ -226,19 +226,19 @@ impl Protocol {
     }
 }
 
-/// Reads immediately. A request that takes time would only make the probe's time run out earlier.
+/// Reads the record without a delay. A read that takes time would only make the probe's time run out earlier.
 fn read(state: &mut State, worker: usize, life: u8) {
     let what = What::Record { record: state.record.clone(), now: state.now };
     send(state, Message { worker, life, what });
 }
 
-/// Removes the responses that no worker waits for anymore.
+/// Removes the responses that the worker no longer waits for.
 fn forget_answers(state: &mut State, worker: usize) {
     let is_request = |message: &Message| matches!(message.what, What::Swap(_) | What::Result(..));
     state.messages.retain(|message| message.worker != worker || is_request(message));
 }
 
-/// Sends a message. The order in which messages were sent does not matter.
+/// Sends a message. Messages are kept sorted, because the order in which they were sent does not matter.
 fn send(state: &mut State, message: Message) {
     state.messages.push(message);
     state.messages.sort_by_cached_key(|message| format!("{message:?}"));

@@ -12,16 +12,16 @@ pub(crate) struct State {
     pub(crate) record: Option<Record>,
     pub(crate) workers: Vec<Worker>,
     pub(crate) messages: Vec<Message>,
-    /// The number of acquires that are still allowed.
+    /// The number of acquires that are still allowed in this run.
     pub(crate) asks: u8,
-    /// The number of workers that may still die.
+    /// The number of workers that may still die in this run.
     pub(crate) deaths: u8,
     /// The last lease that was granted and has not been released.
     pub(crate) lease: Option<Given>,
     pub(crate) seen: Seen,
 }
 
-/// The events that have happened on the way to this state.
+/// The events that have happened in the run up to this state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) two_leases: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Seen {
     pub(crate) late_swap: bool,
     pub(crate) closed: bool,
     pub(crate) reopened: bool,
-    /// A lease expired, and another worker got one.
+    /// Whether another worker got the lease after a lease had expired.
     pub(crate) taken_over: bool,
     pub(crate) refused_as_late: bool,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Worker {
     pub(crate) probe: Option<Probe>,
 }
 
-/// What a worker waits for.
+/// The response that a worker waits for.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Asks {
     Nothing,
@@ -62,7 +62,7 @@ pub(crate) enum Asks {
         proposal: Box<Proposal>,
         read_at: Timestamp,
     },
-    /// The response did not arrive: the worker reads whether the swap was applied.
+    /// The response to a swap did not arrive, so the worker reads whether the swap was applied.
     LookingUp {
         since: Timestamp,
         proposal: Box<Proposal>,
@@ -70,7 +70,7 @@ pub(crate) enum Asks {
     },
 }
 
-/// The parts of a permit. A permit can't be copied, but states must be.
+/// The parts of a probe's permit. A permit can't be copied, but the model's states must be.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Probe {
     pub(crate) proposal: Box<Proposal>,
@@ -88,7 +88,7 @@ pub(crate) struct Message {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum What {
     Swap(Box<Proposal>),
-    /// A probe's result, with its lease. The response to it does not matter here.
+    /// A probe's result, with its lease. The model ignores the store's response to the result.
     Result(Box<Proposal>, Nonce),
     Record {
         record: Option<Record>,
@@ -101,15 +101,15 @@ pub(crate) enum What {
 }
 
 impl State {
-    /// Returns the lowest token that is not in use. Tokens are only compared, so their values do not matter,
-    /// and states that differ only in tokens should be equal.
+    /// Returns the lowest token that is not in use. Tokens are only compared, and reusing low values makes
+    /// states equal that would differ only in tokens.
     pub(crate) fn token(&self) -> u128 {
         let text = self.text();
         let used = |token: u128| text.contains(&format!("({token:032x})"));
         (1..).find(|token| !used(*token)).expect("there are many numbers")
     }
 
-    /// The core's types do not implement `Hash`; their debug output contains everything.
+    /// Returns the state's debug output, which is hashed because the core's types do not implement `Hash`.
     fn text(&self) -> String {
         let mut text = String::with_capacity(4_096);
         write!(text, "{self:?}").expect("there is memory");

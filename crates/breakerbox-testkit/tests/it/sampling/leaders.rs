@@ -56,8 +56,8 @@ async fn a_leader_that_goes_home_gives_its_term_back() {
     assert!(before.elapsed() < secs(1));
 }
 
-/// A store in which leaders' swaps wait, as if a process is paused between its decision and its write, and
-/// whose responses to them are slow.
+/// A store wrapper that delays leaders' swaps, as if the process was paused between its decision and its write,
+/// and that delays the responses to these swaps.
 struct PausedBeforeSwap {
     inner: Arc<dyn Store>,
     paused: AtomicBool,
@@ -147,8 +147,8 @@ async fn what_a_paused_leader_writes_when_it_is_back_is_refused() {
     assert_eq!(bench.leaders(), [1]);
 }
 
-/// The event about its own tick may arrive before the response, and so may the event about another worker's
-/// lease.
+/// The leader may receive the event about its own tick, or about another worker's lease, before the response to
+/// the tick.
 #[tokio::test(start_paused = true)]
 async fn a_leader_whose_tick_is_answered_after_a_lease_tells_observers_once() {
     let mut bench = Bench::new(0);

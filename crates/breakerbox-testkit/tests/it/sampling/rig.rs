@@ -25,7 +25,8 @@ pub(crate) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Convoy's settings without jitter: 70 % of at least 10 calls in 5 minutes; 30 s cool-off; one probe.
+/// Returns the preset for Convoy without jitter: trips at a failure rate of 70 % of at least 10 calls in 5
+/// minutes, with a cool-off of 30 s and one probe.
 pub(crate) fn convoy() -> PolicyBuilder {
     Policy::builder().preset(Preset::Convoy).jitter(0)
 }
@@ -39,18 +40,18 @@ struct Attempt {
     succeeded: bool,
 }
 
-/// A fault of the table.
+/// A fault in polls of the table of attempts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum NetworkFault {
     #[default]
     None,
     Fails,
     Panics,
-    /// The table takes this long to respond, with its contents at the time of the request.
+    /// The poll takes this long, and returns the table's contents at the start of the poll.
     Slow(Duration),
 }
 
-/// A table of attempts that counts like an SQL sampler.
+/// A table of attempts that counts in the same way as an SQL sampler.
 #[derive(Default)]
 pub(crate) struct Table {
     rows: Mutex<Vec<Attempt>>,
@@ -137,7 +138,7 @@ impl Sampler for Table {
     }
 }
 
-/// One process with sampled circuits.
+/// One process that has sampled circuits.
 pub(crate) struct Agent {
     pub(crate) sampling: Sampling,
     pub(crate) way: Arc<FaultyStore>,
@@ -169,7 +170,7 @@ impl Agent {
     }
 }
 
-/// The settings for the agents on a bench.
+/// The settings for all agents in a test.
 #[derive(Clone)]
 pub(crate) struct Choices {
     pub(crate) policy: PolicyBuilder,
@@ -215,7 +216,7 @@ impl Bench {
         bench
     }
 
-    /// Starts another process, whose clock is hours apart from the others.
+    /// Starts another process. Its clock differs from those of the other processes by hours.
     pub(crate) fn agent(&self, n: u64, store: impl Store, way: Arc<FaultyStore>) -> Agent {
         self.agent_with(n, store, way, |builder| builder)
     }
@@ -247,7 +248,7 @@ impl Bench {
         Agent { sampling, way, changes, events }
     }
 
-    /// Waits for one more tick.
+    /// Waits until any agent has completed one more tick.
     pub(crate) async fn tick(&self) {
         let ticks = || self.agents.iter().map(|agent| agent.sampling.report().ticks).sum::<u64>();
         let before = ticks();
@@ -283,7 +284,7 @@ impl Bench {
         answer.all().unwrap().value[0].as_ref().map_or(Status::Closed, breakerbox::Record::status)
     }
 
-    /// Opens a circuit.
+    /// Opens a circuit with failed attempts and a tick.
     pub(crate) async fn trip(&self, key: &str) {
         self.table.fail(key, 10);
         self.tick().await;
