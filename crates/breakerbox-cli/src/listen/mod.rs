@@ -43,9 +43,9 @@ const RECOVER: &str = "/-/recover";
 ///
 /// This receiver is for trials. By default, the gateway calls no loopback addresses; allow them with --allow:
 ///
-/// breakerbox serve --allow 127.0.0.0/8
-/// breakerbox listen --secret whsec_...
-/// breakerbox endpoints create http://127.0.0.1:8081/
+///   breakerbox serve --allow 127.0.0.0/8
+///   breakerbox listen --secret whsec_...
+///   breakerbox endpoints create http://127.0.0.1:8081/
 ///
 /// With --failing, every request fails until you press Enter, or run
 /// `curl -X POST http://127.0.0.1:8081/-/recover` (/-/fail makes it fail again). Use this to watch a circuit open, probe

@@ -9,8 +9,8 @@ use breakerbox_core::Timestamp;
 use super::TokenBucket;
 use crate::values::RateLimit;
 
-/// A token bucket for each key. The number of keys is bounded: when it is exceeded, keys with full buckets are
-/// forgotten, or all keys if no bucket is full.
+/// A token bucket for each of a limited number of keys. At the limit, a new key replaces those with full buckets or,
+/// if no bucket is full, all other keys.
 #[derive(Debug)]
 pub struct KeyedBuckets<K> {
     limit: RateLimit,
@@ -25,7 +25,8 @@ impl<K: Eq + Hash> KeyedBuckets<K> {
         Self { limit, most, buckets: HashMap::new() }
     }
 
-    /// Takes this number of tokens from the key's bucket, or none. A number above the burst counts as the burst.
+    /// Takes all of these tokens from the key's bucket, or none. A number above the burst size is treated as the
+    /// burst size.
     ///
     /// # Errors
     /// Returns the time at which there will be enough tokens, if there are too few now.

@@ -1,7 +1,7 @@
 //! Custom headers for an endpoint's requests.
 //!
-//! Headers that determine a request's destination, length or sender can't be set: a header that one server reads and
-//! another ignores allows request smuggling. Values may be credentials, so they are never shown.
+//! Headers that determine a request's destination, length or sender can't be set, because a header that one server
+//! reads and another ignores allows request smuggling. Values may be credentials, so they are never shown.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ const RESERVED_PREFIX: &str = "webhook-";
 #[serde(try_from = "BTreeMap<String, String>", into = "BTreeMap<String, String>")]
 pub struct CustomHeaders(Vec<(HeaderName, HeaderValue)>);
 
-/// Why a custom header is refused. The error message never repeats its value.
+/// Why custom headers are rejected. The error message never contains a header's value.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
@@ -72,10 +72,10 @@ pub enum HeaderError {
         /// The length of all headers together, in bytes.
         found: usize,
     },
-    /// The gateway or HTTP sets this header.
+    /// The header is reserved, because the gateway or HTTP itself sets it.
     #[error("headers.{name}: can't be set; the gateway or HTTP itself uses it")]
     Reserved {
-        /// The name of the refused header.
+        /// The name of the reserved header.
         name: String,
     },
     /// The name is not a valid header name.
@@ -112,7 +112,7 @@ impl CustomHeaders {
     /// Creates custom headers, sorted by name.
     ///
     /// # Errors
-    /// Returns an error that names the refused header and the reason.
+    /// Returns an error that names the rejected header and the reason.
     pub fn new<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, HeaderError> {
         let mut read: Vec<(HeaderName, HeaderValue)> = Vec::new();
         let mut found = 0;
@@ -144,7 +144,7 @@ impl CustomHeaders {
         self.0.is_empty()
     }
 
-    /// Inserts the headers into a request's headers, replacing existing ones.
+    /// Inserts the custom headers into a request's headers, replacing any with the same names.
     pub fn add_to(&self, headers: &mut HeaderMap) {
         for (name, value) in &self.0 {
             headers.insert(name, value.clone());
@@ -192,7 +192,8 @@ impl TryFrom<BTreeMap<String, String>> for CustomHeaders {
     }
 }
 
-/// Exposes the values: for the database and the endpoint's owner, not for logs.
+/// Exposes the header values, which may be credentials. Use it only for the database and the endpoint's owner, never
+/// for logs.
 impl From<CustomHeaders> for BTreeMap<String, String> {
     fn from(headers: CustomHeaders) -> Self {
         let text = |value: HeaderValue| value.to_str().unwrap_or_default().to_owned();

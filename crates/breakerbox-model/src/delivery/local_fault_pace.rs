@@ -1,4 +1,4 @@
-//! Pacing of retries after local faults. A lane retries soon, but the rate for all lanes together is bounded:
+//! Pacing of retries after local faults. A lane retries soon, but the rate for all lanes together is bounded, so that
 //! thousands of lanes that all lack a file descriptor keep neither the CPU nor the database busy.
 
 use std::time::Duration;
@@ -7,7 +7,7 @@ use breakerbox_core::Timestamp;
 
 /// The minimum delay before a retry.
 const SHORTEST: Duration = Duration::from_millis(250);
-/// The interval between the retries of two lanes: 200 retries per second.
+/// The interval between the retries of two lanes, which limits all lanes together to 200 retries per second.
 const APART: Duration = Duration::from_millis(5);
 /// The maximum delay, regardless of the number of waiting lanes.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -25,7 +25,7 @@ impl Default for LocalFaultPace {
 }
 
 impl LocalFaultPace {
-    /// Returns when the next lane may retry.
+    /// Reserves the next free time for a retry, and returns it.
     pub fn next(&mut self, now: Timestamp) -> Timestamp {
         let at = self.next.clamp(now + SHORTEST, now + LONGEST);
         self.next = at + APART;

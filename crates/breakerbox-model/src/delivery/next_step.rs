@@ -20,7 +20,7 @@ pub enum NextStep {
         due_at: Timestamp,
         /// Whether the failed attempt counts against the retry schedule.
         uses_attempt: bool,
-        /// The epoch of the outage in which this attempt was a failed probe. `None`: it was not a probe.
+        /// The epoch of the outage in which this attempt was a failed probe. `None`: it was not a failed probe.
         failed_probe: Option<Epoch>,
     },
 }
@@ -28,7 +28,7 @@ pub enum NextStep {
 /// An attempt that has ended, with the facts that the next step depends on.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct AttemptContext {
-    /// The number of attempts used before this one.
+    /// The number of attempts used before this attempt.
     pub attempts: u32,
     /// The original due time, if the delivery was brought forward to probe a circuit.
     pub pulled_from: Option<Timestamp>,
@@ -39,8 +39,9 @@ pub struct AttemptContext {
 }
 
 impl AttemptContext {
-    /// Returns the next step after an attempt with this effect. If the delivery was brought forward for a probe that
-    /// failed, it is due at its original time again, and no attempt was used.
+    /// Returns the next step after an attempt with this effect. If the delivery was brought forward for a probe and
+    /// the probe failed, the delivery is due at its original time, and the attempt does not count against the retry
+    /// schedule.
     #[must_use]
     pub fn next(&self, effect: &ReplyEffect, schedule: &RetrySchedule, now: Timestamp) -> NextStep {
         match effect.disposition {
@@ -67,8 +68,8 @@ impl AttemptContext {
     }
 }
 
-/// Returns the corrected due time of a waiting delivery after a clock that was ahead set it: the retry delay after
-/// `attempts`, counted from now, is the maximum. An explicit `not_before` is kept.
+/// Corrects the due time of a waiting delivery that may have been set while the clock was ahead. The result is never
+/// later than now plus the retry delay after `attempts`, or than `not_before`, whichever is later.
 #[must_use]
 pub fn bounded_due(
     due_at: Timestamp,

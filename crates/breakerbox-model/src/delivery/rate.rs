@@ -28,7 +28,7 @@ pub struct TokenBucket {
     limit: RateLimit,
     /// The time between two tokens, in nanoseconds.
     interval: u64,
-    /// When the bucket will be full again, in nanoseconds since the origin.
+    /// When the bucket will be full again, in nanoseconds since the origin of `Timestamp`.
     full_at: u64,
 }
 
@@ -62,7 +62,8 @@ impl TokenBucket {
         Ok(())
     }
 
-    /// Takes this number of tokens, or none. A number above the burst counts as the burst, which needs a full bucket.
+    /// Takes all of these tokens, or none. A number above the burst size is treated as the burst size, which needs a
+    /// full bucket.
     ///
     /// # Errors
     /// Returns the time at which there will be enough tokens, if there are too few now.
@@ -101,8 +102,8 @@ impl TokenBucket {
         *self = Self { full_at: now.saturating_add(scaled), ..changed };
     }
 
-    /// Returns when the bucket will be full again: never in the past, and never further ahead than an empty bucket
-    /// needs to fill, in case the clock was set back.
+    /// Returns when the bucket will be full again. The result is at least `now` and, in case the clock was set back,
+    /// at most the time at which an empty bucket would be full.
     fn full_at(&self, now: u64) -> u64 {
         self.full_at.clamp(now, now.saturating_add(self.room()))
     }

@@ -33,24 +33,24 @@ pub enum Fault {
     Reset,
     /// The response was not valid HTTP.
     Protocol,
-    /// The gateway itself was unable to make the request. This says nothing about the receiver.
+    /// The gateway or its host could not make the request. The fault says nothing about the receiver.
     Local(LocalFault),
 }
 
-/// The resource that the gateway or its host was lacking.
+/// The resource that the gateway or its host lacked for a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LocalFault {
-    /// A file descriptor.
+    /// No file descriptor was free.
     Descriptors,
-    /// Memory or socket buffers.
+    /// Memory or socket buffers were exhausted.
     Memory,
-    /// A local port for an outgoing connection.
+    /// No local port was free for an outgoing connection.
     Ports,
-    /// Capacity for another DNS lookup.
+    /// No capacity was free for another DNS lookup.
     LookUps,
-    /// The egress proxy: it could not be reached.
+    /// The egress proxy could not be reached.
     Proxy,
-    /// CPU time: the process was paused or starved while the request was in flight.
+    /// The process was paused or starved of CPU time while the request was in flight.
     Pause,
 }
 

@@ -38,12 +38,12 @@ const JITTER: f64 = 0.1;
 #[serde(try_from = "Vec<String>", into = "Vec<String>")]
 pub struct RetrySchedule {
     waits: Vec<Duration>,
-    /// Whether the delays have no jitter. It is not serialized: code that deserializes a schedule has to set it
-    /// again.
+    /// Whether the delays have no jitter. This flag is not serialized, so code that deserializes a schedule has to
+    /// set it.
     exact: bool,
 }
 
-/// Why a retry schedule is refused. Indexes start at 0, as in a JSON path.
+/// Why a retry schedule is rejected. Indexes start at 0, as in a JSON path.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RetryScheduleError {
@@ -111,11 +111,11 @@ impl RetrySchedule {
         &self.waits
     }
 
-    /// Returns the delay after a failed attempt, or `None` if it was the last one.
+    /// Returns the delay after a failed attempt, or `None` if that attempt was the last one.
     ///
     /// `attempts_used` includes that attempt. `jitter` is a sample from -1 to 1, which changes the delay by up to a
-    /// tenth, unless the schedule has no jitter. `retry_after` is the delay that the receiver asked for: it makes the
-    /// next attempt later, by at most [`MAX_RETRY_AFTER`], and never earlier.
+    /// tenth, unless the schedule has no jitter. `retry_after` is the delay that the receiver asked for. It can
+    /// postpone the next attempt to at most [`MAX_RETRY_AFTER`] from now, but never bring it forward.
     #[must_use]
     pub fn due_after(
         &self,

@@ -14,7 +14,7 @@ use sha2::Sha256;
 
 use crate::values::Secret;
 
-/// The header with the event's id. It is the same for every retry and resend.
+/// The header with the event's id, which is the same for all retries and resends of the event.
 pub const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 /// The header with the time of signing, in seconds since 1970.
 pub const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
@@ -23,7 +23,7 @@ pub const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signa
 /// The maximum difference between a request's timestamp and the receiver's clock.
 pub const TOLERANCE: Duration = Duration::from_secs(300);
 
-/// The prefix of a signature of this version.
+/// The prefix of a version 1 signature.
 const SCHEME: &str = "v1,";
 /// The maximum number of a request's signatures that are verified. A rotation needs only two.
 const MAX_SIGNATURES: usize = 16;
@@ -50,7 +50,7 @@ pub struct Signer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignatureError {
-    /// This header is missing, or can't be parsed.
+    /// The header with this name is missing, or can't be parsed.
     #[error("the header {0} is missing or can't be read")]
     Header(&'static str),
     /// The request was signed this long ago, which is more than [`TOLERANCE`]: it may be a replay attack.
@@ -132,7 +132,7 @@ impl Signer {
     }
 }
 
-/// Returns the HMAC state after the signed content. The timestamp is signed as it appears in the header.
+/// Returns the HMAC state after hashing the signed content. The timestamp is signed as it appears in the header.
 fn signed(key: &Prepared, id: &str, timestamp: &str, payload: &[u8]) -> Prepared {
     let mut code = key.clone();
     for part in [id.as_bytes(), b".", timestamp.as_bytes(), b".", payload] {

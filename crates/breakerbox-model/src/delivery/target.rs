@@ -26,7 +26,7 @@ pub struct Target {
     literal: Option<IpAddr>,
 }
 
-/// Why requests can't be sent to a URL. The error message never repeats the URL, because it may contain secrets.
+/// Why requests can't be sent to a URL. The error message never repeats the URL, which may contain secrets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {

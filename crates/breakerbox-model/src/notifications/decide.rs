@@ -23,18 +23,18 @@ use super::notification::{
 use crate::values::CircuitId;
 use crate::values::{CircuitOwner, EndpointId, Moment, Purpose, ShownKey};
 
-/// The maximum number of endpoints listed for a circuit.
+/// The maximum number of endpoints listed in a notification about a circuit.
 const NAMED_ENDPOINTS: usize = 5;
 
-/// Facts about a circuit, in addition to its change.
+/// Facts about a circuit that its change does not contain.
 #[derive(Clone, Copy, Debug)]
 pub struct CircuitContext<'k> {
     /// The policy that governs the circuit.
     pub policy: &'k Policy,
     /// The endpoints that share the circuit.
     pub endpoints: &'k [EndpointId],
-    /// Whether the current outage was not reported yet: the change that began it was observed too late, so only its
-    /// result is known.
+    /// Whether the current outage was not reported yet, because the change that began it was observed too late and
+    /// only the resulting state is known.
     pub is_unreported_outage: bool,
 }
 
@@ -163,7 +163,7 @@ fn counted(totals: &Totals) -> Counted {
     }
 }
 
-/// Returns the facts that a circuit's key contains, and the first of its endpoints.
+/// Returns the facts about a circuit: those that its key contains, and its first endpoints.
 fn circuit(key: &str, endpoints: &[EndpointId]) -> CircuitFacts {
     let destination = key.split_once(' ').map(|(_, destination)| destination);
     let by = match destination {
@@ -193,7 +193,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns whether a change is too old to be reported: more than 24 hours.
+/// Returns whether a change is more than 24 hours old, which is too old to be reported.
 #[must_use]
 pub fn is_old(changed_at: Timestamp, now: Timestamp) -> bool {
     now.since(changed_at) > Duration::from_secs(24 * 60 * 60)

@@ -25,7 +25,7 @@ pub struct Headline {
     pub kind: Kind,
     /// The notification's subject, such as a circuit's key.
     pub subject: Arc<str>,
-    /// The tenant that the notification concerns. `None`: only the operator.
+    /// The tenant that the notification concerns. `None`: it concerns only the operator.
     pub tenant: Option<TenantId>,
     /// When the reported change happened.
     pub at: Timestamp,
@@ -38,8 +38,8 @@ struct Group<'h> {
 }
 
 impl Message {
-    /// Creates a digest of these notifications, of which there must be at least one, oldest first. `not_kept` is the
-    /// number of further notifications that were not stored.
+    /// Creates a digest of these notifications. There must be at least one, and they must be sorted, oldest first.
+    /// `not_kept` is the number of further notifications that were not stored.
     #[must_use]
     pub fn digest(headlines: &[Headline], not_kept: u64) -> Self {
         let mut groups: BTreeMap<&str, Group<'_>> = BTreeMap::new();
@@ -92,8 +92,8 @@ impl Message {
     }
 }
 
-/// Returns an id that depends on the notifications and differs from the id of every single one: a receiver that has
-/// seen one of them must not drop the others.
+/// Returns an id that is derived from the notifications' ids but differs from each of them, so that a receiver that
+/// has seen one of the notifications does not drop the digest as a duplicate.
 fn digest_id(headlines: &[Headline]) -> String {
     match headlines {
         [first, .., last] => format!("{}-{}-{}", first.id, last.id.0, headlines.len()),

@@ -22,7 +22,7 @@ pub struct Growth {
 struct LastHour {
     /// The count of each minute that has failed deliveries, oldest first.
     minutes: BTreeMap<u64, u64>,
-    /// The highest limit that was reported. It is lowered when the count falls below it.
+    /// The highest limit that was reported, or the limit that the count still reaches, if that is lower.
     reported: u64,
 }
 
@@ -51,7 +51,7 @@ impl Growth {
         *in_minute = in_minute.saturating_add(count);
     }
 
-    /// Records that a notification about this growth was created.
+    /// Records that a notification about this growth was created, so that the same limit is not returned again.
     pub fn reported(&mut self, grown: &Grown) {
         if let Some(last_hour) = self.tenants.get_mut(&grown.tenant) {
             last_hour.reported = grown.limit;

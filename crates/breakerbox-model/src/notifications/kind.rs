@@ -27,7 +27,7 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A circuit opened: an outage begins. A failed probe that reopens it sends nothing.
+    /// A circuit opened, which begins an outage. When a failed probe reopens the circuit, no notification is sent.
     Trip "trip",
     /// A circuit closed again after its probes succeeded.
     Recovery "recovery",
@@ -47,7 +47,7 @@ kinds! {
     DeadLetters "dead_letters",
     /// A reminder stopped because of a run's result.
     ReminderStopped "reminder_stopped",
-    /// A test that a client requested. Every target receives it, so it can't be selected.
+    /// A test notification that a client requested. Every target receives tests, so this kind can't be selected.
     Test "test",
 }
 

@@ -10,7 +10,7 @@ use crate::values::{Moment, NotificationId};
 /// A message to be sent to a target.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Message {
-    /// The `webhook-id`, which is the notification's id. It stays the same when the message is retried.
+    /// The `webhook-id`: the id of the notification or the digest. It stays the same when the message is retried.
     pub id: String,
     /// The human-readable text.
     pub text: Text,

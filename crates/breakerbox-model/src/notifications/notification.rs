@@ -18,11 +18,12 @@ pub const STORE: &str = "store";
 /// A notification to the operator or a tenant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Notification {
-    /// The tenant that the notification concerns, in addition to the operator. `None`: only the operator.
+    /// The tenant that the notification concerns, in addition to the operator. `None`: it concerns only the operator.
     pub tenant: Option<TenantId>,
     /// The subject: a circuit's key, an endpoint, a reminder, a tenant, or [`STORE`].
     pub subject: Arc<str>,
-    /// The number of the subject's change, such as a circuit's epoch. Kind, subject and epoch together are unique.
+    /// The number of the change to the subject, such as a circuit's epoch. Kind, subject and epoch together are
+    /// unique.
     pub epoch: u64,
     /// When the reported change happened.
     pub at: Timestamp,
@@ -94,7 +95,7 @@ pub struct CircuitFacts {
     pub destination: Option<String>,
     /// The ids of the first endpoints that share the circuit.
     pub endpoints: Vec<String>,
-    /// The number of endpoints that are not listed.
+    /// The number of further endpoints that share the circuit but are not listed.
     pub more_endpoints: u64,
 }
 
@@ -133,9 +134,9 @@ pub struct Counted {
 /// The conditions for disabling a circuit. Both must be met.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DisableConditions {
-    /// The minimum number of trips.
+    /// The minimum number of trips before the circuit is disabled.
     pub trips: u32,
-    /// The minimum time without a success, in milliseconds.
+    /// The minimum time without a success before the circuit is disabled, in milliseconds.
     pub failing_ms: u64,
 }
 
@@ -147,13 +148,13 @@ pub struct Tripped {
     /// When the circuit opened.
     pub since: Moment,
     /// The rule that tripped the circuit. `None`: the trip was observed too late, and the circuit's record does not
-    /// contain it.
+    /// contain the rule.
     pub cause: Option<Why>,
     /// The earliest time of the first probe.
     pub retry_at: Option<Moment>,
     /// The number of probes that must succeed before the circuit closes.
     pub probes: u32,
-    /// The number of trips so far, including this one.
+    /// The circuit's number of trips so far, including the reported one.
     pub trips: u32,
     /// The conditions for disabling the circuit. `None`: it is never disabled.
     pub disables: Option<DisableConditions>,
@@ -166,14 +167,15 @@ pub struct Recovered {
     pub circuit: CircuitFacts,
     /// The start of the outage: when the circuit stopped being closed. `None`: not known.
     pub since: Option<Moment>,
-    /// The number of trips, which is remembered for a limited time.
+    /// The circuit's number of trips, which are remembered for a limited time.
     pub trips: u32,
 }
 
 /// The facts about a circuit or an endpoint that was disabled.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Disabled {
-    /// Why it was disabled. `circuit`: the circuit failed for too long. `gone`: the endpoint responded with 410.
+    /// Why the circuit or the endpoint was disabled. `circuit`: the circuit failed for too long. `gone`: the endpoint
+    /// responded with 410.
     pub disabled_reason: String,
     /// The disabled circuit. `None` if an endpoint was disabled.
     pub circuit: Option<CircuitFacts>,
@@ -202,7 +204,7 @@ pub struct Warned {
     pub disabled_at: Moment,
     /// The earliest time of the next probe.
     pub retry_at: Option<Moment>,
-    /// The number of trips so far.
+    /// The circuit's number of trips so far.
     pub trips: u32,
     /// The number of trips at which the circuit is disabled.
     pub trips_needed: u32,
@@ -222,7 +224,8 @@ pub struct Stopped {
 }
 
 impl CircuitFacts {
-    /// Returns the facts without possible secrets: the URL's path, and the id and the key that contain it.
+    /// Returns the facts without the parts that may be secret: the URL's path, and the id and the key, which contain
+    /// that path.
     fn redacted(self) -> Self {
         let Some(key) = self.key.as_deref().filter(|key| ShownKey(key).has_url()) else { return self };
         let (destination, fingerprint) = (ShownKey(key).destination(), ShownKey(key).fingerprint());
@@ -307,7 +310,7 @@ impl Notification {
     }
 
     /// Creates a notification that an endpoint responded with 410 and was disabled. `epoch` is the endpoint's
-    /// revision after that.
+    /// revision after it was disabled.
     #[must_use]
     pub fn endpoint_gone(
         tenant: TenantId,
@@ -341,7 +344,8 @@ impl Notification {
         }
     }
 
-    /// Creates a notification that a reminder stopped because of its run's result. It contains only the URL's host.
+    /// Creates a notification that a reminder stopped because of a run's result. Of the URL, the notification
+    /// contains only the host.
     #[must_use]
     pub fn reminder_stopped(
         tenant: TenantId,

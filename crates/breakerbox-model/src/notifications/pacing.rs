@@ -18,7 +18,7 @@ use crate::values::RateLimit;
 /// The maximum number of messages in flight.
 pub const MAX_IN_FLIGHT: usize = 4;
 
-/// The delays after failed tries. After the last one, the notification is given up.
+/// The delays before a failed message is retried. If the last retry fails, the notification is given up.
 pub const BACK_OFF: [Duration; 5] = [
     Duration::from_secs(5),
     Duration::from_secs(30),
@@ -27,7 +27,7 @@ pub const BACK_OFF: [Duration; 5] = [
     Duration::from_secs(60 * 60),
 ];
 
-/// The maximum to which a target's due notifications are counted.
+/// The maximum number of a target's due notifications that are counted.
 pub const COUNTED: u64 = 100;
 
 /// The maximum number of notifications that wait for one target. Further ones are only counted, and the next digest
@@ -51,7 +51,7 @@ pub struct Due {
 pub struct PlannedMessage {
     /// The name of the target that the message goes to.
     pub target: Arc<str>,
-    /// Whether all due notifications are sent as one digest. Otherwise the oldest one is sent alone.
+    /// Whether all due notifications are sent as one digest. Otherwise the oldest notification is sent alone.
     pub together: bool,
 }
 
@@ -64,7 +64,7 @@ pub enum AfterFailure {
     GivenUp,
 }
 
-/// Returns the next step after this number of tries, including the latest.
+/// Returns the next step for a notification whose message has failed this number of times.
 #[must_use]
 pub fn after_failure(tries: u32, now: Timestamp) -> AfterFailure {
     let waited = usize::try_from(tries.saturating_sub(1)).unwrap_or(usize::MAX);
@@ -77,7 +77,7 @@ pub struct Pacing {
     limit: RateLimit,
     buckets: BTreeMap<Arc<str>, TokenBucket>,
     busy: BTreeSet<Arc<str>>,
-    /// Targets whose latest message failed, and the time of the first failure in a row.
+    /// Targets whose latest message failed, each with the time of the first of its consecutive failures.
     failing: BTreeMap<Arc<str>, Timestamp>,
 }
 
@@ -119,7 +119,7 @@ impl Pacing {
         plan
     }
 
-    /// Records that a message ended; `well` is true if the target accepted it.
+    /// Records that sending a message has ended. `well` is whether the target accepted the message.
     pub fn ended(&mut self, target: &Arc<str>, well: bool, now: Timestamp) {
         self.busy.remove(target);
         if well {
@@ -143,7 +143,8 @@ impl Pacing {
         self.busy.len()
     }
 
-    /// Iterates over the targets whose latest message failed, with the time since which they fail.
+    /// Iterates over the targets whose latest message failed, each with the time of the first of its consecutive
+    /// failures.
     pub fn failing(&self) -> impl Iterator<Item = (&Arc<str>, Timestamp)> {
         self.failing.iter().map(|(target, since)| (target, *since))
     }
@@ -170,8 +171,8 @@ mod tests {
         Pacing::new(5, Duration::from_secs(60))
     }
 
-    /// Simulates notifications at these seconds. Returns the messages: the second, and how many notifications each
-    /// contains.
+    /// Simulates notifications at these seconds. Returns the messages, each as the second in which it is sent and its
+    /// number of notifications.
     fn sent(notifications: &[u64]) -> Vec<(u64, u64)> {
         let mut pacing = pacing();
         let (mut waiting, mut sent) = (0, Vec::new());

@@ -70,7 +70,7 @@ impl Way {
         }
     }
 
-    /// Returns the destination in human-readable form. For a URL, that is only the host.
+    /// Returns the destination in human-readable form. For a URL, only the host is returned.
     #[must_use]
     pub fn shown(&self) -> String {
         match self {

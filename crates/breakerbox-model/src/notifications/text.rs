@@ -116,8 +116,8 @@ fn parked(circuit: &CircuitFacts) -> &'static str {
     }
 }
 
-/// Returns a sentence on where to find details. It omits the ids of circuits with a URL, because they contain the
-/// URL.
+/// Returns a sentence on where to find details. The sentence omits the id of a circuit with a URL, because that id
+/// contains the URL.
 fn look(circuit: &CircuitFacts, tenant: &str) -> String {
     match (&circuit.id, circuit.endpoints.first()) {
         (Some(id), _) => format!("`breakerbox circuits show {id}`, or GET /v1/circuits/{id}"),

@@ -13,7 +13,7 @@ use super::{ApiKeyId, TenantId};
 /// The prefix of every API key, so that people and secret scanners recognize it.
 const PREFIX: &str = "bbx_";
 
-/// An API key in clear: 32 random bytes. `Debug` hides it.
+/// An API key in clear text: 32 random bytes. `Debug` hides it.
 ///
 /// A plain SHA-256 is enough for storage: 256 random bits can't be guessed, even though the hash is fast.
 #[derive(Clone)]
@@ -91,13 +91,13 @@ pub struct ApiKey {
 /// A permission that an API key grants.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Scope {
-    /// Do everything, including changes to policies, limits and keys.
+    /// Allows all operations, including changes to policies, limits and API keys.
     Admin,
-    /// Change endpoints, resend deliveries and override circuits.
+    /// Allows changes to endpoints, resends of deliveries and overrides of circuits.
     Manage,
-    /// Read everything, without changing anything.
+    /// Allows all read operations, but no changes.
     Read,
-    /// Submit events.
+    /// Allows submitting events.
     Send,
 }
 

@@ -20,7 +20,7 @@ pub struct Delivery {
     pub id: DeliveryId,
     /// The name of the tenant that the delivery belongs to.
     pub tenant: TenantId,
-    /// The number of that tenant. A deleted tenant's name may be reused, but its number never is.
+    /// The owning tenant's number. A deleted tenant's name may be reused, but its number never is.
     pub owner: TenantNumber,
     /// The event that is delivered.
     pub event: EventId,
@@ -34,7 +34,7 @@ pub struct Delivery {
     pub run: Option<RunId>,
     /// The priority within the tenant. Higher priorities are sent first.
     pub priority: Priority,
-    /// The current state.
+    /// The delivery's current state.
     pub state: DeliveryState,
     /// The number of attempts used so far.
     pub attempts: u32,
@@ -48,7 +48,7 @@ pub struct Delivery {
     pub finished_at: Option<Timestamp>,
 }
 
-/// The state of a delivery. Parked is not a state: whether a delivery is parked depends on its lane.
+/// The state of a delivery. Parked is not a state, because whether a delivery is parked depends on its lane.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DeliveryState {
     /// No attempt was made yet.
@@ -79,7 +79,7 @@ impl DeliveryState {
         }
     }
 
-    /// Returns whether the state is final, unless the delivery is resent.
+    /// Returns whether the state is final. Only a resend changes a final state.
     #[must_use]
     pub const fn is_finished(self) -> bool {
         matches!(self, Self::Delivered | Self::Failed(_) | Self::Cancelled)

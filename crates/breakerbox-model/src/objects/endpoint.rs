@@ -51,18 +51,18 @@ pub struct EndpointSettings {
     pub filter: Filter,
     /// Custom headers that are sent with each request.
     pub headers: CustomHeaders,
-    /// The timeout for a whole request.
+    /// The timeout for a whole request. `None`: the gateway's default.
     pub timeout: Option<Duration>,
-    /// The maximum number of requests in flight.
+    /// The maximum number of requests in flight to the endpoint. `None`: the gateway's default.
     pub max_in_flight: Option<u32>,
-    /// The limit on requests per second.
+    /// The limit on requests per second. `None`: no limit.
     pub rate: Option<RateLimit>,
-    /// The delays before failed attempts are retried.
+    /// The delays before failed attempts are retried. `None`: the tenant's delays.
     pub retry: Option<RetrySchedule>,
     /// The circuit's policy, as JSON with the field names of the policy file. Its values override the tenant's
     /// policy.
     pub policy: Option<serde_json::Value>,
-    /// The maximum time that a delivery may wait before it fails as expired.
+    /// The maximum time that a delivery may wait before it fails as expired. `None`: the tenant's maximum.
     pub expires_after: Option<Duration>,
 }
 

@@ -106,7 +106,7 @@ pub struct NewBatch {
     pub tenant: TenantId,
     /// The events, in the order of the request.
     pub events: Vec<NewEvent>,
-    /// The request's idempotency key. `None`: a repeated request is accepted again.
+    /// The request's idempotency key. `None`: retries are not detected, so each request is accepted.
     pub idempotency: Option<IdempotencyKey>,
 }
 
@@ -124,7 +124,7 @@ pub struct IdempotencyKey {
 pub struct NewEvent {
     /// The event's type, such as `invoice.paid`.
     pub kind: EventType,
-    /// The body of the event's requests, sent byte for byte.
+    /// The body of the event's requests, sent unchanged, byte for byte.
     pub payload: Bytes,
     /// The media type of the payload, such as `application/json`.
     pub content_type: Arc<str>,
@@ -134,7 +134,7 @@ pub struct NewEvent {
     pub url: Option<Url>,
     /// The earliest time of the first attempt. `None`: as soon as possible.
     pub not_before: Option<Timestamp>,
-    /// When the event's deliveries expire. It overrides the setting of the endpoint or the tenant.
+    /// When the event's deliveries expire. `None`: the setting of the endpoint or the tenant applies.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -145,7 +145,7 @@ pub struct Event {
     pub id: EventId,
     /// The name of the tenant that the event belongs to.
     pub tenant: TenantId,
-    /// The number of that tenant. A deleted tenant's name may be reused, but its number never is.
+    /// The owning tenant's number. A deleted tenant's name may be reused, but its number never is.
     pub owner: TenantNumber,
     /// The event as it was submitted.
     pub submitted: NewEvent,

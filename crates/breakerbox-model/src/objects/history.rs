@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use breakerbox_core::Change;
 
-/// A stored change of a circuit. Each key and epoch has exactly one.
+/// A stored change of a circuit. Key and epoch together are unique.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PastChange {
     /// The key of the circuit.

@@ -36,16 +36,17 @@ pub struct PermitTerm {
 pub enum SettledAs {
     /// The outcome was counted.
     Counted,
-    /// The outcome was not counted: it was an ignored one, or an operator's override is in effect.
+    /// The outcome was not counted, because it was reported as ignored or an operator's override is in effect.
     Uncounted,
-    /// The outcome was late: the circuit or its probe lease had changed since. Nothing changed.
+    /// The outcome was late and was not counted, because the circuit or its probe lease had changed after the permit
+    /// was granted.
     Late,
     /// The circuit store did not respond, so the outcome may or may not have been counted.
     Unconfirmed,
 }
 
 impl SettledAs {
-    /// All settlements. Each one's index is the number stored in the database.
+    /// All values. The index of a value is the number that the database stores for it.
     pub const ALL: [Self; 4] = [Self::Counted, Self::Uncounted, Self::Late, Self::Unconfirmed];
 }
 
@@ -65,6 +66,6 @@ impl From<Settlement> for SettledAs {
 pub struct PermitSettled {
     /// The outcome that the worker reported.
     pub outcome: OutcomeKind,
-    /// The circuit's response to that outcome.
+    /// The circuit's response to the reported outcome.
     pub settled: SettledAs,
 }

@@ -22,22 +22,22 @@ pub struct Reminder {
     pub id: ReminderId,
     /// The name of the tenant that the reminder belongs to.
     pub tenant: TenantId,
-    /// The number of that tenant. A deleted tenant's name may be reused, but its number never is.
+    /// The owning tenant's number. A deleted tenant's name may be reused, but its number never is.
     pub owner: TenantNumber,
     /// The settings that the tenant can change.
     pub settings: ReminderSettings,
     /// The size of the payload, in bytes.
     pub payload_size: u64,
-    /// The current state.
+    /// The reminder's current state.
     pub state: ReminderState,
     /// The number of runs fired so far.
     pub runs: u32,
     /// The number of occurrences that were not fired, because catch-up fires only the latest one or because the
     /// reminder was paused.
     pub skipped: u64,
-    /// The occurrence for which the latest run was fired. `None`: no run was fired yet.
+    /// The scheduled time of the occurrence for which the latest run was fired. `None`: no run was fired yet.
     pub last_at: Option<Timestamp>,
-    /// The latest occurrence that is done: it and all earlier ones were fired, skipped or cancelled.
+    /// The latest occurrence that is done. This occurrence and all earlier ones were fired, skipped or cancelled.
     pub done_until: Option<Timestamp>,
     /// When the reminder is due next. `None` while a run is open, or if no occurrence is left.
     pub next_at: Option<Timestamp>,
@@ -51,7 +51,7 @@ pub struct Reminder {
     pub revision: Revision,
 }
 
-/// The settings of a reminder that can be changed, except its payload.
+/// A reminder's changeable settings, without its payload.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReminderSettings {
     /// The tenant's own identifier for the reminder, unique within the tenant.
@@ -171,9 +171,9 @@ impl fmt::Display for RunId {
 pub struct Run {
     /// The run's id: its reminder and its number.
     pub id: RunId,
-    /// The occurrence for which the run was fired.
+    /// The scheduled time of the occurrence for which the run was fired.
     pub scheduled_at: Timestamp,
-    /// The number of missed occurrences before this one that were not fired.
+    /// The number of missed occurrences before `scheduled_at` that were not fired.
     pub skipped: u32,
     /// When the run's first request began. `None`: no request has begun.
     pub sent_at: Option<Timestamp>,

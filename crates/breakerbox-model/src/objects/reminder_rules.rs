@@ -15,21 +15,21 @@ pub struct ReminderRules {
     /// `reminders` preset. The tenant's own policy applies to deliveries only.
     pub policy: Option<serde_json::Value>,
     /// Which URLs share a circuit. Callback URLs usually all differ, so by default all of a tenant's callbacks share
-    /// one.
+    /// one circuit.
     pub circuit_by: CircuitBy,
     /// The delays before a run's failed attempts are retried.
     pub retry: Option<RetrySchedule>,
-    /// The response rules in which this tenant differs from the defaults.
+    /// The tenant's exceptions to the default response rules for reminders.
     pub response_rules: ResponseRules,
     /// What happens to a reminder when one of its runs has failed for good.
     pub when_failed: WhenFailed,
-    /// Which missed occurrences are fired, unless the reminder specifies it.
+    /// Which missed occurrences are fired, for reminders that don't set their own `catch_up`.
     pub catch_up: CatchUp,
     /// The timeout for one callback request.
     pub timeout: Option<Duration>,
     /// The maximum number of callbacks in flight per circuit.
     pub max_in_flight: Option<u32>,
-    /// The maximum number of unfinished reminders, and of their payload bytes.
+    /// The maximum number of unfinished reminders, and the maximum total size of their payloads.
     pub limit: Option<Backlog>,
 }
 

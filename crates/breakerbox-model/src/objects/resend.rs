@@ -12,14 +12,14 @@ pub struct Resend {
     pub id: JobId,
     /// Which deliveries to resend. Its time range ends at the job's creation at the latest, so that the job ends.
     pub filter: DeliveryFilter,
-    /// The number of the filter's tenant. A name may meanwhile belong to another tenant, a number can't. `None`: all
+    /// The number of the filter's tenant. Unlike a name, a number is never reused for another tenant. `None`: all
     /// tenants.
     pub owner: Option<TenantNumber>,
-    /// The API key that created the job.
+    /// The API key that created the job, if any.
     pub by: Option<ApiKeyId>,
-    /// The current state.
+    /// The job's current state.
     pub state: ResendState,
-    /// How far the job has come.
+    /// The job's progress so far.
     pub progress: ResendProgress,
     /// When the job was created.
     pub created_at: Timestamp,
@@ -60,7 +60,7 @@ pub struct ResendProgress {
     pub resent: u64,
     /// The number of deliveries left unchanged because their endpoint was deleted.
     pub skipped: u64,
-    /// The creation time of the latest delivery processed; the job proceeds from oldest to newest. `None`: it has not
-    /// begun.
+    /// The creation time of the delivery that was processed last. The job proceeds from oldest to newest. `None`: no
+    /// delivery was processed yet.
     pub reached: Option<Timestamp>,
 }

@@ -31,7 +31,7 @@ pub struct Tenant {
 pub struct TenantSettings {
     /// A human-readable description.
     pub name: String,
-    /// Whether the tenant's deliveries are sent. While it is false, they are parked.
+    /// Whether the tenant's deliveries are sent. If not, they are parked.
     pub enabled: bool,
     /// The policy for the tenant's circuits, as JSON with the field names of the policy file.
     pub policy: Option<serde_json::Value>,
@@ -39,14 +39,14 @@ pub struct TenantSettings {
     pub circuit_by: CircuitBy,
     /// The delays before failed attempts are retried.
     pub retry: Option<RetrySchedule>,
-    /// The response rules in which this tenant differs from the defaults.
+    /// The tenant's exceptions to the default response rules.
     pub response_rules: ResponseRules,
     /// The maximum backlog of waiting deliveries.
     pub backlog: Option<Backlog>,
     /// The limit on events submitted per second.
     pub ingest_rate: Option<RateLimit>,
     /// The maximum time that a delivery may wait before it fails as expired, unless the endpoint or the event sets
-    /// it.
+    /// its own.
     pub expires_after: Option<Duration>,
     /// The settings for the tenant's reminders.
     pub reminders: ReminderRules,
@@ -74,12 +74,12 @@ impl TenantSettings {
     }
 }
 
-/// A limit on the work that may wait for a tenant.
+/// An amount of unfinished work, as a limit or as a current count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Backlog {
-    /// The maximum number of deliveries.
+    /// The number of deliveries or reminders.
     pub count: u64,
-    /// The maximum number of payload bytes. A payload counts once for each delivery.
+    /// The total size of the payloads, in bytes. A payload counts once for each delivery.
     pub bytes: u64,
 }
 

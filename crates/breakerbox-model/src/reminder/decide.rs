@@ -26,7 +26,7 @@ pub struct DueReminder {
     pub catch_up: Option<CatchUp>,
     /// The number of runs fired so far.
     pub runs: u32,
-    /// The occurrence that the latest run stands for. `None`: there was no run.
+    /// The scheduled time of the occurrence that the latest run serves. `None`: there was no run.
     pub last_at: Option<Timestamp>,
     /// A client's request that is not carried out yet.
     pub request: Option<ClientRequest>,
@@ -46,7 +46,7 @@ pub enum ClientRequest {
 /// The latest run of a reminder, unless its end was already processed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpenRun {
-    /// There was no run, or its end was already processed.
+    /// No run was fired yet, or the end of the latest run was already processed.
     None,
     /// The run is not finished.
     Unfinished,
@@ -54,7 +54,7 @@ pub enum OpenRun {
     Ended {
         /// How the run ended.
         how: RunResult,
-        /// When the run's first request began. `None`: none was sent.
+        /// When the run's first request began. `None`: no request was sent.
         first_sent_at: Option<Timestamp>,
     },
 }
@@ -64,13 +64,14 @@ pub enum OpenRun {
 pub struct Decision {
     /// The id of the reminder that the decision applies to.
     pub id: ReminderId,
-    /// The version that the decision is based on. It is not applied to a newer version.
+    /// The reminder's version that the decision is based on. The decision is not applied to a newer version.
     pub version: ReminderVersion,
-    /// The occurrence that the latest run stands for, now that it may have ended.
+    /// The reminder's new `last_at`: the scheduled time of the latest occurrence that a run serves or that was
+    /// skipped.
     pub last_at: Option<Timestamp>,
     /// The next step to take.
     pub action: Action,
-    /// Whether a fired run stands for the latest occurrence at the time it is sent, rather than at the time it is
+    /// Whether a fired run serves the latest occurrence at the time when the run is sent, rather than when it is
     /// fired.
     pub latest: bool,
 }
@@ -80,21 +81,21 @@ pub struct Decision {
 pub enum Action {
     /// A step that the schedule requires.
     Step(Step),
-    /// No step: the reminder is not active, or its run is not finished.
+    /// There is nothing to do, because the reminder is not active or its run is not finished.
     NoStep,
 }
 
 /// The tenant's settings that the next step depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReminderDefaults {
-    /// Which missed occurrences are fired, unless the reminder specifies it.
+    /// Which missed occurrences are fired, for reminders that don't set their own `catch_up`.
     pub catch_up: CatchUp,
     /// What happens to a reminder when one of its runs has failed for good.
     pub when_failed: WhenFailed,
 }
 
 impl DueReminder {
-    /// Returns the decision for this reminder at this time.
+    /// Decides the reminder's next step. `tenant` contains the tenant's settings for reminders.
     #[must_use]
     pub fn decide(&self, tenant: ReminderDefaults, now: Timestamp) -> Decision {
         let catch_up = self.catch_up.unwrap_or(tenant.catch_up);

@@ -7,7 +7,7 @@ use breakerbox_core::{Timestamp, format_duration};
 use super::cron::CronError;
 use super::schedule::{MAX_EVERY, MIN_EVERY};
 
-/// Why a schedule is refused.
+/// Why a schedule is rejected.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScheduleError {

@@ -1,8 +1,8 @@
 //! Decides the next step for a reminder: fire, wait, stop or finish.
 //!
-//! Only one run is open at a time, and these functions are called only when none is. The next run is calculated from
-//! the occurrence that the latest run stands for, never from now. So nothing fires twice when the clock is set back,
-//! and setting it forward has the same effect as downtime.
+//! Only one run is open at a time, and these functions are called only when no run is open. The next run is
+//! calculated from the occurrence that the latest run serves, never from now. So nothing fires twice when the clock
+//! is set back, and setting it forward has the same effect as downtime.
 
 use std::fmt;
 use std::str::FromStr;
@@ -39,7 +39,7 @@ pub enum WhenFailed {
 pub enum StopReason {
     /// The receiver rejected a run's payload.
     Rejected,
-    /// The receiver responded with 410: it no longer exists.
+    /// The receiver responded with status 410 (Gone).
     Gone,
     /// A run expired, or all its attempts failed.
     Failed,
@@ -54,7 +54,7 @@ pub enum RunResult {
     Delivered,
     /// The receiver rejected the run's payload.
     Rejected,
-    /// The receiver responded with 410: it no longer exists.
+    /// The receiver responded with status 410 (Gone).
     Gone,
     /// All attempts failed.
     Exhausted,
@@ -75,7 +75,8 @@ pub struct Progress {
     pub when_failed: WhenFailed,
     /// The number of runs fired so far, including the open one.
     pub runs: u32,
-    /// The occurrence that the latest run stands for. It and all earlier ones are done.
+    /// The scheduled time of the occurrence that the latest run serves. This occurrence and all earlier ones are
+    /// done.
     pub last: Option<Timestamp>,
 }
 
@@ -86,9 +87,9 @@ pub enum Step {
     Fire {
         /// The run's number; the first is 1.
         run: u32,
-        /// The occurrence that the run stands for.
+        /// The scheduled time of the occurrence that this run serves.
         scheduled_at: Timestamp,
-        /// The number of occurrences before it that are skipped.
+        /// The number of occurrences before `scheduled_at` that this run skips.
         skipped: u32,
     },
     /// Do nothing until this time.
@@ -127,8 +128,8 @@ impl Progress {
         self.next(self.last, now)
     }
 
-    /// Returns the next step after a run has ended. `first_sent_at` is when the run's first request began, if any
-    /// did.
+    /// Returns the next step after a run has ended. `first_sent_at` is when the run's first request began, if one was
+    /// sent.
     ///
     /// The caller then stores [`last_when_ended`](Self::last_when_ended) with the reminder, as the new
     /// [`last`](Self::last).
@@ -155,8 +156,9 @@ impl Progress {
         self.next(self.last_when_resumed(now), now)
     }
 
-    /// Returns the occurrence that an ended run stands for. With [`CatchUp::Latest`], it is the latest one before the
-    /// run's first request: the run replaces occurrences that became due while it was parked.
+    /// Returns the scheduled time of the occurrence that an ended run served. With [`CatchUp::Latest`], this is the
+    /// latest occurrence before the run's first request, because the run replaces occurrences that became due while
+    /// it was parked.
     #[must_use]
     pub fn last_when_ended(&self, first_sent_at: Option<Timestamp>) -> Option<Timestamp> {
         match (self.catch_up, first_sent_at) {
@@ -249,7 +251,7 @@ impl StopReason {
         }
     }
 
-    /// Returns a human-readable description.
+    /// Returns a human-readable description of the reason.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -262,7 +264,7 @@ impl StopReason {
 }
 
 impl CatchUp {
-    /// All catch-up rules.
+    /// All catch-up rules, in the order of their declaration.
     pub const ALL: [Self; 2] = [Self::All, Self::Latest];
 
     /// Returns the name used in the API and the database.
@@ -276,7 +278,7 @@ impl CatchUp {
 }
 
 impl WhenFailed {
-    /// All variants.
+    /// All values, in the order of their declaration.
     pub const ALL: [Self; 2] = [Self::Stop, Self::NextRun];
 
     /// Returns the name used in the API and the database.

@@ -18,7 +18,7 @@ use super::stored_schedule::StoredSchedule;
 pub const MIN_EVERY: Duration = Duration::from_secs(1);
 /// The maximum interval between two runs: five years of 365 days.
 pub const MAX_EVERY: Duration = Duration::from_secs(5 * 365 * 86_400);
-/// The maximum to which skipped occurrences are counted. Larger numbers are reported as this one.
+/// The maximum number of skipped occurrences that are counted. If more are skipped, this number is reported.
 pub const MAX_SKIPPED: u32 = 10_000;
 /// The end of the calendar: the beginning of the year 9999.
 const END_OF_TIME: Timestamp = Timestamp::from_millis(253_370_764_800_000);
@@ -67,7 +67,7 @@ pub enum Repeat {
     Cron(Cron),
 }
 
-/// The latest occurrence in a time span.
+/// The latest occurrence in a time span, and the number of earlier ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Missed {
     /// The time of the latest occurrence.
@@ -79,11 +79,12 @@ pub struct Missed {
 /// The effect of replacing a reminder's schedule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScheduleChange {
-    /// The new schedule has the same times and differs only in its end: the reminder continues where it was.
+    /// The new schedule has the same times and differs only in its end, so the reminder continues where it was.
     Continues,
     /// The reminder starts over, and a waiting run is cancelled.
     Restarts {
-        /// This occurrence and all earlier ones are done.
+        /// The latest occurrence of the new schedule that counts as done, together with all earlier ones. `None`:
+        /// none of its occurrences is done.
         last: Option<Timestamp>,
     },
 }
@@ -92,7 +93,7 @@ impl Schedule {
     /// Creates a validated schedule. Without `first_at`, a repeating schedule begins now.
     ///
     /// `first_at` may be in the past. Of the occurrences before now only the latest is fired, because the reminder
-    /// did not exist at the earlier ones.
+    /// did not exist yet when the earlier ones were due.
     ///
     /// ```
     /// use breakerbox_core::Timestamp;
@@ -153,8 +154,8 @@ impl Schedule {
         ScheduleChange::Restarts { last }
     }
 
-    /// Returns whether this schedule continues another one: it has the same times, but may begin at a later one and
-    /// end differently.
+    /// Returns whether this schedule continues the schedule `before`. It must have the same times, but may begin at a
+    /// later one of them and end differently.
     fn continues(&self, before: &Self) -> bool {
         let begins_there = || {
             let missed = before.latest(None, self.first_at);
@@ -271,7 +272,8 @@ impl Schedule {
     }
 }
 
-/// Rounds to the precision of the stored form, so that a schedule does not change when it is stored and read back.
+/// Rounds an interval to milliseconds, the precision of the stored form, so that a schedule does not change when it
+/// is stored and read back.
 fn whole_milliseconds(repeat: Repeat) -> Repeat {
     match repeat {
         Repeat::Every(every) => {
@@ -281,7 +283,7 @@ fn whole_milliseconds(repeat: Repeat) -> Repeat {
     }
 }
 
-/// Returns the interval in microseconds, but at least 1, because the public field can hold any value.
+/// Returns the interval in microseconds. The result is at least 1, because the public field may contain zero.
 fn micros(every: Duration) -> u64 {
     u64::try_from(every.as_micros()).unwrap_or(u64::MAX).max(1)
 }

@@ -44,20 +44,20 @@ pub struct Shares<K> {
     held: HashMap<K, u64>,
 }
 
-/// Why an owner gets no more.
+/// Why an owner can't take an amount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NoShare {
-    /// The owner has reached its allowance: the rest is reserved for other owners.
+    /// The amount would exceed the owner's allowance. The rest of the total is reserved for other owners.
     #[error("the share is used up")]
     OwnerOver,
-    /// All owners together hold the total.
+    /// Less than the amount is left of the total.
     #[error("the whole capacity is in use")]
     AllUsed,
 }
 
 impl<K: Clone + Eq + Hash> Shares<K> {
-    /// Creates shares of a total of `whole`, of which nothing is held yet. `percent` is one owner's share of it, from
-    /// 1 to 100; 100 means a single limit for all owners together.
+    /// Creates shares of the total amount `whole`, of which nothing is held yet. `percent`, from 1 to 100, is the
+    /// share of each owner. At 100, only the total limits the owners.
     #[must_use]
     pub fn new(whole: u64, percent: u32) -> Self {
         Self { whole, percent: percent.clamp(1, 100), used: 0, held: HashMap::new() }
@@ -82,7 +82,7 @@ impl<K: Clone + Eq + Hash> Shares<K> {
     /// Takes the whole amount for the owner, or nothing.
     ///
     /// # Errors
-    /// Returns an error if the owner would exceed its allowance, or all owners together the total.
+    /// Returns an error if the owner would exceed its allowance, or if all owners together would exceed the total.
     pub fn try_take(&mut self, owner: &K, amount: u64) -> Result<(), NoShare> {
         if amount == 0 {
             return Ok(());
@@ -99,7 +99,7 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         Ok(())
     }
 
-    /// Gives back an amount that this owner holds. An amount above what it holds gives back everything.
+    /// Gives back an amount that this owner holds. If the owner holds less, everything that it holds is given back.
     pub fn give_back(&mut self, owner: &K, amount: u64) {
         let Some(held) = self.held.get_mut(owner) else { return };
         let amount = amount.min(*held);
@@ -110,8 +110,8 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         }
     }
 
-    /// Moves an amount from one owner to another, regardless of their shares. An amount above what `from` holds moves
-    /// everything.
+    /// Moves an amount from one owner to another, regardless of their shares. If `from` holds less, everything that
+    /// it holds is moved.
     pub fn hand_over(&mut self, from: &K, to: &K, amount: u64) {
         let amount = amount.min(self.held(from));
         self.give_back(from, amount);
@@ -121,7 +121,7 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         }
     }
 
-    /// Changes the total. Amounts already held stay held.
+    /// Changes the total. Owners keep what they hold, even if that exceeds the new total.
     pub const fn resize(&mut self, whole: u64) {
         self.whole = whole;
     }
@@ -237,7 +237,8 @@ mod tests {
         assert_eq!(shares.try_take(&'b', 10), Ok(()));
     }
 
-    /// One hostile owner can't cause another one within its share to be refused, except while others hold the total.
+    /// A hostile owner can't prevent another owner from taking its share, except while all owners together hold the
+    /// total.
     #[test]
     fn one_hostile_owner_never_takes_a_share_from_another() {
         let mut random = 7_u64;

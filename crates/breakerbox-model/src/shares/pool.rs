@@ -35,16 +35,16 @@ pub struct SharePermit<K: Clone + Eq + Hash> {
 }
 
 impl<K: Clone + Eq + Hash> SharePool<K> {
-    /// Creates a pool with this total, of which one owner's share is this percentage; see [`Shares::new`].
+    /// Creates a pool with the total amount `whole`, of which each owner's share is `percent`; see [`Shares::new`].
     #[must_use]
     pub fn new(whole: u64, percent: u32) -> Self {
         Self(Arc::new(Mutex::new(Shares::new(whole, percent))))
     }
 
-    /// Takes the whole amount for the owner, or nothing. It never blocks.
+    /// Takes the whole amount for the owner, or nothing, without blocking.
     ///
     /// # Errors
-    /// Returns an error if the owner would exceed its allowance, or all owners together the total.
+    /// Returns an error if the owner would exceed its allowance, or if all owners together would exceed the total.
     pub fn try_acquire(&self, owner: &K, amount: u64) -> Result<SharePermit<K>, NoShare> {
         self.lock().try_take(owner, amount)?;
         Ok(SharePermit { pool: self.clone(), owner: owner.clone(), amount })

@@ -7,7 +7,7 @@ pub enum FailReason {
     Rejected,
     /// All attempts were used up.
     Exhausted,
-    /// The endpoint responded with 410: it no longer exists.
+    /// The endpoint responded with status 410 (Gone).
     Gone,
     /// The delivery expired while it waited.
     Expired,

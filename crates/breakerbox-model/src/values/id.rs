@@ -38,8 +38,8 @@ impl Id {
         Self(millis << COUNTER_BITS)
     }
 
-    /// Returns the id that follows this one, given the current time. It is always greater, even if the clock was set
-    /// back.
+    /// Returns the id that follows this one, given the current time. The result is always greater than this id, even
+    /// if the clock was set back.
     #[must_use]
     pub fn next(self, now: Timestamp) -> Self {
         Self(Self::first_at(now).0.max(self.0.saturating_add(1)))

@@ -8,14 +8,14 @@ use breakerbox_core::throttle;
 /// The priority of an event. It orders deliveries within one tenant, never across tenants.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Priority {
-    /// Critical to users.
+    /// For events that are critical to users.
     High,
-    /// Important, but not critical.
+    /// For events that are important, but not critical.
     Important,
-    /// A delay affects few users.
+    /// For events whose delay affects few users.
     #[default]
     Medium,
-    /// Trivial, or easily done at a later time.
+    /// For events that are trivial, or that can easily be sent later.
     Low,
 }
 

@@ -70,7 +70,7 @@ pub struct SigningSecret {
     pub secret: Secret,
     /// The time at which signing with the secret begins.
     pub since: Timestamp,
-    /// The time at which signing with the secret ends. `None`: when it is replaced.
+    /// The time at which signing with the secret ends. `None`: it ends when the secret is replaced.
     pub until: Option<Timestamp>,
 }
 
@@ -107,9 +107,9 @@ impl SigningSecrets {
         self.iter().filter(has_time).map(|one| &one.secret)
     }
 
-    /// Returns the secrets after a rotation to a new one. The previous secret stays valid for `overlap`; one that was
-    /// already being replaced is dropped at once, so that there are never more than two. If `overlap` is zero, only
-    /// the new secret remains, as is needed after a leak.
+    /// Returns the secrets after a rotation to a new one. The previous secret stays valid for `overlap`. A secret
+    /// that was already being replaced is dropped at once, so that at most two are valid. If `overlap` is zero, only
+    /// the new secret remains; use this after a leak.
     #[must_use]
     pub fn rotated(&self, secret: Secret, overlap: Duration, now: Timestamp) -> Self {
         let previous = SigningSecret { until: Some(now + overlap), ..self.current.clone() };

@@ -28,7 +28,8 @@ impl TenantId {
     }
 }
 
-/// The number of a tenant. Unlike its name, it is never reused: data left by a deleted tenant refers to its number.
+/// The number of a tenant. Unlike its name, it is never reused, because data left by a deleted tenant still refers to
+/// its number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TenantNumber(pub i64);
 

@@ -9,7 +9,7 @@ use crate::values::{LaneId, TenantId};
 #[derive(Debug, Default)]
 pub(super) struct FairQueue {
     tenants: HashMap<TenantId, TenantLanes>,
-    /// Ordered by slots in use, then by the time since the tenant's last turn, longest first.
+    /// The tenants in the order in which they get turns: fewest slots in use first, then longest since the last turn.
     order: BTreeSet<(u32, u64, TenantId)>,
     turn_count: u64,
 }
@@ -39,7 +39,8 @@ impl FairQueue {
         self.order.first().map(|(_, _, tenant)| tenant)
     }
 
-    /// Removes the tenant's next lane. The tenant moves behind the others that use as many slots.
+    /// Removes and returns the tenant's next lane. The tenant moves behind other tenants that use the same number of
+    /// slots.
     pub(super) fn pop(&mut self, tenant: &TenantId) -> Option<LaneId> {
         let tenant_lanes = self.tenants.get_mut(tenant)?;
         let lane = tenant_lanes.lanes.pop_front();

@@ -1,9 +1,9 @@
-//! A lane's limit on requests in flight. It grows with successes, and is halved when the endpoint rejects or fails.
+//! A lane's limit on requests in flight. It grows with successes, and is halved when a request fails.
 //!
-//! Up to half of the load that was last too much, the limit grows by one for each success; above that, by one for
-//! each full round of successes. An endpoint that rejects excess load does so at once, many times in a row, and that
-//! would open its circuit: so the limit approaches a known bound slowly. Failures of requests that were already in
-//! flight when the limit fell do not lower it again.
+//! The limit grows by one for each success until it reaches half of the load that was last too much. Above that, it
+//! grows by one for each full round of successes, because an endpoint that rejects excess load rejects many requests
+//! in a row, which would open its circuit. Failures of requests that were already in flight when the limit fell do
+//! not lower it again.
 
 /// The initial limit, which is also the minimum.
 const FIRST: u32 = 2;
@@ -12,12 +12,13 @@ const FIRST: u32 = 2;
 pub(super) struct InFlightLimit {
     limit: u32,
     max: u32,
-    /// Half of the load that was last too much. Above it, the limit grows slowly.
+    /// The limit at which growth becomes slow: half of the load that was last too much.
     careful_from: u32,
-    /// The number of successes since the limit last changed, while it grows slowly.
+    /// The number of successes since the limit last changed. While growth is slow, a full round of successes raises
+    /// the limit.
     round: u32,
-    /// The number of unfinished requests that were in flight when the limit last fell. Their failures are not
-    /// counted.
+    /// The number of unfinished requests that were already in flight when the limit last fell. Their failures do not
+    /// lower the limit again.
     excused: u32,
 }
 
@@ -45,7 +46,7 @@ impl InFlightLimit {
         }
     }
 
-    /// Records a failed request, while this many others are in flight.
+    /// Records that a request failed while `in_flight` others are in flight.
     pub(super) fn failure(&mut self, in_flight: u32) {
         if self.excused > 0 {
             self.excused -= 1;

@@ -18,18 +18,19 @@ const ROUND: u8 = 16;
 pub(super) struct Lane {
     pub(super) tenant: TenantId,
     pub(super) asleep: Option<Sleep>,
-    /// When the lane is checked next; the same time as in the set of alarms.
+    /// When the lane is checked next. `Lanes::alarms` contains the same time.
     pub(super) alarm: Option<Timestamp>,
-    /// The time at which the lane was first found idle, if every check since then found it idle.
+    /// When the lane was first found idle, if every later check also found it idle.
     idle_since: Option<Timestamp>,
     /// The key of the throttle that last held a priority level. When that throttle eases, the level is tried again.
     pub(super) held_by: Option<Arc<str>>,
-    /// The queue that contains the lane: `true` for that of the proven lanes, `false` for the other. `None`: neither.
+    /// The queue that contains the lane: `true` for the queue of proven lanes, `false` for the queue of unproven
+    /// lanes. `None`: the lane is in neither queue.
     pub(super) queued: Option<bool>,
     /// The number of claims sent to the database and not answered yet.
     claims: u32,
-    /// The levels at which deliveries arrived since the first unanswered claim. The claims' responses may not include
-    /// them.
+    /// The priority levels at which deliveries arrived after the first unanswered claim. The responses to unanswered
+    /// claims may not reflect these deliveries.
     arrived_meanwhile: [bool; 4],
     /// Whether the circuit is to be checked even if nothing is due, so that a recovery is noticed while all
     /// deliveries are backing off.
@@ -44,7 +45,7 @@ pub(super) struct Lane {
 /// The waiting deliveries of one priority.
 #[derive(Clone, Copy, Default, Debug)]
 struct Level {
-    /// When the earliest delivery is due. `None`: none is waiting.
+    /// When the earliest delivery is due. `None`: no delivery is waiting.
     due: Option<Timestamp>,
     /// The estimated number of waiting deliveries; at least 1 if any waits.
     waiting: u32,
@@ -110,7 +111,8 @@ impl Lane {
         self.arrived_meanwhile[priority.index()] = true;
     }
 
-    /// Returns whether no delivery is due, so that a new one would overtake none.
+    /// Returns whether a new delivery may skip the queue: the lane is awake and below its limit, and no delivery is
+    /// due that the new one would overtake.
     pub(super) fn is_clear(&self, now: Timestamp) -> bool {
         let is_due = |level: &Level| level.due.is_some_and(|due| due <= now);
         self.asleep.is_none()
@@ -124,7 +126,8 @@ impl Lane {
         self.levels.iter().map(|level| u64::from(level.waiting)).sum()
     }
 
-    /// Returns whether the lane would use a turn now.
+    /// Returns whether the lane can use a turn now: it is awake, below its limit and has no unanswered claim, and a
+    /// delivery is due or the circuit is to be checked.
     pub(super) fn is_ready(&self, now: Timestamp) -> bool {
         self.asleep.is_none()
             && self.claims == 0
@@ -137,8 +140,8 @@ impl Lane {
         self.levels.iter().any(|level| level.turns_taken < level.waiting)
     }
 
-    /// Returns the time since which the lane is idle, judging by this and earlier checks, or `None` if it is not
-    /// idle.
+    /// Returns since when the lane has been idle, as far as calls to this method have shown, or `None` if the lane is
+    /// not idle.
     pub(super) fn idle_since(&mut self, now: Timestamp) -> Option<Timestamp> {
         self.idle_since = self.is_idle().then(|| self.idle_since.unwrap_or(now));
         self.idle_since
@@ -151,7 +154,8 @@ impl Lane {
             && self.levels.iter().all(|level| level.due.is_none())
     }
 
-    /// Returns when the next delivery becomes due, ignoring those that are already due: they need no alarm.
+    /// Returns when the next delivery becomes due. Deliveries that are already due are ignored, because they need no
+    /// alarm.
     pub(super) fn next_due_after(&self, now: Timestamp) -> Option<Timestamp> {
         self.levels.iter().filter_map(Level::ready_at).filter(|at| *at > now).min()
     }
@@ -161,9 +165,9 @@ impl Lane {
         self.in_flight += 1;
     }
 
-    /// Starts a turn for a due delivery, and returns its priority: the highest that waits, except that each level
-    /// gets at least one turn per round, so that none starves. The inner `None`: nothing is due, but the circuit is
-    /// to be checked.
+    /// Starts a turn, and returns the priority of the delivery to send: the highest that is due, except that each
+    /// level gets at least one turn per round, so that no level starves. `None`: the lane can't use a turn.
+    /// `Some(None)`: nothing is due, but the circuit is to be checked.
     pub(super) fn start_turn(&mut self, now: Timestamp) -> Option<Option<Priority>> {
         if !self.is_ready(now) {
             return None;
@@ -222,7 +226,7 @@ impl Lane {
         shed || self.asleep.as_ref().is_some_and(|sleep| sleep.until().is_none_or(|until| until > now))
     }
 
-    /// Returns the number of deliveries at the priority levels that the throttle holds.
+    /// Returns the number of deliveries that wait because the throttle holds their priority level.
     pub(super) fn waiting_for_throttle(&self, now: Timestamp) -> u64 {
         let held = self.levels.iter().filter(|level| level.is_shed(now));
         held.map(|level| u64::from(level.waiting)).sum()
@@ -250,7 +254,7 @@ impl Lane {
         level.turns_taken = level.turns_taken.saturating_sub(1);
     }
 
-    /// Releases the turns of a failed claim.
+    /// Gives up the turns of a failed claim. Their deliveries still wait.
     pub(super) fn claim_failed(&mut self) {
         self.claims = self.claims.saturating_sub(1);
         self.levels.iter_mut().for_each(|level| level.turns_taken = 0);

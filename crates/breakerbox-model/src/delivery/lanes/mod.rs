@@ -17,8 +17,8 @@
 //! tenants that use no more than a sixteenth.
 //!
 //! **Isolation.** A lane starts with two requests in flight, and its limit grows with success. Unproven lanes, which
-//! are new or whose latest outcome was not a success, share at most half of the slots: thousands of endpoints that
-//! fail at once can't take the slots of the healthy ones.
+//! are new or whose latest outcome was not a success, share at most half of the slots, so that thousands of endpoints
+//! that fail at once can't take the slots of healthy ones.
 //!
 //! **Sleep.** A lane that a gate refuses sleeps until a time, or until its circuit changes. A sleeping lane uses no
 //! resources: it is in no queue, and its rows are not read. When a throttle sheds a priority level, that level and
@@ -47,12 +47,12 @@ use crate::values::{LaneId, Priority, TenantId};
 pub struct Lanes {
     slots: Slots,
     lanes: HashMap<LaneId, Lane>,
-    /// Proven lanes with due deliveries. The other lanes have a queue of their own.
+    /// Proven lanes with due deliveries. Unproven lanes have their own queue.
     proven: FairQueue,
     unproven: FairQueue,
     /// Whether the latest turn went to a proven lane. The two queues alternate.
     proven_was_last: bool,
-    /// When to check each lane: its sleep ends, or a delivery becomes due.
+    /// When to check each lane: when its sleep ends, or when a delivery becomes due.
     alarms: BTreeSet<(Timestamp, LaneId)>,
     /// Lanes that sleep until a circuit changes, by the circuit's key.
     by_circuit: HashMap<Arc<str>, BTreeSet<LaneId>>,
@@ -65,7 +65,7 @@ pub struct Lanes {
 pub struct LaneCounts {
     /// Lanes with waiting deliveries or requests in flight that are not asleep.
     pub awake: usize,
-    /// Sleeping lanes with waiting deliveries: a gate refused them.
+    /// Sleeping lanes with waiting deliveries or requests in flight.
     pub asleep: usize,
     /// Lanes with neither waiting deliveries nor requests in flight.
     pub idle: usize,
@@ -97,13 +97,13 @@ pub struct LaneTurn {
 /// How long a lane sleeps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Sleep {
-    /// Until a time, such as when the rate limit's next token or the receiver's `Retry-After` is due.
+    /// Until a time, for example until the rate limit has a token again or the receiver's `Retry-After` has passed.
     Until(Timestamp),
-    /// Until the circuit changes, or until a time, if one is given.
+    /// Until the circuit changes or the time in `until` is reached.
     Circuit {
         /// The circuit's key.
         key: Arc<str>,
-        /// The latest time at which the lane wakes. `None`: only a change of the circuit wakes it.
+        /// The latest time at which the lane wakes. `None`: the lane sleeps until the circuit changes.
         until: Option<Timestamp>,
     },
     /// Until the tenant or the endpoint is enabled again.
@@ -120,12 +120,13 @@ impl Sleep {
     }
 }
 
-/// The effect of a throttle that sheds: a priority level and the lower ones wait; higher levels may continue.
+/// The hold that a throttle puts on a lane when it sheds a delivery: deliveries at that priority level and below
+/// wait, while higher levels continue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hold {
     /// The throttle's key. Several lanes may share a throttle.
     pub throttle: Arc<str>,
-    /// The latest time at which the level is tried again.
+    /// When the held levels are tried again, unless the throttle eases earlier.
     pub until: Timestamp,
 }
 
@@ -141,7 +142,7 @@ pub enum LaneSignal {
 }
 
 impl Lanes {
-    /// Creates a set without lanes, for a process with this number of slots.
+    /// Creates an empty set of lanes for a process with this number of slots.
     #[must_use]
     pub fn new(slots: u32) -> Self {
         Self {
@@ -182,8 +183,8 @@ impl Lanes {
         }
     }
 
-    /// Takes a slot for a new delivery that is due now, if it may skip the queue: its lane is awake, has nothing due
-    /// and is below its limit, and a slot is free. Returns whether a slot was taken.
+    /// Takes a slot for a new delivery that is due now, if the delivery may skip the queue. For this, its lane must
+    /// be awake, have nothing due and be below its limit, and a slot must be free. Returns whether a slot was taken.
     pub fn take(&mut self, id: LaneId, now: Timestamp) -> bool {
         let Some(lane) = self.lanes.get_mut(&id) else { return false };
         if !lane.is_clear(now) || !self.slots.has_room(&lane.tenant, lane.is_proven()) {
@@ -195,7 +196,8 @@ impl Lanes {
         true
     }
 
-    /// Returns the next turn, with its slot taken, or `None` if nothing is due or no lane may have a slot.
+    /// Gives a slot to the next lane, and returns the lane's turn, or `None` if nothing is due or no lane may have a
+    /// slot.
     pub fn next(&mut self, now: Timestamp) -> Option<LaneTurn> {
         let first = !self.proven_was_last;
         // A lane may move from the second queue to the first while this searches them.
@@ -220,7 +222,7 @@ impl Lanes {
         None
     }
 
-    /// Removes the first lane of a queue, if its tenant may have a slot.
+    /// Removes the first lane from the queue of proven or unproven lanes, if the lane's tenant may have a slot.
     fn pop(&mut self, of_proven: bool) -> Option<(TenantId, LaneId)> {
         let fair_queue = if of_proven { &mut self.proven } else { &mut self.unproven };
         let tenant = fair_queue.next_tenant()?;
@@ -240,8 +242,8 @@ impl Lanes {
         }
     }
 
-    /// Records the response to a claim: the deliveries found, by priority, and when the remaining ones are due. The
-    /// slots of the other turns are freed.
+    /// Records the response to a claim for `asked` turns: for each priority, the number of deliveries found and when
+    /// the earliest remaining one is due. The slots of turns that got no delivery are freed.
     pub fn claimed(
         &mut self,
         id: LaneId,
@@ -256,7 +258,7 @@ impl Lanes {
         self.refresh(id, now);
     }
 
-    /// Records that a claim failed: the slots of all its turns are freed, and the deliveries still wait.
+    /// Records that a claim failed. The slots of all its turns are freed, and the deliveries still wait.
     pub fn claim_failed(&mut self, id: LaneId, asked: u32, now: Timestamp) {
         if let Some(lane) = self.lanes.get_mut(&id) {
             lane.claim_failed();
@@ -265,21 +267,22 @@ impl Lanes {
         }
     }
 
-    /// Records that a gate refused: the slot is freed, and the lane sleeps. This includes slots taken without a turn.
+    /// Records that a gate refused a call. The call's slot is freed, and the lane sleeps. `turn` is the priority of
+    /// the turn that the slot was taken for, if any.
     pub fn refused(&mut self, id: LaneId, turn: Option<Priority>, sleep: Sleep, now: Timestamp) {
         self.give_up(id, turn);
         self.sleep(id, sleep, now);
     }
 
-    /// Records that the throttle shed a turn: the slot is freed, and its priority level and the lower ones wait.
-    /// Higher levels may continue.
+    /// Records that the throttle shed a turn. The turn's slot is freed, and deliveries at its priority level and
+    /// below wait. Higher levels may continue.
     pub fn shed(&mut self, id: LaneId, priority: Priority, hold: Hold, now: Timestamp) {
         self.give_up(id, Some(priority));
         self.hold(id, priority, hold, now);
     }
 
-    /// Holds a priority level and the lower ones until a time, even if deliveries are due, or until their throttle
-    /// eases.
+    /// Holds deliveries at this priority level and below, even if they are due, until `hold.until` or until the
+    /// throttle eases.
     pub fn hold(&mut self, id: LaneId, priority: Priority, hold: Hold, now: Timestamp) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         lane.shed(priority, hold.until);
@@ -292,8 +295,8 @@ impl Lanes {
         self.refresh(id, now);
     }
 
-    /// Records that a throttle received an accept signal, or no longer sheds: the levels that it held are tried again
-    /// now.
+    /// Records that a throttle received an accept signal or no longer sheds, so that the priority levels that it held
+    /// are tried again now.
     pub fn throttle_eased(&mut self, throttle: &str, now: Timestamp) {
         for id in self.by_throttle.remove(throttle).into_iter().flatten() {
             if let Some(lane) = self.lanes.get_mut(&id) {
@@ -303,8 +306,8 @@ impl Lanes {
         }
     }
 
-    /// Returns whether deliveries of this priority wait although they may be due: their lane sleeps, or the throttle
-    /// holds them.
+    /// Returns whether deliveries of this priority wait although they may be due, because their lane sleeps or a
+    /// throttle holds them.
     #[must_use]
     pub fn is_held(&self, id: LaneId, priority: Priority, now: Timestamp) -> bool {
         self.lanes.get(&id).is_some_and(|lane| lane.is_held(priority, now))
@@ -317,7 +320,7 @@ impl Lanes {
         lanes.is_some_and(|lanes| lanes.iter().any(|id| self.is_held(*id, priority, now)))
     }
 
-    /// Returns an unused slot.
+    /// Frees a slot that was taken but not used.
     pub fn release_slot(&mut self, id: LaneId, turn: Option<Priority>, now: Timestamp) {
         self.give_up(id, turn);
         self.refresh(id, now);
@@ -384,7 +387,8 @@ impl Lanes {
         }
     }
 
-    /// Wakes one of the lanes that wait for this circuit: a call was settled, so the circuit may admit another.
+    /// Wakes one of the lanes that wait for this circuit, because a call was settled and the circuit may admit
+    /// another one.
     pub fn circuit_settled(&mut self, key: &str, now: Timestamp) {
         let first = self.by_circuit.get(key).and_then(|sleepers| sleepers.first().copied());
         if let Some(id) = first {
@@ -477,8 +481,8 @@ impl Lanes {
         }
     }
 
-    /// Forgets idle lanes: those of dynamic URLs after a time, or at once if the tenant has too many; others if there
-    /// are too many lanes in total.
+    /// Forgets idle lanes. A dynamic-URL lane is forgotten after [`IdleLaneLimits::dynamic_for`], or at once if its
+    /// tenant has too many. Other lanes are forgotten only if there are too many lanes in total.
     pub fn tidy(&mut self, keep: &IdleLaneLimits, is_dynamic: impl Fn(LaneId) -> bool, now: Timestamp) {
         let mut excess = self.lanes.len().saturating_sub(keep.lanes);
         let mut idle_of: HashMap<TenantId, Vec<(Timestamp, LaneId)>> = HashMap::new();
@@ -524,7 +528,7 @@ impl Lanes {
         }
     }
 
-    /// Updates a lane's entries: it is in a queue, in the set of alarms, or in neither.
+    /// Updates a lane's entry in the set of alarms, and adds the lane to a queue if it is ready.
     fn refresh(&mut self, id: LaneId, now: Timestamp) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         let alarm = match &lane.asleep {

@@ -81,7 +81,8 @@ impl Slots {
         used
     }
 
-    /// Records that a lane with this many requests in flight became proven or unproven.
+    /// Records that a lane with `in_flight` requests in flight changed from proven to unproven, or from unproven to
+    /// proven.
     pub(super) fn moved(&mut self, in_flight: u32, was_proven: bool) {
         if was_proven {
             self.unproven += in_flight;

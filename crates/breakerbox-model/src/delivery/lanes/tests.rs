@@ -325,7 +325,7 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Default)]
 struct Truth {
     waiting: HashMap<(i64, usize), Vec<Timestamp>>,
-    /// Turns that were not claimed yet.
+    /// The turns of each lane that were not claimed yet.
     turns: HashMap<i64, Vec<Option<Priority>>>,
     in_flight: HashMap<i64, u32>,
 }

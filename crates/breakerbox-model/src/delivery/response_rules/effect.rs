@@ -44,7 +44,7 @@ pub enum Disposition {
     PutOff,
 }
 
-/// One row of the table, without the parts that depend on `Retry-After`.
+/// One row of the default table, without the parts that depend on `Retry-After`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Row {
     pub(super) disposition: Disposition,
@@ -53,7 +53,8 @@ pub(super) struct Row {
 }
 
 impl ResponseRules {
-    /// Returns the effect of a reply. `cool_off` is the circuit's cool-off; it matters for probes only.
+    /// Returns the effect of a reply. `cool_off` is the circuit's cool-off, for which the lane sleeps after a probe
+    /// that decided nothing.
     ///
     /// ```
     /// use breakerbox_core::OutcomeKind;
@@ -114,7 +115,7 @@ pub(super) fn by_default(reply: Reply, is_probe: bool) -> Row {
     }
 }
 
-/// Returns the delay that the receiver asked for, if it is meant for all deliveries and not just this one.
+/// Returns the delay that the receiver asked for, if the delay applies to all deliveries and not only to this one.
 const fn asks_to_wait(reply: Reply) -> Option<Duration> {
     match reply {
         Reply::Answered { status: 429 | 503, retry_after } => retry_after,

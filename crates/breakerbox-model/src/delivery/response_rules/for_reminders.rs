@@ -19,8 +19,8 @@ impl ResponseRules {
         Self(RETRIED.into_iter().map(|status| (Case::Status(status), retried)).collect())
     }
 
-    /// Returns these rules merged with `base`: a rule here for a status or its class overrides all rules for it in
-    /// `base`.
+    /// Returns these rules merged with `base`. A value that these rules set for a status or its class overrides the
+    /// value for that status in `base`.
     ///
     /// ```
     /// use breakerbox_model::delivery::{Disposition, Reply, ResponseRules};
@@ -48,7 +48,7 @@ impl ResponseRules {
 }
 
 impl ResponseRule {
-    /// Returns these values, with unset ones taken from `other`.
+    /// Returns this rule, with unset columns taken from `other`.
     fn or(self, other: Self) -> Self {
         Self {
             disposition: self.disposition.or(other.disposition),

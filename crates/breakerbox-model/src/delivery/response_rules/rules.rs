@@ -65,7 +65,7 @@ pub(super) enum Case {
     Fault(usize),
 }
 
-/// The columns that a rule sets; unset ones follow the table.
+/// The columns that a rule sets. Unset columns follow the default table.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct ResponseRule {
     pub(super) disposition: Option<Disposition>,
@@ -73,7 +73,7 @@ pub(super) struct ResponseRule {
     pub(super) throttle: Option<LoadSignal>,
 }
 
-/// Why response rules are refused. Each error names the field.
+/// Why response rules are rejected. Each error names the field.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResponseRulesError {
@@ -106,7 +106,7 @@ pub enum ResponseRulesError {
         /// The column's name as given, truncated for the error message.
         column: String,
     },
-    /// The value is not one that the column accepts.
+    /// The column does not accept the value.
     #[error("response_rules.{case}.{column}: must be {allowed}")]
     UnknownValue {
         /// The case that the rule applies to.
@@ -132,7 +132,7 @@ impl ResponseRules {
         self.0.is_empty()
     }
 
-    /// Returns this row of the default table, with the rules for the reply applied.
+    /// Applies the rules for a reply to the reply's row in the default table.
     pub(super) fn over(&self, row: Row, reply: Reply) -> Row {
         if self.0.is_empty() {
             return row;

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use breakerbox_core::{Cause, Change, Epoch, Mode, Status, Timestamp, Totals};
 
-/// 2026-01-31T12:00:00Z.
+/// 2026-01-31T12:00:00Z, in seconds since 1970.
 const NOON: u64 = 1_769_860_800;
 
 fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis((NOON + seconds) * 1_000)
 }
 
-/// A change at noon into this state.
+/// Returns a change to this state at [`NOON`].
 fn change(cause: Cause, to: Status) -> Change {
     Change {
         from: Status::Closed,

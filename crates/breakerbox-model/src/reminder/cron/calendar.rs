@@ -38,8 +38,7 @@ impl Fields {
         Some(day.at(hour, minute, 0, 0))
     }
 
-    /// Returns the number of matches at or after `from` and before `before`, which are full minutes, but at most
-    /// `most`.
+    /// Counts the matches at or after `from` and before `before`, up to `most`. Both times must be full minutes.
     pub(super) fn count(&self, from: DateTime, before: DateTime, most: u32) -> u32 {
         let mut counted = 0;
         let mut day = self.next_day(from.date(), before.date());
@@ -56,7 +55,7 @@ impl Fields {
         counted.min(most)
     }
 
-    /// Returns whether any date matches. The searched years contain a leap day on every weekday.
+    /// Returns whether any date matches. The search covers enough years to include a leap day on every weekday.
     pub(super) fn ever_happens(&self) -> bool {
         self.next_day(date(2000, 1, 1), date(2000 + SEARCH_YEARS, 1, 1)).is_some()
     }
@@ -114,7 +113,7 @@ impl Fields {
         Some((highest(self.hours & below(hour))?, highest(self.minutes)?))
     }
 
-    /// Returns how many of a day's matching times are before this one.
+    /// Returns how many of a day's matching times are before this hour and minute.
     fn times_before(&self, hour: i8, minute: i8) -> u32 {
         let hours_before = (self.hours & below(hour)).count_ones();
         let in_this_hour =
@@ -127,7 +126,7 @@ const fn has(set: u64, value: i8) -> bool {
     set & (1 << value) != 0
 }
 
-/// Returns the bit set of all values below this one.
+/// Returns the bit set of all values below `value`.
 const fn below(value: i8) -> u64 {
     (1 << value) - 1
 }

@@ -3,7 +3,7 @@
 use super::MAX_LENGTH;
 use super::fields::CronField;
 
-/// Why a cron expression is refused.
+/// Why a cron expression is rejected.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CronError {

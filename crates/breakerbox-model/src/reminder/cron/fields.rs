@@ -122,11 +122,11 @@ pub(super) struct Fields {
     pub(super) hours: u64,
     pub(super) days: u64,
     pub(super) months: u64,
-    /// Bit 0 is Sunday.
+    /// The weekdays, as a bit set whose bit 0 is Sunday.
     pub(super) weekdays: u64,
-    /// Whether a match of either the day or the weekday is enough: neither field begins with `*`.
+    /// Whether a match of either the day or the weekday is enough, because neither field begins with `*`.
     pub(super) either_day: bool,
-    /// Whether the hour field begins with `*`: if so, an hour that occurs twice counts twice.
+    /// Whether the hour field begins with `*`. If so, an hour that a clock change repeats counts twice.
     pub(super) every_hour: bool,
 }
 

@@ -115,7 +115,7 @@ impl Cron {
         }
     }
 
-    /// Returns the number of occurrences at or after `from` and before `before`, but at most `most`.
+    /// Counts the occurrences at or after `from` and before `before`, up to `most`.
     pub(super) fn count(&self, from: Timestamp, before: Timestamp, most: u32) -> u32 {
         let seconds = |at: Timestamp| moment(at.as_micros().div_ceil(1_000_000));
         let (Some(from), Some(before)) = (seconds(from), seconds(before)) else { return 0 };

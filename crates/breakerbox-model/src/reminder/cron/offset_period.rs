@@ -20,7 +20,7 @@ pub(super) struct OffsetPeriod {
     offset: Offset,
 }
 
-/// A jump of the local clock: its time, and the offset before it.
+/// A jump of the local clock: its time, and the UTC offset before the jump.
 #[derive(Clone, Copy, Debug)]
 struct Jump {
     at: Timestamp,
@@ -28,7 +28,7 @@ struct Jump {
 }
 
 impl OffsetPeriod {
-    /// Returns the period that contains this time. Times are full seconds.
+    /// Returns the period that contains this time, which must be a full second.
     pub(super) fn around(zone: &TimeZone, at: Timestamp) -> Self {
         let second_after = at.saturating_add(1.second()).unwrap_or(Timestamp::MAX);
         let mut start = zone.preceding(second_after).next().map(|change| change.timestamp());
@@ -90,7 +90,7 @@ impl OffsetPeriod {
         found.or_else(|| self.moved_here(fields).filter(|jump| *jump <= until))
     }
 
-    /// Returns the number of the period's occurrences at or after `from` and before `before`, but at most `most`.
+    /// Counts the period's occurrences at or after `from` and before `before`, up to `most`.
     pub(super) fn count(&self, fields: &Fields, from: Timestamp, before: Timestamp, most: u32) -> u32 {
         let before = self.end.map_or(before, |end| before.min(end));
         let range = full_minute(self.opens(fields, from)).zip(full_minute(self.offset.to_datetime(before)));
@@ -115,7 +115,8 @@ impl OffsetPeriod {
         (missing < first && fields.next(missing)? < first).then_some(start.at)
     }
 
-    /// Returns the first local time that counts in this period, at or after `from`.
+    /// Returns the first local time at or after `from` that counts in this period. Local times that occurred before a
+    /// jump back count only if the hour field begins with `*`.
     fn opens(&self, fields: &Fields, from: Timestamp) -> DateTime {
         let Some(start) = self.start else { return self.offset.to_datetime(from) };
         let from = self.offset.to_datetime(from.max(start.at));

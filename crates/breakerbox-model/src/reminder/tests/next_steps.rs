@@ -3,8 +3,8 @@
 use super::*;
 use crate::reminder::{RunResult, Step, StopReason};
 
-/// A schedule of every ten minutes, starting at minute 0, after this many runs; `last` is the minute that the latest
-/// run stands for.
+/// A schedule of every ten minutes, starting at minute 0, after this many runs; `last` is the minute of the
+/// occurrence that the latest run serves.
 fn progress(catch_up: CatchUp, runs: u32, last: Option<u64>) -> Progress {
     Progress { runs, last: last.map(minute), ..fresh(from(minute(0), every(600)), catch_up) }
 }

@@ -304,7 +304,7 @@ proptest! {
         prop_assert_eq!(schedule.latest(after, until), expected);
     }
 
-    /// Any input is either refused or yields a schedule whose methods don't panic and that is unchanged when read
+    /// Any input is either rejected or yields a schedule whose methods don't panic and that is unchanged when read
     /// back.
     #[test]
     fn nothing_panics(

@@ -172,7 +172,7 @@ fn down_time_and_parking_lose_nothing() {
     }
 }
 
-/// A run stands for the latest occurrence at the time it was sent; the next run for the latest one after that.
+/// A run serves the latest occurrence at the time it was sent. The next run serves the latest one after that.
 #[test]
 fn a_parked_run_stands_for_the_latest() {
     let events = vec![(95, Event::Parked(60))];
