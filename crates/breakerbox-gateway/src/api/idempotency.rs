@@ -29,9 +29,9 @@ const LONGEST_KEY: usize = 255;
 #[into_params(parameter_in = Header)]
 #[allow(dead_code)]
 pub(super) struct KeyHeader {
-    /// A key of your choice, unique within the tenant. A retry with the same key within 24 hours creates nothing and
-    /// gets the first response again; if that contained a secret, it gets `already_created` with the ID instead. The
-    /// same key with another body or path gets `idempotency_key_reused`.
+    /// A key of your choice, unique within the tenant. A retry with the same key within 24 hours creates nothing, and
+    /// gets the first response again. If the first response contained a secret, the retry gets `already_created` with
+    /// the resource's ID instead. A request with the same key and another body or path gets `idempotency_key_reused`.
     #[param(rename = "idempotency-key", min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
     idempotency_key: Option<String>,
 }
@@ -125,7 +125,7 @@ impl Created {
         self
     }
 
-    /// Sets whether the response contains a secret, so that it is not stored.
+    /// Sets whether the response contains a secret. A response with a secret is not stored.
     pub(super) const fn secret(mut self, has_secret: bool) -> Self {
         self.0.has_secret = has_secret;
         self

@@ -91,15 +91,15 @@ struct KeyView {
     /// The scopes. `admin` includes all others; `manage` includes `read`.
     #[schema(inline)]
     scopes: Vec<ScopeView>,
-    /// The tenant that the key is bound to; null: all tenants.
+    /// The tenant that the key is bound to; null means all tenants.
     tenant: Option<String>,
     /// The time of creation.
     #[schema(value_type = String, format = "date-time")]
     created_at: Moment,
-    /// The time at which the key expires; null: never.
+    /// The time at which the key expires; null means never.
     #[schema(value_type = Option<String>, format = "date-time")]
     expires_at: Option<Moment>,
-    /// The time at which the key was revoked; null if it was not.
+    /// The time at which the key was revoked; null if it was not revoked.
     #[schema(value_type = Option<String>, format = "date-time")]
     revoked_at: Option<Moment>,
 }

@@ -134,7 +134,7 @@ impl From<RecordsError> for Problem {
     }
 }
 
-/// Returns the path of a policy field, in a request body that has other fields as well.
+/// Prefixes a policy error with `policy.`, so that it names the field within the request body.
 fn within_policy(why: &str) -> String {
     if why.starts_with("policy: ") { why.to_owned() } else { format!("policy.{why}") }
 }

@@ -94,7 +94,7 @@ impl Reach {
         (self.services.wall)()
     }
 
-    /// Converts a queue-clock time to wall-clock time, for responses.
+    /// Converts a store-clock time to wall-clock time, for responses.
     fn shown(&self, at: Timestamp) -> Moment {
         Moment(Drift::between(self.wall(), self.now()).noticeable().to_wall(at))
     }

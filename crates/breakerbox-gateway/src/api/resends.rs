@@ -28,8 +28,8 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[serde(deny_unknown_fields)]
 #[schema(as = NewResend)]
 struct ResendBody {
-    /// Tenant ID. Keys bound to one tenant may omit it. Other keys must send `tenant`, `endpoint` or `event`: a resend
-    /// job is always for one tenant.
+    /// Tenant ID. Keys bound to one tenant may omit it. Other keys must send `tenant`, `endpoint` or `event`, because a
+    /// resend job is always for one tenant.
     #[serde(default)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
@@ -88,7 +88,7 @@ struct ResendView {
     resent: u64,
     /// The number of deliveries skipped because their endpoint was deleted.
     skipped: u64,
-    /// The job processes deliveries from oldest to newest, and has processed those created before this time; null: it
+    /// The job processes deliveries from oldest to newest, and has processed those created before this time; null if it
     /// has not started.
     #[schema(value_type = Option<String>, format = "date-time")]
     processed_until: Option<Moment>,
@@ -174,8 +174,8 @@ async fn list(
 
 /// Resend deliveries by filter
 ///
-/// Starts a background job that makes finished deliveries pending again, oldest first. They are sent after live
-/// traffic.
+/// Starts a background job that makes finished deliveries pending again, oldest first. These deliveries are sent after
+/// live traffic.
 #[utoipa::path(
     post,
     path = "/v1/resends",
@@ -215,7 +215,7 @@ async fn create(
     Ok(api.services.records.create_resend_for(request, new).await?.into())
 }
 
-/// Returns the tenant whose deliveries to resend: the one named, or else the owner of the endpoint or event. An
+/// Returns the tenant whose deliveries to resend: the named tenant, or else the owner of the endpoint or event. An
 /// endpoint or event of another tenant is not found.
 async fn resent_tenant(
     api: &Api,

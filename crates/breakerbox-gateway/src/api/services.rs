@@ -52,7 +52,7 @@ pub struct Services {
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// The wall clock, for times in requests and responses.
     pub wall: WallClock,
-    /// The addresses that may be called. A URL with a denied address is refused when it is submitted.
+    /// The addresses that may be called. A URL with a denied address is rejected when it is submitted.
     pub addresses: Arc<AddressPolicy>,
     /// Limits for requests and connections.
     pub limits: Limits,
@@ -69,10 +69,10 @@ pub trait TestSend: Send + Sync + 'static {
 /// Sends a test notification to each of a tenant's targets, and returns their responses. Nothing is stored.
 #[async_trait]
 pub trait NotificationTest: Send + Sync + 'static {
-    /// Sends to all targets concurrently, each within its time limit.
+    /// Sends to all targets concurrently, each within its timeout.
     ///
     /// # Errors
-    /// Returns the earliest time of the next test, if there were too many recently. Nothing was sent.
+    /// If there were too many tests recently, returns the earliest time of the next one. Nothing was sent.
     async fn test(&self, tenant: &TenantId) -> Result<Vec<TestedTarget>, Timestamp>;
 }
 
@@ -105,9 +105,9 @@ pub trait Health: Send + Sync + 'static {
 /// The health of the gateway.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HealthReport {
-    /// Whether the process can continue. If not, only a restart helps.
+    /// Whether the process can continue. If not, it has to be restarted.
     pub alive: bool,
-    /// Whether a load balancer should send requests here.
+    /// Whether a load balancer should send requests to this gateway.
     pub ready: bool,
     /// Human-readable reasons why the gateway is degraded, such as `database: accepts no writes`. A gateway can be
     /// degraded and still ready.
@@ -127,7 +127,7 @@ pub struct Limits {
     pub permit_timeout: Duration,
     /// The maximum memory for the bodies of all requests, in bytes.
     pub bodies: usize,
-    /// The time limit for receiving a body.
+    /// The timeout for receiving a request body.
     pub body_timeout: Duration,
     /// The share that one tenant may take of each shared limit, in percent.
     pub tenant_share: u32,

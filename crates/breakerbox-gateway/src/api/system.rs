@@ -42,7 +42,7 @@ enum StatusView {
 
 /// Check liveness
 ///
-/// Returns 503 if only a restart can help.
+/// Returns 503 if the gateway has to be restarted.
 #[utoipa::path(
     get,
     path = "/healthz",

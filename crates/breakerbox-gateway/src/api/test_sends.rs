@@ -1,5 +1,5 @@
-//! Limits the number and the rate of test sends, per tenant. A test send may take as long as the endpoint's timeout,
-//! and no circuit or endpoint rate limit applies to it.
+//! Limits the number and the rate of test requests, per tenant. A test request may take as long as the endpoint's
+//! timeout, and no circuit or endpoint rate limit applies to it.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,7 +10,7 @@ use breakerbox_model::shares::{NoShare, SharePermit, SharePool};
 
 use super::problem::{ApiResult, Code, Problem};
 
-/// The maximum number of concurrent test sends, over all tenants.
+/// The maximum number of concurrent test requests, over all tenants.
 const AT_ONCE: u64 = 8;
 
 /// The rate limit for each tenant.
@@ -19,7 +19,7 @@ const PACE: RateLimit = RateLimit { per_second: 1.0, burst: 30 };
 /// The maximum number of tenants whose rates are remembered.
 const REMEMBERED: usize = 100_000;
 
-/// The test sends in flight, and the rate limit of each tenant.
+/// The test requests in flight, and the rate limit of each tenant.
 #[derive(Debug)]
 pub(super) struct TestSends {
     places: SharePool<TenantId>,
@@ -33,7 +33,7 @@ impl TestSends {
         Self { places: SharePool::new(AT_ONCE, tenant_share), pace: Mutex::new(pace) }
     }
 
-    /// Takes a slot for this tenant's test send, freed on drop, if the rate limit allows it.
+    /// Takes a slot for a tenant's test request, if the rate limit allows it. The slot is freed on drop.
     pub(super) fn begin(&self, tenant: &TenantId, now: Timestamp) -> ApiResult<SharePermit<TenantId>> {
         let place = self.place(tenant)?;
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
@@ -47,7 +47,7 @@ impl TestSends {
         Ok(place)
     }
 
-    /// Takes a slot for a test send whose rate another part limits.
+    /// Takes a slot for a test request, without a rate limit. The slot is freed on drop.
     pub(super) fn place(&self, tenant: &TenantId) -> ApiResult<SharePermit<TenantId>> {
         self.places.try_acquire(tenant, 1).map_err(|why| match why {
             NoShare::OwnerOver => Problem::new(

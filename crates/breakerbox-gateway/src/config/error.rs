@@ -152,7 +152,7 @@ pub enum Wrong {
         /// The value given.
         found: String,
     },
-    /// The value breaks a rule of its type. The string states which.
+    /// The value violates a rule of its type, which the string states.
     #[error("{0}")]
     Refused(String),
     /// The file is not valid TOML. The string is the parser's message.

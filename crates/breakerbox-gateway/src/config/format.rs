@@ -181,7 +181,7 @@ where
     }
 }
 
-/// A value, or a word that stands for `None`.
+/// A value of format `F`, or a keyword that means `None`.
 pub(super) struct Or<F>(pub(super) F, pub(super) &'static str);
 
 impl<F: Format> Format for Or<F> {
@@ -267,7 +267,7 @@ pub(super) const PATH: Read<PathBuf> = Read {
     show: |path| path.display().to_string(),
 };
 
-/// A network or an address. Set host bits are refused: 10.1.2.3/8 could mean the address or the network.
+/// A network or an address. Set host bits are rejected, because 10.1.2.3/8 could mean the address or the network.
 pub(super) const NETWORK: Read<IpNet> = Read {
     expects: "a network such as \"10.0.0.0/8\" (with no bits set after its prefix) or an address",
     parse: |text| match text.parse::<IpNet>() {

@@ -25,7 +25,7 @@ pub enum Origin {
     File {
         /// The path of the configuration file.
         path: PathBuf,
-        /// The line, starting at 1. 0 stands for the whole file.
+        /// The line, starting at 1. 0 means the whole file.
         line: usize,
     },
     /// An environment variable, by its name.
@@ -112,8 +112,8 @@ impl Sources {
     /// Reads and checks all sources.
     ///
     /// # Errors
-    /// Returns all errors, including those in values that another source overrides: otherwise they would surface only
-    /// when the override is removed.
+    /// Returns all errors, including those in values that another source overrides. Otherwise, such an error would
+    /// surface only when the override is removed.
     pub fn load(&self) -> Result<Loaded, ConfigErrors> {
         let mut errors = vec![];
         // All given values, with the highest precedence last.

@@ -122,7 +122,7 @@ impl Config {
         self.secrets.master_key_file.clone().unwrap_or_else(|| self.data.join("keys").join("master.key"))
     }
 
-    /// Returns the lease time of a delivery with this timeout.
+    /// Returns how long the lease of a delivery with this request timeout lasts.
     #[must_use]
     pub fn lease(&self, timeout: Duration) -> Duration {
         timeout + self.delivery.lease_margin
@@ -138,13 +138,13 @@ pub struct Delivery {
     pub slots: u32,
     /// The maximum number of requests in flight to one endpoint.
     pub max_in_flight: u32,
-    /// The time that a delivery's lease lasts in addition to its timeout.
+    /// How much longer a delivery's lease lasts than its request timeout.
     pub lease_margin: Duration,
     /// The delays between attempts.
     pub retry: RetrySchedule,
     /// Whether the throttle sheds calls that an overloaded endpoint can't handle.
     pub throttle: bool,
-    /// The time after which an undelivered delivery expires. `None`: never.
+    /// How long a delivery may wait before it expires. `None` means that it never expires.
     pub expires_after: Option<Duration>,
     /// The maximum size of a response that is stored with the attempt, in bytes.
     pub response_kept: u64,
@@ -179,13 +179,13 @@ pub struct Limits {
     pub batch_bytes: u64,
     /// The maximum memory for the bodies of all requests, in bytes.
     pub body_memory: u64,
-    /// The time limit for receiving a request body.
+    /// The timeout for receiving a request body.
     pub body_timeout: Duration,
     /// The share that one tenant may take of each shared limit, in percent.
     pub tenant_share: u32,
-    /// The time limit for the headers of the first request on a new connection.
+    /// The timeout for receiving the headers of the first request on a new connection.
     pub first_request_timeout: Duration,
-    /// The time limit for receiving request headers.
+    /// The timeout for receiving request headers.
     pub header_timeout: Duration,
     /// The maximum number of connections to the API.
     pub connections: u32,
@@ -225,11 +225,11 @@ impl Default for Limits {
 /// Retention times.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RetentionSettings {
-    /// Retention for finished deliveries and their events.
+    /// How long finished deliveries and their events are kept.
     pub work: Retention,
-    /// Retention for circuit history.
+    /// How long circuit history is kept.
     pub history: Duration,
-    /// Retention for notifications.
+    /// How long notifications are kept.
     pub notifications: Duration,
 }
 
@@ -247,7 +247,7 @@ pub struct Egress {
     pub allow: Vec<IpNet>,
     /// Networks that are never called, even if they are public or allowed.
     pub deny: Vec<IpNet>,
-    /// The proxy for all outgoing requests. `None`: direct connections.
+    /// The proxy for all outgoing requests. `None` means direct connections.
     pub proxy: Option<Url>,
     /// PEM files with certificate authorities to trust in addition to the system's.
     pub ca_files: Vec<PathBuf>,
@@ -266,7 +266,7 @@ impl Egress {
 pub struct Secrets {
     /// The master key itself. It can be set only in the environment.
     pub master_key: Option<Hidden>,
-    /// The path of the master key file. `None`: `keys/master.key` in the data directory.
+    /// The path of the master key file. `None` means `keys/master.key` in the data directory.
     pub master_key_file: Option<PathBuf>,
     /// The admin key to create at the first start, chosen by the operator.
     pub initial_admin_key: Option<Hidden>,
@@ -274,7 +274,7 @@ pub struct Secrets {
     pub initial_admin_key_file: Option<PathBuf>,
     /// The file to which the first start writes the admin key that it generates.
     pub admin_key_file: Option<PathBuf>,
-    /// Whether the first start prints the generated admin key. `None`: only to a terminal.
+    /// Whether the first start prints the generated admin key. `None` means only to a terminal.
     pub print_admin_key: Option<bool>,
 }
 
@@ -283,7 +283,7 @@ pub struct Secrets {
 pub struct Circuits {
     /// The maximum number of circuits in memory.
     pub max: u32,
-    /// The maximum number of circuits per tenant. `None`: a quarter of `max`.
+    /// The maximum number of circuits per tenant. `None` means a quarter of `max`.
     pub tenant_max: Option<u32>,
     /// The maximum memory for each tenant's circuits, in bytes.
     pub tenant_bytes: u64,

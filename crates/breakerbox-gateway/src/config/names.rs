@@ -30,7 +30,7 @@ pub(super) fn is_table(path: &str) -> bool {
     keys().any(|key| key.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
 }
 
-/// Returns the key that a misspelt one probably stands for.
+/// Returns the known key or table that a misspelt or misplaced key probably means. `None` if none is close.
 pub(super) fn meant(path: &str) -> Option<String> {
     let leaf = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
     let keys: Vec<String> = keys().collect();

@@ -37,7 +37,7 @@ pub struct Notify {
     pub burst: u32,
     /// The time between messages to one target after the burst.
     pub interval: Duration,
-    /// The number of failed deliveries of one tenant within an hour that triggers a notification. `None`: never.
+    /// The number of failed deliveries of one tenant within an hour that triggers a notification. `None` means never.
     pub dead_letters: Option<u64>,
 }
 
@@ -61,7 +61,7 @@ impl Default for Notify {
 }
 
 impl Notify {
-    /// Returns the operator's targets, without incomplete ones, which are refused when the settings are loaded.
+    /// Returns the operator's targets. Incomplete targets are omitted; loading the settings rejects them.
     #[must_use]
     pub fn targets(&self) -> Arc<[NotificationTarget]> {
         let webhook = self.webhook_url.clone().zip(self.secret().ok().flatten());

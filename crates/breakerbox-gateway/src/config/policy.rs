@@ -41,7 +41,7 @@ impl PolicyDefaults {
     /// Builds the policy for an endpoint with this timeout and no overrides.
     ///
     /// # Errors
-    /// Returns the first field that is out of range or does not fit the others.
+    /// Returns an error for the first value that is out of range or contradicts another value.
     pub fn build(&self, timeout: Duration) -> Result<Policy, PolicyError> {
         let mut builder = builder(&self.layer());
         if self.probe_follows_timeout() {
@@ -58,7 +58,7 @@ impl PolicyDefaults {
     }
 
     /// Returns the gateway's own defaults for values that neither the table nor its preset sets. `probe_timeout` is not
-    /// among them: it follows the endpoint's timeout.
+    /// among them, because it depends on the endpoint's timeout.
     #[must_use]
     pub fn built_in(&self) -> Value {
         let mut built_in = self.layer();

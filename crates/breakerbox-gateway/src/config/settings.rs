@@ -10,7 +10,7 @@ use super::format::{
 };
 use super::{Config, names};
 
-/// One setting. The settings in the `[policy]` table are not in this list: they are those of policy files.
+/// One setting. The settings in the `[policy]` table are not in this list, because policy files define them.
 pub struct Setting {
     /// The key with its table, such as `delivery.timeout`.
     pub key: &'static str,

@@ -1,6 +1,6 @@
 //! Sizes with a unit, such as `"256KiB"`, `"4GiB"` or `"10MB"`.
 
-/// Units in bytes. The binary ones come first, largest to smallest: sizes are formatted with those.
+/// Units in bytes. The binary ones come first, largest to smallest, because sizes are formatted with them.
 const UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),

@@ -108,8 +108,8 @@ impl Dispatch {
         }
     }
 
-    /// Returns a delivery to its lane after a local fault, which kept the gateway from making the request. No circuit
-    /// counts it, and it uses no attempt: the permit is given back, and the lane retries soon, at a pace that all lanes
+    /// Returns a delivery to its lane after a local fault kept the gateway from making the request. The fault uses no
+    /// attempt, and no circuit counts it, so the permit is given back. The lane retries soon, at a pace that all lanes
     /// with such a fault share.
     async fn put_off(
         &self,
@@ -150,8 +150,8 @@ impl Dispatch {
         }
     }
 
-    /// Frees the lane's slot and wakes the lanes that can continue. With `eased`, lanes held by the throttle try again
-    /// immediately.
+    /// Frees the lane's slot and wakes the lanes that can continue. If `eased` is set, lanes held by the throttle try
+    /// again immediately.
     fn ended(&self, destination: &Destination, how: LaneSignal, sleep: Option<Sleep>, eased: bool) {
         let now = self.now();
         {
@@ -172,8 +172,8 @@ impl Dispatch {
         self.wake();
     }
 
-    /// Writes the result of a delivery. If the queue fails, it retries until the lease may have ended; after that, the
-    /// next worker that leases the delivery sends it again.
+    /// Writes the result of a delivery. If the queue fails, the write is retried until the lease may have ended. After
+    /// that, the next worker that leases the delivery sends it again.
     async fn settle(&self, leased: &Leased, settlement: Settlement) {
         // Bounded: while too many settlements wait for the disk, no new request begins.
         let _unsettled = self.unsettled.acquire().await;

@@ -75,15 +75,15 @@ struct TimedSigner {
 pub(super) struct Destination {
     pub(super) lane: LaneId,
     pub(super) tenant: Arc<TenantEntry>,
-    /// `None` for a dynamic lane.
+    /// The lane's endpoint. `None` for a dynamic lane, whose deliveries contain their own URL.
     pub(super) endpoint: Option<Arc<EndpointEntry>>,
     settings: LaneSettings,
-    /// `None` for a dynamic lane, and for a URL that can't be called.
+    /// The endpoint's parsed URL. `None` for a dynamic lane, or if the URL can't be called.
     target: Option<Target>,
     pub(super) circuit: Circuit,
     pub(super) throttle: Option<Throttle>,
-    /// Whether the circuit's record was read from the store: the circuit may have been open before this process
-    /// started.
+    /// Whether the circuit's record has been read from the store. Until then, the circuit may be open without this
+    /// process knowing it.
     met: AtomicBool,
     rate: Option<Mutex<TokenBucket>>,
     headers: HeaderMap,
@@ -123,12 +123,12 @@ impl Destination {
         self.tenant.enabled && disabled.is_none()
     }
 
-    /// Returns whether the destination has a circuit and a throttle, which have limited memory.
+    /// Returns whether the destination has a circuit and a throttle. If the memory for them was full, it has none.
     fn is_controlled(&self) -> bool {
         self.circuit.is_controlled() && self.throttle.as_ref().is_none_or(Throttle::is_controlled)
     }
 
-    /// Returns whether the circuit's record was read from the store.
+    /// Returns whether the circuit's record has been read from the store.
     pub(super) fn is_met(&self) -> bool {
         self.met.load(Ordering::Relaxed)
     }
@@ -144,7 +144,7 @@ impl Destination {
     }
 
     /// Builds the request for a delivery. Returns `None` if its URL, which was checked when it was accepted, can no
-    /// longer be parsed. A reminder's run may stand for a later occurrence than the one it was fired for.
+    /// longer be parsed. A reminder's run may serve a later occurrence than the one it was fired for.
     pub(super) fn request(
         &self,
         leased: &Leased,
@@ -215,7 +215,8 @@ pub(super) struct Destinations {
     known: RwLock<HashMap<LaneId, Arc<Destination>>>,
     /// Rate-limit buckets of endpoints that changed, kept so that a change does not refill them.
     buckets: Mutex<HashMap<LaneId, TokenBucket>>,
-    /// Set when no memory was left for a circuit. Removing idle destinations may release some.
+    /// Whether the memory for circuits was full when one had to be created. Removing idle destinations may free some of
+    /// it.
     lacks_room: AtomicBool,
 }
 
@@ -269,7 +270,7 @@ impl Destinations {
         has_room
     }
 
-    /// Returns whether a circuit could not be created since the last call.
+    /// Returns whether a circuit could not be created for lack of memory since the previous call of this method.
     pub(super) fn lacked_room(&self) -> bool {
         self.lacks_room.swap(false, Ordering::Relaxed)
     }
@@ -284,7 +285,7 @@ impl Destinations {
         Some(LaneSettings::of_tenant(&tenant, purpose_of(waiting.dynamic.as_ref()?)).max_in_flight)
     }
 
-    /// Builds an endpoint's destination outside the cache, without its lane's rate limit.
+    /// Builds an endpoint's destination for a test request: outside the cache, and without its lane's rate limit.
     pub(super) fn apart(&self, endpoint: Arc<EndpointEntry>) -> Result<Destination, KeyError> {
         self.of_endpoint(endpoint)
     }

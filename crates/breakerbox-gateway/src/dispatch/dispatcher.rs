@@ -27,7 +27,7 @@ use crate::telemetry::Metrics;
 pub struct Settings {
     /// The maximum number of requests in flight in this process.
     pub slots: u32,
-    /// The time that a delivery's lease lasts in addition to its request timeout.
+    /// How much longer a delivery's lease lasts than its request timeout.
     pub lease_margin: Duration,
     /// The maximum number of settlements waiting to be written to disk.
     pub max_unsettled: usize,
@@ -49,7 +49,7 @@ pub struct Parts {
     pub directory: Arc<Directory>,
     /// The circuits of all tenants.
     pub breakers: Breakerbox,
-    /// The throttles of all destinations. `None` disables throttling: no call is shed.
+    /// The throttles of all destinations. `None` disables throttling, so no call is shed.
     pub throttles: Option<Throttles>,
     /// Sends HTTP requests.
     pub http_sender: Arc<dyn HttpSender>,
@@ -146,8 +146,8 @@ impl Dispatch {
         }
     }
 
-    /// Stops starting requests, and waits at most `grace` for those in flight to end and be settled. Returns whether
-    /// all of them were.
+    /// Stops starting requests, and waits at most `grace` until those in flight have ended and are settled. Returns
+    /// whether all of them are settled.
     pub async fn stop(&self, grace: Duration) -> bool {
         self.stopping.store(true, Ordering::Release);
         self.woken.notify_waiters();

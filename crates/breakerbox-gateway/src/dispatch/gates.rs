@@ -22,7 +22,7 @@ const LONGEST_HOLD: Duration = Duration::from_secs(2);
 /// The right to make one request: the permit and the throttle's pass.
 pub(super) struct Pass {
     pub(super) permit: OwnedPermit,
-    /// `None` for a probe, which skips the throttle, and if there is no throttle.
+    /// The throttle's pass. `None` for a probe, which skips the throttle, and if there is no throttle.
     pub(super) throttle: Option<ThrottlePass<'static, Overload>>,
 }
 
@@ -51,7 +51,7 @@ impl Refused {
 pub(super) enum GateDecision {
     Pass(Pass),
     Refused(Refused),
-    /// The circuit store has to respond first: see [`acquire_waiting`].
+    /// The circuit store has to respond first. [`acquire_waiting`] waits for it.
     Wait,
 }
 

@@ -24,8 +24,8 @@ const LANES: usize = 1_000;
 /// The pause between two batches, so that live traffic goes first.
 const BETWEEN_PIECES: Duration = Duration::from_millis(20);
 
-/// The number of fan-out deliveries to write in one batch. It is small, because each may change another page of the
-/// file.
+/// The number of fan-out deliveries to write in one batch. It is small, because each may change a different page of the
+/// database file.
 const FAN_OUT_PIECE: u32 = 100;
 
 /// The minimum pause between two fan-out batches.
@@ -38,7 +38,7 @@ const FAN_OUT_REST: u32 = 3;
 /// The interval between checks for expired leases and expired deliveries.
 const FAST_TICK: Duration = Duration::from_secs(1);
 
-/// The interval between the other maintenance tasks.
+/// The interval between runs of the other maintenance tasks.
 const SLOW_TICK: Duration = Duration::from_secs(30);
 
 /// The limits for idle lanes in memory: their number, and for dynamic lanes also the number per tenant and the age.
@@ -88,8 +88,8 @@ impl Dispatch {
         }
     }
 
-    /// Removes circuits that no endpoint uses any more. They would stay open forever, since no call is left to probe
-    /// them.
+    /// Removes circuits that no endpoint uses any more. Otherwise an open one would stay open forever, since no call is
+    /// left to probe it.
     async fn forget_orphans(&self) {
         let keys = std::mem::take(&mut *self.orphans.lock().unwrap_or_else(PoisonError::into_inner));
         for key in keys {
@@ -153,7 +153,7 @@ impl Dispatch {
         }
     }
 
-    /// Continues resend jobs. Their deliveries have the lowest priority; the pauses keep the disk's queue short.
+    /// Continues resend jobs in batches. The pauses between batches keep the disk's queue short.
     async fn resend(self: Arc<Self>) {
         loop {
             let more = match self.maintenance_records.step_resends(PIECE).await {
@@ -170,7 +170,7 @@ impl Dispatch {
         }
     }
 
-    /// Runs batches until none is left. Returns the number of rows changed.
+    /// Runs batches until no rows are left to change. Returns the number of rows changed.
     async fn piece_by_piece<F>(self: &Arc<Self>, what: &str, piece: impl Fn() -> F) -> u64
     where
         F: Future<Output = Result<BatchResult, QueueError>>,

@@ -63,7 +63,7 @@ impl<R: Endpoints + History + Reminders + Resends> MaintenanceRecords for R {
     }
 }
 
-/// Returns the number of deleted rows, and whether there may be more, which is the case if it reached the limit.
+/// Returns the number of deleted rows, and whether there may be more rows to delete, because the limit was reached.
 fn deleted(done: u64, limit: usize) -> BatchResult {
     BatchResult { done, woken: Vec::new(), more: done >= limit as u64 }
 }

@@ -33,9 +33,9 @@ const AFTER_A_FAULT: Duration = Duration::from_secs(1);
 
 /// The time of the next check.
 struct NextCheck {
-    /// The earliest time at which a reminder has to be checked. `None`: no reminder is left to check.
+    /// The earliest time at which a reminder has to be checked. `None` if no reminder has to be checked.
     at: Option<Timestamp>,
-    /// Whether that reminder is already due, but could not be handled.
+    /// Whether the reminder to check next is already due, but could not be handled.
     is_due: bool,
 }
 

@@ -19,7 +19,7 @@ use super::gates::{self, GateDecision, Pass, Refused};
 /// The maximum number of turns in one claim, so that its commit stays short.
 const TURNS_AT_ONCE: usize = 256;
 
-/// The time that a lane sleeps after its claim failed.
+/// How long a lane sleeps after its claim failed.
 const AFTER_A_FAULT: Duration = Duration::from_millis(500);
 
 /// Turns of one lane that passed all gates and wait for their deliveries.

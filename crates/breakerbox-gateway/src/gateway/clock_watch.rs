@@ -11,7 +11,7 @@ use breakerbox_core::Timestamp;
 use breakerbox_storage::clock::{DEGRADED_FROM, Drift, StoreClock};
 use breakerbox_storage_sqlite::ClockStep;
 
-/// The time for which a drift must be constant before it is no longer reported.
+/// How long a drift must be constant before it is no longer reported.
 const SETTLES_AFTER: Duration = Duration::from_secs(300);
 
 /// The maximum change of the drift that counts as noise, in seconds.

@@ -30,11 +30,11 @@ pub struct FirstStart {
 /// How the operator received the admin key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HandedOver {
-    /// It was printed.
+    /// The key was printed.
     Shown,
-    /// It was written to this file.
+    /// The key was written to this file.
     InFile(PathBuf),
-    /// The operator chose it in the settings.
+    /// The operator chose the key in the settings.
     Chosen,
 }
 

@@ -22,7 +22,7 @@ use crate::telemetry::labels::{CircuitState, Label, LaneState, Waiting};
 /// The interval between checks.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// The time limit for one check.
+/// The timeout of one check.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The result of the latest health checks.
@@ -34,13 +34,13 @@ struct HealthState {
     degraded: Vec<String>,
     /// The reason why the database accepts no writes. `None` if it accepts them.
     unwritable: Option<String>,
-    /// Whether this process can no longer write, so that only a restart helps.
+    /// Whether this process can no longer write, and has to be restarted.
     is_dead: bool,
     is_stopping: bool,
 }
 
 impl Report {
-    /// Sets the reasons why the gateway is degraded, although it works.
+    /// Sets the reasons why the gateway is degraded, although it still works.
     fn degraded(&self, degraded: Vec<String>) {
         let mut known = self.known();
         if known.degraded != degraded {
@@ -53,8 +53,8 @@ impl Report {
         }
     }
 
-    /// Sets the reason why the database accepts no writes (`None` if it accepts them), and whether only a restart
-    /// helps.
+    /// Sets the reason why the database accepts no writes (`None` if it accepts them), and whether the process has to
+    /// be restarted.
     pub(super) fn writes_fail(&self, reason: Option<String>, is_dead: bool) {
         let mut known = self.known();
         (known.unwritable, known.is_dead) = (reason, is_dead);

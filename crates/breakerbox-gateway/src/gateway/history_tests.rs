@@ -67,7 +67,7 @@ impl World {
         NotificationBuilder::new(breakers, Arc::clone(self.records.directory()))
     }
 
-    /// Does what a start of the gateway does.
+    /// Catches up on missing history, as the gateway does at startup.
     async fn catch_up(&self, store: &dyn Store) -> u64 {
         history::catch_up(store, &*self.records, &self.notification_builder(), self.now())
             .await

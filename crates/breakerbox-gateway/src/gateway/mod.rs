@@ -69,7 +69,7 @@ use crate::notifications::{NotificationBuilder, Notifier};
 use crate::permits::{PermitParts, Permits};
 use crate::telemetry::Metrics;
 
-/// The minimum time for the last API requests to finish at shutdown. Deliveries have the grace period.
+/// The minimum time for the last API requests to finish at shutdown. Deliveries have the grace period instead.
 const API_GRACE: Duration = Duration::from_secs(5);
 
 /// A function that shows the admin key created by the first start.
@@ -87,7 +87,7 @@ pub struct Gateway {
     health: Arc<health::Report>,
     stop: watch::Sender<bool>,
     api: JoinHandle<()>,
-    /// The tasks end at the stop signal, or when aborted.
+    /// The background tasks, which end at the stop signal or when aborted.
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -132,8 +132,8 @@ impl Gateway {
         Self::launch(config, clocks, resolver, Box::new(|_| Ok(Show::Seen))).await
     }
 
-    /// Starts on a separate thread. Boxed and without type parameters; otherwise every crate that starts a server would
-    /// compile all of it again.
+    /// Starts the gateway on a separate thread. The future is boxed and this method has no type parameters; otherwise
+    /// every crate that starts a gateway would compile all of it again.
     fn launch(
         config: &Config,
         clocks: &Clocks,
@@ -372,8 +372,8 @@ impl Gateway {
         self.has_keys
     }
 
-    /// Stops the gateway, waiting for requests in flight within the grace period. Returns whether all of them ended;
-    /// the others are sent again after a restart.
+    /// Stops the gateway, waiting for requests in flight within the grace period. Returns whether all of them ended.
+    /// Requests that did not end are sent again after a restart.
     pub async fn stop(self) -> bool {
         self.health.stopping();
         self.stop.send_replace(true);

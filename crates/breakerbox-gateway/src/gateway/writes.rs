@@ -21,11 +21,10 @@ use crate::notifications::Notifier;
 /// The interval between test writes. Each costs one disk sync if there are no other writes.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// The time limit for a test write. A longer one counts as failed until it has ended.
+/// The timeout of a test write. A write that takes longer counts as failed until it ends.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The time for which writes must have failed before the operator is notified, so that a brief failure sends no
-/// notification.
+/// How long writes must have failed before the operator is notified, so that a brief failure causes no notification.
 const NOTIFY_AFTER: Duration = Duration::from_secs(10);
 
 /// The minimum time between two notifications.
@@ -34,7 +33,7 @@ const NOTIFY_EVERY: Duration = Duration::from_secs(300);
 /// Evaluates the outcomes of test writes. Pure: time is an argument.
 #[derive(Debug, Default)]
 pub(super) struct WriteHealth {
-    /// The time at which writes started to fail, and whether the operator was notified of it.
+    /// The time at which writes started to fail, and whether the operator was notified of the failure.
     failing: Option<(Timestamp, bool)>,
     notified_at: Option<Timestamp>,
 }
@@ -44,9 +43,9 @@ pub(super) struct WriteHealth {
 pub(super) enum FollowUp {
     /// Do nothing.
     Nothing,
-    /// The database accepts no writes: send this notification now, from memory.
+    /// Send this notification now, from memory, because the database accepts no writes.
     SendUnwritten(Notification),
-    /// The database accepts writes again: write this notification, so that it is sent.
+    /// Write this notification to the database, which accepts writes again. The notifier then sends it.
     Write(Notification),
 }
 

@@ -23,7 +23,7 @@ use url::Url;
 pub struct MailServer {
     /// Scheme, host, port and user; see [`check_mail_url`].
     pub url: Url,
-    /// The password for the user in the URL. `None`: no authentication.
+    /// The password for the user in the URL. `None` means no authentication.
     pub password: Option<String>,
     /// The sender address of messages.
     pub from: Mailbox,
@@ -78,7 +78,7 @@ enum Security {
     Plain,
 }
 
-/// Returns the scheme's security and default port.
+/// Returns the transport security and the default port for the URL's scheme. `None` if the scheme is not supported.
 fn way(url: &Url) -> Option<(Security, u16)> {
     match url.scheme() {
         "smtp" => Some((Security::StartTls, 587)),
@@ -96,7 +96,7 @@ pub struct Mailer {
 }
 
 impl Mailer {
-    /// Creates a mailer for this server, reading the certificate files. `limit` is the time limit for one mail.
+    /// Creates a mailer for this server, reading the certificate files. `limit` is the timeout for one mail.
     ///
     /// # Errors
     /// Returns an error if the URL is invalid, or certificates can't be read.

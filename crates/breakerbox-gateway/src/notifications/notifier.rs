@@ -56,9 +56,9 @@ pub struct NotifierSettings {
     pub burst: u32,
     /// The time between messages to one target after the burst.
     pub interval: Duration,
-    /// The number of failed deliveries of one tenant within an hour that triggers a notification. `None`: never.
+    /// The number of failed deliveries of one tenant within an hour that triggers a notification. `None` means never.
     pub dead_letters: Option<u64>,
-    /// The retention time of notifications.
+    /// How long notifications are kept.
     pub kept: Duration,
 }
 
@@ -77,7 +77,7 @@ impl Default for NotifierSettings {
 struct SendSlot {
     notifier: Arc<Notifier>,
     target: Arc<str>,
-    /// Whether the target accepted the message. `None`: nothing was sent.
+    /// Whether the target accepted the message. `None` if nothing was sent.
     went: Option<bool>,
 }
 
@@ -292,7 +292,7 @@ impl Notifier {
     /// Sends a test message to each of a tenant's targets now, and returns their responses. Nothing is stored.
     ///
     /// # Errors
-    /// Returns the earliest time of the next test, if there were too many recently. Nothing was sent.
+    /// If there were too many tests recently, returns the earliest time of the next one. Nothing was sent.
     pub async fn test(&self, tenant: &TenantId) -> Result<Vec<(NotificationTarget, Delivered)>, Timestamp> {
         let entry = self.directory.tenant(tenant);
         let targets =
@@ -340,8 +340,8 @@ impl Notifier {
         }
     }
 
-    /// Returns the operator's targets that do not accept notifications, and since when, for the health report. A
-    /// tenant's failing targets concern only the tenant.
+    /// Returns the operator's targets that do not accept notifications, each with the time since when, for the health
+    /// report. A tenant's failing targets concern only the tenant.
     #[must_use]
     pub fn failing(&self) -> Vec<(Arc<str>, Timestamp)> {
         let pacing = self.pacing();

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::mail::Mailer;
 
-/// The time limit for sending one message.
+/// The timeout for sending one message.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("Breakerbox/", env!("CARGO_PKG_VERSION")));

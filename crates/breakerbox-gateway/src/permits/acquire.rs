@@ -15,7 +15,7 @@ use super::token::Token;
 use super::{LONGEST_PERMIT, Permits};
 use crate::telemetry::labels::PermitRefused;
 
-/// The maximum time until the next acquire, after a refusal that ends at an unknown time.
+/// The wait to return with a refusal if it is unknown when the refusal will end.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A worker's request for a permit to make a call.
@@ -26,8 +26,8 @@ pub struct AcquireRequest {
     pub key: Arc<str>,
     /// The priority of the call. Level 0 is the most important.
     pub priority: Priority,
-    /// The timeout of the call. The permit expires after it, at most after an hour, and a probe at its deadline at the
-    /// latest.
+    /// The timeout of the call, at most an hour. The permit expires after this time. A permit for a probe also expires
+    /// at the probe's deadline.
     pub timeout: Duration,
 }
 
@@ -58,7 +58,7 @@ pub struct GrantedPermit {
 pub struct PermitRefusal {
     /// The gate that refused, or the state of the circuit.
     pub reason: Reason,
-    /// The time to wait before the next acquire. `None`: waiting does not help, since an operator has to change
+    /// The time to wait before the next acquire. `None` if waiting does not help, because an operator has to change
     /// something.
     pub retry_in: Option<Duration>,
     /// The time at which to acquire again: `retry_in` from now.
@@ -70,7 +70,7 @@ pub struct PermitRefusal {
 pub enum Reason {
     /// The circuit is open.
     Open,
-    /// Another call is probing.
+    /// Another call is already probing the circuit.
     Probing,
     /// The circuit has just closed, and the ramp currently admits no further concurrent call.
     Ramping,

@@ -1,4 +1,4 @@
-//! Expires permits that are not settled: they count as failures, like calls whose caller has died. A probe's lease
+//! Expires permits that are not settled. They count as failures, like calls whose caller has died. A probe's lease
 //! simply ends, and the next acquire probes. The database is checked first, since another process may have settled the
 //! permit.
 
@@ -28,7 +28,7 @@ const PIECE: usize = 500;
 /// The interval at which old settlements are deleted.
 const CLEAR_EVERY: Duration = Duration::from_secs(30);
 
-/// The time after its expiry for which a settled permit is remembered, so that a late retry gets the same response.
+/// How long a settled permit is remembered after its expiry, so that a late retry gets the same response.
 const REMEMBERED: Duration = Duration::from_secs(600);
 
 impl Permits {

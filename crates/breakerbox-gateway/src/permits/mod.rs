@@ -40,7 +40,7 @@ use self::table::Table;
 pub use self::token::{LONGEST_TOKEN, Token};
 use crate::telemetry::Metrics;
 
-/// The maximum time for which a permit can be settled after it was given out.
+/// The maximum time between giving out a permit and settling it.
 pub const LONGEST_PERMIT: Duration = Duration::from_secs(3_600);
 
 /// The number of settlement locks, and so of settlements that can be in flight without waiting for each other.
@@ -50,7 +50,7 @@ const SETTLE_LOCKS: usize = 1_024;
 pub struct PermitParts {
     /// The circuits of all tenants.
     pub breakers: Breakerbox,
-    /// The throttles of all destinations. `None` disables throttling: no call is shed.
+    /// The throttles of all destinations. `None` disables throttling, so no call is shed.
     pub throttles: Option<Throttles>,
     /// The keys that seal tokens.
     pub keyring: Arc<Keyring>,
@@ -75,7 +75,8 @@ pub struct Permits {
     metrics: Arc<Metrics>,
     clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     table: Table,
-    /// Locks for settlements. A permit's lock is held while it is settled, so that a concurrent retry gets the result.
+    /// Locks for settlements. A permit's lock is held while the permit is settled, so that a concurrent retry waits and
+    /// gets the result.
     settle_locks: Box<[Mutex<()>]>,
 }
 

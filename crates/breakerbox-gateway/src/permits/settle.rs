@@ -22,7 +22,7 @@ use crate::telemetry::labels::PermitEnd;
 pub struct Report {
     /// The result of the call.
     pub result: CallResult,
-    /// The latency of the call. `None`: the time since the permit was given out.
+    /// The latency of the call. `None` means the time since the permit was given out.
     pub latency: Option<Duration>,
 }
 
@@ -33,7 +33,7 @@ pub enum CallResult {
     Outcome {
         /// The outcome for the circuit.
         kind: OutcomeKind,
-        /// With a failure: the time to wait that the destination asked for.
+        /// The wait that the destination requested. Only with a failure.
         retry_after: Option<Duration>,
         /// The load signal for the throttle.
         throttle: LoadSignal,
@@ -45,11 +45,11 @@ pub enum CallResult {
 /// The response to a worker's report.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SettleResponse {
-    /// How the circuit settled the permit. `None`: the permit had expired.
+    /// How the circuit settled the permit. `None` if the permit had expired.
     pub settled: Option<SettledAs>,
     /// Whether the permit had already been settled. If so, this report counted nothing.
     pub repeated: bool,
-    /// The time for which to pause calls to the destination, although its circuit admits them.
+    /// How long to pause calls to the destination, although its circuit admits them.
     pub wait: Option<Duration>,
 }
 
@@ -63,8 +63,8 @@ struct Interpretation {
 }
 
 impl Permits {
-    /// Settles a permit with a worker's report, under the tenant's response rules. It completes even if the caller
-    /// disconnects.
+    /// Settles a permit with a worker's report, under the tenant's response rules. The settlement completes even if the
+    /// caller disconnects.
     ///
     /// # Errors
     /// Returns a database error. The permit was not settled; try again.

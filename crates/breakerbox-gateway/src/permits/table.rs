@@ -76,7 +76,7 @@ impl Table {
     }
 }
 
-/// A process that ends reports no outcome for calls that workers make.
+/// Releases all permits without an outcome, because workers may still be making their calls when the process ends.
 impl Drop for Table {
     fn drop(&mut self) {
         self.release_all();

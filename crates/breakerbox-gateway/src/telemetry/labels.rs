@@ -69,17 +69,17 @@ labels! {
         Delivered "delivered",
         /// The delivery will be retried.
         Retried "retried",
-        /// Failed: the receiver rejects the payload.
+        /// The delivery failed, because the receiver rejects the payload.
         Rejected "rejected",
-        /// Failed: no attempts are left.
+        /// The delivery failed, because no attempts are left.
         Exhausted "exhausted",
-        /// Failed: the receiver responded that the endpoint is gone.
+        /// The delivery failed, because the receiver responded that the endpoint is gone.
         Gone "gone",
-        /// Failed: the delivery waited longer than `expires_after`.
+        /// The delivery failed, because it waited longer than `expires_after`.
         Expired "expired",
-        /// Failed: the stored delivery can't be read.
+        /// The delivery failed, because the stored delivery can't be read.
         Unreadable "unreadable",
-        /// Cancelled by a client, or because the endpoint was deleted.
+        /// The delivery was cancelled by a client, or because the endpoint was deleted.
         Cancelled "cancelled",
     }
 
@@ -117,7 +117,7 @@ labels! {
     NotificationResult "result" {
         /// The target accepted the message.
         Sent "sent",
-        /// The target did not accept the message; it is retried.
+        /// The target did not accept the message, which is retried.
         Failed "failed",
         /// The notification has no attempts left.
         GivenUp "given_up",
@@ -145,13 +145,13 @@ labels! {
         Disabled "disabled",
     }
 
-    /// Where a delivery waits.
+    /// The place where a delivery waits.
     Waiting "lane" {
-        /// In a lane that is not refused by a gate.
+        /// The delivery waits in a lane that no gate refuses.
         Moving "moving",
-        /// In a lane that is refused by a gate.
+        /// The delivery waits in a lane that a gate refuses, for example an open circuit.
         Parked "parked",
-        /// Accepted as part of a large fan-out, and not in a lane yet.
+        /// The delivery belongs to a large fan-out, and is not in a lane yet.
         FanningOut "fanning_out",
     }
 
@@ -173,7 +173,7 @@ labels! {
     PermitRefused "reason" {
         /// The circuit is open.
         Open "open",
-        /// Another call is probing.
+        /// Another call is already probing the circuit.
         Probing "probing",
         /// The circuit has just closed, and traffic returns gradually.
         Ramping "ramping",

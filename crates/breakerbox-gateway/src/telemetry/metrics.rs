@@ -89,7 +89,7 @@ pub struct Metrics {
     pub unsettled: Counter,
     /// The number of circuit changes missing from the history.
     pub history_lost: Counter,
-    /// The number of probe or call outcomes that were late for their circuit.
+    /// The number of outcomes that reached their circuit too late to be counted.
     pub late_results: Counter,
     /// The number of permits given to workers.
     pub permits_given: Counter,
@@ -117,7 +117,7 @@ pub struct Metrics {
     pub circuits: ByLabel<CircuitState, Gauge>,
     /// The number of circuit transitions, by the new state.
     pub transitions: ByLabel<CircuitState, Counter>,
-    /// The number of waiting deliveries.
+    /// The number of waiting deliveries, by where they wait.
     pub backlog: ByLabel<Waiting, Gauge>,
     /// The payload size of waiting deliveries, in bytes.
     pub backlog_bytes: Gauge,

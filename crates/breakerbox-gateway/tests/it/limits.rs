@@ -14,7 +14,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 
-/// A timeout that only guards against hanging.
+/// A generous timeout, so that a hanging test fails.
 const LONG: Duration = Duration::from_secs(60);
 
 struct House {

@@ -28,12 +28,12 @@ struct Count {
 }
 
 impl Failures {
-    /// Allows this many failures per address and minute.
+    /// Creates counters that allow this many failures per address and minute.
     pub(in crate::api) fn new(allowed: u32) -> Self {
         Self { allowed, counts: Mutex::default() }
     }
 
-    /// Returns the time that this address has to wait. `None`: it may try now.
+    /// Returns how long this address has to wait. `None` means that it may try now.
     pub(super) fn wait(&self, address: IpAddr, now: Instant) -> Option<Duration> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.get(&network(address))?;

@@ -134,7 +134,7 @@ impl Caller {
         }
     }
 
-    /// Returns the tenant for a new resource: the named one, or else the key's, or else the default one.
+    /// Returns the tenant for a new resource: `named`, or else the key's tenant, or else the default tenant.
     pub(super) fn tenant_for(&self, named: Option<TenantId>) -> ApiResult<TenantId> {
         match (&self.0.tenant, named) {
             (Some(own), Some(named)) if *own != named => Err(mismatch(&named)),
@@ -144,7 +144,7 @@ impl Caller {
         }
     }
 
-    /// Returns the tenant whose resources to list. `None`: all tenants.
+    /// Returns the tenant whose resources to list. `None` means all tenants.
     pub(super) fn tenant_seen(&self, named: Option<TenantId>) -> ApiResult<Option<TenantId>> {
         match (&self.0.tenant, named) {
             (Some(own), Some(named)) if *own != named => Err(mismatch(&named)),

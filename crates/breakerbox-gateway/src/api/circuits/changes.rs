@@ -53,7 +53,7 @@ struct ListQuery {
 ///
 /// Returns every change of every circuit, newest first: trips, probes, recoveries and overrides. Entries are immutable,
 /// and are kept for `retention.history`. A page may have fewer items than `limit`, or none, even if it is not the last;
-/// follow `next`.
+/// follow `next` until it is null.
 #[utoipa::path(
     get,
     path = "/v1/changes",

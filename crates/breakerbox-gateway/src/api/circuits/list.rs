@@ -52,7 +52,7 @@ struct CircuitsQuery {
 /// List circuits
 ///
 /// Lists circuits that have changed at least once; all others are closed. The order is unspecified. A page may have
-/// fewer items than `limit`, or none, even if it is not the last; follow `next`.
+/// fewer items than `limit`, or none, even if it is not the last; follow `next` until it is null.
 #[utoipa::path(
     get,
     path = "/v1/circuits",
@@ -110,7 +110,7 @@ pub(super) enum Keys {
     Beginning(String),
 }
 
-/// Returns the ranges that contain a tenant's keys. `None`: all keys.
+/// Returns the ranges that contain a tenant's keys, or those that contain all keys if `tenant` is `None`.
 pub(super) fn places(tenant: Option<TenantId>) -> Vec<Keys> {
     let Some(tenant) = tenant else { return vec![Keys::Beginning(String::new())] };
     let owners = [CircuitOwner::of_deliveries(tenant.clone()), CircuitOwner::of_reminders(tenant)];
@@ -127,7 +127,8 @@ struct ListPosition {
 }
 
 impl ListPosition {
-    /// Encodes the position as a cursor. The store's part may contain any characters, such as a URL.
+    /// Encodes the position as a cursor, in base64, because the store's cursor may contain any characters, such as
+    /// those of a URL.
     fn write(&self) -> String {
         URL_SAFE_NO_PAD.encode(format!("{}{}", self.number, self.after.as_deref().unwrap_or_default()))
     }

@@ -40,7 +40,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 
 /// Show a circuit
 ///
-/// Returns the circuit with the counts of its window and its policy. A circuit that never changed is closed.
+/// Returns the circuit with its policy and the counts in its window. A circuit that never changed is closed.
 #[utoipa::path(
     get,
     path = "/v1/circuits/{circuit}",
@@ -106,8 +106,8 @@ async fn shown(api: &Api, caller: &Caller, key: &str) -> ApiResult<CircuitShown>
     Ok(CircuitShown::new(api, key, &record, &Totals::default(), &policy))
 }
 
-/// Returns whether the caller may see a circuit's record. To a tenant, a circuit that a deleted tenant of the same name
-/// left behind looks new.
+/// Returns whether the caller may see a circuit's record. A tenant may not see a record that a deleted tenant of the
+/// same name left behind; such a circuit looks new to it.
 fn is_visible(caller: &Caller, record: &Record) -> bool {
     caller.0.tenant.is_none() || !reset::is_left_behind(record)
 }
@@ -122,8 +122,8 @@ pub(super) fn key_of(api: &Api, endpoint: &Endpoint) -> Option<Arc<str>> {
     api.services.directory.endpoint(endpoint.lane()).map(|entry| Arc::clone(&entry.circuit))
 }
 
-/// Returns the states of these circuits, from this process if it has them, otherwise from the store. A missing key
-/// counts as closed.
+/// Returns the states of these circuits, from this process if it has them, otherwise from the store. A `None`
+/// and a circuit without a record count as closed.
 pub(super) async fn statuses(api: &Api, keys: &[Option<Arc<str>>]) -> ApiResult<Vec<Status>> {
     let here = |key: &Option<Arc<str>>| match key {
         Some(key) => api.services.circuits.find(key).map(|circuit| circuit.status()),
@@ -167,7 +167,8 @@ pub(super) async fn apply_override(
     Ok(circuit)
 }
 
-/// Maps a store error. Stores do not report whether the request itself was invalid, for example its cursor.
+/// Maps a store error to a problem. The error does not tell whether the request itself was invalid, for example its
+/// cursor.
 fn store_problem(error: &StoreError) -> Problem {
     Problem::new(Code::Unavailable, "the circuit store does not respond; retry later")
         .caused_by(error.to_string())

@@ -91,11 +91,11 @@ overrides! {
     disable "/v1/circuits/{circuit}/disable" Disable,
     /// Enable a circuit
     ///
-    /// Ends an override, or enables a disabled circuit. The next call probes, and the trip count is set to 0.
+    /// Ends an override, or enables a disabled circuit. The next call is a probe, and the trip count is set to 0.
     enable "/v1/circuits/{circuit}/enable" Enable,
     /// Release a circuit
     ///
-    /// Ends an override. The next call probes; the trip count stays.
+    /// Ends an override. The next call is a probe, and the trip count is kept.
     release "/v1/circuits/{circuit}/release" Release,
     /// Reset a circuit
     ///

@@ -22,17 +22,18 @@ const AT_ONCE: usize = 64;
 const PAGE: usize = 500;
 
 /// The reason recorded for the reset. It marks a circuit that has not changed since another tenant took over its name.
-/// The time of the change could not mark it: tenants and circuits use different clocks.
+/// The time of the change could not mark the circuit, because tenants and circuits use different clocks.
 const REASON: &str = "a tenant that was deleted had the name before";
 
-/// Returns whether a deleted tenant left this circuit behind. A new tenant of the same name must not see it.
+/// Returns whether a deleted tenant left this circuit behind. A new tenant of the same name must not see the circuit.
 pub(super) fn is_left_behind(record: &Record) -> bool {
     let is_ours =
         |command: OverrideCommand, reason: &str| command == OverrideCommand::Reset && reason == REASON;
     matches!(&record.cause, Some(Cause::Override { command, by }) if is_ours(*command, by.reason()))
 }
 
-/// Resets all circuits of the tenant with this name. Permits that were given before become late.
+/// Resets all circuits of the tenant with this name. Permits given out before the reset become late, so their outcomes
+/// are not counted.
 pub(in crate::api) async fn reset_circuits_of(
     api: &Api,
     caller: &Caller,

@@ -76,16 +76,16 @@ impl From<StateView> for Status {
     }
 }
 
-/// Whether the outcomes of calls or an override decide.
+/// What decides whether the circuit admits calls: the outcomes of earlier calls, or an override.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Mode)]
 struct ModeView {
-    /// `automatic`: the outcomes of calls decide. Otherwise an override decides.
+    /// `automatic` if the outcomes of calls decide, otherwise the override.
     #[schema(inline)]
     name: ModeName,
-    /// The actor of the override: an API key ID, or the gateway.
+    /// The actor of the override: an API key ID, or the gateway; null without an override.
     actor: Option<String>,
-    /// The reason for the override.
+    /// The reason for the override; null without one.
     reason: Option<String>,
 }
 
@@ -131,14 +131,14 @@ pub(super) struct CircuitView {
     /// The state of the circuit.
     #[schema(inline)]
     state: StateView,
-    /// Whether the outcomes of calls or an override decide.
+    /// What decides whether the circuit admits calls: the outcomes of earlier calls, or an override.
     #[schema(inline)]
     mode: ModeView,
     /// The number of the circuit's current epoch, the period between two changes. It grows with every change.
     epoch: u64,
     /// The number of trips since the count was last reset.
     trips: u32,
-    /// While open: the earliest time of the next probe.
+    /// While the circuit is open, the earliest time of the next probe.
     #[schema(value_type = Option<String>, format = "date-time")]
     retry_at: Option<Moment>,
     /// The time of the last trip or forced opening.
@@ -150,7 +150,7 @@ pub(super) struct CircuitView {
     /// The time of the first counted failure since the latest success; null if there was none.
     #[schema(value_type = Option<String>, format = "date-time")]
     failing_since: Option<Moment>,
-    /// While half-open: the number of successful probes.
+    /// While the circuit is half-open, the number of successful probes.
     probe_successes: u32,
     /// Whether a probe is in flight.
     probing: bool,
@@ -284,7 +284,7 @@ pub(super) struct ChangeView {
     actor: Option<String>,
     /// The reason for an override.
     reason: Option<String>,
-    /// While open: the earliest time of the next probe.
+    /// If the circuit is open, the earliest time of the next probe.
     #[schema(value_type = Option<String>, format = "date-time")]
     retry_at: Option<Moment>,
     /// The number of trips since the count was last reset.

@@ -65,7 +65,8 @@ struct ListQuery {
 
 /// List deliveries
 ///
-/// Newest first. A page may have fewer items than `limit`, or none, even if it is not the last; follow `next`.
+/// Newest first. A page may have fewer items than `limit`, or none, even if it is not the last; follow `next` until it
+/// is null.
 #[utoipa::path(
     get,
     path = "/v1/deliveries",

@@ -30,7 +30,7 @@ pub(in crate::api) struct DeliveryView {
     pub(in crate::api) url: Option<String>,
     /// Reminder ID; null unless the delivery is a run of a reminder.
     reminder: Option<String>,
-    /// The number of the reminder's run; null unless the delivery is one.
+    /// The number of the reminder's run; null unless the delivery is a run of a reminder.
     run: Option<u32>,
     /// The priority of the delivery.
     #[schema(value_type = PrioritySchema, inline)]
@@ -42,15 +42,15 @@ pub(in crate::api) struct DeliveryView {
     /// `gone` (the receiver responded with 410), `expired`, or `unreadable` (the stored delivery can't be read).
     #[schema(value_type = Option<FailReasonView>, inline)]
     pub(in crate::api) reason: Option<&'static str>,
-    /// Whether the delivery is held back although it may be due: by a circuit, a throttle, or a disabled tenant or
-    /// endpoint; for a registered endpoint also by a `Retry-After` or the rate limit.
+    /// Whether the delivery is held back, even if it is due. A circuit, a throttle, or a disabled tenant or endpoint
+    /// can hold it back. For a registered endpoint, a `Retry-After` or the rate limit can, too.
     pub(in crate::api) parked: bool,
-    /// The number of attempts used. Local faults of the gateway use none.
+    /// The number of attempts used. Local faults of the gateway use no attempts.
     pub(in crate::api) attempts: u32,
-    /// While pending or retrying: the earliest time of the next attempt.
+    /// While the delivery is pending or retrying, the earliest time of the next attempt.
     #[schema(value_type = Option<String>, format = "date-time")]
     pub(in crate::api) due_at: Option<Moment>,
-    /// While pending or retrying: the time at which the delivery expires.
+    /// While the delivery is pending or retrying, the time at which it expires.
     #[schema(value_type = Option<String>, format = "date-time")]
     expires_at: Option<Moment>,
     /// The time at which the event was accepted.
@@ -124,8 +124,8 @@ const fn reason_name(reason: FailReason) -> &'static str {
     }
 }
 
-/// Returns whether a delivery is parked. This is not stored: it follows from the current state of its lane in this
-/// process.
+/// Returns whether a delivery is parked, according to the current state of its lane in this process. The database does
+/// not store this.
 fn is_parked(api: &Api, delivery: &Delivery) -> bool {
     if !matches!(delivery.state, DeliveryState::Pending | DeliveryState::Retrying) {
         return false;

@@ -134,9 +134,8 @@ async fn show(
 
 /// Change an endpoint
 ///
-/// Omitted fields stay unchanged; `null` restores the default. Pending and retrying deliveries go to a new URL.
-/// `policy` needs
-/// an admin key.
+/// Omitted fields stay unchanged; `null` restores the default. If the URL changes, pending and retrying deliveries go
+/// to the new URL. `policy` needs an admin key.
 #[utoipa::path(
     patch,
     path = "/v1/endpoints/{endpoint}",

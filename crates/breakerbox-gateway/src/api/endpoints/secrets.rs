@@ -19,9 +19,9 @@ use crate::api::problem::{ApiResult, Problem};
 use crate::api::reading::fields::{Moment, Text};
 use crate::api::reading::{Named, OptionalJson};
 
-/// The default time for which the previous secret stays valid after a rotation.
+/// How long the previous secret stays valid after a rotation, by default.
 const OVERLAP: Duration = Duration::from_secs(24 * 60 * 60);
-/// The maximum time for which the previous secret may stay valid after a rotation.
+/// The maximum time that the previous secret may stay valid after a rotation.
 const LONGEST_OVERLAP: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
@@ -46,7 +46,7 @@ struct SecretView {
     /// The time at which signing with this secret started.
     #[schema(value_type = String, format = "date-time")]
     since: Moment,
-    /// The time at which signing with this secret ends; null: when it is replaced.
+    /// The time at which signing with this secret ends; null until the secret is replaced.
     #[schema(value_type = Option<String>, format = "date-time")]
     until: Option<Moment>,
 }
@@ -84,7 +84,7 @@ pub(in crate::api) struct NewSecret {
 }
 
 impl NewSecret {
-    /// Returns the new secret, and the time for which the previous one stays valid.
+    /// Returns the new secret, and how long the previous one stays valid.
     pub(in crate::api) fn split(self) -> ApiResult<(Secret, Duration)> {
         let overlap = match self.overlap {
             None => OVERLAP,

@@ -40,7 +40,7 @@ pub(super) struct EndpointView {
     url: String,
     /// A human-readable description.
     description: String,
-    /// The event types that the endpoint receives, such as `invoice.paid` or `invoice.*`; empty: all.
+    /// The event types that the endpoint receives, such as `invoice.paid` or `invoice.*`. An empty list means all.
     types: Vec<String>,
     /// Whether the endpoint is enabled. Deliveries to a disabled endpoint are parked.
     enabled: bool,
@@ -53,20 +53,20 @@ pub(super) struct EndpointView {
     circuit: Option<CircuitOf>,
     /// The names of the custom headers. Their values are not shown, because they may be secrets.
     header_names: Vec<String>,
-    /// The request timeout; null: the gateway's default.
+    /// The request timeout; null means the gateway's default.
     timeout: Option<String>,
-    /// The maximum number of concurrent requests; null: the gateway's default.
+    /// The maximum number of concurrent requests; null means the gateway's default.
     max_in_flight: Option<u32>,
-    /// The rate limit for requests; null: none.
+    /// The rate limit for requests; null means no limit.
     #[schema(inline)]
     rate: Option<RateView>,
-    /// The delays between attempts; null: the tenant's.
+    /// The delays between attempts; null means the tenant's.
     #[schema(value_type = Option<Vec<String>>)]
     retry: Option<RetrySchedule>,
-    /// Circuit policy values that override the tenant's.
+    /// Circuit policy values that override the tenant's; null if there are none.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
-    /// The maximum time that a delivery waits before it expires; null: the tenant's.
+    /// The maximum time that a delivery waits before it expires; null means the tenant's.
     expires_after: Option<String>,
     /// The time of creation.
     #[schema(value_type = String, format = "date-time")]

@@ -55,7 +55,7 @@ impl<'a> EventBody<'a> {
         self.tenant.as_ref().map(|tenant| tenant.0.clone())
     }
 
-    /// Builds the event. The payload shares the body's memory if it makes up most of the body.
+    /// Builds the event. The payload shares the body's memory if the payload makes up most of the body.
     pub(super) fn into_event(self, body: &Bytes, with: Circumstances<'_>) -> ApiResult<NewEvent> {
         let now = with.now;
         let carried = Carried {

@@ -164,7 +164,7 @@ fn known(api: &Api, tenant: &TenantId) -> ApiResult<Arc<TenantEntry>> {
     api.services.directory.tenant(tenant).ok_or_else(|| Problem::not_found("tenant", tenant.as_str()))
 }
 
-/// Counts a refused request in the metrics, by reason.
+/// Counts a rejected request in the metrics, by reason.
 fn counted<T>(api: &Api, answer: ApiResult<T>) -> ApiResult<T> {
     answer.inspect_err(|problem| {
         api.services.metrics.events_refused.of(problem.code()).inc();

@@ -10,7 +10,8 @@ use breakerbox_storage::TenantEntry;
 
 use crate::api::problem::{ApiResult, Code, Problem};
 
-/// The number of tenants at which all buckets are dropped. Every tenant then starts again with a full bucket.
+/// The maximum number of token buckets in memory. At this number all are dropped, and every tenant starts again with a
+/// full bucket.
 const REMEMBERED: usize = 100_000;
 
 /// The token buckets of tenants with a limit.
@@ -18,7 +19,7 @@ const REMEMBERED: usize = 100_000;
 pub(in crate::api) struct IngestRates(Mutex<HashMap<TenantId, TokenBucket>>);
 
 impl IngestRates {
-    /// Takes a token for each event, or none at all. A batch larger than the burst needs a full bucket.
+    /// Takes a token for each event, or none if there are too few. A batch larger than the burst needs a full bucket.
     pub(super) fn take(&self, tenant: &TenantEntry, events: usize, now: Timestamp) -> ApiResult<()> {
         let Some(limit) = tenant.ingest_rate else { return Ok(()) };
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);

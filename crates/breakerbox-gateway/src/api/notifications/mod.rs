@@ -51,7 +51,7 @@ struct ListQuery {
 ///
 /// Returns notifications with their results, newest first. A key bound to one tenant sees that tenant's notifications,
 /// with the results at the tenant's own targets. A page may have fewer items than `limit`, or none, even if it is not
-/// the last; follow `next`.
+/// the last; follow `next` until it is null.
 #[utoipa::path(
     get,
     path = "/v1/notifications",
@@ -112,8 +112,8 @@ struct TestedTargetView {
 /// Test the targets of a tenant
 ///
 /// Sends a test notification to each target now, and returns the results. Tests are not retried and not stored. Each
-/// target accepts a burst of `notify.burst` tests, then one per `notify.interval`; all targets of a tenant together
-/// accept a burst of 20.
+/// target accepts a burst of `notify.burst` tests, and all targets of a tenant together accept a burst of 20. After a
+/// burst, each of the two limits allows one more test per `notify.interval`.
 #[utoipa::path(
     post,
     path = "/v1/tenants/{tenant}/notifications/test",

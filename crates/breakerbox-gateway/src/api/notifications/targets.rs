@@ -42,19 +42,19 @@ pub(in crate::api) struct TargetView {
     /// The kind of target: `webhook` (signed requests), `slack` (requests in Slack's format) or `email`.
     #[schema(inline)]
     kind: WayName,
-    /// The address. Of a URL, only the origin is shown.
+    /// The target's address. For a URL, only the origin is shown.
     #[schema(example = "https://hooks.example.com/...")]
     to: String,
     /// The notification types sent to the target.
     #[schema(inline)]
     on: Vec<KindName>,
-    /// The signing secret, only in the response to the request that created or changed it.
+    /// The signing secret. Present only in the response to the request that created or changed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
 }
 
 impl TargetView {
-    /// Builds the view. The secret is included if the target is new.
+    /// Builds the view of a target. The view includes the secret if the target is new.
     pub(in crate::api) fn new(target: &NotificationTarget, before: &[NotificationTarget]) -> Self {
         let secret =
             secret_of(target).filter(|secret| !before.iter().any(|old| secret_of(old) == Some(*secret)));
@@ -103,7 +103,7 @@ impl TargetSecret {
 #[serde(deny_unknown_fields)]
 #[schema(as = NewNotificationTarget)]
 pub(in crate::api) struct TargetBody {
-    /// The ID of an existing target, to keep it.
+    /// The ID of an existing target to keep. Omit it to create a target.
     #[serde(default)]
     #[schema(value_type = Option<String>, pattern = "^tgt_[0-7][0-9a-hjkmnp-tv-z]{12}$")]
     id: Option<Text<TargetId>>,

@@ -101,7 +101,7 @@ pub(super) struct NotificationView {
     /// The notification type.
     #[schema(inline)]
     kind: KindName,
-    /// The time of the change.
+    /// The time of the change that the notification reports.
     #[schema(value_type = String, format = "date-time")]
     at: Moment,
     /// The affected tenant; null if only the operator is concerned.
@@ -128,9 +128,9 @@ struct SendView {
     /// The state of the notification at this target.
     #[schema(inline)]
     state: SendStateName,
-    /// The number of attempts to send it.
+    /// The number of attempts to send the notification to this target.
     attempts: u32,
-    /// While waiting: the time of the next attempt.
+    /// While the notification is waiting, the time of the next attempt.
     #[schema(value_type = Option<String>, format = "date-time")]
     next_attempt_at: Option<Moment>,
     /// The time of the last attempt.
@@ -138,12 +138,12 @@ struct SendView {
     last_attempt_at: Option<Moment>,
     /// The HTTP status of the last response, or the error.
     response: Option<String>,
-    /// The ID of the message that was sent: the notification's, or a digest's.
+    /// The ID of the message that contained the notification: the notification's own ID, or the ID of a digest.
     message: Option<String>,
 }
 
 impl NotificationView {
-    /// Builds the view. It includes the results at targets that the caller may see.
+    /// Builds the view of a notification, with the results at the targets that the caller may see.
     pub(super) fn new(past: PastNotification, known: &[NotificationTarget], shows_operators: bool) -> Self {
         let message = Message::of(past.id, &past.notification);
         let is_shown = |send: &PastSend| shows_operators || !send.target.starts_with(OPERATOR);

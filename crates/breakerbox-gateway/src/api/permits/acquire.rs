@@ -44,7 +44,7 @@ pub(super) struct AcquireBody {
     #[schema(value_type = Option<PrioritySchema>, inline)]
     priority: Option<Text<Priority>>,
     /// The timeout of the call, at most `1h`. Default: the gateway's `permits.timeout` (`60s`). A permit that is not
-    /// settled by then counts as a failure.
+    /// settled within this time counts as a failure.
     #[serde(default)]
     #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "30s")]
     timeout: Option<Span>,
@@ -92,7 +92,7 @@ pub(super) struct PermitView {
     circuit: String,
     /// Whether the call is the probe of a half-open circuit.
     probe: bool,
-    /// The time at which the permit expires. It must be settled before then.
+    /// The time at which the permit expires. Settle the permit before this time.
     #[schema(value_type = String, format = "date-time")]
     expires_at: Moment,
     /// The time left until `expires_at`, in milliseconds. Use it as the call's timeout.
@@ -109,10 +109,10 @@ pub(super) struct RefusalView {
     /// Circuit ID.
     #[schema(example = "cir_YWNtZSBodHRwczovL2hvb2tzLmV4YW1wbGUuY29tL2lu")]
     circuit: String,
-    /// The time at which to acquire again; null: not until an operator changes an override or enables the tenant.
+    /// The time at which to acquire again; null if an operator has to change an override or enable the tenant first.
     #[schema(value_type = Option<String>, format = "date-time")]
     retry_at: Option<Moment>,
-    /// The time left until `retry_at`, in milliseconds. It does not depend on your clock.
+    /// The time left until `retry_at`, in milliseconds. Unlike `retry_at`, it does not depend on your clock.
     retry_in_ms: Option<u64>,
 }
 
@@ -256,7 +256,7 @@ fn refusal(api: &Api, circuit: String, refused: PermitRefusal) -> RefusalView {
     }
 }
 
-/// Rounds a wait up to milliseconds: a worker that retries too early is refused again.
+/// Rounds a wait up to milliseconds, because a worker that retries too early is refused again.
 pub(super) fn rounded_up(wait: Duration) -> u64 {
     u64::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX)
 }

@@ -45,12 +45,12 @@ pub(super) struct SettleBody {
     #[serde(default)]
     #[schema(maximum = 86_400_000)]
     latency_ms: Option<u64>,
-    /// The time to wait that the destination asked for, for example with `Retry-After`, in milliseconds. Only with the
-    /// outcome `failure` or a `status`.
+    /// The wait that the destination requested, for example with `Retry-After`, in milliseconds. Only with the outcome
+    /// `failure` or a `status`.
     #[serde(default)]
     #[schema(maximum = 86_400_000)]
     retry_after_ms: Option<u64>,
-    /// With an `outcome`: whether the destination rejected the call because it was overloaded.
+    /// Whether the destination rejected the call because it was overloaded. Only with an `outcome`.
     #[serde(default)]
     overloaded: Option<bool>,
 }
@@ -110,10 +110,10 @@ pub(super) struct SettledView {
     /// `unconfirmed`: the circuit store did not respond. Only `counted` changes the circuit.
     #[schema(inline)]
     settled: SettledWord,
-    /// Whether the permit was already settled. If so, this is the first result, and nothing is counted again.
+    /// Whether the permit was already settled. If so, `settled` is the first result, and nothing is counted again.
     repeated: bool,
-    /// The time to wait before the next call to the destination, in milliseconds, if the destination asked for it and
-    /// the circuit does not enforce it; null: no wait.
+    /// The time to wait before the next call to the destination, in milliseconds, if the destination requested a wait
+    /// that the circuit does not enforce; null means no wait.
     wait_ms: Option<u64>,
 }
 

@@ -49,9 +49,9 @@ struct PolicyView {
     /// The values that this tenant or endpoint sets itself; null if it sets none.
     #[schema(value_type = Option<Object>)]
     own: Option<Value>,
-    /// The endpoint whose policy or timeout applies to this circuit; null: the tenant's applies. Always null unless
-    /// `circuit_by` is `endpoint`. If several endpoints have the same URL, and so share a circuit, it is the oldest one
-    /// with its own policy or timeout.
+    /// The endpoint whose policy or timeout applies to this circuit; null if the tenant's applies. Always null unless
+    /// `circuit_by` is `endpoint`. If several endpoints have the same URL, and so share a circuit, the oldest one with
+    /// its own policy or timeout decides.
     decided_by: Option<String>,
     /// All values, with the names used in policy files.
     policy: NamesView,
@@ -127,7 +127,7 @@ async fn of_reminders(
 
 /// Change the policy of a tenant's reminders
 ///
-/// Omitted values stay unchanged; `null` removes a value that is set here, so that the inherited one applies. The
+/// Omitted values stay unchanged; `null` removes the value set for reminders, so that the inherited one applies. The
 /// change takes effect with the next outcome; circuits keep their state, counts and times.
 #[utoipa::path(
     patch,
@@ -267,7 +267,8 @@ fn shown_of_endpoint(api: &Api, id: EndpointId) -> ApiResult<Revised<PolicyView>
     Ok(Revised(endpoint.source.revision, view))
 }
 
-/// Maps the error for a policy that is the whole request body: its names are the fields.
+/// Maps the error for an invalid policy to a problem. The policy is the whole request body, so its names are the field
+/// names.
 fn refused(error: RecordsError) -> Problem {
     match error {
         RecordsError::Policy(why) | RecordsError::ReminderPolicy(why) => {

@@ -1,4 +1,4 @@
-//! The names used in policy files, for changes and for views. Both come from one list, so none can be missing.
+//! The names used in policy files, for changes and for views. Both come from one list, so neither can lack a name.
 
 use breakerbox_storage::ExplainedValue;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use crate::api::reading::fields::Change;
 #[derive(Default, Serialize, ToSchema)]
 pub(in crate::api) struct ValueView {
     /// The value in the format of the policy file: a number, or a string such as `30s`, `off` or the name of a preset;
-    /// null: no preset.
+    /// null if there is no preset.
     #[schema(value_type = Value, example = json!("1m"))]
     value: Value,
     /// The inherited value: the gateway's for a tenant and its reminders, the tenant's for an endpoint.
@@ -73,9 +73,10 @@ macro_rules! names {
 }
 
 names! {
-    /// Start from the values of a known breaker: `convoy`, `reminders`, `redis_lua` or `stoplight`. Inherited values are ignored.
+    /// Preset to start from: `convoy`, `reminders`, `redis_lua` or `stoplight`, each the values of an existing circuit
+    /// breaker. Inherited values are ignored.
     preset { value_type = Option<String>, pattern = "^(convoy|reminders|redis_lua|stoplight)$", example = "reminders" }
-    /// The rolling time over which outcomes count.
+    /// The length of the rolling window in which outcomes count.
     window { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "5m" }
     /// The minimum number of calls before rates and means are evaluated.
     min_calls { value_type = Option<u64>, minimum = 1, maximum = 1_000_000_000 }
@@ -91,7 +92,7 @@ names! {
     slow_call { value_type = Option<String>, pattern = "^(off|([0-9]+(d|h|m|s|ms))+)$", example = "2s" }
     /// Trip at this percentage of slow calls, 1 to 100, or `off`. Needs `slow_call`.
     slow_rate { value_type = Option<Value>, example = 50 }
-    /// The time that a circuit stays open after the first trip.
+    /// How long a circuit stays open after the first trip.
     cool_off { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "30s" }
     /// The factor by which the cool-off grows with each further trip.
     cool_off_factor { value_type = Option<f64>, minimum = 1 }
@@ -105,17 +106,17 @@ names! {
     probe_timeout { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "17s" }
     /// The number of concurrent calls at which the ramp after closing ends, 1 to 1,000,000, or `off`.
     ramp_cap { value_type = Option<Value>, example = 64 }
-    /// The time that a circuit must be closed before its trip count restarts at 0.
+    /// How long a circuit must be closed before its trip count restarts at 0.
     forgive_after { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "10m" }
     /// The number of trips at which a circuit is disabled, 1 to 1,000,000, or `off`.
     disable_after { value_type = Option<Value>, example = 10 }
     /// The minimum time without a success before a circuit is disabled.
     disable_min { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "72h" }
-    /// The time after its start within which a cancelled call is not counted.
+    /// How long after its start a call can be cancelled without being counted.
     cancel_grace { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "1s" }
-    /// In sampling mode: the percentage of successes at which a half-open circuit closes.
+    /// In sampling mode, the percentage of successes at which a half-open circuit closes.
     recovery_rate { value_type = Option<u8>, minimum = 1, maximum = 100 }
-    /// In sampling mode: the number of latest ticks that are also evaluated on their own, 1 to 1,000, or `off`.
+    /// In sampling mode, the number of latest samples that are also evaluated separately, 1 to 1,000, or `off`.
     sample_recent { value_type = Option<Value>, example = 3 }
 }
 

@@ -19,7 +19,7 @@ use crate::api::problem::{ApiResult, Code, Problem};
 /// The minimum memory charged for a body, in bytes, to cover its connection's buffers.
 const LEAST: usize = 4 * 1024;
 
-/// The memory limit for all bodies, and the time limit for reading one.
+/// The memory limit for all request bodies, and the timeout for reading one body.
 #[derive(Clone, Debug)]
 pub(in crate::api) struct Budget {
     body_memory: BodyMemory,
@@ -27,7 +27,7 @@ pub(in crate::api) struct Budget {
 }
 
 impl Budget {
-    /// Creates the limits: the bytes for all bodies, each tenant's share in percent, and the time limit for one body.
+    /// Creates the limits: the bytes for all bodies, each tenant's share in percent, and the timeout for one body.
     pub(in crate::api) fn new(bytes: usize, tenant_share: u32, timeout: Duration) -> Self {
         Self { body_memory: BodyMemory::new(bytes as u64, tenant_share), timeout }
     }
@@ -50,7 +50,7 @@ pub(in crate::api) fn is_json(headers: &HeaderMap) -> ApiResult<()> {
 
 /// Reads the whole body. Returns it with the memory that it holds, which is released on drop.
 ///
-/// Memory is charged as bytes arrive, not as announced: a slow sender holds no more than it has sent.
+/// Memory is charged as bytes arrive, not as announced, so a slow sender holds no more than it has sent.
 pub(in crate::api) async fn read_body(
     request: Request,
     budget: &Budget,

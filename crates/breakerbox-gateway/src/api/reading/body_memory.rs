@@ -24,7 +24,7 @@ struct MemoryShares {
     keys: HashMap<Owner, Shares<ApiKeyId>>,
 }
 
-/// The memory that one body takes, released on drop.
+/// The memory reserved for one body, released on drop.
 #[derive(Debug)]
 pub(in crate::api) struct HeldMemory {
     body_memory: BodyMemory,
@@ -34,13 +34,13 @@ pub(in crate::api) struct HeldMemory {
 }
 
 impl BodyMemory {
-    /// Limits the memory to `bytes`, of which one owner may hold this percentage.
+    /// Creates the memory: `bytes` in total, of which one owner may hold `percent`.
     pub(super) fn new(bytes: u64, percent: u32) -> Self {
         let owners = Shares::new(bytes, percent);
         Self(Arc::new(Mutex::new(MemoryShares { percent, owners, keys: HashMap::new() })))
     }
 
-    /// Creates an empty holding for a body from this caller.
+    /// Creates an empty memory reservation for a body from this caller.
     pub(super) fn held_by(&self, caller: &Caller) -> HeldMemory {
         HeldMemory { body_memory: self.clone(), owner: caller.0.tenant.clone(), key: caller.0.id, bytes: 0 }
     }
@@ -51,11 +51,11 @@ impl BodyMemory {
 }
 
 impl HeldMemory {
-    /// Holds more memory, up to this total in bytes.
+    /// Grows the reservation to this total, in bytes.
     ///
     /// # Errors
-    /// Returns [`NoShare`] if the key, its tenant or all callers together would hold too much. Memory held so far stays
-    /// held.
+    /// Returns [`NoShare`] if the key, its tenant or all callers together would hold too much. The reservation keeps
+    /// its size.
     pub(super) fn grow_to(&mut self, bytes: u64) -> Result<(), NoShare> {
         let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) else { return Ok(()) };
         self.body_memory.lock().take(&self.owner, self.key, more)?;

@@ -1,7 +1,7 @@
 //! Explains parse errors: parses an invalid JSON value a second time, to find what is wrong and where.
 //!
-//! The parser's own errors are sentences. Here the same error is a value: the path to the field, and whether it is
-//! unknown, missing or invalid. The second parse is slower, and happens only after an error.
+//! The parser's own errors are sentences. This module returns the same error as a value: the path to the field, and
+//! whether the field is unknown, missing or invalid. The second parse is slower, and happens only after an error.
 
 use std::fmt::{self, Display};
 
@@ -145,7 +145,7 @@ fn plain(expected: &dyn de::Expected) -> String {
     }
 }
 
-/// Describes a value by its kind. The value itself is omitted: it may be secret or long.
+/// Describes a value by its kind. The value itself is omitted, because it may be secret or long.
 fn kind_of(found: de::Unexpected<'_>) -> &'static str {
     match found {
         de::Unexpected::Bool(_) => "true or false",

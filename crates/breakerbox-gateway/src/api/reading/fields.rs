@@ -12,7 +12,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 pub(in crate::api) use breakerbox_model::objects::Moment;
 
-/// A string that is parsed as a `T`, with the error of `T`.
+/// A string that is parsed as a `T`. An invalid string gets the error of `T`'s parser.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(in crate::api) struct Text<T>(pub(in crate::api) T);
 
@@ -39,10 +39,10 @@ impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Text<T> {
 /// A change to an optional field: absent, `null`, or a new value.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(in crate::api) enum Change<T> {
-    /// The field is absent: keep the value.
+    /// The field is absent, so the value is kept.
     #[default]
     Keep,
-    /// The field is `null`: restore the default.
+    /// The field is `null`, so the default is restored.
     Clear,
     /// The field has a new value.
     Set(T),

@@ -46,7 +46,8 @@ const EXPLAINED: usize = 2 * SMALL_BODY;
 
 /// A small request body, which is read into memory before it is parsed.
 pub(super) trait Body: Sized {
-    /// Checks the content type. The outer error refuses the request before its body is read.
+    /// Checks the content type. The outer error rejects the request before its body is read; the inner one is passed to
+    /// [`read`](Self::read).
     fn media_type(headers: &HeaderMap) -> ApiResult<ApiResult<()>>;
 
     /// Parses the body.

@@ -28,10 +28,11 @@ use crate::api::problem::{ApiResult, Code, Problem};
 /// The maximum length of a content type, in bytes.
 const LONGEST_CONTENT_TYPE: usize = 255;
 
-/// The maximum size of the fields other than the payload, in bytes, up to which errors are explained.
+/// The maximum size of the fields other than the payload, in bytes. Errors in larger fields are not explained.
 const EXPLAINED: usize = 256 * 1024;
 
-/// The maximum size of a body in addition to its payload, in bytes: field names, other fields, and base64 or escapes.
+/// The number of bytes that a body may have in addition to its payload, for field names, other fields, and base64 or
+/// escapes.
 const ENVELOPE: usize = 128 * 1024;
 
 /// Returns the maximum size of a body with one payload, in bytes.
@@ -106,14 +107,15 @@ pub(in crate::api) fn none<P>() -> Option<P> {
     None
 }
 
-/// Deserializes a payload that is present. `null` is a payload, too.
+/// Deserializes a payload that is present. `null` counts as a payload.
 pub(in crate::api) fn some<'de, P: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<P>, D::Error> {
     P::deserialize(deserializer).map(Some)
 }
 
-/// Returns a part of the body, sharing its memory if the part makes up most of it, otherwise as a copy.
+/// Returns a part of the body. The part shares the body's memory if it makes up most of the body; otherwise it is
+/// copied.
 fn shared(body: &Bytes, part: &[u8]) -> Bytes {
     if part.len() >= body.len() / 2 && !body.is_empty() {
         body.slice_ref(part)
@@ -151,7 +153,7 @@ pub(in crate::api) fn destination(
 }
 
 /// Parses a URL and checks that it may be called. A literal address must be allowed; the addresses of a host name are
-/// checked when it is called.
+/// checked when the URL is called.
 pub(in crate::api) fn callable(text: &str, addresses: &AddressPolicy) -> ApiResult<Url> {
     let url = Url::parse(text).map_err(|error| wrong_url(&error))?;
     addresses.check_url(&url).map_err(|denied| Problem::invalid("url", denied))?;

@@ -49,8 +49,8 @@ async fn pause(
 
 /// Resume a reminder
 ///
-/// Resumes a paused or stopped reminder. Occurrences in the meantime are skipped, except that a one-off reminder that
-/// has not run yet runs now.
+/// Resumes a paused or stopped reminder. Occurrences during the pause are skipped. A one-off reminder that has not run
+/// yet runs now.
 #[utoipa::path(
     post,
     path = "/v1/reminders/{reminder}/resume",

@@ -84,7 +84,8 @@ struct ListQuery {
 
 /// List reminders
 ///
-/// Newest first. A page may have fewer items than `limit`, or none, even if it is not the last; follow `next`.
+/// Newest first. A page may have fewer items than `limit`, or none, even if it is not the last; follow `next` until it
+/// is null.
 #[utoipa::path(
     get,
     path = "/v1/reminders",

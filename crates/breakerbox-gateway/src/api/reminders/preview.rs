@@ -28,7 +28,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[serde(deny_unknown_fields)]
 #[schema(as = SchedulePreview, example = json!({"cron": "30 2 * * *", "time_zone": "Europe/Berlin", "from": "2030-03-29T00:00:00Z", "count": 3}))]
 struct PreviewBody {
-    /// The time of the run; with `every`, of the first run; with `cron`, the earliest time of a run.
+    /// The time of the run; with `every`, the time of the first run; with `cron`, the earliest time of a run.
     #[schema(value_type = Option<String>, format = "date-time")]
     #[serde(default)]
     at: Change<Text<Moment>>,
@@ -36,7 +36,7 @@ struct PreviewBody {
     #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "24h")]
     #[serde(default)]
     every: Change<Span>,
-    /// A cron expression in local time: minute, hour, day, month, weekday.
+    /// A cron expression, in the time zone `time_zone`: minute, hour, day, month, weekday.
     #[schema(value_type = Option<String>, max_length = 256, example = "0 9 * * MON-FRI")]
     #[serde(default)]
     cron: Change<String>,
@@ -79,10 +79,10 @@ struct TimeView {
     /// The time in UTC.
     #[schema(value_type = String, format = "date-time")]
     at: Moment,
-    /// The local time in the time zone, with its offset from UTC.
+    /// The local time in the schedule's time zone, with its offset from UTC.
     #[schema(format = "date-time", example = "2030-03-29T02:30:00+01:00")]
     local: String,
-    /// The day of the week in the time zone.
+    /// The day of the week in the schedule's time zone.
     #[schema(example = "Friday")]
     weekday: String,
 }

@@ -64,14 +64,14 @@ schemas! {
         /// The content type of the raw bytes. Default: `application/octet-stream`. Only with `payload_base64`.
         #[schema(max_length = 255)]
         content_type: [Option<String>],
-        /// The time of the run; with `every`, of the first run; with `cron`, the earliest time of a run. Default with
-        /// `every` or `cron`: now.
+        /// The time of the run; with `every`, the time of the first run; with `cron`, the earliest time of a run.
+        /// Default with `every` or `cron`: now.
         #[schema(format = "date-time")]
         at: [Option<String>],
         /// The interval between runs, from `1s` to `1825d`.
         #[schema(pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "24h")]
         every: [Option<String>],
-        /// A cron expression in local time: minute, hour, day, month, weekday.
+        /// A cron expression, in the time zone `time_zone`: minute, hour, day, month, weekday.
         #[schema(max_length = 256, example = "0 9 * * MON-FRI")]
         cron: [Option<String>],
         /// The time zone of `cron`, a name from the IANA database. Default: `UTC`.

@@ -32,27 +32,27 @@ pub(super) struct ReminderView {
     content_type: String,
     /// The size of the payload, in bytes.
     payload_bytes: u64,
-    /// The time of the run; with `every`, of the first run; with `cron`, the earliest time of a run.
+    /// The time of the run; with `every`, the time of the first run; with `cron`, the earliest time of a run.
     #[schema(value_type = String, format = "date-time")]
     at: Moment,
     /// The interval between runs; null unless the reminder has one.
     every: Option<String>,
-    /// The cron expression, in local time; null unless the reminder has one.
+    /// The cron expression, in the time zone `time_zone`; null unless the reminder has one.
     cron: Option<String>,
     /// The time zone of `cron`; null without `cron`.
     time_zone: Option<String>,
-    /// The time after which the reminder does not run; null: no end.
+    /// The time after which the reminder does not run; null means no end.
     #[schema(value_type = Option<String>, format = "date-time")]
     ends_at: Option<Moment>,
-    /// The maximum number of runs; null: no limit.
+    /// The maximum number of runs; null means no limit.
     max_runs: Option<u32>,
-    /// Which missed occurrences to fire: `all`, or only the `latest`; null: the tenant's setting.
+    /// Which missed occurrences to fire: `all`, or only the `latest`; null means the tenant's setting.
     #[schema(value_type = Option<CatchUpName>, inline)]
     catch_up: Option<&'static str>,
     /// The priority of the reminder's runs.
     #[schema(value_type = PrioritySchema, inline)]
     priority: &'static str,
-    /// The maximum time that a run waits before it expires; null: no limit.
+    /// The maximum time that a run waits before it expires; null means no limit.
     expires_after: Option<String>,
     /// The state of the reminder.
     #[schema(value_type = ReminderStateView, inline)]
@@ -68,7 +68,7 @@ pub(super) struct ReminderView {
     /// The scheduled time of the latest run.
     #[schema(value_type = Option<String>, format = "date-time")]
     last_at: Option<Moment>,
-    /// The time of the next run; null while a run is unfinished, and if none is scheduled.
+    /// The time of the next run; null while a run is unfinished, or if no run is scheduled.
     #[schema(value_type = Option<String>, format = "date-time")]
     next_at: Option<Moment>,
     /// The delivery ID of the unfinished run. There is at most one.
@@ -121,7 +121,7 @@ enum StopReasonView {
 
 /// The context needed to build a reminder's view.
 pub(super) struct ReminderContext {
-    /// The tenant's catch-up rule, for a reminder without its own.
+    /// The tenant's catch-up rule, for a reminder that has no rule of its own.
     pub(super) catch_up: CatchUp,
     pub(super) circuit: Option<CircuitOf>,
     /// The current wall-clock time.
@@ -203,7 +203,7 @@ pub(super) struct RunView {
     /// The `webhook-id` of the run's requests.
     #[schema(example = "rem_01h5k2m8w4c7e_1")]
     webhook_id: String,
-    /// The time of the occurrence that the run stands for.
+    /// The scheduled time of the occurrence that this run serves.
     #[schema(value_type = String, format = "date-time")]
     scheduled_at: Moment,
     /// The number of missed occurrences that were skipped before this run.
@@ -218,11 +218,11 @@ pub(super) struct RunView {
     /// The reason why the run failed.
     #[schema(value_type = Option<FailReasonView>, inline)]
     reason: Option<&'static str>,
-    /// Whether the run is held back although it may be due: by a circuit, a throttle or a disabled tenant.
+    /// Whether the run is held back by a circuit, a throttle or a disabled tenant, even if it is due.
     parked: bool,
     /// The number of attempts used.
     attempts: u32,
-    /// While pending or retrying: the earliest time of the next attempt.
+    /// While the run is pending or retrying, the earliest time of the next attempt.
     #[schema(value_type = Option<String>, format = "date-time")]
     due_at: Option<Moment>,
     /// The time at which the run was fired.

@@ -12,8 +12,8 @@
 //! | `write_timeout` | closes connections whose peer does not read |
 //!
 //! A client can't hold a connection without using it: first requests, headers, bodies, responses and idle connections
-//! all have time limits. One address can't take all connections. If a handler panics, the client gets a response and
-//! keeps its connection.
+//! all have timeouts. One address can't take all connections. If a handler panics, the client gets a response and keeps
+//! its connection.
 
 mod connection;
 mod counted_body;
@@ -45,15 +45,15 @@ pub struct Connections {
     pub most: usize,
     /// The share of the connections that one client address may have, in percent.
     pub address_share: u32,
-    /// The time limit for the headers of the first request.
+    /// The timeout for receiving the headers of the first request.
     pub first_request_timeout: Duration,
-    /// The time limit for the headers of a request; also the maximum time that a connection stays idle.
+    /// The timeout for receiving the headers of a request; also the maximum time that a connection stays idle.
     pub header_timeout: Duration,
-    /// The time limit for the client to read a part of a response.
+    /// The maximum time that a write waits for the client to read.
     pub write_timeout: Duration,
     /// The maximum number of concurrent requests on one HTTP/2 connection.
     pub streams: u32,
-    /// The grace period for requests in flight when the server stops.
+    /// The grace period for requests in flight when the server shuts down.
     pub grace: Duration,
 }
 

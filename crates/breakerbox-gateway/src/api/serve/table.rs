@@ -34,7 +34,7 @@ struct Entries {
 /// One open connection.
 pub(in crate::api) struct OpenConnection {
     network: IpAddr,
-    /// The connection's position among the idle ones. 0: it is not idle.
+    /// The connection's key among the idle connections, or 0 if it is not idle.
     place: AtomicU64,
     /// Whether the connection was removed from the table.
     has_left: AtomicBool,
@@ -54,7 +54,7 @@ pub(super) struct Admitted {
     pub(super) connection: Arc<OpenConnection>,
 }
 
-/// Counts as a request in flight until it is dropped.
+/// A guard for one request in flight, which ends when the guard is dropped.
 pub(super) struct InFlight {
     table: Arc<ConnectionTable>,
     connection: Arc<OpenConnection>,
@@ -148,7 +148,7 @@ impl Entries {
         self.idle.get(place).cloned()
     }
 
-    /// Frees the slot of a connection immediately; its task closes it soon.
+    /// Frees the slot of a connection immediately. The connection's task closes it shortly afterwards.
     fn close(&mut self, connection: &OpenConnection) {
         self.leave_rest(connection);
         connection.has_left.store(true, Ordering::Relaxed);
@@ -194,7 +194,7 @@ impl Admitted {
         self.connection.has_spoken.load(Ordering::Relaxed)
     }
 
-    /// Returns how long the connection has had no request in flight. Zero while it has one.
+    /// Returns how long the connection has had no request in flight. Zero while a request is in flight.
     pub(super) fn idle_for(&self) -> Duration {
         if self.connection.in_flight.load(Ordering::Relaxed) > 0 {
             return Duration::ZERO;
@@ -236,7 +236,7 @@ impl Drop for InFlight {
 }
 
 impl OpenConnection {
-    /// Records that a valid API key was sent: the connection is never closed for another one.
+    /// Records that the client sent a valid API key, so that its connection is never closed for another one.
     pub(in crate::api) fn mark_known(&self) {
         self.is_known.store(true, Ordering::Relaxed);
     }

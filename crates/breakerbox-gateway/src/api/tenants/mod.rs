@@ -113,9 +113,9 @@ async fn show(
 
 /// Change a tenant
 ///
-/// Omitted fields stay unchanged, also within `reminders`; `null` restores the default. `policy`, `circuit_by` and
-/// `response_rules` need an admin key, also within `reminders`. Limits (`backlog`, `ingest_rate`, `reminders.limit`,
-/// and `reminders` as `null`) need an admin key for all tenants, because they protect other tenants.
+/// Omitted fields stay unchanged, including those in `reminders`; `null` restores the default. `policy`, `circuit_by`
+/// and `response_rules` need an admin key, including those in `reminders`. Limits (`backlog`, `ingest_rate`,
+/// `reminders.limit`, and `reminders` as `null`) need an admin key for all tenants, because they protect other tenants.
 #[utoipa::path(
     patch,
     path = "/v1/tenants/{tenant}",

@@ -17,14 +17,14 @@ use crate::api::reminders::CatchUpName;
 /// Settings for all reminders of a tenant.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct RemindersView {
-    /// Circuit policy values that override the preset `reminders`; null: only the preset. The tenant's own `policy`
+    /// Circuit policy values that override the preset `reminders`; null if there are none. The tenant's own `policy`
     /// applies to deliveries.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
     /// The callbacks that share a circuit: those to one URL (`endpoint`), to one `host`, or all of the `tenant`.
     #[schema(inline)]
     circuit_by: CircuitByName,
-    /// The delays between attempts of a run; null: the default of three times `1m`.
+    /// The delays between attempts of a run; null means three delays of `1m`.
     #[schema(value_type = Option<Vec<String>>)]
     retry: Option<RetrySchedule>,
     /// Rules that override the default effect of responses, by status, status class or fault.
@@ -36,11 +36,11 @@ pub(in crate::api) struct RemindersView {
     /// Which missed occurrences to fire, `all` or only the `latest`, unless a reminder overrides it.
     #[schema(value_type = CatchUpName, inline)]
     catch_up: &'static str,
-    /// The timeout of a callback; null: the gateway's default.
+    /// The timeout of a callback; null means the gateway's default.
     timeout: Option<String>,
-    /// The maximum number of concurrent callbacks per circuit; null: the gateway's default.
+    /// The maximum number of concurrent callbacks per circuit; null means the gateway's default.
     max_in_flight: Option<u32>,
-    /// The maximum number of unfinished reminders, and of bytes in their payloads; null: the gateway's default.
+    /// The maximum number of unfinished reminders, and of bytes in their payloads; null means the gateway's default.
     #[schema(inline)]
     limit: Option<BacklogView>,
 }
@@ -82,7 +82,7 @@ pub(in crate::api) struct RemindersChange {
     #[schema(value_type = Option<CircuitByName>, inline)]
     #[serde(default)]
     circuit_by: Change<CircuitByName>,
-    /// The delays between attempts of a run. Default: three times `1m`.
+    /// The delays between attempts of a run. Default: three delays of `1m`.
     #[schema(value_type = Option<Vec<String>>, max_items = 50, example = json!(["1m", "1m", "1m"]))]
     #[serde(default)]
     retry: Change<RetrySchedule>,
@@ -131,7 +131,7 @@ impl RemindersChange {
         !self.limit.is_keep()
     }
 
-    /// Returns the settings with the change applied. Errors name the field without `reminders`.
+    /// Returns the settings with the change applied. Errors name the field without the prefix `reminders`.
     pub(super) fn onto(self, rules: ReminderRules) -> ApiResult<ReminderRules> {
         let defaults = ReminderRules::default();
         let circuit_by = self.circuit_by.map(CircuitBy::from).onto(Some(rules.circuit_by));

@@ -33,22 +33,22 @@ pub(in crate::api) struct TenantView {
     /// The requests that share a circuit: those to one `endpoint`, to one `host`, or all of the `tenant`.
     #[schema(value_type = CircuitByName, inline)]
     circuit_by: CircuitByName,
-    /// Policy values for the tenant's circuits, with the names used in policy files; null: the gateway's policy.
+    /// Policy values for the tenant's circuits, with the names used in policy files; null means the gateway's policy.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
-    /// The delays between attempts; null: the gateway's.
+    /// The delays between attempts; null means the gateway's.
     #[schema(value_type = Option<Vec<String>>, example = json!(["5s", "5m", "30m"]))]
     retry: Option<RetrySchedule>,
     /// Rules that override the default effect of responses, by status, status class or fault.
     #[schema(value_type = Object)]
     response_rules: ResponseRules,
-    /// The limit for unfinished deliveries; null: the gateway's.
+    /// The limit for unfinished deliveries; null means the gateway's.
     #[schema(inline)]
     backlog: Option<BacklogView>,
-    /// The rate limit for submitted events; null: none.
+    /// The rate limit for submitted events; null means no limit.
     #[schema(inline)]
     ingest_rate: Option<RateView>,
-    /// The maximum time that a delivery waits before it expires; null: the gateway's.
+    /// The maximum time that a delivery waits before it expires; null means the gateway's.
     expires_after: Option<String>,
     /// Settings for the tenant's reminders.
     #[schema(inline)]
@@ -79,7 +79,8 @@ pub(in crate::api) struct BacklogView {
     /// The maximum number of deliveries or reminders.
     #[schema(minimum = 1, maximum = 1_000_000_000_000_u64)]
     count: u64,
-    /// The maximum total size of their payloads, in bytes. An event's payload counts once for each delivery.
+    /// The maximum total size of the deliveries' or reminders' payloads, in bytes. An event's payload counts once for
+    /// each delivery.
     #[schema(minimum = 1, maximum = 1_000_000_000_000_000_u64)]
     bytes: u64,
 }
@@ -91,7 +92,7 @@ pub(in crate::api) struct RateView {
     /// The mean number of events or requests per second.
     #[schema(minimum = 0.0000116, maximum = 1_000_000)]
     per_second: f64,
-    /// The maximum number of events or requests at once.
+    /// The maximum number of events or requests in a burst.
     #[schema(minimum = 1, maximum = 4_294_967_295_u64)]
     burst: u32,
 }
@@ -314,7 +315,7 @@ pub(super) fn checked_backlog(name: &str, backlog: BacklogView) -> ApiResult<Bac
     Ok(Backlog { count: backlog.count, bytes: backlog.bytes })
 }
 
-/// Checks the format of a policy. Its values are validated together with the layers below it.
+/// Checks the format of a policy. Its values are validated later, together with the inherited ones.
 pub(in crate::api) fn checked_policy(policy: Value) -> ApiResult<Value> {
     if policy.is_object() {
         return Ok(policy);
@@ -322,7 +323,7 @@ pub(in crate::api) fn checked_policy(policy: Value) -> ApiResult<Value> {
     Err(Problem::invalid("policy", "must be an object with the names of the policy file"))
 }
 
-/// Checks a description: limited length, one line.
+/// Checks that a name or description is one line of at most `most` characters.
 pub(in crate::api) fn checked_name(field: &str, text: String, most: usize) -> ApiResult<String> {
     if let Some(why) = fault_of_line(&text, 0..=most) {
         return Err(Problem::invalid(field, why));

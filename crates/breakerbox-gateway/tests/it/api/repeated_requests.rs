@@ -170,7 +170,7 @@ async fn a_repeated_response_is_the_first_one_whatever_happened_since() {
     assert_eq!(now["state"], "paused");
 }
 
-/// Acquire and settle are exceptions: a client does not create a permit, and simply acquires again.
+/// Acquire and settle are exceptions, because a client does not create a permit, and simply acquires again.
 #[test]
 fn the_document_names_the_header_on_every_request_that_creates() {
     let document = api::document();

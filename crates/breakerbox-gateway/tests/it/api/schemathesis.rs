@@ -33,8 +33,9 @@ async fn everything_is_as_the_document_says() {
     site.request(Method::GET, "/v1/tenants", &site.admin, None).await.expect(200);
 }
 
-/// IDs of existing resources; otherwise most responses would be 404. The generator must create what it deletes. A
-/// generated cursor or revision would only be refused.
+/// Returns settings for the generator. Path parameters are IDs of existing resources, because otherwise most responses
+/// would be 404; those of DELETE requests don't exist. Cursors and revisions are fixed, because generated ones would
+/// only be rejected.
 fn settings(things: &Things) -> String {
     let mut settings = String::from("[parameters]\n\"query.cursor\" = \"\"\n\"header.if-match\" = \"*\"\n");
     for name in ["tenant", "endpoint", "event", "delivery", "circuit", "resend", "reminder", "key"] {

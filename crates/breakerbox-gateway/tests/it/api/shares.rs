@@ -16,7 +16,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use super::site::{LONG, Site};
 
-/// Starts a batch request, of which the server has begun to read the body.
+/// Starts a batch request, and waits until the server has begun to read its body.
 async fn begun(site: &Site, key: &str, length: &str, first: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(site.address).await.unwrap();
     let head = format!(

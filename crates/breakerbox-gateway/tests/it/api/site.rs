@@ -1,5 +1,6 @@
 //! A gateway's API on loopback: the real server, router, records and queue, with their own database file. Nothing is
-//! delivered: the dispatcher, test sends and health are stand-ins. It stops when dropped.
+//! delivered, because the dispatcher, test requests and health are stand-ins. The server stops when the [`Site`] is
+//! dropped.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,12 +37,12 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-/// A timeout that only guards against hanging.
+/// A generous timeout, so that a hanging test fails.
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
 pub(super) struct Site {
     pub(super) address: SocketAddr,
-    /// A key for everything and all tenants.
+    /// An API key with all scopes, for all tenants.
     pub(super) admin: String,
     pub(super) records: SqliteRecords,
     pub(super) circuits: Breakerbox,
@@ -97,7 +98,7 @@ impl TestSend for Plain {
     }
 }
 
-/// Every target accepts a test.
+/// Tests notification targets without sending anything. Every target accepts the test.
 struct TestNotifications(Arc<Directory>);
 
 #[async_trait]
@@ -115,7 +116,7 @@ impl Health for Plain {
     }
 }
 
-/// A response.
+/// The status, headers and body of a response.
 #[derive(Debug)]
 pub(super) struct Said {
     pub(super) status: StatusCode,
@@ -137,7 +138,7 @@ impl Said {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// Returns the response, if it has this status.
+    /// Returns the response. Panics unless it has this status.
     #[track_caller]
     pub(super) fn expect(self, status: u16) -> Self {
         let body = String::from_utf8_lossy(&self.body);
@@ -260,7 +261,7 @@ impl Site {
         self.send(request, path, body).await
     }
 
-    /// Makes any request.
+    /// Makes a request with this method, these headers and this body.
     pub(super) async fn send(
         &self,
         request: http::request::Builder,

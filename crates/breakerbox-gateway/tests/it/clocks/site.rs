@@ -20,7 +20,7 @@ use http::{HeaderMap, HeaderValue, Method};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-/// A timeout that only guards against hanging.
+/// A generous timeout, so that a hanging test fails.
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
 pub(super) const HOUR: i64 = 3_600;

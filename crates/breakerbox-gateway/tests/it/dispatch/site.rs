@@ -42,7 +42,7 @@ type Answers = Box<dyn Fn(usize) -> (Duration, Reply) + Send + Sync>;
 /// The requests that a receiver got.
 #[derive(Default)]
 pub(super) struct Receiver {
-    /// The time of each request, since the start.
+    /// The time of each request, since the start of the test.
     pub(super) requests: Vec<Duration>,
     pub(super) in_flight: usize,
     pub(super) most_in_flight: usize,

@@ -14,7 +14,7 @@ use breakerbox_testkit::receiver::{Behaviour, Receiver};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-/// A timeout that only guards against hanging.
+/// A generous timeout, so that a hanging test fails.
 const LONG: Duration = Duration::from_secs(60);
 
 /// The received bodies, by path.

@@ -162,8 +162,8 @@ async fn deliveries_and_workers_share_a_circuit() {
     assert_eq!(rig.circuit(&permit).await["key"], "default hooks.example.com");
 }
 
-/// A destination that accepts two fifths of the calls, however fast the machine is. Half of the calls have a high
-/// priority, so everything that it accepts could be of high priority.
+/// The destination accepts two fifths of the calls, regardless of the machine's speed. Half of the calls have a high
+/// priority, so all accepted calls could be of high priority.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_throttle_sheds_what_is_least_important() {
     const ROUNDS: u32 = 200;

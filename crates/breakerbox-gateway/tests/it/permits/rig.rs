@@ -13,7 +13,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 
-/// A timeout that only guards against hanging.
+/// A generous timeout, so that a hanging test fails.
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
 pub(super) const URL: &str = "https://hooks.example.com/in";
@@ -132,7 +132,7 @@ impl Rig {
         self.until(&permit, |circuit| circuit["state"] == "open").await;
     }
 
-    /// Acquires until a permit is given, waiting as told, like a worker.
+    /// Acquires until a permit is given. After each refusal, waits as long as the refusal states, like a worker.
     pub(super) async fn permit_in_time(&self, url: &str) -> Value {
         let began = Instant::now();
         loop {
