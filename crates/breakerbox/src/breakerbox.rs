@@ -18,19 +18,19 @@ use crate::store::Unreadable;
 /// The default maximum number of circuits in a registry.
 pub const DEFAULT_MAX_CIRCUITS: usize = 1_000_000;
 
-/// The registry of circuits by key. Build one per service, clone it freely, and keep it while the service runs.
+/// The registry of circuits by key. Build one per service, clone it freely, and keep a handle while the service runs.
 #[derive(Clone)]
 pub struct Breakerbox(Handle);
 
 impl Breakerbox {
-    /// Creates the first handle to these circuits.
+    /// Creates the first handle to a registry.
     pub(crate) fn start(shared: Shared) -> Self {
         let shared = Arc::new(shared);
         fleet::start(&shared);
         Self(Handle::new(shared))
     }
 
-    /// Creates another handle to existing circuits.
+    /// Creates another handle to an existing registry.
     pub(crate) fn of(shared: &Arc<Shared>) -> Self {
         Self(Handle::new(Arc::clone(shared)))
     }
@@ -41,8 +41,8 @@ impl Breakerbox {
 
     /// Returns the circuit for this key, creating it if necessary. Keep the handle if you use the same key often.
     ///
-    /// If the registry is full and cannot evict a circuit, the handle has no circuit: it [admits every call and
-    /// counts none](Circuit::is_controlled). To use a slot that becomes free later, get the handle again.
+    /// If the registry is full and cannot evict a circuit, the handle has no circuit, and [admits every call and counts
+    /// none](Circuit::is_controlled). To use a slot that becomes free later, get the handle again.
     ///
     /// # Errors
     /// If the key is empty or too long.
@@ -55,8 +55,8 @@ impl Breakerbox {
         })
     }
 
-    /// Returns the circuit for this key if this process has it. It never creates one, so keys from untrusted sources
-    /// cannot fill the registry.
+    /// Returns the circuit for this key if this process has it. Unlike [`circuit`](Self::circuit), this never creates a
+    /// circuit, so keys from untrusted sources cannot fill the registry.
     ///
     /// ```
     /// use breakerbox::Breakerbox;
@@ -80,7 +80,7 @@ impl Breakerbox {
         self.0.registry.is_full_for(key)
     }
 
-    /// Returns the policy that governs this key: its own, its tenant's, or the default.
+    /// Returns the policy that governs this key, which is the key's own, its tenant's, or the default policy.
     #[must_use]
     pub fn policy_of(&self, key: &str) -> Arc<Policy> {
         self.0.policy_of(key)
@@ -110,8 +110,8 @@ impl Breakerbox {
         self.circuit(key.text()).expect("a key is neither empty nor too long")
     }
 
-    /// Changes the policy of all keys without a policy of their own. It applies at once, and circuits keep their
-    /// state.
+    /// Changes the policy of all keys without a policy of their own. The new policy applies at once, and circuits keep
+    /// their state.
     pub fn set_policy(&self, policy: Policy) {
         self.change_policies(|policies| policies.set_default(policy));
     }
@@ -188,12 +188,12 @@ impl Breakerbox {
         });
     }
 
-    /// Reports all settled outcomes to the store and waits for the resulting transitions: a circuit with enough
-    /// failures is open for the fleet when this returns. Use it in processes that end soon after a call, such as jobs
+    /// Reports all settled outcomes to the store and waits for the resulting transitions. When this returns, a circuit
+    /// with enough failures is open for the whole fleet. Use this in processes that end soon after a call, such as jobs
     /// and functions. Without a store this has no effect.
     ///
-    /// This takes at most four times [`store_timeout`](crate::Builder::store_timeout), plus the time in which other
-    /// processes may contradict a trip that only this process has seen. If you drop the future, the work continues in
+    /// A flush takes at most four times [`store_timeout`](crate::Builder::store_timeout), plus the time in which other
+    /// processes may contradict a trip that only this process has seen. If you drop the future, the flush continues in
     /// the background.
     ///
     /// ```
@@ -216,9 +216,8 @@ impl Breakerbox {
     }
 
     /// [Flushes](Self::flush), then stops the background tasks. Call this before the process ends. Dropping the last
-    /// handle or shutting down the runtime does the same as far as possible, but blocks a thread, opens a new
-    /// connection to the store, and cannot return an error. Circuits remain usable afterwards, but are no longer
-    /// shared.
+    /// handle or shutting down the runtime also flushes if possible, but blocks a thread, opens a new connection to the
+    /// store, and cannot return an error. After closing, circuits remain usable, but are no longer shared.
     ///
     /// # Errors
     /// If some outcomes could not be reported to the store. The background tasks are stopped in any case.
@@ -245,8 +244,8 @@ impl Breakerbox {
     }
 
     /// Returns the circuits whose records in the store cannot be read at present, by their names in the store (see
-    /// [`StoredKeys`](crate::StoredKeys)), with the reasons. This process does not share them until it can read their
-    /// records.
+    /// [`StoredKeys`](crate::StoredKeys)), with the reasons. This process does not share these circuits until their
+    /// records can be read.
     #[must_use]
     pub fn unreadable(&self) -> Vec<Unreadable> {
         self.0.fleet.as_ref().map(Fleet::unreadable).unwrap_or_default()
@@ -266,23 +265,23 @@ impl Breakerbox {
     }
 }
 
-/// Counters of events that are not reported elsewhere. They start when the registry is built.
+/// Counters of events that are not reported elsewhere. They start at zero when the registry is built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Results that arrived after their epoch or lease was over, and changed nothing.
+    /// Results that arrived after their epoch or lease was over, and had no effect.
     pub late_results: u64,
     /// Calls that were admitted without a circuit, because the registry was full.
     pub uncontrolled: u64,
-    /// Panics in observers.
+    /// Panics in observers, which the registry catches.
     pub observer_panics: u64,
     /// Probes that were in flight while another process was given a probe too. This happens only if a store loses
-    /// writes or its clock steps. It cannot be detected while the store is unavailable.
+    /// writes or its clock steps, and cannot be detected while the store is unavailable.
     pub overlaps: u64,
-    /// Reports to which the store did not respond. Their counts may be lost; they are not sent again.
+    /// Reports to which the store did not respond. They are not sent again, so their counts may be lost.
     pub unanswered_reports: u64,
-    /// The number of times that this process opened a circuit only for itself, because its own calls failed and the
-    /// rest of the fleet's did not. Observers do not receive this.
+    /// The number of times that this process opened a circuit only for itself, because its own calls failed and other
+    /// processes' did not. Observers are not notified of this.
     pub opened_locally: u64,
 }
 

@@ -66,8 +66,8 @@ impl Builder {
         self
     }
 
-    /// Adds a function that receives every change after it has happened, in the thread that caused it. It should
-    /// return quickly.
+    /// Adds a function that receives every change after the change has happened, in the thread that caused it. The
+    /// function should return quickly.
     pub fn observer(mut self, observer: impl Fn(&CircuitChange) + Send + Sync + 'static) -> Self {
         self.observers.add(observer);
         self
@@ -79,17 +79,17 @@ impl Builder {
         self
     }
 
-    /// Limits the circuits of each tenant. Default: only the registry's limit applies. Beyond the limit, the registry
-    /// first evicts idle circuits of the same tenant. If it cannot evict any, this tenant's new keys get no circuit;
-    /// other tenants' keys are not affected. Set this only if all keys begin with a tenant.
+    /// Limits the number and memory of each tenant's circuits. Default: only the registry's limit applies. Beyond the
+    /// limit, the registry first evicts idle circuits of the same tenant. If none can be evicted, this tenant's new
+    /// keys get no circuit; other tenants' keys are not affected. Set this only if all keys begin with a tenant.
     pub fn tenant_limit(mut self, limit: TenantLimit) -> Self {
         self.of_tenant = Some(limit);
         self
     }
 
-    /// Turns dry-run mode on: circuits go through their whole life cycle, but every call is admitted. `refused`
-    /// receives the key and the refusal for each call that would have been refused. The outcomes of those calls are
-    /// not counted.
+    /// Turns dry-run mode on, in which circuits go through their whole life cycle, but every call is admitted.
+    /// `refused` receives the key and the refusal for each call that would have been refused. The outcomes of those
+    /// calls are not counted.
     pub fn dry_run(mut self, refused: impl Fn(&str, &Refusal) + Send + Sync + 'static) -> Self {
         self.dry_run = true;
         self.observers.add_for_refusals(refused);
@@ -98,8 +98,8 @@ impl Builder {
 
     /// Shares circuits with every process that uses the same store.
     ///
-    /// The background tasks run on the tokio runtime in which [`build`](Self::build) is called, or otherwise on a
-    /// thread of their own.
+    /// The background tasks run on the tokio runtime in which [`build`](Self::build) is called. Outside a runtime, they
+    /// run on a separate thread.
     pub fn store(mut self, store: impl Store) -> Self {
         self.store = Some(Arc::new(store));
         self
@@ -108,17 +108,18 @@ impl Builder {
     /// Sets how a fleet's processes agree on a circuit's state. Default: [`Consistency::LocalFirst`]. Set the same
     /// value in all processes.
     ///
-    /// With [`Consistency::Strict`], each call accesses the store twice: before it is made, and before its result is
-    /// returned. This requires waiting, so make calls with [`call`](crate::Circuit::call) and the middleware, or with
-    /// [`acquire`](crate::Circuit::acquire) and [`settle_and_confirm`](crate::Permit::settle_and_confirm). Functions
-    /// that do not wait refuse with [`Refusal::StoreRequired`].
+    /// With [`Consistency::Strict`], each call accesses the store twice, before the call is made and before its result
+    /// is returned. This requires waiting, so make calls with [`call`](crate::Circuit::call) and the middleware, or
+    /// with [`acquire`](crate::Circuit::acquire) and [`settle_and_confirm`](crate::Permit::settle_and_confirm).
+    /// Functions that do not wait refuse with [`Refusal::StoreRequired`].
     pub fn consistency(mut self, consistency: Consistency) -> Self {
         self.settings.consistency = consistency;
         self
     }
 
-    /// Declares that no other process shares this store. No other process can then have unreported successes, so a
-    /// trip takes effect at once. In a fleet with [`Consistency::LocalFirst`], a trip waits 1.5 s for such reports.
+    /// Declares that no other process shares this store. A trip then takes effect at once, because no other process can
+    /// have unreported successes. Otherwise, with [`Consistency::LocalFirst`], a trip waits 1.5 s for other processes'
+    /// reports.
     pub fn exclusive_store(mut self) -> Self {
         self.settings.is_exclusive = true;
         self
@@ -143,36 +144,37 @@ impl Builder {
         self
     }
 
-    /// Sets the timeout for the store's responses. Default: [`DEFAULT_STORE_TIMEOUT`](crate::DEFAULT_STORE_TIMEOUT).
-    /// No acquire waits longer. The store's own timeout should be shorter, so that its error, which states the
-    /// operation, comes first.
+    /// Sets the timeout for the store's responses, which is also the maximum time that an acquire waits. Default:
+    /// [`DEFAULT_STORE_TIMEOUT`](crate::DEFAULT_STORE_TIMEOUT). The store's own timeout should be shorter, so that its
+    /// error, which states the operation, comes first.
     pub fn store_timeout(mut self, limit: Duration) -> Self {
         self.settings.store_timeout = limit.max(Duration::from_millis(1));
         self
     }
 
-    /// Sets the interval at which circuits that are not closed are read again, in case a change was missed. Default:
-    /// 2 s.
+    /// Sets the interval at which circuits that are not closed are read again from the store, in case a change was
+    /// missed. Default: 2 s.
     pub fn reread_every(mut self, every: Duration) -> Self {
         self.settings.reread_every = every.max(Duration::from_millis(1));
         self
     }
 
-    /// Adds a function that is called when the store becomes unavailable and when it is available again.
+    /// Adds a function that is called when the store becomes unavailable, and when it recovers.
     pub fn store_observer(mut self, observer: impl Fn(&StoreHealth) + Send + Sync + 'static) -> Self {
         self.observers.add_for_store(observer);
         self
     }
 
-    /// For simulations: derives all random bits from this seed, and iterates over circuits in the order of their
-    /// keys. The same seed, clock and calls produce the same results. Never use this in production: processes with
+    /// Derives all random bits from this seed, and iterates over circuits in the order of their keys, for simulations.
+    /// The same seed, clock and calls produce the same results. Never use this in production, because processes with
     /// the same seed generate the same versions and leases.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// For simulations that pause and kill processes: `spawn` runs the background tasks, which need tokio's timer.
+    /// Runs the background tasks with `spawn`, for simulations that pause and kill processes. The tasks need tokio's
+    /// timer.
     pub fn spawner(mut self, spawn: impl Fn(BackgroundTask) + Send + Sync + 'static) -> Self {
         self.runtime = Some(Runtime::custom(spawn));
         self

@@ -8,8 +8,8 @@ use breakerbox_core::{Key, KeyError};
 
 use crate::circuit::Classification;
 
-/// Extracts a request's key, which selects its circuit or throttle. Any function that takes a request implements
-/// this, and a [`Key`] is an extractor that returns itself for all requests.
+/// Extracts a request's key, which selects its circuit or throttle. Any function that takes a request implements this
+/// trait. A [`Key`] is an extractor that returns itself for all requests.
 ///
 /// ```
 /// use breakerbox::{ExtractKey, Key, KeyError};
@@ -48,9 +48,9 @@ impl<R> ExtractKey<R> for Key {
     }
 }
 
-/// Extracts a request's priority. Any function that takes a request implements this.
+/// Extracts a request's priority. Any function that takes a request implements this trait.
 pub trait ExtractPriority<R> {
-    /// Returns the request's priority, or `None` if it has none.
+    /// Returns the request's priority; `None` if the request has none, so that the default applies.
     fn priority(&self, request: &R) -> Option<Priority>;
 }
 
@@ -60,11 +60,11 @@ impl<R, F: Fn(&R) -> Option<Priority>> ExtractPriority<R> for F {
     }
 }
 
-/// Classifies a result for the circuit. Any function that takes a result implements this, such as
+/// Classifies a result for the circuit. Any function that takes a result implements this trait, such as
 /// [`by_result`](crate::by_result).
 ///
-/// It is not called for calls that were never sent because a throttle shed them or another circuit, inside this one,
-/// refused them. Those are not counted.
+/// The classifier is not called for calls that were never sent, because a throttle shed them or another circuit, inside
+/// this one, refused them. Such calls are not counted.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say what a `Result<{T}, {E}>` means for a circuit",
     label = "this is no classifier of such results",

@@ -23,9 +23,9 @@ pub struct CircuitChange {
 pub enum StoreHealth {
     /// The store responds to reads and accepts writes.
     Connected,
-    /// The store does not respond, or refuses writes. Circuits are not shared until it recovers.
+    /// The store does not respond, or rejects writes. Circuits are not shared until the store recovers.
     Degraded {
-        /// The latest error, with its causes.
+        /// The latest error, with the messages of its causes.
         error: String,
     },
 }
@@ -47,7 +47,7 @@ type RefusalObserver = Box<dyn Fn(&str, &Refusal) + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct Observers {
     of_changes: Vec<ChangeObserver>,
-    /// Called for refusals that were not applied, because of dry-run mode.
+    /// Called for each call that dry-run mode admitted although the circuit refused it.
     of_refusals: Vec<RefusalObserver>,
     of_the_store: Vec<StoreObserver>,
     panics: AtomicU64,
@@ -80,7 +80,7 @@ impl Observers {
         self.of_refusals.iter().for_each(|observer| self.guard(|| observer(key, refusal)));
     }
 
-    /// Runs an observer. If it panics, neither the other observers nor the caller's call are affected.
+    /// Runs an observer. A panic in the observer affects neither other observers nor the caller's call.
     pub(crate) fn guard(&self, call: impl FnOnce()) {
         if !call_guarded(call) {
             self.panics.fetch_add(1, Ordering::Relaxed);
@@ -92,7 +92,7 @@ impl Observers {
     }
 }
 
-/// Runs the user's code. Returns false if it panicked.
+/// Runs a user's code. Returns false if the code panicked.
 pub(crate) fn call_guarded(call: impl FnOnce()) -> bool {
     let Err(thrown) = catch_unwind(AssertUnwindSafe(call)) else { return true };
     // Dropping the panic payload may panic too; the payload of that second panic is never dropped.

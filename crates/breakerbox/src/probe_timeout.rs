@@ -2,8 +2,8 @@
 
 /// A probe exceeded the policy's `probe_timeout` and was aborted.
 ///
-/// It is the source of every error that it causes, whatever the call's error type. A throttle around the circuit
-/// classifies it as a timeout.
+/// This error is the source of every error that it causes, whatever the call's error type. A throttle around the
+/// circuit classifies it as a timeout.
 ///
 /// ```
 /// use breakerbox::throttle::{Overload, LoadSignal};

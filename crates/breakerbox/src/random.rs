@@ -7,9 +7,9 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 pub(crate) enum RandomSource {
-    /// Unpredictable bits from the thread's generator.
+    /// Unpredictable bits from the thread's random number generator.
     Random,
-    /// The same bits in the same order for the same seed.
+    /// Reproducible bits from a generator with a fixed seed, for simulations.
     Seeded(Box<Mutex<SmallRng>>),
 }
 

@@ -21,26 +21,26 @@ use crate::clock::Clock;
 
 mod tenants;
 
-/// The number of parts in the table.
+/// The number of shards in the table, each with its own lock.
 const PARTS: usize = 64;
 
-/// The maximum number of cells that a search for evictable ones examines.
+/// The maximum number of cells that one search for evictable cells examines.
 const MAX_WALK: usize = 4_096;
 
-/// The maximum number of cells that a search among one tenant's cells examines. Parts of a large table have more
-/// cells.
+/// The maximum number of cells that one search for a tenant's evictable cells examines. The shard of a large table in
+/// which the search starts may have more.
 const MAX_WALK_FOR_TENANT: usize = 256;
 
-/// The time for which a part is not searched again after a search found hardly any evictable cells.
+/// How long to wait before searching a shard again if the last search found almost no evictable cells.
 const SEARCH_PAUSE: Duration = Duration::from_secs(1);
 
-/// A search must find at least one evictable cell among this many. With fewer, each new key would cost another
-/// search.
+/// A search that finds fewer than one evictable cell among this many is not repeated at once, because each new key
+/// would cost another search.
 const MIN_FOUND_ONE_IN: usize = 64;
 
 /// A value that a registry can contain.
 pub(crate) trait RegistryEntry {
-    /// The clock that decides whether the value is evictable.
+    /// The clock by which the value's age is measured.
     type Times: Clock;
 
     fn key(&self) -> &str;
@@ -54,17 +54,17 @@ pub(crate) struct Registry<C> {
     hasher: RandomState,
     count: AtomicUsize,
     max: usize,
-    /// The number of cells per tenant; `None` if tenants have no limits of their own.
+    /// The number of cells per tenant; `None` if tenants have no separate limits.
     tenants: Option<Tenants>,
-    /// The part that was last searched for evictable cells.
+    /// The index of the shard that was last searched for evictable cells.
     searched: AtomicUsize,
-    /// Whether to iterate in key order, for simulations, instead of the order in memory.
+    /// Whether to iterate in key order, for simulations, instead of the faster order in memory.
     in_order: bool,
 }
 
 struct Part<C> {
     cells: HashTable<Arc<C>>,
-    /// The time until which this part is not searched, because the last search found hardly any evictable cells.
+    /// The time until which this shard is not searched, because the last search found almost no evictable cells.
     full_until: Timestamp,
 }
 
@@ -94,7 +94,8 @@ impl<C: RegistryEntry> Registry<C> {
         self.read(hash).cells.find(hash, |cell| cell.key() == key).cloned()
     }
 
-    /// Returns this key's cell, creating it if necessary; `None` if the registry is full.
+    /// Returns this key's cell, creating it if necessary; `None` if the registry is full, or the key's tenant has
+    /// reached its limit.
     pub(crate) fn find_or_add(
         &self,
         key: &str,
@@ -118,9 +119,9 @@ impl<C: RegistryEntry> Registry<C> {
         Some(cell)
     }
 
-    /// Takes a slot for one more cell, evicting others if necessary. The caller holds the lock on `own`. Other parts
-    /// are searched only if their lock is free and, after the first one, only up to [`MAX_WALK`] cells: a new key
-    /// must not cost a search through a million others.
+    /// Reserves a slot for one more cell, evicting other cells if necessary. Returns whether it succeeded. The caller
+    /// holds the lock on `own`. Other shards are searched only if their lock is free, and only until [`MAX_WALK`] cells
+    /// were examined, because a new key must not cost a search through a million others.
     fn make_room(&self, own: &mut Part<C>, times: &C::Times) -> bool {
         let take = |count: usize| (count < self.max).then_some(count + 1);
         let try_take = || self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
@@ -141,7 +142,7 @@ impl<C: RegistryEntry> Registry<C> {
         try_take()
     }
 
-    /// Returns the next part to search, if its lock is free.
+    /// Returns the next shard to search; `None` if its lock is taken.
     fn next_part(&self) -> Option<RwLockWriteGuard<'_, Part<C>>> {
         let next = self.searched.fetch_add(1, Ordering::Relaxed) % PARTS;
         match self.parts[next].try_write() {
@@ -151,9 +152,9 @@ impl<C: RegistryEntry> Registry<C> {
         }
     }
 
-    /// Takes a slot for the key's tenant, evicting other cells of this tenant if necessary. A search that finds
-    /// hardly any is not repeated for a while, and continues where the last one ended: a tenant at its limit must not
-    /// slow down others.
+    /// Reserves a slot for the key's tenant, evicting other cells of this tenant if necessary. Returns whether it
+    /// succeeded. A search that finds almost no evictable cells is not repeated for a while, and the next one continues
+    /// with the next shard, because a tenant at its limit must not slow down others.
     fn make_room_of_tenant(&self, own: &mut Part<C>, key: &str, times: &C::Times) -> bool {
         let Some(tenants) = &self.tenants else { return true };
         if tenants.try_take(key) {
@@ -180,7 +181,8 @@ impl<C: RegistryEntry> Registry<C> {
         tenants.try_take(key)
     }
 
-    /// Evicts the tenant's cells that are idle, have no history, and have no handle. Returns the number evicted.
+    /// Evicts the tenant's cells in this shard that are idle, have no history, and have no handle. Returns the number
+    /// evicted.
     fn evict_of_tenant(&self, part: &mut Part<C>, key: &str, times: &C::Times) -> usize {
         let before = part.cells.len();
         part.cells.retain(|cell| {
@@ -197,7 +199,7 @@ impl<C: RegistryEntry> Registry<C> {
         evicted
     }
 
-    /// Releases the slot of a cell that was evicted or not created.
+    /// Releases the tenant's slot for a cell that was evicted or not created.
     fn release(&self, key: &str) {
         if let Some(tenants) = &self.tenants {
             tenants.release(key);
@@ -209,7 +211,7 @@ impl<C: RegistryEntry> Registry<C> {
         self.tenants.as_ref().is_some_and(|tenants| !tenants.has_room(key))
     }
 
-    /// Evicts this part's cells that are idle, have no history, and have no handle. Returns the number evicted.
+    /// Evicts this shard's cells that are idle, have no history, and have no handle. Returns the number evicted.
     fn evict(&self, part: &mut Part<C>, now: Timestamp, times: &C::Times, walked: &mut usize) -> usize {
         if now < part.full_until {
             return 0;
@@ -231,7 +233,7 @@ impl<C: RegistryEntry> Registry<C> {
         evicted
     }
 
-    /// Calls `visit` with every cell, one part at a time.
+    /// Calls `visit` with every cell. Locks one shard at a time.
     pub(crate) fn for_each(&self, visit: impl FnMut(&Arc<C>)) {
         if self.in_order {
             self.all_in_order().iter().for_each(visit);
@@ -253,7 +255,7 @@ impl<C: RegistryEntry> Registry<C> {
         cells
     }
 
-    /// Iterates over the cells, one part at a time, without holding a lock in between.
+    /// Iterates over the cells of one shard at a time, without holding a lock between shards.
     pub(crate) fn by_parts(&self) -> impl Iterator<Item = Vec<Arc<C>>> {
         let cells = |part: &RwLock<Part<C>>| {
             part.read().unwrap_or_else(PoisonError::into_inner).cells.iter().map(Arc::clone).collect()
@@ -271,7 +273,8 @@ impl<C: RegistryEntry> Registry<C> {
         self.hasher.hash_one(key)
     }
 
-    /// Returns the part for a hash. Hash tables use the lowest and highest bits; this uses bits in between.
+    /// Returns the shard for a hash. The index uses bits in the middle of the hash, because hash tables use the lowest
+    /// and highest bits.
     fn part(&self, hash: u64) -> &RwLock<Part<C>> {
         &self.parts[(hash >> 40) as usize % PARTS]
     }
@@ -286,7 +289,7 @@ impl<C: RegistryEntry> Registry<C> {
     }
 }
 
-/// Returns whether a search among `walked` cells found too few evictable ones.
+/// Returns whether a search among `walked` cells found too few evictable cells to be repeated at once.
 const fn is_fruitless(evicted: usize, walked: usize) -> bool {
     evicted * MIN_FOUND_ONE_IN < walked || evicted == 0
 }
@@ -364,7 +367,7 @@ mod tests {
         assert!(found, "it goes on where it ended, and finds those that could go");
     }
 
-    /// Fills a registry so that no cell in the new key's part is evictable, and returns whether a slot is found.
+    /// Fills a registry so that no cell in the new key's shard is evictable. Returns whether the new key gets a slot.
     fn room_is_found(in_each_part: usize) -> bool {
         let clock = AnyClock::Custom(Arc::new(ManualClock::new()));
         let registry = Registry::new(PARTS * in_each_part, None, false);

@@ -16,12 +16,12 @@ use crate::clock::Clock;
 
 impl OwnedPermit {
     /// Returns the permit as plain data, for a call that is made or settled elsewhere. Any process that shares the
-    /// store can [settle](Breakerbox::settle_ticket) it, even after this process has ended.
+    /// store can [settle](Breakerbox::settle_ticket) the ticket, even after this process has ended.
     ///
-    /// Keep the permit until then: a call in the ramp occupies a slot in this process, which is released with the
-    /// permit. Settle either the permit or the ticket. If the ticket was settled, call
-    /// [`settled_elsewhere`](Self::settled_elsewhere). If it was not settled in time, drop the permit, which then
-    /// counts like any dropped permit.
+    /// Keep the permit until the ticket is settled, because a call in the ramp occupies a slot in this process, which
+    /// is released with the permit. Settle either the permit or the ticket. If the ticket was settled, call
+    /// [`settled_elsewhere`](Self::settled_elsewhere). If the ticket was not settled in time, drop the permit, which
+    /// then counts like any dropped permit.
     ///
     /// ```
     /// use breakerbox::{Breakerbox, Outcome, OutcomeKind, Settlement, Ticket, store::MemoryStore};
@@ -57,8 +57,8 @@ impl OwnedPermit {
         )
     }
 
-    /// Releases a permit whose [ticket](Self::ticket) was settled. The outcome is not counted again, but a slot in
-    /// the ramp is released, and the ramp takes the outcome into account.
+    /// Releases a permit whose [ticket](Self::ticket) was settled. The outcome is not counted again. If the call has a
+    /// slot in the ramp, the slot is released, and the ramp takes the outcome into account.
     pub fn settled_elsewhere(mut self, kind: OutcomeKind) {
         if let Some(held) = self.take_held() {
             let circuit = self.circuit();
@@ -73,11 +73,11 @@ impl OwnedPermit {
 }
 
 impl Breakerbox {
-    /// Settles a permit that any process sharing the store gave or, without a store, this registry. A ticket whose
-    /// epoch or lease is over is [late](Settlement::Late), and changes nothing.
+    /// Settles a ticket that any process sharing the store created; without a store, one that this registry created. A
+    /// ticket whose epoch or lease is over is [late](Settlement::Late), and has no effect.
     ///
-    /// This waits for the store where required: for a probe's outcome, and before a ticket is reported as late. The
-    /// caller measures the outcome's latency. A probe that succeeded after its deadline has failed.
+    /// This waits for the store if required, which is for a probe's outcome, and before a ticket is reported as late.
+    /// The caller measures the outcome's latency. A probe that succeeded after its deadline has failed.
     ///
     /// A probe's ticket counts at most once. An ordinary call's ticket counts each time, so settle it only once.
     ///

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::cell::Cell;
 
-/// The number of parts in the table, so that circuits do not contend for one lock.
+/// The number of shards in the table, so that circuits do not contend for one lock.
 const PARTS: usize = 16;
 
 #[derive(Default)]
@@ -20,10 +20,10 @@ pub(crate) struct Waiters([Part; PARTS]);
 
 #[derive(Default)]
 struct Part {
-    /// The number of waiters, for a fast check that there are none.
+    /// The number of waiting callers, so that a circuit without any is detected fast.
     count: AtomicUsize,
-    /// The queues by the address of their cell. A waiter holds its cell, so no other cell can get that address
-    /// meanwhile.
+    /// The queues of waiting callers, by the address of their cell. A waiting caller holds a reference to its cell, so
+    /// no other cell can get that address meanwhile.
     queues: Mutex<HashMap<usize, Queue>>,
 }
 
@@ -33,7 +33,7 @@ struct Queue {
     notify: Arc<Notify>,
 }
 
-/// One waiter's entry. Dropping it removes the waiter.
+/// One waiting caller's entry in a queue. Dropping it removes the entry.
 pub(crate) struct Waiter<'w> {
     part: &'w Part,
     address: usize,
@@ -41,7 +41,7 @@ pub(crate) struct Waiter<'w> {
 }
 
 impl Waiters {
-    /// Adds a waiter. Call this before acquiring, so that every change after the refusal wakes it.
+    /// Adds a waiting caller. Call this before acquiring, so that every change after the refusal wakes the caller.
     pub(crate) fn enter(&self, cell: &Arc<Cell>) -> Waiter<'_> {
         let (part, address) = self.part_of(cell);
         let mut queues = part.lock();
@@ -55,8 +55,8 @@ impl Waiters {
         Waiter { part, address, notify }
     }
 
-    /// Wakes the caller that has waited longest for this circuit, because the circuit changed. Its waker runs without
-    /// a lock.
+    /// Wakes the caller that has waited longest for this circuit, because the circuit changed. The waker runs without
+    /// the lock, because it may run any code.
     #[inline]
     pub(crate) fn wake_one(&self, cell: &Arc<Cell>) {
         fence(Ordering::SeqCst);
@@ -83,7 +83,7 @@ impl Part {
 }
 
 impl Waiter<'_> {
-    /// Waits until it is worth acquiring again.
+    /// Waits until the circuit changes, so that the caller should acquire again.
     pub(crate) async fn woken(&self) {
         self.notify.notified().await;
     }

@@ -34,7 +34,7 @@ fn fail(cell: &Cell, held: Held, clock: &ManualClock) {
     cell.settle(held, &times(clock), Outcome::failure);
 }
 
-/// Runs `work` in another thread.
+/// Runs `work` in another thread, concurrently with the caller.
 fn beside<T: 'static>(
     cell: &Shared<Cell>,
     clock: &ManualClock,

@@ -38,35 +38,35 @@ use crate::clock::{Clock, Times};
 use crate::registry::RegistryEntry;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
-/// The number of attempts to update the shared tally that indicates contention between threads.
+/// How many attempts at updating the shared tally indicate that threads contend for it.
 const CONTENDED: u32 = 3;
 
-/// One circuit in this process. The fields that every call uses come first, and together: among a million circuits
-/// the cell is in no cache, and each cache line costs time.
+/// One circuit in this process. The fields that every call uses come first and together, because with a million
+/// circuits most cells are not in the cache, and each cache line costs a memory access.
 #[repr(C)]
 pub(crate) struct Cell {
     tally: AtomicU64,
     gate: AtomicU64,
     until: AtomicU64,
-    /// The latency, in microseconds, at or above which a success requires the core.
+    /// The latency, in microseconds, at or above which a success must be counted under the lock, by the core.
     harmless: AtomicU64,
     key: Box<str>,
-    /// Additional tallies, if threads contend for the shared one.
+    /// Additional tallies, set once threads contend for the shared tally.
     spread: OnceLock<Box<Spread>>,
     cold: Mutex<Cold>,
 }
 
-/// The fields that the lock protects.
+/// The fields of a `Cell` that its lock protects.
 struct Cold {
-    /// `None` until the first step, and again after an idle time. It does not contain the tenant, which is derived
-    /// from the key.
+    /// The circuit's state; `None` until the first step, and again once an idle circuit's memory was released. The
+    /// tenant is not part of it, because it is derived from the key.
     circuit: Option<Box<Member>>,
     policy: Arc<Policy>,
     born_at: Timestamp,
 }
 
 impl Cold {
-    /// Returns the circuit, creating it if it has no history.
+    /// Returns the circuit's state and policy, creating the state if the circuit has no history.
     fn member(&mut self, times: &Times) -> (&mut Member, &Policy) {
         let Self { circuit, policy, born_at } = self;
         let make = || {
@@ -82,22 +82,22 @@ impl Cold {
     }
 }
 
-/// The arguments of a step.
+/// The arguments of a step of one circuit.
 #[derive(Clone, Copy)]
 pub(crate) struct StepInput<'p> {
     pub(crate) policy: &'p Policy,
-    /// The local time.
+    /// The time by the local clock.
     pub(crate) local_time: Timestamp,
-    /// The time by the same clock as the records: the store's, if there is one.
+    /// The time by the clock that records use, which is the store's clock if there is a store.
     pub(crate) store_time: Timestamp,
 }
 
-/// The circuit's part of a permit. It is small, because every call has one.
+/// The circuit's part of a permit. The type is kept small, because every call has one.
 #[derive(Debug)]
 pub(crate) enum Held {
     /// The permit was given without the lock.
     Fast { gate: u64, started_at: Timestamp },
-    /// The core gave the permit: for a probe, a call in the ramp, or a call whose outcome may trip the circuit.
+    /// The core gave the permit, for a probe, a call in the ramp, or a call whose outcome may trip the circuit.
     Decided(Box<core::Permit>),
 }
 
@@ -117,7 +117,7 @@ impl Held {
         }
     }
 
-    /// Returns the slot in the fleet's ramp and its epoch; `None` if the call has none.
+    /// Returns the call's slot in the fleet's ramp, and the slot's epoch; `None` if the call has no slot.
     pub(crate) fn slot(&self) -> Option<(Epoch, core::Nonce)> {
         match self {
             Self::Fast { .. } => None,
@@ -149,7 +149,7 @@ impl Cell {
         cell
     }
 
-    /// Acquires without the lock. `None` if the core must decide.
+    /// Acquires a permit without the lock; `None` if the core must decide.
     #[inline(always)]
     pub(crate) fn acquire_fast(&self, times: &Times) -> Option<Result<Held, Refusal>> {
         let gate = Gate(self.gate.load(Ordering::Acquire));
@@ -171,8 +171,8 @@ impl Cell {
         }
     }
 
-    /// Acquires from the core. For a caller that cannot wait for the store, a circuit that is not known yet counts as
-    /// closed.
+    /// Acquires a permit from the core. For a caller that cannot wait for the store, a circuit whose record is unknown
+    /// counts as closed.
     #[cold]
     pub(crate) fn try_acquire(&self, times: &Times, can_wait: bool) -> MemberAnswer {
         let (answer, local_time) = self.step(times, |member, at| {
@@ -192,7 +192,7 @@ impl Cell {
         }
     }
 
-    /// Counts a success without the lock. Returns false if the core must count it.
+    /// Counts a success without the lock. Returns false if the core must count the success.
     #[inline(always)]
     pub(crate) fn count_fast(&self, held: &Held, times: &Times) -> bool {
         let Held::Fast { gate, started_at } = *held else { return false };
@@ -257,7 +257,7 @@ impl Cell {
         })
     }
 
-    /// Returns whether the record has been read, if circuits are shared.
+    /// In a fleet, returns whether the circuit's record has been read from the store.
     pub(crate) fn is_known(&self) -> bool {
         self.lock().circuit.as_ref().is_some_and(|member| member.is_known())
     }
@@ -279,7 +279,7 @@ impl Cell {
         self.lock().circuit.as_ref().is_some_and(|member| member.is_open_locally())
     }
 
-    /// Returns whether the circuit is closed, without an override, in this process and, as far as is known, in the
+    /// Returns whether the circuit is closed and has no override, both in this process and, as far as known, in the
     /// store.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().circuit.as_ref().is_none_or(|member| member.tells_by_itself())
@@ -298,7 +298,7 @@ impl Cell {
         Arc::clone(&self.lock().policy)
     }
 
-    /// Changes the policy. State and counts are kept.
+    /// Changes the circuit's policy. State and counts are kept.
     pub(crate) fn set_policy(&self, policy: Arc<Policy>, times: &Times) {
         let mut cold = self.lock();
         let local_time = times.now();
@@ -307,7 +307,8 @@ impl Cell {
         self.publish(&mut cold, local_time, times);
     }
 
-    /// Returns the counts to report to the store now, and what to report later if there are none.
+    /// Returns the counts to report to the store now; `None` if no report is due. Also returns the next report that is
+    /// due.
     pub(crate) fn visit(&self, store_key: &Arc<str>, times: &Times) -> (Option<Delta>, ReportDue) {
         self.step(times, |member, at| {
             let delta = member.take_delta(store_key, at.policy, at.store_time);
@@ -315,7 +316,7 @@ impl Cell {
         })
     }
 
-    /// Returns the work that remains until all counts so far have been reported to the store.
+    /// Returns the work that remains before all counts so far have been reported to the store.
     pub(crate) fn pending(&self, times: &Times) -> Pending {
         self.step(times, |member, at| member.pending(at.store_time))
     }
@@ -348,7 +349,7 @@ impl Cell {
         self.step(times, |_, _| ());
     }
 
-    /// Adds the tallied successes to the core.
+    /// Moves the successes from the tallies to the core.
     fn add_tallies(&self, cold: &mut Cold, local_time: Timestamp, times: &Times) {
         let gate = Gate(self.gate.load(Ordering::Relaxed));
         let empty = Tally::empty(gate.epoch());
@@ -371,7 +372,7 @@ impl Cell {
         member.add_successes(successes, Duration::from_micros(micros), policy, times.to_store_time(at));
     }
 
-    /// Updates the gate, which determines what may be done without the lock.
+    /// Updates the gate, which determines what callers may do without the lock.
     fn publish(&self, cold: &mut Cold, local_time: Timestamp, times: &Times) {
         let Cold { circuit, policy, born_at } = cold;
         let now = times.to_store_time(local_time);
@@ -424,7 +425,7 @@ impl Cell {
         self.cold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns this thread's tally.
+    /// Returns the tally that this thread counts in.
     #[inline(always)]
     fn tally(&self) -> &AtomicU64 {
         self.spread.get().map_or(&self.tally, |spread| spread.of_this_thread())
@@ -434,7 +435,8 @@ impl Cell {
         std::iter::once(&self.tally).chain(self.spread.get().into_iter().flat_map(|spread| spread.all()))
     }
 
-    /// Gives threads their own tallies. This happens under the lock, so that the new ones have the right mark.
+    /// Adds tallies, so that threads no longer contend for the shared one. This happens under the lock, so that the new
+    /// tallies have the current epoch's mark.
     #[cold]
     fn spread_out(&self, epoch: Epoch) {
         let _cold = self.lock();
@@ -469,8 +471,8 @@ impl RegistryEntry for Cell {
     }
 }
 
-/// Returns the tenant with which a key begins, as [`core::Key::of`] builds it: the first word, which may be the whole
-/// key.
+/// Returns the tenant with which a key begins, as [`core::Key::of`] builds it. The tenant is the first word, which may
+/// be the whole key.
 pub(crate) fn tenant_of(key: &str) -> &str {
     key.split(' ').next().unwrap_or(key)
 }

@@ -3,7 +3,7 @@
 
 use breakerbox_core::Epoch;
 
-/// What a caller that acquires a permit may do without the lock.
+/// How a caller acquires a permit, as the gate states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FastPath {
     /// Admit the call without the lock.
@@ -14,7 +14,7 @@ pub(super) enum FastPath {
     Locked,
 }
 
-/// The gate's word: the epoch, whether latencies are needed, and the fast path.
+/// The gate's word, which packs the epoch, whether latencies are needed, and the fast path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Gate(pub(super) u64);
 
@@ -44,7 +44,8 @@ impl Gate {
     }
 }
 
-/// The tally's word: a mark for the epoch, the number of successes, and the sum of their latencies in microseconds.
+/// The tally's word, which packs a mark for the epoch, the number of successes, and the sum of their latencies in
+/// microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Tally(pub(super) u64);
 
@@ -66,7 +67,7 @@ impl Tally {
         self.0 & Self::LONGEST
     }
 
-    /// Returns the tally with one more success; `None` if it belongs to another epoch or would overflow.
+    /// Returns the tally with one more success; `None` if the tally belongs to another epoch or would overflow.
     pub(super) const fn with(self, epoch: Epoch, micros: u64) -> Option<Self> {
         let same_epoch = self.0 >> Self::MARK_SHIFT == Self::empty(epoch).0 >> Self::MARK_SHIFT;
         let room = self.count() < Self::MOST && micros <= Self::LONGEST - self.micros();

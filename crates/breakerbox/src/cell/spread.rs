@@ -6,7 +6,7 @@ use crate::sync::{AtomicU64, Ordering};
 
 const TALLIES: usize = 8;
 
-/// Eight tallies, which take half a kilobyte.
+/// A tally sharded over eight cache lines (512 bytes), so that threads don't contend for one.
 pub(crate) struct Spread([CacheLine; TALLIES]);
 
 #[repr(align(64))]
@@ -17,7 +17,7 @@ impl Spread {
         Self(std::array::from_fn(|_| CacheLine(AtomicU64::new(word))))
     }
 
-    /// Returns this thread's tally, whose index is the same in every circuit.
+    /// Returns this thread's tally. A thread has the same index in every circuit.
     #[inline]
     pub(crate) fn of_this_thread(&self) -> &AtomicU64 {
         &self.0[INDEX.with(|index| *index)].0

@@ -37,7 +37,7 @@ impl Cell {
         })
     }
 
-    /// Releases a permit whose ticket was settled.
+    /// Releases what a permit holds in this process, after its ticket was settled.
     #[cold]
     pub(crate) fn release(&self, held: Held, kind: OutcomeKind, times: &Times) {
         self.step(times, |member, at| {

@@ -20,7 +20,7 @@ use crate::probe_timeout::ProbeTimeout;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError<E> {
-    /// The call was not made: the circuit refused it.
+    /// The call was not made, because the circuit refused it.
     #[error("the call was refused ({})", .0.name())]
     Refused(#[source] Refusal),
     /// The call was a probe that exceeded its timeout, and was aborted.
@@ -49,11 +49,11 @@ pub struct Classification {
 }
 
 impl Classification {
-    /// The call succeeded: the destination did its part.
+    /// The call succeeded, because the destination handled it correctly.
     pub const SUCCESS: Self = Self { kind: OutcomeKind::Success, retry_after: None };
     /// The call failed.
     pub const FAILURE: Self = Self { kind: OutcomeKind::Failure, retry_after: None };
-    /// The result says nothing about the destination. It is not counted.
+    /// The result says nothing about the destination, and is not counted.
     pub const IGNORED: Self = Self { kind: OutcomeKind::Ignored, retry_after: None };
 
     /// Creates a failure for which the destination sent a retry-after.
@@ -71,8 +71,8 @@ pub fn by_result<T, E>(result: &Result<T, E>) -> Classification {
 impl Circuit {
     /// Makes a call if the circuit permits it. `Ok` counts as a success, `Err` as a failure.
     ///
-    /// A probe is aborted at its deadline. This requires tokio's timer; without it, the probe continues, and counts
-    /// as a failure if it ends after its deadline.
+    /// A probe is aborted at its deadline, which requires tokio's timer. Without a timer the probe continues, and
+    /// counts as a failure if it ends after its deadline.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -124,7 +124,7 @@ impl Circuit {
         result.map_err(CallError::Failed)
     }
 
-    /// Makes a call. If it was refused, aborted or failed, calls `fallback` with the error.
+    /// Makes a call. If the call was refused, aborted or failed, calls `fallback` with the error.
     ///
     /// # Errors
     /// The fallback's error.
@@ -167,9 +167,9 @@ impl Circuit {
     }
 }
 
-/// Returns whether this thread is in a tokio runtime with its timer enabled. The only way to detect this is to try,
-/// because tokio panics without a timer. It is tried once per thread and runtime. A program that aborts on panics
-/// must enable the timer.
+/// Returns whether this thread is in a tokio runtime with its timer enabled. The only way to detect a timer is to use
+/// one, because tokio panics without it; this is done once per thread and runtime. A program that aborts on panics must
+/// enable the timer.
 pub(crate) fn has_timer() -> bool {
     thread_local! {
         static TRIED: Cell<Option<(Id, bool)>> = const { Cell::new(None) };
@@ -185,7 +185,7 @@ pub(crate) fn has_timer() -> bool {
     }
 }
 
-/// Settles the permit. A probe that ended after its deadline has failed, whatever its result.
+/// Settles the permit. A probe that ended after its deadline counts as a failure, whatever its result.
 pub(crate) fn settle(permit: Permit<'_>, judgement: Classification) -> Settling {
     if permit.time_left() == Some(Duration::ZERO) {
         return permit.settling(Outcome::failure);

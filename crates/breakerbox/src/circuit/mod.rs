@@ -24,13 +24,13 @@ use crate::fleet::{Lease, OverrideError, Settling};
 use crate::handle::Handle;
 use crate::registry::RegistryEntry;
 
-/// The interval at which a caller that waits for a slot in the ramp acquires again without being woken.
+/// The interval at which a caller that waits for a slot in the ramp tries again even if it is not woken.
 const RAMP_RETRY: Duration = Duration::from_secs(1);
 
 /// The maximum number of attempts to acquire a permit if other processes change the circuit meanwhile.
 pub(crate) const MAX_ATTEMPTS: u32 = 4;
 
-/// What acquiring a permit requires from the store.
+/// What must be obtained from the store before a permit can be given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Due {
     /// The record, for a circuit that this process does not know yet.
@@ -41,13 +41,14 @@ pub(crate) enum Due {
     Place(Epoch),
 }
 
-/// A handle to one key's circuit. It is cheap to clone and to keep; while a handle exists, its circuit is not
+/// A handle to one key's circuit. A handle is cheap to clone and to keep. While a handle exists, its circuit is not
 /// evicted.
 #[derive(Clone)]
 pub struct Circuit {
     pub(crate) shared: Handle,
     pub(crate) cell: Arc<Cell>,
-    /// False if the registry was full: the cell is in no registry, every call is admitted, and none is counted.
+    /// False if the registry was full. In that case the cell is not in the registry, every call is admitted, and none
+    /// is counted.
     pub(crate) controlled: bool,
 }
 
@@ -84,9 +85,9 @@ impl Circuit {
         self.try_acquire().map(|permit| OwnedPermit::new(self.clone(), permit))
     }
 
-    /// Acquires a permit; if it is refused, waits for one for at most `limit`. A waiting caller is woken when the
-    /// circuit changes: a probe ends, a call in the ramp settles, an operator releases an override. Waiting uses
-    /// tokio's clock; on a runtime without tokio's timer this does not wait, and returns the first refusal.
+    /// Acquires a permit. If the call is refused, waits for a permit for at most `limit`. A waiting caller is woken
+    /// when the circuit changes, for example because a probe ends, a call in the ramp settles, or an operator releases
+    /// an override. Waiting requires tokio's timer; without one, this returns the first refusal at once.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -144,8 +145,8 @@ impl Circuit {
         self.acquire_within(limit).await.map(|permit| OwnedPermit::new(self.clone(), permit))
     }
 
-    /// Acquires off the fast path. The result is boxed, so that it fits into registers; otherwise the fast path would
-    /// go through memory too.
+    /// Acquires a permit from the core, off the fast path. The result is boxed so that it fits into registers, because
+    /// otherwise the fast path's result would go through memory too.
     #[cold]
     fn acquire_from_core(&self) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
         let cell = &self.cell;
@@ -172,8 +173,8 @@ impl Circuit {
         }
     }
 
-    /// Returns the result if it does not depend on the circuit's state: a probe that was already granted, or the
-    /// result for every call while the store is unavailable.
+    /// Returns the result if it does not depend on the circuit's state, which is a probe that was already granted, or
+    /// the common result of all calls while the store is unavailable. `None` if the core must decide.
     pub(crate) fn result_without_core(&self) -> Option<Result<Option<Box<core::Permit>>, Box<Refusal>>> {
         if let Some(result) = self.shared.without_store() {
             return Some(match result {
@@ -184,7 +185,7 @@ impl Circuit {
         self.shared.granted(&self.cell).map(|permit| Ok(Some(Box::new(permit))))
     }
 
-    /// Refuses the call; in dry-run mode, admits it and reports the refusal.
+    /// Returns the refusal; in dry-run mode, admits the call and reports the refusal to observers.
     pub(crate) fn refuse(&self, refusal: Refusal) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
         if self.shared.dry_run {
             self.shared.observers.notify_refusal(self.key(), &refusal);
@@ -193,10 +194,10 @@ impl Circuit {
         Err(Box::new(refusal))
     }
 
-    /// Acquires a permit to make one call, and waits for the store where required: for a circuit that this process
-    /// does not know yet, for a probe's lease, and with [`Consistency::Strict`](crate::Consistency::Strict) for every
-    /// call. It waits no longer than the store timeout; a request that takes longer continues in the background.
-    /// Without a store this is the same as [`try_acquire`](Self::try_acquire).
+    /// Acquires a permit to make one call, and waits for the store if required. This is required for a circuit whose
+    /// record is unknown, for a probe's lease, and with [`Consistency::Strict`](crate::Consistency::Strict) for every
+    /// call. Waits no longer than the store timeout; a request that takes longer continues in the background. Without a
+    /// store this is the same as [`try_acquire`](Self::try_acquire).
     ///
     /// # Errors
     /// As [`try_acquire`](Self::try_acquire).
@@ -227,7 +228,7 @@ impl Circuit {
         self.result(self.refuse(self.shared.probing()))
     }
 
-    /// Converts the result of requesting a lease or a slot.
+    /// Converts the result of a request for a lease or a slot.
     fn leased(&self, lease: Lease) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
         match lease {
             Lease::Permit(permit) => Ok(Some(Box::new(permit))),
@@ -237,7 +238,8 @@ impl Circuit {
         }
     }
 
-    /// Returns the result if it does not require the store; otherwise, what is required from the store.
+    /// Returns the permit or the refusal if the store is not required; otherwise returns what is required from the
+    /// store.
     pub(crate) fn acquire_at_once(&self) -> Result<Result<Permit<'_>, Refusal>, Due> {
         if !self.controlled || self.shared.fleet.is_none() {
             return Ok(self.try_acquire());
@@ -266,7 +268,7 @@ impl Circuit {
         Ok(self.result(result))
     }
 
-    /// Converts the result into a permit or refusal, for a caller that was able to wait for the store.
+    /// Converts the core's result into a permit or refusal, for a caller that was able to wait for the store.
     fn result(&self, result: Result<Option<Box<core::Permit>>, Box<Refusal>>) -> Result<Permit<'_>, Refusal> {
         match result {
             Ok(held) => Ok(Permit::new(self, held.map(Held::Decided))),
@@ -301,22 +303,22 @@ impl Circuit {
         self.controlled
     }
 
-    /// Returns the circuit's state; in a fleet, the shared one.
+    /// Returns the circuit's state. In a fleet, this is the state that all processes share.
     #[must_use]
     pub fn status(&self) -> Status {
         self.cell.status()
     }
 
-    /// Returns whether the circuit is open in this process only: its own calls fail while those of the other
-    /// processes succeed, and calls are refused with [`Refusal::OpenLocally`]. The [state](Self::status) is the
-    /// fleet's and stays closed. Always false without a store, and with an [exclusive
+    /// Returns whether the circuit is open in this process only, because this process's calls fail while those of the
+    /// other processes succeed. Calls are then refused with [`Refusal::OpenLocally`], while the [state](Self::status),
+    /// which is the fleet's, stays closed. Always false without a store, and with an [exclusive
     /// store](crate::Builder::exclusive_store).
     #[must_use]
     pub fn is_open_locally(&self) -> bool {
         self.cell.is_open_locally()
     }
 
-    /// Returns the record: the circuit's stored state, without its window.
+    /// Returns the circuit's record, which is its stored state without the window.
     #[must_use]
     pub fn record(&self) -> Record {
         self.cell.record(self.clock())
@@ -358,7 +360,8 @@ impl Circuit {
         Ok(change)
     }
 
-    /// Applies an operator's command through the store; without a store, as [`try_override`](Self::try_override).
+    /// Applies an operator's command through the store. Without a store, this is the same as
+    /// [`try_override`](Self::try_override).
     ///
     /// # Errors
     /// If the command cannot be applied. While the store is unavailable, overrides cannot be changed.
@@ -383,7 +386,8 @@ impl Circuit {
         &self.cell
     }
 
-    /// Returns the time after which a probe is aborted; `None` in dry-run mode, which aborts no call.
+    /// Returns the time after which a probe is aborted; `None` for other calls, and in dry-run mode, which aborts no
+    /// call.
     pub(crate) fn limit(&self, time_left: Option<Duration>) -> Option<Duration> {
         time_left.filter(|_| !self.shared.dry_run)
     }

@@ -14,8 +14,8 @@ use crate::cell::{Cell, Held};
 use crate::clock::Clock;
 use crate::fleet::Settling;
 
-/// The right to make one call. Settle it with the call's outcome. A permit that is dropped within the policy's
-/// `cancel_grace` is cancelled and not counted; one that is dropped later counts as a failure.
+/// The right to make one call. Settle it with the call's outcome. Dropping a permit within the policy's `cancel_grace`
+/// cancels it, which is not counted; dropping it later counts as a failure.
 ///
 /// ```
 /// use breakerbox::{Breakerbox, Refusal};
@@ -36,7 +36,7 @@ use crate::fleet::Settling;
 #[must_use = "a permit that is dropped at once is cancelled"]
 pub struct Permit<'c> {
     circuit: &'c Circuit,
-    /// Taken when the permit is settled. `None` if the call is not counted.
+    /// The circuit's part of the permit, until it is settled. `None` if the call is not counted.
     held: Option<Held>,
 }
 
@@ -52,15 +52,15 @@ impl<'c> Permit<'c> {
         self.deadline().is_some()
     }
 
-    /// Returns a probe's deadline, by the registry's clock; `None` for other calls. A probe that is still in flight
-    /// then has failed.
+    /// Returns a probe's deadline, by the registry's clock; `None` for other calls. A probe that is still in flight at
+    /// its deadline has failed.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
         self.held.as_ref().and_then(Held::deadline)
     }
 
-    /// Returns the time left until a probe's deadline; `None` for other calls. With zero, it is too late to start the
-    /// call.
+    /// Returns the time left until a probe's deadline; `None` for other calls. If it is zero, it is too late to start
+    /// the call.
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
         self.deadline().map(|deadline| deadline.since(self.circuit.clock().now()))
@@ -72,7 +72,7 @@ impl<'c> Permit<'c> {
         self.succeed().so_far()
     }
 
-    /// Settles with a success, and returns the pending report to the store too.
+    /// Settles with a success. The result also contains the pending report to the store.
     #[inline(always)]
     pub(crate) fn succeed(mut self) -> Settling {
         let Some((cell, held)) = self.take() else { return Settling::Known(Settlement::Uncounted) };
@@ -102,10 +102,12 @@ impl<'c> Permit<'c> {
         self.settle_with(|_| outcome)
     }
 
-    /// Settles as [`call`](Circuit::call) does: the latency is the time since the permit was given, and a probe that
-    /// ends after its deadline has failed. The future waits, at most for the store timeout, until the outcome has
-    /// been reported to the store: a probe's outcome if circuits are shared, so that the next probe may begin; every
-    /// outcome with [`Consistency::Strict`](crate::Consistency::Strict). Dropping the future only skips the wait.
+    /// Settles as [`call`](Circuit::call) does. The latency is the time since the permit was given, and a probe that
+    /// ends after its deadline has failed.
+    ///
+    /// The future waits until the outcome has been reported to the store, but no longer than the store timeout. This
+    /// applies to a probe's outcome if circuits are shared, so that the next probe may begin, and to every outcome with
+    /// [`Consistency::Strict`](crate::Consistency::Strict). Dropping the future only skips the wait.
     pub fn settle_and_confirm(self, judgement: Classification) -> impl Future<Output = Settlement> + use<> {
         call::settle(self, judgement).settled()
     }
@@ -114,7 +116,7 @@ impl<'c> Permit<'c> {
         self.settling(outcome).so_far()
     }
 
-    /// Settles with this outcome, and returns the pending report to the store too.
+    /// Settles with this outcome. The result also contains the pending report to the store.
     pub(crate) fn settling(mut self, outcome: impl FnOnce(Duration) -> Outcome) -> Settling {
         let Some((cell, held)) = self.take() else { return Settling::Known(Settlement::Uncounted) };
         settle(self.circuit, cell, held, outcome)
@@ -135,8 +137,8 @@ impl Drop for Permit<'_> {
     }
 }
 
-/// A permit that owns a handle to its circuit, for futures and tasks that cannot borrow. It is settled once, like a
-/// [`Permit`].
+/// A permit that owns a handle to its circuit, for futures and tasks that cannot borrow. Like a [`Permit`], it is
+/// settled once.
 ///
 /// ```
 /// use breakerbox::Breakerbox;
@@ -177,15 +179,15 @@ impl OwnedPermit {
         self.deadline().is_some()
     }
 
-    /// Returns a probe's deadline, by the registry's clock; `None` for other calls. A probe that is still in flight
-    /// then has failed.
+    /// Returns a probe's deadline, by the registry's clock; `None` for other calls. A probe that is still in flight at
+    /// its deadline has failed.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
         self.held.as_ref().and_then(Held::deadline)
     }
 
-    /// Returns the time left until a probe's deadline; `None` for other calls. With zero, it is too late to start the
-    /// call.
+    /// Returns the time left until a probe's deadline; `None` for other calls. If it is zero, it is too late to start
+    /// the call.
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
         self.deadline().map(|deadline| deadline.since(self.circuit.clock().now()))
@@ -228,12 +230,12 @@ impl OwnedPermit {
         self.held.as_ref()
     }
 
-    /// Takes the contents out of the permit, for the caller to settle.
+    /// Takes the circuit's part out of the permit, for the caller to settle.
     pub(crate) const fn take_held(&mut self) -> Option<Held> {
         self.held.take()
     }
 
-    /// Moves the contents into a borrowed permit, which settles them.
+    /// Moves the circuit's part into a borrowed permit, which settles it.
     pub(crate) fn lend(&mut self) -> Permit<'_> {
         Permit::new(&self.circuit, self.held.take())
     }

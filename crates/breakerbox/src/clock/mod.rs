@@ -18,13 +18,14 @@ pub use self::tokio_clock::TokioClock;
 pub(crate) use self::tokio_clock::is_paused;
 use crate::random::RandomSource;
 
-/// A source of time. It is read while a circuit's lock is held, so it must be fast, and must not access a circuit.
+/// A source of time. Implementations must be fast and must not access a circuit, because they are called while a
+/// circuit's lock is held.
 pub trait Clock: Send + Sync + 'static {
-    /// Returns the exact time. It must never go back.
+    /// Returns the exact time, which must never go back.
     fn now(&self) -> Timestamp;
 
-    /// Returns a time that is never in the future, and usually a few milliseconds old; it is older if a busy machine
-    /// delays the thread that updates it.
+    /// Returns a time that is never in the future, and usually a few milliseconds old. It is older if a busy machine
+    /// delays the thread that updates it. The default is the exact time.
     fn recent(&self) -> Timestamp {
         self.now()
     }
@@ -55,8 +56,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that starts with the Unix time at its first use and is monotonic from then on. For stores, whose times
-/// other processes read.
+/// A clock that starts with the Unix time at its first use and is monotonic from then on. Used for stores, because
+/// other processes read their times.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WallClock;
 
@@ -81,7 +82,7 @@ impl AnyClock {
         Self::System(ClockUser::new())
     }
 
-    /// Returns this clock, or tokio's if the user chose none and tokio's time is paused, as in a test.
+    /// Returns this clock; if the user chose none and tokio's time is paused, as in a test, returns tokio's clock.
     pub(crate) fn or_paused(self) -> Self {
         match self {
             Self::System(_) if is_paused() => Self::Custom(Arc::new(TokioClock::new())),
@@ -108,12 +109,12 @@ impl Clock for AnyClock {
     }
 }
 
-/// The local time, and the time by the same clock as the records: the store's, if there is one.
+/// The local clock, and its offset to the clock that records use, which is the store's clock if there is a store.
 pub(crate) struct Times {
     clock: AnyClock,
-    /// The number of microseconds by which the store's clock is ahead of the local one, modulo 2^64.
+    /// The number of microseconds by which the store's clock is ahead of the local clock, modulo 2^64.
     ahead: AtomicU64,
-    /// The consistency of circuits that are shared through a store; `None` if they are not shared.
+    /// The consistency of circuits that are shared through a store; `None` if circuits are not shared.
     pub(crate) shared: Option<Consistency>,
     /// Whether this process is the store's only user.
     pub(crate) is_exclusive: bool,
@@ -122,7 +123,8 @@ pub(crate) struct Times {
     random: RandomSource,
 }
 
-/// The precision to which the store's clock is followed, in microseconds, because its response times vary.
+/// The minimum difference at which the offset to the store's clock is corrected, in microseconds. Smaller differences
+/// are due to varying response times.
 const TOLERANCE: u64 = 20_000;
 
 impl Times {
@@ -136,7 +138,7 @@ impl Times {
         Self { is_exclusive, ..self }
     }
 
-    /// Returns random bits for one step.
+    /// Returns new random bits for one step.
     pub(crate) fn draw(&self) -> RandomBits {
         self.random.draw()
     }
@@ -154,7 +156,7 @@ impl Times {
         Timestamp::from_micros(local_time.as_micros().wrapping_add(self.ahead.load(Ordering::Relaxed)))
     }
 
-    /// Converts a store time to local time, but not to a time before the local clock started.
+    /// Converts a store time to local time, saturating at zero.
     pub(crate) fn to_local_time(&self, store_time: Timestamp) -> Timestamp {
         let local_time = store_time.as_micros().wrapping_sub(self.ahead.load(Ordering::Relaxed));
         // In the upper half of the range the value has wrapped, so the time is before the local clock started.
@@ -165,8 +167,8 @@ impl Times {
         })
     }
 
-    /// Records that the store's clock showed `store_time` in the response to a request that was sent at the local
-    /// time `sent_at`. Returns the correction in microseconds, or zero if it is too small to apply.
+    /// Corrects the offset to the store's clock, which showed `store_time` in the response to a request that was sent
+    /// at the local time `sent_at`. Returns the correction in microseconds, or zero if it is too small to apply.
     pub(crate) fn note(&self, store_time: Timestamp, sent_at: Timestamp) -> u64 {
         let ahead = store_time.as_micros().wrapping_sub(sent_at.as_micros());
         let before = self.ahead.load(Ordering::Relaxed);
@@ -191,10 +193,10 @@ impl Clock for Times {
     }
 }
 
-/// The interval at which the recent time is updated.
+/// The interval at which the recent time is updated while it is being read.
 const TICK: Duration = Duration::from_millis(2);
 
-/// The number of ticks without a read after which the ticker sleeps.
+/// The number of ticks without a read of the recent time after which the ticker sleeps.
 const IDLE_TICKS: u32 = 250;
 
 /// The recent time in microseconds, or [`ASLEEP`].
@@ -213,8 +215,8 @@ static ORIGIN: LazyLock<(quanta::Clock, quanta::Instant)> = LazyLock::new(|| {
 /// The thread that updates the recent time.
 static TICKER: Mutex<Ticker> = Mutex::new(Ticker::Ended);
 
-/// The number of registries and throttles that use the system clock. If there are none, the thread ends instead of
-/// sleeping.
+/// The number of registries and throttles that use the system clock. If there are none, the ticker thread ends instead
+/// of sleeping.
 static USERS: AtomicUsize = AtomicUsize::new(0);
 
 enum Ticker {
@@ -237,8 +239,8 @@ impl Ticker {
     }
 }
 
-/// Counts a registry or a throttle that uses the system clock. When the last one is dropped, the thread for the
-/// recent time ends.
+/// Counts a registry or a throttle that uses the system clock. When the last of them is dropped, the thread that
+/// updates the recent time ends.
 pub(crate) struct ClockUser(());
 
 impl ClockUser {
@@ -280,8 +282,8 @@ fn wake_the_ticker() -> Timestamp {
     precise()
 }
 
-/// Updates the recent time while it is being read. Then sleeps until the next read, or ends if there are no users
-/// left.
+/// Updates the recent time while it is being read. Without reads, sleeps until the next one, or ends if there are no
+/// users left.
 fn tick() {
     let mut unasked = 0;
     loop {
@@ -370,7 +372,7 @@ mod tests {
         assert!(WallClock.now() >= Timestamp::ZERO + told);
     }
 
-    /// Runs in a separate process, because other tests in this one use the clock.
+    /// Runs in a separate process, because other tests in this process use the clock.
     #[test]
     fn the_thread_ends_when_the_last_user_is_gone_and_starts_again() {
         const ALONE: &str = "BREAKERBOX_CLOCK_ALONE";

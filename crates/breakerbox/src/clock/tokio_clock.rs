@@ -10,8 +10,9 @@ use tokio::time::Instant;
 
 use super::Clock;
 
-/// The current tokio runtime's time. While it is paused (`tokio::time::pause`, or `#[tokio::test(start_paused =
-/// true)]`), it advances only with `sleep` and `advance`; otherwise it is the machine's time.
+/// A clock that shows the current tokio runtime's time. While that time is paused (`tokio::time::pause`, or
+/// `#[tokio::test(start_paused = true)]`), it advances only with `sleep` and `advance`; otherwise it is the machine's
+/// time.
 ///
 /// It is the default clock for a registry, a throttle or a [`MemoryStore`](crate::store::MemoryStore) that is created
 /// while tokio's time is paused. So such a test need not set a clock:
@@ -41,12 +42,12 @@ use super::Clock;
 #[derive(Clone, Debug)]
 pub struct TokioClock {
     start: Instant,
-    /// The latest time that was returned. Outside the runtime the time may be earlier, but the clock must never go
-    /// back.
+    /// The latest time that was returned. It is a lower bound for the next one, because the clock must never go back,
+    /// even if it is read outside the runtime.
     latest: Arc<AtomicU64>,
 }
 
-/// The time at which the clock starts: one second, as for a [`ManualClock`](crate::ManualClock).
+/// The time that the clock shows when it is created: one second, as for a [`ManualClock`](crate::ManualClock).
 const BEGINS_AT: Duration = Duration::from_secs(1);
 
 impl TokioClock {
@@ -70,7 +71,7 @@ impl Clock for TokioClock {
     }
 }
 
-/// Returns whether this is called in a tokio runtime with paused time. The only way to detect this is to read the
+/// Returns whether this is called in a tokio runtime with paused time. The only way to detect a pause is to read the
 /// time twice.
 pub(crate) fn is_paused() -> bool {
     if Handle::try_current().is_err() {

@@ -8,24 +8,25 @@
 
 use crate::observe::StoreHealth;
 
-/// The number of consecutive failures of one kind after which the store is lost.
+/// The number of consecutive failures of one kind (reads or writes) after which the store counts as lost.
 const FAILURES: u32 = 3;
 
-/// The kind of request, which is counted separately.
+/// The kind of request. Failures of each kind are counted separately.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Access {
     Read,
     Write,
 }
 
-/// A request in flight. Its result counts only if the store was neither lost nor recovered since it was sent.
+/// A token for a request in flight. The request's result counts only if the store was neither lost nor recovered after
+/// it was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Sent {
     access: Access,
     era: u64,
 }
 
-/// A check in flight.
+/// A token for a check of the store in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Check {
     sent: Sent,
@@ -35,7 +36,7 @@ pub(super) struct Check {
     pub(super) reads: bool,
 }
 
-/// The store's availability, as far as it is known.
+/// The store's availability, as far as this process knows.
 #[derive(Debug, Default)]
 pub(super) struct Availability {
     failed_reads: u32,
@@ -62,7 +63,7 @@ impl Availability {
         Sent { access, era: self.era }
     }
 
-    /// Applies a request's result: `None`, or the error. Returns the store's health if it changed.
+    /// Applies a request's result, where `None` means success. Returns the store's health if it changed.
     pub(super) fn note(&mut self, sent: Sent, error: Option<String>) -> Option<StoreHealth> {
         if self.is_lost || sent.era != self.era {
             return None;
@@ -92,8 +93,8 @@ impl Availability {
         Check { sent: self.send(Access::Write), failed_writes: self.failed_writes, reads }
     }
 
-    /// Applies a check's result. A failed check confirms failures that were known when it was sent. A check that was
-    /// in flight when another write failed confirms nothing: the same short interruption may have caused both
+    /// Applies a check's result. A failed check confirms failures that were known when the check was sent. It confirms
+    /// nothing if another write failed while it was in flight, because the same short interruption may have caused both
     /// failures.
     pub(super) fn note_check(&mut self, check: Check, error: Option<String>) -> Option<StoreHealth> {
         if check.sent.era != self.era {

@@ -20,28 +20,29 @@ use super::{BATCH, Fleet};
 use crate::cell::Cell;
 use crate::fleet::Shared;
 
-/// The reason why a flush could not report everything.
+/// The reason why a flush could not report all outcomes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlushError {
-    /// The store did not respond, did not accept the report, or has a record that cannot be read.
+    /// The store did not respond, rejected the report, or has a record that cannot be read.
     #[error(
         "the store did not accept the outcomes of {circuits} circuits; see store_health() for the reason"
     )]
     NotReported {
-        /// The number of circuits with unreported outcomes, as far as is known.
+        /// The number of circuits with unreported outcomes, as far as this process knows.
         circuits: usize,
     },
-    /// The flush exceeded its time limit.
+    /// The flush exceeded its timeout.
     #[error("not everything was reported within {limit:?}")]
     TimedOut {
-        /// The limit: the time in which other processes may contradict a trip, plus four times `store_timeout`.
+        /// The timeout, which is the time in which other processes may contradict a trip, plus four times
+        /// `store_timeout`.
         limit: Duration,
     },
     /// The registry was closed before these outcomes were settled.
     #[error("the registry is closed")]
     Closed,
-    /// The background tasks' tokio runtime was shut down, and no other could be started.
+    /// The background tasks' tokio runtime was shut down, and no replacement could be started.
     #[error("the tokio runtime in which the registry was built is shut down; flush or close before that")]
     RuntimeGone,
 }
@@ -52,14 +53,14 @@ const RECHECK_AFTER: Duration = Duration::from_millis(5);
 /// The number of circuits to examine before yielding to other tasks.
 const YIELD_EVERY: usize = 1_024;
 
-/// The number of store timeouts that a flush may take, besides the wait for a confirmation: for reading the record, a
-/// report, a swap, and one in reserve.
+/// The number of store timeouts that a flush may take, in addition to the wait for a confirmation. They are for reading
+/// the record, a report, a swap, and one in reserve.
 const STORE_TIMEOUTS: u32 = 4;
 
-/// A circuit with unreported outcomes.
+/// A circuit whose outcomes have not all been reported to the store.
 struct Unreported {
     cell: Arc<Cell>,
-    /// Whether this flush has reported the circuit. Remaining outcomes were settled later.
+    /// Whether this flush has reported the circuit. Outcomes that are still unreported were settled later.
     was_reported: bool,
 }
 
@@ -96,7 +97,7 @@ impl Shared {
         }
     }
 
-    /// Reports all outcomes within the time limit, as part of `task`. `wait_for_others` states whether to wait for
+    /// Reports all outcomes within the flush timeout, as part of `task`. `wait_for_others` states whether to wait for
     /// other tasks' requests.
     pub(super) async fn report_everything(
         self: &Arc<Self>,
@@ -190,7 +191,7 @@ impl Shared {
         true
     }
 
-    /// Returns all circuits with unreported outcomes.
+    /// Returns all circuits with outcomes that have not been reported to the store.
     async fn unreported(&self) -> Vec<Unreported> {
         let mut unreported = Vec::new();
         for cells in self.registry.by_parts() {
@@ -210,7 +211,7 @@ impl Shared {
         !fleet.running_tasks.is_empty() || self.registry.by_parts().flatten().any(is_pending)
     }
 
-    /// Flushes, then stops all background tasks. After that, circuits are not shared.
+    /// Flushes, then stops all background tasks. From then on, circuits are not shared.
     pub(crate) async fn close(self: &Arc<Self>) -> Result<(), FlushError> {
         let done = self.flush().await;
         if let Some(fleet) = self.fleet.as_ref().filter(|fleet| !fleet.is_closed()) {
@@ -225,7 +226,7 @@ impl Shared {
 }
 
 impl Unreported {
-    /// Returns the work that remains in this flush for the circuit; `None` if there is none.
+    /// Returns the work that this flush still has to do for the circuit; `None` if no work remains.
     fn next(&self, shared: &Shared, wait_for_others: bool) -> Option<Pending> {
         let pending = self.cell.pending(&shared.times);
         let is_left = match pending {

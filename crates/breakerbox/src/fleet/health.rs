@@ -28,7 +28,7 @@ use crate::store::{Answer, Store, StoreError};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum OnStoreLoss {
-    /// Each process decides by itself, with its own circuits, starting from what it knows.
+    /// Each process decides by itself, with its own circuits, starting from the state that it knows.
     #[default]
     Local,
     /// Every call is admitted.
@@ -40,17 +40,17 @@ pub enum OnStoreLoss {
 #[derive(Default)]
 pub(super) struct Health {
     availability: Mutex<Availability>,
-    /// Whether some circuits left the fleet, although the store was not lost.
+    /// Whether some circuits left the fleet although the store was not lost, so that they must rejoin.
     absentees: AtomicBool,
     /// Notified when a request failed, so that a check follows soon.
     doubt: Arc<Notify>,
 }
 
-/// The interval between checks, even while the store is lost, so that a loss is detected without traffic.
+/// The interval between checks of the store, so that a loss or a recovery is detected without traffic.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 
-/// The pause between a failure and the check that confirms it. Three failures take about a third of a second, so a
-/// store that refuses writes is reported within a second, and a broken connection has time to reconnect.
+/// The pause between a failed request and the check that confirms the failure. Three failures take about a third of a
+/// second, so a store that rejects writes is reported within a second, and a broken connection has time to reconnect.
 const CONFIRM_AFTER: Duration = Duration::from_millis(150);
 
 impl Health {
@@ -103,13 +103,13 @@ impl Health {
     }
 }
 
-/// Returns the message of an error that affects the store's health. A record that cannot be read does not, because it
-/// is a response.
+/// Returns the message of an error that affects the store's health; `None` without such an error. A record that cannot
+/// be read does not affect it, because the store responded.
 fn failure(error: Option<&StoreError>) -> Option<String> {
     error.filter(|error| !matches!(error, StoreError::Unreadable(_))).map(with_its_causes)
 }
 
-/// Returns an error's message with those of its causes.
+/// Returns an error's message with the messages of its causes.
 fn with_its_causes(error: &StoreError) -> String {
     let chain = std::iter::successors(Some(error as &dyn Error), |&error| error.source());
     chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
@@ -161,7 +161,7 @@ async fn check(store: &dyn Store, limit: Duration, reads: bool) -> Result<Answer
 }
 
 impl Shared {
-    /// Handles the loss or the recovery of the store.
+    /// Handles the store's loss or recovery.
     pub(super) fn store_went(&self, news: StoreHealth) {
         let Some(fleet) = &self.fleet else { return };
         if news == StoreHealth::Connected {
@@ -177,7 +177,8 @@ impl Shared {
         self.observers.notify_store(&news);
     }
 
-    /// Returns the result for all calls while the store is unavailable; `None` if each process decides by itself.
+    /// Returns the result for all calls while the store is unavailable; `None` if the store is available, or each
+    /// process decides by itself.
     pub(crate) fn without_store(&self) -> Option<Result<(), Refusal>> {
         let fleet = self.fleet.as_ref().filter(|_| self.times.is_shut())?;
         match fleet.settings.on_loss {

@@ -21,19 +21,19 @@ use crate::fleet::Shared;
 use crate::registry::RegistryEntry;
 use crate::store::StoreError;
 
-/// The circuits with a request in flight, by address. The request holds its circuit, so no other circuit can get that
-/// address meanwhile.
+/// The circuits with a request in flight, by the circuit's address. A request holds a reference to its circuit, so no
+/// other circuit can get that address meanwhile.
 #[derive(Default)]
 pub(super) struct Requests(Mutex<HashMap<usize, Request>>);
 
 /// A request for a circuit's record or lease.
 enum Request {
     InFlight,
-    /// The lease was granted, and is kept for the next caller, because the one that requested it could not wait.
+    /// The lease was granted and is kept for the next caller, because the caller that requested it could not wait.
     Granted(core::Permit),
 }
 
-/// A request for one circuit, which ends when this guard is dropped.
+/// A guard for one circuit's request. Dropping the guard ends the request.
 pub(super) struct RequestGuard {
     shared: TaskRef,
     cell: Arc<Cell>,
@@ -42,7 +42,7 @@ pub(super) struct RequestGuard {
 }
 
 impl Requests {
-    /// Returns the lease that is kept for the next caller, if it is still valid.
+    /// Returns the lease that is kept for the next caller; `None` if there is none, or its deadline has passed.
     fn granted(&self, cell: &Arc<Cell>, now: Timestamp) -> Option<core::Permit> {
         let mut requests = self.lock();
         match requests.remove(&address(cell))? {
@@ -60,7 +60,7 @@ impl Requests {
 }
 
 impl RequestGuard {
-    /// Keeps the lease for the next caller.
+    /// Keeps a granted lease for the next caller.
     fn keep_permit(mut self, permit: core::Permit) {
         if let Some(fleet) = &self.shared.fleet {
             self.is_over = true;
@@ -81,19 +81,19 @@ fn address(cell: &Arc<Cell>) -> usize {
     Arc::as_ptr(cell).addr()
 }
 
-/// A lease to swap in.
+/// A lease that must be swapped in before the caller has the probe.
 pub(super) struct LeaseDue {
     proposal: Box<Proposal>,
     /// The store's time at which the record was read.
     read_at: Timestamp,
 }
 
-/// The result of acquiring a permit by the store's record.
+/// The result of acquiring a permit based on the store's record.
 #[expect(clippy::large_enum_variant, reason = "it is looked at once, and never kept")]
 pub(super) enum StoreDecision {
     Decided(AcquireResult),
     Lease(LeaseDue),
-    /// The circuit is ramping up in this epoch: a slot must be taken.
+    /// The circuit is ramping up in this epoch, so the call needs a slot.
     Place(Epoch),
 }
 
@@ -101,7 +101,7 @@ pub(super) enum StoreDecision {
 pub(crate) enum Lease {
     /// A permit for the probe, or for a call that needs no lease.
     Permit(core::Permit),
-    /// The call is admitted but not counted: the store did not respond, and `on_store_loss` admits every call.
+    /// The call is admitted but not counted, because the store did not respond and `on_store_loss` admits every call.
     Uncounted,
     Refused(Refusal),
     /// The circuit has changed, so the caller must acquire again.
@@ -109,7 +109,7 @@ pub(crate) enum Lease {
 }
 
 impl Lease {
-    /// Converts a decision that needs no swap into a result, with `started_at` as the permit's start.
+    /// Converts a decision that needs no swap, with `started_at` as the permit's start.
     pub(super) fn of(acquired: AcquireResult, started_at: Timestamp) -> Self {
         match acquired.decision {
             Decision::Admitted(permit) => Self::Permit(permit.by_own_clock(started_at)),
@@ -119,7 +119,7 @@ impl Lease {
 }
 
 impl Shared {
-    /// Begins the circuit's request; `None` while another one is in flight.
+    /// Begins a request for this circuit; `None` while another request for it is in flight.
     pub(super) fn begin_request(self: &Arc<Self>, cell: &Arc<Cell>) -> Option<RequestGuard> {
         let mut requests = self.fleet.as_ref()?.requests.lock();
         if requests.contains_key(&address(cell)) {
@@ -129,9 +129,9 @@ impl Shared {
         Some(RequestGuard { shared: self.for_task(), cell: Arc::clone(cell), is_over: false })
     }
 
-    /// Takes the lease, and waits for it no longer than the store timeout minus `waited`, although it takes two
-    /// requests, or more if a response is lost. A lease that arrives later is [granted](Self::granted) to the next
-    /// caller.
+    /// Requests the probe's lease, and waits no longer than the store timeout minus `waited`, although taking a lease
+    /// requires two requests, or more if a response is lost. A lease that arrives later is [granted](Self::granted) to
+    /// the next caller.
     pub(crate) async fn take_lease(self: &Arc<Self>, cell: &Arc<Cell>, waited: Duration) -> Lease {
         let Some(fleet) = &self.fleet else { return Lease::Retry };
         let limit = fleet.settings.store_timeout.saturating_sub(waited);
@@ -152,8 +152,8 @@ impl Shared {
         }
     }
 
-    /// Returns a lease that was requested in the background and granted. The record shows only that the lease is
-    /// taken, so the core does not know that this process holds it.
+    /// Returns a lease that was requested in the background and granted to this process; `None` if there is none. It is
+    /// kept outside the core, because the record shows only that some process has taken the lease.
     pub(crate) fn granted(&self, cell: &Arc<Cell>) -> Option<core::Permit> {
         self.fleet.as_ref()?.requests.granted(cell, self.times.now())
     }
@@ -169,7 +169,7 @@ impl Shared {
         self.probing()
     }
 
-    /// Requests a lease in the background. The receiver gets the result within the time limit.
+    /// Requests a lease in the background. The receiver gets the result within the timeout.
     fn spawn_lease_request(
         self: &Arc<Self>,
         guard: RequestGuard,
@@ -227,7 +227,7 @@ impl Shared {
         }
     }
 
-    /// Acquires a permit by the store's own record and time. Returns the decision, or a lease to swap in.
+    /// Acquires a permit based on the store's own record and time. Returns the decision, or a lease to swap in.
     pub(super) async fn decide_by_store(
         self: &Arc<Self>,
         fleet: &Fleet,
@@ -252,7 +252,7 @@ impl Shared {
         })
     }
 
-    /// Swaps a lease in. If that succeeds, the caller has the probe.
+    /// Swaps in a lease. If the swap succeeds, the caller has the probe.
     pub(super) async fn swap_lease(
         self: &Arc<Self>,
         fleet: &Fleet,
@@ -278,8 +278,8 @@ impl Shared {
         }
     }
 
-    /// Handles a failed request. If the store is lost, this process decides by itself; otherwise a later caller tries
-    /// again.
+    /// Handles a failed request. If the store is lost, this process decides by itself; otherwise the caller is refused,
+    /// and a later caller tries again.
     pub(super) fn unanswered(&self, fleet: &Fleet, cell: &Arc<Cell>) -> Lease {
         if fleet.health.is_lost() {
             self.step_member(cell, None, |member, _| member.leave());

@@ -14,7 +14,8 @@ use crate::cell::Cell;
 use crate::fleet::Shared;
 use crate::store::{Changes, StoreEvent};
 
-/// The number of closed circuits to reread each time. It limits the store's load, however many circuits there are.
+/// The maximum number of closed circuits that are reread at each interval, which bounds the store's load regardless of
+/// the number of circuits.
 const CLOSED_BATCH: usize = 1_000;
 
 pub(super) async fn keep_listening(shared: Weak<Shared>, mut changes: Changes) {
@@ -56,8 +57,8 @@ pub(super) async fn keep_listening(shared: Weak<Shared>, mut changes: Changes) {
 }
 
 impl Shared {
-    /// Rereads the circuits that are not closed or are overridden, and some of the others, or all of them, and
-    /// applies their records.
+    /// Rereads all circuits that are not closed or are overridden, and a batch of the others, and applies their
+    /// records. With `everything`, rereads all circuits.
     async fn read_again(self: &Arc<Self>, fleet: &Fleet, everything: bool) {
         // With strict consistency the store is read whenever a permit is acquired, and an exclusive store is changed
         // only by this process.
@@ -82,8 +83,8 @@ impl Shared {
         }
     }
 
-    /// Reads these circuits' records and applies them, or rejoins the fleet after an outage. Returns false if the
-    /// store does not respond.
+    /// Reads these circuits' records and applies them; after an outage, lets the circuits rejoin the fleet. Returns
+    /// false if the store does not respond.
     pub(super) async fn read_and_learn(self: &Arc<Self>, fleet: &Fleet, cells: &[Arc<Cell>]) -> bool {
         let keys: Vec<_> = cells.iter().map(|cell| self.store_key(cell)).collect();
         let Ok(answer) = self.read_store(fleet, fleet.store.read(&keys)).await else { return false };

@@ -92,7 +92,7 @@ pub(crate) struct Settings {
     pub(crate) flush_every: Duration,
     /// The timeout for a request to the store.
     pub(crate) store_timeout: Duration,
-    /// The interval at which circuits that are not closed are read again, and some of the closed ones.
+    /// The interval at which circuits that are not closed are read again, together with a batch of the closed ones.
     pub(crate) reread_every: Duration,
     pub(crate) on_loss: OnStoreLoss,
     pub(crate) consistency: Consistency,
@@ -115,7 +115,7 @@ impl Default for Settings {
     }
 }
 
-/// The state that a process needs to share its circuits.
+/// The state with which a process shares its circuits.
 pub(crate) struct Fleet {
     pub(crate) store: StoreHandle,
     settings: Settings,
@@ -125,7 +125,7 @@ pub(crate) struct Fleet {
     ramps: Ramps,
     unread: Unread,
     names: Names,
-    /// The position among the closed circuits at which the next reread starts.
+    /// The position among the closed circuits at which the next reread continues.
     reread_from: AtomicUsize,
     /// Limits the number of records being swapped in the background.
     swaps: Semaphore,
@@ -133,10 +133,10 @@ pub(crate) struct Fleet {
     /// circuit that still uses the previous clock.
     clock_steps: Mutex<()>,
     pub(crate) running_tasks: RunningTasks,
-    /// The number of handles that users hold.
+    /// The number of the registry's handles that users hold.
     pub(crate) handles: AtomicUsize,
     is_closed: AtomicBool,
-    /// Ends the background loops when it is set or dropped.
+    /// Ends the background loops, when set to true or dropped.
     stop: watch::Sender<bool>,
     pub(crate) runtime: Runtime,
 }
@@ -191,7 +191,7 @@ impl Fleet {
     }
 }
 
-/// Starts the background tasks, which run until the registry is closed or its last handle is dropped.
+/// Starts the background tasks. They run until the registry is closed or its last handle is dropped.
 pub(crate) fn start(shared: &Arc<Shared>) {
     let Some(fleet) = &shared.fleet else { return };
     let loops = [Arc::downgrade(shared), Arc::downgrade(shared), Arc::downgrade(shared)];
@@ -209,7 +209,7 @@ pub(crate) fn start(shared: &Arc<Shared>) {
     fleet.runtime.spawn(until_stopped(Box::pin(health::keep_watching(watching))));
 }
 
-/// Runs `work` until a stop is requested, or the registry is dropped.
+/// Runs `work` until shutdown is requested, or the registry is dropped.
 async fn until_stopped(mut stop: watch::Receiver<bool>, mut work: BackgroundTask) {
     let mut stopped = pin!(async move { stop.wait_for(|stop| *stop).await.map(drop) });
     poll_fn(|context| match work.as_mut().poll(context) {
@@ -220,7 +220,7 @@ async fn until_stopped(mut stop: watch::Receiver<bool>, mut work: BackgroundTask
 }
 
 impl Shared {
-    /// Performs one step of a shared circuit, at the store's time if that was just received.
+    /// Performs one step of a shared circuit at `store_time`; if that is `None`, at an estimate of the store's time.
     pub(crate) fn step_member<R>(
         &self,
         cell: &Arc<Cell>,
@@ -237,7 +237,7 @@ impl Shared {
         result
     }
 
-    /// Reads from the store, with a timeout, if the store can be used.
+    /// Sends a read to the store, with a timeout. Fails at once if the store is lost.
     pub(crate) async fn read_store<T>(
         &self,
         fleet: &Fleet,
@@ -246,7 +246,7 @@ impl Shared {
         self.request(fleet, Access::Read, request).await
     }
 
-    /// Writes to the store, with a timeout, if the store can be used.
+    /// Sends a write to the store, with a timeout. Fails at once if the store is lost.
     pub(crate) async fn write_store<T>(
         &self,
         fleet: &Fleet,
@@ -291,7 +291,7 @@ impl Shared {
         }
     }
 
-    /// Publishes the change and swaps in the record that follow from a record that was learned.
+    /// Publishes the change, and swaps in the record, that result from handling a record from the store.
     pub(crate) fn apply_learnt(self: &Arc<Self>, cell: &Arc<Cell>, learnt: Learnt) {
         if let Some(change) = learnt.change {
             self.observers.notify(cell.key(), change);
@@ -316,7 +316,7 @@ impl Shared {
         }
     }
 
-    /// Adds a circuit to the report queue. A healthy circuit is not added.
+    /// Adds a circuit to the report queue, unless no report is due.
     fn queue_report(&self, cell: &Arc<Cell>, report: &ReportDue) {
         let Some(fleet) = self.fleet.as_ref().filter(|fleet| !fleet.is_closed()) else { return };
         let now = self.times.now();
@@ -336,14 +336,15 @@ impl Shared {
 
 impl Settings {
     /// Returns the time at which to send a report that is due at `at`. All of a process's reports that are due within
-    /// `flush_every` form one request, because a request costs a store more than another key in it.
+    /// `flush_every` form one request, because an additional request costs a store more than an additional key in a
+    /// request.
     fn batch_time(&self, at: Timestamp) -> Timestamp {
         let every = u64::try_from(self.flush_every.as_micros()).unwrap_or(u64::MAX).max(1);
         Timestamp::from_micros((at.as_micros() / every).saturating_add(1).saturating_mul(every))
     }
 }
 
-/// The time for which successes may be delayed if their circuit is under suspicion.
+/// How long a report may be delayed if it contains only successes for a circuit under suspicion.
 const SUCCESS_REPORT_DELAY: Duration = Duration::from_secs(1);
 
 /// The maximum number of concurrent swaps in the background.

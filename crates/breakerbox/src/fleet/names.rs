@@ -12,10 +12,11 @@ use crate::registry::RegistryEntry;
 
 const DRY_RUN: &str = "dry-run ";
 
-/// The maximum number of evicted circuits whose names are kept, in addition to those of present circuits.
+/// The maximum number of evicted circuits whose names are kept, in addition to the names of present circuits.
 const SLACK: usize = 1_024;
 
-/// The form of keys in a shared store. Set the same value in all of a fleet's processes, or they share no circuits.
+/// The form of keys in a shared store. Set the same value in all of a fleet's processes, because processes with
+/// different values share no circuits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum StoredKeys {
@@ -23,17 +24,17 @@ pub enum StoredKeys {
     #[default]
     Text,
     /// `#` and the first 128 bits of the text's SHA-256 in hex, without a tenant. Use this for keys that contain
-    /// secrets, such as capability URLs. A reader of the store sees the number of circuits and their states, but not
-    /// their keys. Listings of the store show hashes; only a process that has a circuit knows its key.
+    /// secrets, such as capability URLs. A reader of the store sees how many circuits there are and their states, but
+    /// not their keys. Listings of the store show hashes, because only a process that uses a circuit knows its key.
     Hashed,
 }
 
-/// In a fleet with hashed keys: this process's circuits by their hashes.
+/// This process's circuits by their hashed names, for a fleet with hashed keys.
 #[derive(Default)]
 pub(super) struct Names(RwLock<HashMap<Arc<str>, Weak<Cell>>>);
 
 impl Names {
-    /// Returns the circuit with this name, if it still exists. It may have been evicted from the registry.
+    /// Returns the circuit with this name, if it still exists, even if it was evicted from the registry.
     fn find(&self, name: &str) -> Option<Arc<Cell>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(name)?.upgrade()
     }
@@ -54,7 +55,7 @@ impl Shared {
         if self.dry_run { DRY_RUN } else { "" }
     }
 
-    /// Returns the name in the store for the circuit with this key.
+    /// Returns the store's name for the circuit with this key.
     pub(crate) fn name_of(&self, key: &str) -> Arc<str> {
         match (self.stored_keys(), self.dry_run) {
             (StoredKeys::Text, false) => key.into(),
@@ -63,8 +64,8 @@ impl Shared {
         }
     }
 
-    /// Returns the key for a circuit's name in the store; `None` if the name belongs to another fleet. Only for names
-    /// that are not hashed.
+    /// Returns the key for a circuit's name in the store, if names are not hashed; `None` if the name belongs to
+    /// another fleet.
     pub(crate) fn key_of<'n>(&self, name: &'n str) -> Option<&'n str> {
         match (self.dry_run, name.strip_prefix(DRY_RUN)) {
             (true, key) => key,
@@ -86,7 +87,7 @@ impl Shared {
         self.name_of(cell.key())
     }
 
-    /// Registers a new circuit's name. From now on, other processes' changes are matched to it.
+    /// Registers a new circuit's name, so that other processes' changes are matched to the circuit.
     pub(crate) fn joined(&self, cell: &Arc<Cell>) {
         if let Some(fleet) = &self.fleet
             && self.stored_keys() == StoredKeys::Hashed
@@ -95,7 +96,7 @@ impl Shared {
         }
     }
 
-    /// Returns the tenant to store with a circuit.
+    /// Returns the tenant to store with a circuit; `None` if keys are hashed.
     pub(super) fn stored_tenant(&self, cell: &Cell) -> Option<Arc<str>> {
         match self.stored_keys() {
             StoredKeys::Text => Some(tenant_of(cell.key()).into()),

@@ -12,13 +12,14 @@ use tokio::sync::Notify;
 
 use crate::cell::Cell;
 
-/// One in this many entries in a batch is reserved for circuits without failures, if there are any.
+/// One in this many entries in a batch is reserved for circuits without failures, so that circuits with failures cannot
+/// delay them for long.
 const RESERVED_ONE_IN: usize = 4;
 
 #[derive(Default)]
 pub(super) struct Queue {
     due: Mutex<Due>,
-    /// Notified when a circuit is due earlier than all others.
+    /// Notified when a circuit is queued that is due earlier than all others.
     earlier: Arc<Notify>,
 }
 
@@ -48,7 +49,7 @@ impl Due {
         }
     }
 
-    /// Takes the circuits with this urgency that are due, until `taken` has `at_most`.
+    /// Takes circuits with this urgency that are due, until `taken` has `at_most` entries.
     fn take(&mut self, urgency: Urgency, now: Timestamp, at_most: usize, taken: &mut Vec<Arc<Cell>>) {
         while taken.len() < at_most
             && let Some(first) = self.entries(urgency).first_entry().filter(|first| first.key().0 <= now)
@@ -101,12 +102,12 @@ impl Queue {
         taken
     }
 
-    /// Returns the time at which the next circuit is due.
+    /// Returns the time at which the next circuit is due; `None` if the queue is empty.
     pub(super) fn next(&self) -> Option<Timestamp> {
         self.lock().next()
     }
 
-    /// Returns the notification that a circuit is due earlier than all others.
+    /// Returns the handle that is notified when a circuit is queued that is due earlier than all others.
     pub(super) fn earlier(&self) -> Arc<Notify> {
         Arc::clone(&self.earlier)
     }

@@ -25,8 +25,8 @@ use crate::clock::Clock;
 use crate::fleet::Shared;
 use crate::store::Answer;
 
-/// This process's ramps, by their circuit's address. An entry exists only while a task serves it, and the task holds
-/// the circuit, so no other circuit can get that address meanwhile.
+/// This process's ramps, by the circuit's address. An entry exists only while a task serves it. The task holds a
+/// reference to the circuit, so no other circuit can get that address meanwhile.
 #[derive(Default)]
 pub(super) struct Ramps(Mutex<HashMap<usize, Entry>>);
 
@@ -35,7 +35,7 @@ impl Ramps {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes a circuit's entry, if there is one for this epoch.
+    /// Changes a circuit's entry; `None` if there is no entry for this epoch.
     fn change<R>(&self, cell: &Arc<Cell>, epoch: Epoch, change: impl FnOnce(&mut Entry) -> R) -> Option<R> {
         self.lock().get_mut(&address(cell)).filter(|entry| entry.epoch() == epoch).map(change)
     }
@@ -46,7 +46,7 @@ fn address(cell: &Arc<Cell>) -> usize {
 }
 
 impl Shared {
-    /// Takes a slot for a caller that can wait, but no longer than the store timeout minus `waited`.
+    /// Takes a slot for a caller that can wait, for at most the store timeout minus `waited`.
     pub(crate) async fn take_slot(
         self: &Arc<Self>,
         cell: &Arc<Cell>,
@@ -82,8 +82,8 @@ impl Shared {
         }
     }
 
-    /// Takes a reserved slot for a caller that cannot wait. If there is none, requests one, and reserves it for the
-    /// next caller.
+    /// Takes a reserved slot for a caller that cannot wait. If no slot is reserved, refuses this call, and requests a
+    /// slot for the next caller.
     pub(crate) fn slot_at_once(
         self: &Arc<Self>,
         cell: &Arc<Cell>,
@@ -98,7 +98,7 @@ impl Shared {
         result.unwrap_or(Err(Refusal::TripPending))
     }
 
-    /// Takes a slot in this process's own ramp, if no other process uses the store.
+    /// Takes a slot in this process's own ramp; `None` if other processes may use the store.
     pub(crate) fn on_own_ramp(&self, cell: &Arc<Cell>) -> Option<Lease> {
         self.fleet.as_ref().filter(|fleet| fleet.settings.is_exclusive)?;
         let started_at = self.times.now();
@@ -147,13 +147,13 @@ impl Shared {
         result
     }
 
-    /// Returns the refusal for a caller whose timeout has passed.
+    /// Returns the refusal for a caller whose wait timed out.
     fn ramping(&self, fleet: &Fleet, cell: &Arc<Cell>, epoch: Epoch) -> Refusal {
         let known = fleet.ramps.change(cell, epoch, |entry| entry.refusal());
         known.unwrap_or_else(|| Entry::new(epoch).refusal())
     }
 
-    /// Sends one request, and applies the reply.
+    /// Sends one ramp request, and applies the reply.
     async fn request_slots(self: &Arc<Self>, fleet: &Fleet, cell: &Arc<Cell>, work: Work) {
         let Work { demand, waiting, failures } = work;
         let (epoch, key) = (demand.epoch, self.store_key(cell));
@@ -232,7 +232,7 @@ impl Shared {
         next
     }
 
-    /// Ends a ramp: calls no longer need slots, or need slots in another epoch.
+    /// Ends a ramp, because calls no longer need slots, or need slots in another epoch.
     fn end_ramp(&self, fleet: &Fleet, cell: &Arc<Cell>, epoch: Epoch, waiting: VecDeque<Waiting>) {
         let more = fleet.ramps.change(cell, epoch, |entry| entry.begin(epoch)).unwrap_or_default();
         waiting.into_iter().chain(more).for_each(Waiting::retry);
@@ -240,7 +240,7 @@ impl Shared {
     }
 }
 
-/// The task that serves an entry. If it is dropped midway, because its runtime ends, it removes the entry.
+/// The task that serves an entry. If the task is dropped midway, because its runtime ends, it removes the entry.
 struct Server {
     shared: Weak<Shared>,
     cell: Arc<Cell>,
@@ -257,7 +257,8 @@ impl Drop for Server {
     }
 }
 
-/// Serves one circuit's ramp until no work remains. A flush waits for requests in flight, but not for pauses.
+/// Serves one circuit's ramp until no work remains. A flush waits for the task's requests in flight, but not for its
+/// pauses.
 async fn serve(mut task: TaskRef, cell: Arc<Cell>) {
     let mut server = Server { shared: Arc::downgrade(&task), cell, has_ended: false };
     loop {

@@ -12,12 +12,12 @@ use tokio::time::Instant;
 
 use super::Lease;
 
-/// The first pause after a refusal; `LONGEST_PAUSE` is the maximum. With many processes, requests are still frequent
-/// enough.
+/// The first pause after the store refused a slot. It doubles up to `LONGEST_PAUSE`, which is short enough for slots to
+/// be found soon, even if each of many processes pauses.
 const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(80);
 
-/// The time for which an entry is kept after its latest reply, so that pauses continue to grow.
+/// How long an entry is kept after its latest reply, so that pauses continue to grow.
 const KEEP_AFTER_REPLY: Duration = Duration::from_secs(1);
 
 /// The maximum number of callers that wait for one circuit's slots. Further callers are refused at once.
@@ -26,29 +26,29 @@ const MAX_WAITING: usize = 256;
 /// The maximum number of slots in one request.
 const MAX_SLOTS_PER_REQUEST: usize = 64;
 
-/// The maximum number of attempts for a release if the store does not respond, and for a new limit if other processes
-/// are faster.
+/// The maximum number of attempts at a release if the store does not respond, and at a new limit if other processes
+/// replace it first.
 const MAX_TRIES: u32 = 4;
 
 /// One circuit's ramp in this process.
 pub(super) struct Entry {
     epoch: Epoch,
-    /// The ramp in the latest reply, and the number of slots taken.
+    /// The ramp's state in the latest reply, and the number of slots taken.
     seen: Option<(RampState, u32)>,
     give: Vec<ReleasedSlot>,
-    /// The number of failures that the limit does not include yet.
+    /// The number of failures for which the limit has not been lowered yet.
     failures: u32,
     step: Option<RampStep>,
     waiting: VecDeque<Waiting>,
-    /// Whether a caller that cannot wait needs a slot.
+    /// Whether to request a slot that is reserved for a caller that cannot wait.
     is_wanted: bool,
     /// The slot for a caller that cannot wait, and the time until which it is reserved.
     held: Option<(core::Permit, Timestamp)>,
-    /// The time until which calls are refused without a request to the store.
+    /// The time until which the store is not asked for slots, and calls without one are refused.
     paused_until: Option<Instant>,
     pause: Duration,
     stays_until: Option<Instant>,
-    /// The number of consecutive failed requests, or failed replacements of the limit.
+    /// The number of consecutive requests that failed, or did not replace the limit.
     tries: u32,
     changed: Arc<Notify>,
 }
@@ -74,12 +74,12 @@ pub(super) enum Next {
 pub(super) struct Work {
     pub(super) demand: RampDemand,
     pub(super) waiting: VecDeque<Waiting>,
-    /// The number of failures that the new limit includes.
+    /// The number of failures for which the request lowers the limit.
     pub(super) failures: u32,
 }
 
 impl Waiting {
-    /// Admits the caller. Returns false if it has been dropped.
+    /// Admits the caller. Returns false if the caller has been dropped.
     pub(super) fn admit(self, epoch: Epoch, slot: Nonce) -> bool {
         self.sender.send(Lease::Permit(core::Permit::on_ramp(epoch, slot, self.started_at))).is_ok()
     }
@@ -117,7 +117,7 @@ impl Entry {
         self.epoch
     }
 
-    /// Resets the entry for this epoch. Returns the callers that waited.
+    /// Resets the entry for this epoch. Returns the callers that waited in the previous epoch.
     pub(super) fn begin(&mut self, epoch: Epoch) -> VecDeque<Waiting> {
         let changed = Arc::clone(&self.changed);
         changed.notify_one();
@@ -135,7 +135,7 @@ impl Entry {
         self.paused_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Adds a waiting caller, or returns the refusal if it must not wait.
+    /// Adds a waiting caller. Returns the refusal if the caller must not wait, because of a pause or a full queue.
     pub(super) fn wait(&mut self, waiting: Waiting) -> Result<(), Refusal> {
         if self.is_paused() || self.waiting.len() >= MAX_WAITING {
             return Err(self.refusal());
@@ -145,7 +145,7 @@ impl Entry {
         Ok(())
     }
 
-    /// Requests a slot for a caller that cannot wait, and returns the refusal for it.
+    /// Requests a slot for the next caller that cannot wait, and returns the refusal for this one.
     pub(super) fn request_for_next(&mut self) -> Refusal {
         if !self.is_paused() && !self.is_wanted {
             self.is_wanted = true;
@@ -154,7 +154,8 @@ impl Entry {
         self.refusal()
     }
 
-    /// Takes the slot that is reserved for the next caller, if there is one.
+    /// Takes the slot that is reserved for a caller that cannot wait; `None` if there is none, or its reservation is
+    /// over.
     pub(super) fn take_held(&mut self, now: Timestamp) -> Option<core::Permit> {
         let (permit, _) = self.held.take_if(|(_, until)| now < *until)?;
         Some(permit.by_own_clock(now))
@@ -168,14 +169,14 @@ impl Entry {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// Ends the pause, because this process released a slot, so that the next caller sends a request.
+    /// Ends the pause, so that the next caller sends a request, because this process released a slot.
     pub(super) fn end_pause(&mut self) {
         self.paused_until = None;
         self.pause = PAUSE;
         self.changed.notify_one();
     }
 
-    /// Returns the next step; `None` if no work remains.
+    /// Returns the next step for the entry's task; `None` if no work remains.
     pub(super) fn next(
         &mut self,
         now: Timestamp,
@@ -224,8 +225,8 @@ impl Entry {
         step
     }
 
-    /// Applies the reply to a request whose new limit included `failures`. Returns the number of failures that are
-    /// not included yet.
+    /// Applies the reply to a request that lowered the limit for `failures`. Returns the number of failures for which
+    /// the limit has not been lowered yet.
     pub(super) fn replied(
         &mut self,
         request: &RampRequest,
@@ -247,7 +248,7 @@ impl Entry {
         self.failures
     }
 
-    /// Reserves a slot for a caller that cannot wait, and releases those that are not needed.
+    /// Reserves one of these slots for a caller that cannot wait, if one is needed, and releases the others.
     pub(super) fn keep(&mut self, mut slots: Vec<Nonce>, until: Timestamp, now: Timestamp) {
         if self.is_wanted
             && self.held.is_none()
@@ -260,8 +261,8 @@ impl Entry {
         self.give.extend(released);
     }
 
-    /// Records the step that is due, and whether a slot was refused. Returns the callers to refuse, with the refusal.
-    /// If the limit is about to change, callers keep waiting.
+    /// Records the step that is due, and whether a slot was refused. Returns the callers to refuse, and their refusal.
+    /// If the limit is about to change, no caller is refused yet.
     pub(super) fn set_step(
         &mut self,
         step: Option<RampStep>,
@@ -285,8 +286,8 @@ impl Entry {
         (waiting, self.refusal())
     }
 
-    /// Handles a missing response. Releases are retried, and requested slots are released too, because they may have
-    /// been taken.
+    /// Handles a missing response. The releases are retried, and the requested slots are released too, because the
+    /// store may have granted them.
     pub(super) fn unanswered(&mut self, request: RampRequest, failures: u32) {
         self.tries += 1;
         self.is_wanted = false;

@@ -13,7 +13,8 @@ use crate::cell::Cell;
 use crate::clock::Clock;
 use crate::fleet::Shared;
 
-/// The maximum time that the reporter sleeps while no report is due, so that it detects when the registry is dropped.
+/// The maximum time that the reporter sleeps while no report is due, after which it checks whether the registry was
+/// dropped.
 const IDLE_WAIT: Duration = Duration::from_secs(1);
 
 /// The number of responses to apply before yielding to other tasks.
@@ -46,7 +47,7 @@ pub(super) enum Reply {
     Nothing,
     /// The store responded to the report.
     Answered {
-        /// The time after which to report again, because a trip awaits confirmation; `None` if that is not necessary.
+        /// The time after which to report again, because a trip awaits confirmation; `None` if no trip does.
         again_in: Option<Duration>,
     },
     /// The store did not respond. The outcomes may be lost.
@@ -118,8 +119,8 @@ impl Shared {
         replies
     }
 
-    /// Returns the deltas to report, and the indices of their circuits. Circuits that no longer need a report are
-    /// left out; those that are due later are queued again.
+    /// Returns the deltas to report, and the indices of their circuits. Circuits that no longer need a report are left
+    /// out. Circuits that are due later are queued again.
     fn deltas_of(&self, cells: &[Arc<Cell>]) -> (Vec<usize>, Vec<Delta>) {
         let report = |(index, cell): (usize, &Arc<Cell>)| {
             let (delta, due) = cell.visit(&self.store_key(cell), &self.times);
@@ -137,7 +138,8 @@ impl Shared {
     }
 }
 
-/// A report without a response, because the store did not respond or the reporting task was dropped.
+/// A guard for a report without a response yet. Dropping it, because the store did not respond or the task was dropped,
+/// counts the report as unanswered.
 struct Unanswered<'t> {
     shared: &'t Arc<Shared>,
     cells: &'t [Arc<Cell>],

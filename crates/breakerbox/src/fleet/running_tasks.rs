@@ -22,7 +22,7 @@ struct Tasks {
     running: BTreeSet<u64>,
 }
 
-/// A background task's reference to the registry.
+/// A background task's reference to the registry. A flush waits until such references are dropped.
 pub(crate) struct TaskRef {
     shared: Arc<Shared>,
     id: u64,
@@ -51,7 +51,7 @@ impl RunningTasks {
 }
 
 impl Shared {
-    /// Creates a reference for a background task.
+    /// Creates a reference for a background task, which then counts as running.
     pub(crate) fn for_task(self: &Arc<Self>) -> TaskRef {
         let shared = Arc::clone(self);
         let mut id = 0;
@@ -66,7 +66,7 @@ impl Shared {
 }
 
 impl TaskRef {
-    /// Returns a reference if the registry still exists.
+    /// Returns a reference for a background task; `None` if the registry was dropped.
     pub(super) fn of(shared: &Weak<Shared>) -> Option<Self> {
         shared.upgrade().map(|shared| shared.for_task())
     }

@@ -12,7 +12,7 @@ type Spawner = Arc<dyn Fn(BackgroundTask) + Send + Sync>;
 
 pub(crate) struct Runtime {
     executor: Executor,
-    /// The last flush's runtime, which replaces one that is shut down or blocked.
+    /// The runtime of the last flush, which replaces the original runtime when that is shut down or blocked.
     last: OnceLock<Handle>,
 }
 
@@ -22,7 +22,7 @@ enum Executor {
 }
 
 impl Runtime {
-    /// Returns the current runtime. If there is none, starts a thread with one.
+    /// Returns the current tokio runtime. Without one, starts a thread that runs a new runtime.
     pub(crate) fn current() -> Self {
         static OWN: LazyLock<Handle> = LazyLock::new(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
@@ -57,8 +57,8 @@ impl Runtime {
         matches!(self.executor, Executor::Custom(_))
     }
 
-    /// Returns whether tasks cannot run while the caller blocks this thread, which is true only for a runtime with a
-    /// single thread.
+    /// Returns whether tasks cannot run while the caller blocks this thread, which is the case for a single-threaded
+    /// runtime.
     pub(super) fn stops_with_this_thread(&self) -> bool {
         let Executor::Tokio(handle) = &self.executor else { return true };
         handle.runtime_flavor() == RuntimeFlavor::CurrentThread

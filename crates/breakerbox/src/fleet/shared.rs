@@ -20,10 +20,10 @@ pub(crate) struct Shared {
     pub(crate) observers: Observers,
     pub(crate) waiters: Waiters,
     pub(crate) registry: Registry<Cell>,
-    /// The connection to the other processes; `None` if circuits are not shared.
+    /// The state for sharing circuits with other processes; `None` if circuits are not shared.
     pub(crate) fleet: Option<Fleet>,
     pub(crate) policies: RwLock<Policies>,
-    /// Serialises policy changes.
+    /// Serialises changes to policies.
     pub(crate) changing: Mutex<()>,
     pub(crate) dry_run: bool,
     pub(crate) late: AtomicU64,
@@ -67,7 +67,7 @@ impl Shared {
         self.policies.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the policy that governs this key.
+    /// Returns the policy that governs this key, which is the key's own, its tenant's, or the default policy.
     pub(crate) fn policy_of(&self, key: &str) -> Arc<Policy> {
         self.policies().of(key)
     }

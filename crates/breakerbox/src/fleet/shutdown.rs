@@ -22,10 +22,10 @@ use tokio::runtime::Builder;
 use super::{Fleet, FlushError};
 use crate::fleet::Shared;
 
-/// The time that a thread may take to start and to end, in addition to its flush's limit.
+/// The time that a thread may take to start and to end, in addition to the flush timeout.
 const THREAD_OVERHEAD: Duration = Duration::from_millis(100);
 
-/// Reports all outcomes, because the last handle is being dropped.
+/// Reports all outcomes when the last handle is dropped. Blocks, except with a custom spawner.
 #[cold]
 pub(crate) fn last_handle(shared: &Arc<Shared>) {
     let Some(fleet) = &shared.fleet else { return };
@@ -46,7 +46,8 @@ pub(crate) fn last_handle(shared: &Arc<Shared>) {
     flush_and_wait(shared, fleet, !fleet.runtime.stops_with_this_thread());
 }
 
-/// Detects that the background tasks' runtime shuts down: the guard is then dropped without having been disarmed.
+/// A guard that detects the shutdown of the background tasks' runtime, in which case it is dropped without having been
+/// disarmed.
 pub(super) struct ShutdownGuard {
     shared: Weak<Shared>,
     is_armed: bool,
@@ -82,7 +83,8 @@ fn flush_and_wait(shared: &Arc<Shared>, fleet: &Fleet, heeds_others: bool) {
     let _ = told.recv_timeout(limit);
 }
 
-/// Flushes in a separate thread, with separate connections. `report_result` is dropped if no thread can be started.
+/// Flushes in a separate thread, with separate connections. `report_result` receives the result, and is dropped unused
+/// if the flush cannot run.
 pub(super) fn flush_on_a_thread(
     shared: &Arc<Shared>,
     heeds_others: bool,

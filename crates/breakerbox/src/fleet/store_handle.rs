@@ -15,7 +15,7 @@ impl StoreHandle {
         Self { released, reopened: OnceLock::new() }
     }
 
-    /// Reopens the store with connections in the current runtime, if it supports that.
+    /// Reopens the store with connections in the current runtime, if the store supports that.
     pub(super) fn reopen(&self) {
         if let Some(store) = self.released.reopen() {
             // If the store was already reopened, the first one is kept.
@@ -25,7 +25,7 @@ impl StoreHandle {
 }
 
 impl StoreHandle {
-    /// Returns the store to use now.
+    /// Returns the store to use now, which is the reopened one if there is one.
     pub(super) fn current(&self) -> Arc<dyn Store> {
         Arc::clone(self.reopened.get().unwrap_or(&self.released))
     }

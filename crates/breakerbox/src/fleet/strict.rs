@@ -22,7 +22,7 @@ use crate::clock::Clock;
 use crate::fleet::Shared;
 use crate::store::StoreError;
 
-/// The result of settling, which may not be known yet.
+/// The result of settling a permit, which may not be known yet.
 pub(crate) enum Settling {
     Known(Settlement),
     /// A request to the store is in flight.
@@ -38,7 +38,8 @@ impl Settling {
         }
     }
 
-    /// Returns the result for a caller that does not wait: counted, as far as is known so far.
+    /// Returns the result for a caller that does not wait. While the request is in flight, the outcome is assumed to
+    /// count.
     pub(crate) fn so_far(&self) -> Settlement {
         match self {
             Self::Known(settlement) => *settlement,
@@ -52,8 +53,8 @@ impl Shared {
         self.times.shared == Some(Consistency::Strict)
     }
 
-    /// Sends the reports that are due to the store, and returns a future for their completion. With local-first
-    /// consistency, callers wait only for a probe's outcome, after which the next probe may begin.
+    /// Sends the reports that are due to the store, and returns their result. With local-first consistency, callers
+    /// wait only for a probe's outcome, after which the next probe may begin.
     pub(crate) fn report_and_wait(
         self: &Arc<Self>,
         cell: &Arc<Cell>,
@@ -76,7 +77,7 @@ impl Shared {
         }
     }
 
-    /// Runs a report whether or not the caller waits, and limits the time that the caller waits.
+    /// Completes a report in the background even if the caller does not wait, and limits how long the caller waits.
     fn in_background(&self, reporting: impl Future<Output = Settlement> + Send + 'static) -> Settling {
         let Some(fleet) = &self.fleet else { return Settling::Known(Settlement::Unconfirmed) };
         let limit = fleet.settings.store_timeout;
@@ -93,7 +94,7 @@ impl Shared {
         Settling::InFlight(receiver)
     }
 
-    /// Counts one outcome in the store, and opens the circuit if that trips it.
+    /// Counts one outcome in the store, and opens the circuit if the outcome trips it.
     async fn report_one(self: &Arc<Self>, cell: &Arc<Cell>, epoch: Epoch, outcome: &Outcome) -> Settlement {
         let Some(fleet) = &self.fleet else { return Settlement::Unconfirmed };
         let delta = Delta::of_one(self.store_key(cell), epoch, outcome, &cell.policy());
@@ -143,7 +144,8 @@ impl Shared {
         settlement
     }
 
-    /// Acquires by the store's own record and time. Any number of these may be in flight, but only one lease request.
+    /// Acquires a permit based on the store's own record and time. Any number of these requests may be in flight, but
+    /// only one lease request.
     pub(super) async fn acquire_strictly(
         self: &Arc<Self>,
         fleet: &Fleet,

@@ -14,20 +14,20 @@ use crate::fleet::Shared;
 use crate::registry::RegistryEntry;
 use crate::store::{StoreError, Swap, Swapped};
 
-/// The maximum number of reads to resolve a lost response.
+/// The maximum number of reads that determine whether a swap without a response took place.
 const MAX_LOOKUPS: u32 = 3;
 
-/// The maximum time to wait for a lost store before resolving a lost response. If a lease was taken, no process uses
-/// it until this is resolved or the lease expires.
+/// The maximum time to wait for a lost store before reading whether a swap took place. A lease that the swap may have
+/// taken stays unused until then, or until it expires.
 const WAIT_FOR_STORE: Duration = Duration::from_secs(5);
 
 /// The maximum number of attempts to apply an operator's override while other processes change the circuit.
 const MAX_TRIES: u32 = 5;
 
-/// The result of a swap in this process.
+/// The result of a swap, as far as this process knows.
 pub(super) enum SwapResult {
     Won,
-    /// The swap failed. Contains the current record, if there is one.
+    /// The swap failed. Contains the store's current record, if there is one.
     Lost(Box<Option<Record>>),
     /// It is not known whether the swap succeeded.
     Unknown,
@@ -37,17 +37,17 @@ pub(super) enum SwapResult {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OverrideError {
-    /// The registry had no room for the circuit. Get the handle again, or raise `max_circuits`.
+    /// The registry had no slot for the circuit. Get the handle again, or raise `max_circuits`.
     #[error("there was no room for this circuit; ask for the handle again, or raise max_circuits")]
     NoRoom,
-    /// The circuit is shared, so the store is required: use
+    /// The circuit is shared, so its override requires the store. Use
     /// [`Circuit::apply_override`](crate::Circuit::apply_override).
     #[error("this circuit is shared, and the store has to be asked: use apply_override")]
     Shared,
-    /// The store did not respond. Try again when it is available.
+    /// The store did not respond. Try again when the store is available.
     #[error("the store does not answer; overrides stay as they are until it is back")]
     StoreAway,
-    /// The record in the store cannot be read: see [`Breakerbox::unreadable`](crate::Breakerbox::unreadable).
+    /// The record in the store cannot be read. See [`Breakerbox::unreadable`](crate::Breakerbox::unreadable).
     #[error("the store's record of this circuit can't be read; upgrade this process, or delete the record")]
     Unreadable,
     /// Other processes changed the circuit during every attempt. Try again.
@@ -56,7 +56,7 @@ pub enum OverrideError {
 }
 
 impl Shared {
-    /// Swaps a record in, in the background, and applies the result.
+    /// Swaps in a record in the background, and applies the result.
     pub(super) fn swap_later(self: &Arc<Self>, cell: &Arc<Cell>, proposal: Proposal) {
         let Some(fleet) = &self.fleet else { return };
         let (shared, cell) = (self.for_task(), Arc::clone(cell));
@@ -97,7 +97,7 @@ impl Shared {
         }
     }
 
-    /// Applies a proposal that was swapped in to this process, and publishes the change to observers.
+    /// Applies a proposal that was swapped in to this process's circuit, and publishes the change to observers.
     fn won(&self, cell: &Arc<Cell>, proposal: &Proposal) {
         let change = self.step_member(cell, None, |member, at| member.won(proposal, at.policy, at.now));
         self.waiters.wake_one(cell);
@@ -106,14 +106,14 @@ impl Shared {
         }
     }
 
-    /// Applies the current record after a failed swap.
+    /// Applies the store's current record after a failed swap.
     pub(super) fn lost(self: &Arc<Self>, cell: &Arc<Cell>, record: Option<Record>) {
         let learnt = self.step_member(cell, None, |member, at| member.learn(record, at));
         self.waiters.wake_one(cell);
         self.apply_learnt(cell, learnt);
     }
 
-    /// Swaps a record in, without retrying.
+    /// Swaps in a record, without retrying. If there is no response, determines whether the swap took place.
     pub(super) async fn swap(&self, fleet: &Fleet, cell: &Arc<Cell>, proposal: &Proposal) -> SwapResult {
         let record = Record { tenant: self.stored_tenant(cell), ..proposal.step.record.clone() };
         let swap = Swap {

@@ -15,7 +15,7 @@ use crate::store::Unreadable;
 pub(super) struct Unread(Mutex<BTreeMap<Arc<str>, String>>);
 
 impl Unread {
-    /// Removes circuits whose records have been read.
+    /// Removes the entries of circuits whose records have been read.
     pub(super) fn were_read<'k>(&self, keys: impl Iterator<Item = &'k Arc<str>>) {
         let mut unread = self.lock();
         if !unread.is_empty() {
@@ -43,14 +43,14 @@ impl Fleet {
 }
 
 impl Shared {
-    /// Handles a record that cannot be read: the circuit is no longer shared.
+    /// Handles a record that cannot be read. The circuit is not shared until its record can be read.
     pub(super) fn can_not_read(&self, fleet: &Fleet, cell: &Arc<Cell>, unreadable: &Unreadable) {
         fleet.unread.lock().insert(self.store_key(cell), unreadable.reason.clone());
         self.step_member(cell, None, |member, _| member.leave());
         self.waiters.wake_one(cell);
     }
 
-    /// Returns the circuits to reread because their records could not be read. Evicted circuits are removed.
+    /// Returns the circuits to reread, because their records could not be read. Evicted circuits are forgotten.
     pub(super) fn unread(&self, fleet: &Fleet) -> Vec<Arc<Cell>> {
         let found = |key: Arc<str>| {
             let cell = self.cell_of(&key);

@@ -31,7 +31,7 @@ fn is_never_sent<T, E: Held>(result: &Result<T, E>) -> bool {
     result.as_ref().is_err_and(|error| was_never_sent(error.held()))
 }
 
-/// An error in the form that a middleware has it. A boxed error does not implement [`Error`] itself.
+/// An error as middleware receives it. This trait is needed because a boxed error does not implement [`Error`] itself.
 pub(crate) trait Held {
     fn held(&self) -> &(dyn Error + 'static);
 }

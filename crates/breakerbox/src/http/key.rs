@@ -20,7 +20,7 @@ use crate::extract::ExtractKey;
 pub struct Tenant(Arc<str>);
 
 impl Tenant {
-    /// Creates a tenant with this name. The name is validated later, when a key is built from it.
+    /// Creates a tenant with this name. The name is validated later, when a key is built.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self(name.into())
@@ -75,7 +75,7 @@ impl KeyFromUrl {
         Self { by, or_tenant: None }
     }
 
-    /// Sets the tenant for requests that have none.
+    /// Sets the tenant for requests without a [`Tenant`].
     #[must_use]
     pub fn or_tenant(self, name: &str) -> Self {
         Self { or_tenant: Some(Tenant::new(name)), ..self }

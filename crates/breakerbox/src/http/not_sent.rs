@@ -10,10 +10,10 @@ use http::{Response, StatusCode};
 
 use crate::throttle::chain;
 
-/// The reason why a call was not sent: a circuit refused it, a throttle shed it, or its key is not valid.
+/// The reason why a call was not sent, which is that a circuit refused it, a throttle shed it, or its key is not valid.
 ///
-/// [`find`](Self::find) detects it however deeply it is nested in other errors. Servers and proxies can respond with
-/// [`response`](Self::response).
+/// [`find`](Self::find) finds the reason however deeply it is nested in other errors. Servers and proxies can respond
+/// with [`response`](Self::response).
 ///
 /// ```
 /// use breakerbox::http::NotSent;
@@ -47,7 +47,7 @@ pub enum NotSent {
 }
 
 impl NotSent {
-    /// Returns the reason why the call that returned this error was never sent; `None` if it was sent, or another
+    /// Returns the reason why the call that returned this error was never sent; `None` if the call was sent, or another
     /// cause prevented it.
     #[must_use]
     pub fn find(error: &(dyn Error + 'static)) -> Option<Self> {
@@ -59,7 +59,7 @@ impl NotSent {
         })
     }
 
-    /// Returns the time after which to try again, if known.
+    /// Returns the time after which to try again; `None` if that time is not known.
     #[must_use]
     pub const fn retry_in(&self) -> Option<Duration> {
         match self {
@@ -69,11 +69,11 @@ impl NotSent {
         }
     }
 
-    /// Returns the response for a server or proxy, with an empty body: 503, with a `Retry-After` in whole seconds if
-    /// the time is known.
+    /// Returns the response for a server or proxy: an empty 503, with a `Retry-After` in whole seconds if the time is
+    /// known.
     ///
-    /// Without a valid key the status is 500. It is not a 4xx, because this service sets the URL and the tenant, not
-    /// its caller; nor a 503, which asks the caller to try again, because the same request will never be sent.
+    /// Without a valid key the status is 500. A 4xx would blame the caller, although this service sets the URL and the
+    /// tenant. A 503 would ask the caller to try again, although the same request will never be sent.
     #[must_use]
     pub fn response<B: Default>(&self) -> Response<B> {
         let mut response = Response::new(B::default());

@@ -49,8 +49,8 @@ impl HttpOverload {
         self
     }
 
-    /// Adds a check for errors, which runs before the built-in ones. It must return `None` for errors that it does
-    /// not recognise.
+    /// Adds a check for errors, which runs before the built-in checks. The check must return `None` for errors that it
+    /// does not recognise.
     #[must_use]
     pub fn or(
         mut self,

@@ -4,7 +4,7 @@ use breakerbox_core::throttle::Priority;
 
 use crate::extract::ExtractPriority;
 
-/// Takes the [`Priority`] from the request's extensions.
+/// Extracts the [`Priority`] from the request's extensions.
 ///
 /// ```
 /// use breakerbox::ExtractPriority;

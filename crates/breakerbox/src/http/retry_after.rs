@@ -39,7 +39,7 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    /// Sun, 06 Nov 1994 08:49:37 GMT, as Unix time.
+    /// The Unix time of Sun, 06 Nov 1994 08:49:37 GMT.
     const NOW: Duration = Duration::from_secs(784_111_777);
 
     fn read(retry_after_value: &[u8], date: Option<&str>) -> Option<Duration> {

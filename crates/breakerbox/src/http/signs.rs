@@ -7,15 +7,15 @@ use std::error::Error;
 
 use breakerbox_core::throttle::LoadSignal;
 
-/// Classifies an HTTP client's error, without its sources. `None` if it is not known here, so that its sources
+/// Classifies an HTTP client's error, without its sources. `None` if the type of error is unknown, so that the sources
 /// decide.
 pub(super) fn capacity(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
     of_tower(error).or_else(|| of_reqwest(error)).or_else(|| of_hyper(error.downcast_ref()?))
 }
 
-/// Classifies a hyper error. Without a source, it states what happened to the connection. A canceled request is one
-/// whose connection closed before the request was written; if the caller cancels a call, its future is dropped and
-/// there is no error.
+/// Classifies a hyper error by what happened to the connection; `None` if the error's sources decide. Hyper calls a
+/// request canceled if its connection closed before the request was written. If the caller cancels a call, there is no
+/// error, because the future is dropped.
 fn of_hyper(error: &hyper::Error) -> Option<LoadSignal> {
     if error.is_user() {
         return Some(LoadSignal::Neither);

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-/// Classifications that differ from the defaults. There are only a few, so a linear search is enough.
+/// The statuses whose classification differs from the default. There are only a few, so a linear search is enough.
 #[derive(Clone, Debug)]
 pub(super) struct Statuses<T>(Vec<(StatusCode, T)>);
 
@@ -11,7 +11,7 @@ impl<T: Copy> Statuses<T> {
         Self(Vec::new())
     }
 
-    /// Sets a status's classification, replacing an earlier one.
+    /// Sets a status's classification, replacing an earlier override.
     pub(super) fn set(&mut self, status: StatusCode, means: T) {
         self.0.retain(|(other, _)| *other != status);
         self.0.push((status, means));

@@ -6,24 +6,25 @@ use std::time::Duration;
 
 use breakerbox_core::Timestamp;
 
-/// The approximate memory for one circuit besides its key, in bytes: its window, its state in the fleet, its
-/// throttle.
+/// The approximate memory for one circuit without its key, in bytes. It includes the window, the state in the fleet,
+/// and the throttle.
 const BYTES_EACH: usize = 2_048;
 
-/// The number of copies of its key that a circuit holds.
+/// The number of copies of the key that each circuit holds.
 const COPIES_OF_KEY: usize = 4;
 
-/// The time for which a tenant's cells are not searched again after a search found hardly any evictable ones.
+/// How long to wait before searching a tenant's cells again if the last search found almost no evictable cells.
 pub(super) const SEARCH_PAUSE: Duration = Duration::from_millis(20);
 
-/// The limit for each tenant in a registry. A tenant is a key's first word, up to a slash, as
-/// [`Key::of`](breakerbox_core::Key::of) builds it: `acme https://a.example/` and `acme/reminders` belong to `acme`.
+/// The limit for each tenant in a registry. A tenant is a key's first word, up to a space or a slash, as
+/// [`Key::of`](breakerbox_core::Key::of) builds it. For example, `acme https://a.example/` and `acme/reminders` belong
+/// to `acme`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TenantLimit {
     /// The maximum number of a tenant's circuits.
     pub circuits: usize,
-    /// The maximum memory for a tenant's circuits, in bytes, estimated as 2 KiB per circuit plus four times the
-    /// length of its key.
+    /// The maximum memory for a tenant's circuits, in bytes. A circuit's memory is estimated as 2 KiB plus four times
+    /// the length of its key.
     pub bytes: usize,
 }
 
@@ -47,7 +48,8 @@ pub(super) struct Tenants {
 struct Held {
     circuits: usize,
     bytes: usize,
-    /// The time until which this tenant's cells are not searched, because hardly any were evictable.
+    /// The time until which this tenant's cells are not searched, because the last search found almost no evictable
+    /// cells.
     searched_until: Timestamp,
 }
 
@@ -68,7 +70,7 @@ impl Tenants {
             .map_or_else(|| Held::default().has_room(key, self.limit), |held| held.has_room(key, self.limit))
     }
 
-    /// Takes a slot for this key, if its tenant has one left. Returns whether it did.
+    /// Reserves a slot for this key, if its tenant has a free slot. Returns whether it succeeded.
     pub(super) fn try_take(&self, key: &str) -> bool {
         let mut all = self.lock();
         let Some(held) = all.get_mut(of(key)) else {
@@ -100,12 +102,12 @@ impl Tenants {
         }
     }
 
-    /// Returns whether this tenant's cells may be searched for evictable ones.
+    /// Returns whether this tenant's cells may be searched for evictable cells now.
     pub(super) fn may_search(&self, key: &str, now: Timestamp) -> bool {
         self.lock().get(of(key)).is_some_and(|held| now >= held.searched_until)
     }
 
-    /// Records that a search found hardly any evictable cells.
+    /// Records that a search found almost no evictable cells, so that the next one is delayed.
     pub(super) fn searched_in_vain(&self, key: &str, now: Timestamp) {
         if let Some(held) = self.lock().get_mut(of(key)) {
             held.searched_until = now + SEARCH_PAUSE;

@@ -6,8 +6,8 @@ use breakerbox_core::{Key, KeyError, Refusal};
 use crate::probe_timeout::ProbeTimeout;
 use crate::throttle::NotAdmitted;
 
-/// The reason why a request was not sent, or was aborted. It is wrapped in a
-/// [`reqwest_middleware::Error::Middleware`]; errors from requests that were sent are passed on unchanged.
+/// The reason why a request was not sent, or was aborted. The client returns it as a
+/// [`reqwest_middleware::Error::Middleware`]. Errors from requests that were sent are passed on unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,7 +20,7 @@ pub enum Error {
         #[source]
         refusal: Refusal,
     },
-    /// The throttle shed the request, so it was not sent. Do not retry it at once.
+    /// The throttle shed the request, so it was not sent. Do not retry at once.
     #[error("the throttle kept the request back")]
     Shed(#[source] Shed),
     /// The request has no valid key, so it was not sent.
@@ -38,7 +38,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the circuit's or throttle's error that a client's error wraps, if there is one.
+    /// Returns the circuit's or throttle's error that a client's error wraps; `None` if there is none.
     ///
     /// ```
     /// use breakerbox::KeyError;

@@ -125,7 +125,7 @@ impl Classify<reqwest::Response, reqwest_middleware::Error> for HttpOverload {
     }
 }
 
-/// For calls with a plain client: `Throttle::builder().classify(HttpOverload::new())`.
+/// Classifies the results of a plain client, as in `Throttle::builder().classify(HttpOverload::new())`.
 impl Classify<reqwest::Response, reqwest::Error> for HttpOverload {
     fn classify(&self, result: &reqwest::Result<reqwest::Response>) -> LoadSignal {
         match result {

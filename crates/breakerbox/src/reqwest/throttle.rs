@@ -12,8 +12,8 @@ use crate::throttle::{Choice, Classify, DEFAULT_PRIORITY, OneForAll, Overload, T
 
 /// Puts one throttle, or one per key, in front of a client. See the [module](super) for an example.
 ///
-/// A request's priority is the [`Priority`] in its extensions; otherwise the
-/// [task's](crate::throttle::with_priority); otherwise the default.
+/// A request's priority is the first that is set: the [`Priority`] in its extensions, the [task's
+/// priority](crate::throttle::with_priority), the default.
 ///
 /// The middleware has its own classifier. The throttle's classifier applies to calls made through the throttle
 /// itself.
@@ -64,7 +64,7 @@ impl<K, D, P, C> ThrottleMiddleware<K, D, P, C> {
         ThrottleMiddleware { choice, classify, priority, default_priority }
     }
 
-    /// Sets the priority for requests that have none, in tasks that have none. Default: [`Priority::MEDIUM`].
+    /// Sets the priority for requests without one, in tasks without one. Default: [`Priority::MEDIUM`].
     #[must_use]
     pub fn default_priority(self, default_priority: Priority) -> Self {
         Self { default_priority, ..self }

@@ -34,17 +34,17 @@ pub(super) type Observer = Box<dyn Fn(&SamplingEvent) + Send + Sync>;
 pub(super) struct Settings {
     pub(super) sample_every: Duration,
     pub(super) poll_timeout: Duration,
-    /// The length of a term that is not extended.
+    /// The length of a leader's term, unless the leader extends it.
     pub(super) term: Duration,
 }
 
-/// The minimum length of a term, so that a leader does not lose its term to a store that is slow for a moment.
+/// The minimum length of a term, so that a leader does not lose its term when the store is slow for a moment.
 const SHORTEST_TERM: Duration = Duration::from_secs(5);
 
 impl Builder {
-    /// Builds sampled circuits, for outcomes that are already in your database: one process in the fleet, the leader,
-    /// reads them there. Such circuits do not observe calls. See [`sampling`](crate::sampling). The policy replaces
-    /// the one set with [`policy`](Self::policy).
+    /// Builds sampled circuits, for outcomes that are already in your database. One process in the fleet, the leader,
+    /// reads the outcomes from the database; the circuits do not observe calls. See [`sampling`](crate::sampling).
+    /// `policy` replaces the policy set with [`policy`](Self::policy).
     pub fn sampling(self, policy: PolicyBuilder) -> SamplingBuilder {
         SamplingBuilder::new(self, policy)
     }
@@ -60,35 +60,35 @@ impl SamplingBuilder {
         Self { builder, policy, settings, sampler: None, observers: Vec::new() }
     }
 
-    /// Sets the source of the totals. Every process with a sampler may become the leader; a process without one only
-    /// checks.
+    /// Sets the source of the totals. Every process with a sampler may become the leader. A process without a sampler
+    /// only checks circuits.
     pub fn sampler(mut self, sampler: impl Sampler) -> Self {
         self.sampler = Some(Arc::new(sampler));
         self
     }
 
     /// Sets the interval at which the leader polls the sampler. Default: [`DEFAULT_SAMPLE_EVERY`]. A term is three
-    /// times as long, and at least 5 s: if the leader dies, the fleet may be without a leader for that time.
+    /// times as long, and at least 5 s. If the leader dies, the fleet may be without a leader for the length of a term.
     pub fn sample_every(mut self, every: Duration) -> Self {
         self.settings.sample_every = every;
         self
     }
 
-    /// Sets the timeout for a poll. Default: [`DEFAULT_POLL_TIMEOUT`]. It may be longer than
+    /// Sets the timeout for a poll. Default: [`DEFAULT_POLL_TIMEOUT`]. The timeout may be longer than
     /// [`sample_every`](Self::sample_every), because ticks never overlap.
     pub fn poll_timeout(mut self, limit: Duration) -> Self {
         self.settings.poll_timeout = limit;
         self
     }
 
-    /// Adds a function that receives the election events, results of ticks and poll errors of this process. It should
+    /// Adds a function that receives this process's election events, tick results and poll errors. The function should
     /// return quickly.
     pub fn observer(mut self, observer: impl Fn(&SamplingEvent) + Send + Sync + 'static) -> Self {
         self.observers.push(Box::new(observer));
         self
     }
 
-    /// Builds the circuits. If there is a sampler, this process becomes a candidate for leader.
+    /// Builds the circuits. A process with a sampler becomes a candidate for leader.
     ///
     /// # Errors
     /// If the policy or a setting is not valid, or there is no store.
@@ -144,7 +144,8 @@ pub enum SamplingError {
         /// The reason why the setting is not valid.
         reason: &'static str,
     },
-    /// The value differs from the other keys' value. One query samples all keys, so they share it.
+    /// The value differs from the other keys' value. All keys must have the same value, because one query samples them
+    /// all.
     #[error(
         "{field}: must be {expected}, as it was when sampling began, but is {found}: all keys are sampled by one query"
     )]
@@ -158,7 +159,7 @@ pub enum SamplingError {
     },
 }
 
-/// Builds a policy for circuits that are sampled in this election.
+/// Builds the policy for circuits that the election's leader samples.
 pub(super) fn policy_for(
     builder: &PolicyBuilder,
     election: &LeaderElection,

@@ -12,11 +12,11 @@ use crate::circuit::{Circuit, MAX_ATTEMPTS};
 use crate::clock::Clock;
 use crate::fleet::Lease;
 
-/// The right to make one call. Most of these hold no lease and can be dropped.
+/// The right to make one call. While its circuit is closed, it holds no lease and can be dropped.
 ///
-/// While its circuit is half-open it holds the lease that prevents other callers from calling at the same time.
+/// While its circuit is half-open, it holds the lease that prevents other callers from calling at the same time.
 /// [Settle](Self::settle) it when the call is over, so that the next call may probe. Otherwise the lease expires
-/// `probe_timeout` plus two seconds after the check. Dropping it has no effect.
+/// `probe_timeout` plus two seconds after the check. Dropping it does not release the lease.
 #[derive(Debug)]
 pub struct Checked {
     circuit: Circuit,
@@ -24,22 +24,22 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Returns whether this call is the one that a half-open circuit admits.
+    /// Returns whether this call probes a half-open circuit.
     #[must_use]
     pub const fn is_probe(&self) -> bool {
         self.lease.is_some()
     }
 
-    /// Returns the maximum duration of a probe, so that it ends before the next one may begin; `None` for other
-    /// calls. With zero, it is too late to start the call.
+    /// Returns the time left for a probe, which must end before the next probe may begin; `None` for other calls. If it
+    /// is zero, it is too late to start the call.
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
         let deadline: Timestamp = self.lease.as_ref()?.deadline()?;
         Some(deadline.since(self.circuit.clock().now()))
     }
 
-    /// Releases the lease, so that the next call may probe. Call this when the call is over and the sampler can find
-    /// its outcome.
+    /// Releases the lease, so that the next call may probe. Call this when the call is over and its outcome is in the
+    /// sampler's data.
     pub fn settle(self) {
         let Some(lease) = self.lease else { return };
         let (shared, cell) = (&self.circuit.shared, &self.circuit.cell);
@@ -59,8 +59,8 @@ impl Checked {
 }
 
 impl Circuit {
-    /// Checks whether a call may be made now. Waits for the store where required: for a circuit that this process
-    /// does not know yet, and for a half-open circuit's lease.
+    /// Checks whether a call may be made now. Waits for the store if required, which is for a circuit whose record is
+    /// unknown, and for a half-open circuit's lease.
     pub(super) async fn check(&self) -> Result<Checked, Refusal> {
         let checked = |lease| Checked { circuit: self.clone(), lease };
         let lease_of = |permit: Option<Box<core::Permit>>| checked(permit.filter(|permit| permit.is_probe()));

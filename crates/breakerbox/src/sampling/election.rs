@@ -18,23 +18,22 @@ use crate::clock::Clock;
 use crate::fleet::Fleet;
 use crate::fleet::Shared;
 
-/// The time between a leader's last possible write and the end of its term, because the clocks of a store's nodes may
-/// differ.
+/// How long before the end of its term a leader stops writing, because the clocks of a store's nodes may differ.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// The number of consecutive failed polls after which a leader resigns, so that another process can try.
+/// The number of consecutive failed polls after which a leader resigns, so that another process can lead.
 const MAX_FAILED_POLLS: u32 = 3;
 
 pub(super) struct LeaderElection {
     pub(super) settings: Settings,
     /// The window that all keys share.
     pub(super) window: Duration,
-    /// The number of latest ticks that are also evaluated separately, for all keys; `None` if there is no recent
-    /// part.
+    /// The number of latest ticks that are also evaluated separately, which all keys share; `None` if only the window
+    /// is evaluated.
     pub(super) recent_ticks: Option<u32>,
     pub(super) sampler: Option<Arc<dyn Sampler>>,
     observers: Vec<Observer>,
-    /// Identifies this process in the store.
+    /// The random token that identifies this process as a candidate in the store.
     candidate: OnceLock<Nonce>,
     state: Mutex<State>,
     closed: AtomicBool,
@@ -60,22 +59,22 @@ pub(super) struct Term {
 }
 
 impl Term {
-    /// Returns whether this is the same term as `before`, extended.
+    /// Returns whether this is the term `before`, after it was extended.
     pub(super) const fn continues(self, before: Self) -> bool {
         self.number == before.number
     }
 
-    /// Returns the time until which this term's decisions may be written.
+    /// Returns the latest time at which this term's decisions may be written.
     pub(super) fn not_after(self) -> Timestamp {
         let margin = u64::try_from(MARGIN.as_micros()).unwrap_or(u64::MAX);
         Timestamp::from_micros(self.ends_at.as_micros().saturating_sub(margin))
     }
 }
 
-/// The result of a candidacy.
+/// The result of campaigning for leadership.
 pub(super) enum CampaignResult {
     Leads(Term),
-    /// Another process is the leader; try again after this time.
+    /// Another process is the leader. Try again after this time.
     Follows(Duration),
     /// The store did not respond.
     Unknown,
@@ -101,19 +100,19 @@ impl LeaderElection {
         }
     }
 
-    /// Returns whether samples may contain numbers of consecutive failures. True without a sampler, because then
-    /// other processes decide.
+    /// Returns whether samples may contain numbers of consecutive failures. True without a sampler, because another
+    /// process's sampler is then used.
     pub(super) fn has_runs(&self) -> bool {
         self.sampler.as_deref().is_none_or(<dyn Sampler>::returns_runs)
     }
 
-    /// Returns the length of the window's recent part; `None` if it is not shorter than the window.
+    /// Returns the time that the latest ticks cover; `None` if it is not shorter than the window.
     pub(super) fn recent(&self) -> Option<Duration> {
         let recent = self.settings.sample_every.saturating_mul(self.recent_ticks?);
         (recent < self.window).then_some(recent)
     }
 
-    /// Returns the election's name in the store.
+    /// Returns the election's name in the store. Dry-run processes elect a separate leader.
     const fn name(shared: &Shared) -> &'static str {
         if shared.dry_run { "dry-run sampling" } else { "sampling" }
     }
@@ -153,7 +152,7 @@ impl LeaderElection {
         CampaignResult::Leads(term)
     }
 
-    /// Ends the term early, so that a successor need not wait for it to expire.
+    /// Ends the term early, so that another process can become leader at once.
     pub(super) async fn resign(&self, shared: &Shared, fleet: &Fleet) {
         let request = fleet.store.lead(Self::name(shared), self.candidate(shared), Duration::ZERO);
         // If this fails, the term expires by itself.
@@ -216,7 +215,7 @@ impl LeaderElection {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// Waits for `time`, but returns at once when the candidacy ends.
+    /// Waits for `time`. Returns early when the candidacy ends.
     pub(super) async fn wait(&self, time: Duration) {
         if !self.is_closed() {
             let _ = tokio::time::timeout(time, self.closing.notified()).await;

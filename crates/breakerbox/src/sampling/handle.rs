@@ -17,8 +17,8 @@ use crate::circuit::Circuit;
 use crate::fleet::OverrideError;
 use crate::observe::StoreHealth;
 
-/// Sampled circuits by key. Build one per service, clone it freely, and keep it while the service runs. When a
-/// leader's last clone is dropped, its term ends.
+/// Sampled circuits by key. Build one per service, clone it freely, and keep a clone while the service runs. When the
+/// last clone is dropped, a leader ends its term.
 #[derive(Clone)]
 pub struct Sampling(Arc<Inner>);
 
@@ -33,9 +33,8 @@ impl Sampling {
         Self(Arc::new(Inner { breakers, election }))
     }
 
-    /// Checks whether a call to this key may be made now. This costs a lookup while the circuit is closed, and a
-    /// request to the store while it is half-open. A refusal is not an error: it states the reason, and when to check
-    /// again.
+    /// Checks whether a call to this key may be made now. While the circuit is closed, this costs a lookup; while it is
+    /// half-open, a request to the store. A refusal is not an error; it states the reason, and when to check again.
     ///
     /// # Errors
     /// If the key is empty or too long.
@@ -57,8 +56,7 @@ impl Sampling {
         SampledCircuit(self.0.breakers.circuit_of(key))
     }
 
-    /// Changes the policy of all keys without a policy of their own. Only the policies in the leader's process take
-    /// effect.
+    /// Changes the policy of all keys without a policy of their own. Only policies in the leader's process take effect.
     ///
     /// # Errors
     /// If the policy is not valid, or its window differs from the one with which sampling began.
@@ -95,7 +93,7 @@ impl Sampling {
         self.0.election.report()
     }
 
-    /// Returns the store's health.
+    /// Returns the store's health. This is never `None`, because sampling requires a store.
     #[must_use]
     pub fn store_health(&self) -> Option<StoreHealth> {
         self.0.breakers.store_health()
@@ -153,7 +151,7 @@ impl SampledCircuit {
         self.0.status()
     }
 
-    /// Returns the record: the circuit's stored state.
+    /// Returns the circuit's record, which is its stored state.
     #[must_use]
     pub fn record(&self) -> Record {
         self.0.record()

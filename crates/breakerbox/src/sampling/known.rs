@@ -23,15 +23,15 @@ use crate::store::{Answer, Changes, ListQuery, StoreEvent};
 const YIELD_EVERY: usize = 1_000;
 
 pub(super) struct Known {
-    /// Sorted by key, so that simulations with a seed are reproducible.
+    /// The records by key. They are sorted, so that simulations with a seed are reproducible.
     records: BTreeMap<Arc<str>, Record>,
     changes: Changes,
-    /// Whether every record in the store has been read or received.
+    /// Whether this copy is complete, because every record in the store has been read or received.
     is_whole: bool,
 }
 
 impl Known {
-    /// Creates an empty copy that receives all changes from now on.
+    /// Creates an empty copy of the store's records, which receives all changes from now on.
     pub(super) fn new(leader: &Leader<'_>) -> Self {
         Self { records: BTreeMap::new(), changes: leader.fleet.store.changes(), is_whole: false }
     }
@@ -48,7 +48,7 @@ impl Known {
         self.records.iter()
     }
 
-    /// Stores a key's current record; `None` if the store has none.
+    /// Stores a key's current record; `None` if the store has no record.
     pub(super) fn put(&mut self, key: &Arc<str>, record: Option<Record>) {
         match record {
             Some(record) => self.records.insert(Arc::clone(key), record),
@@ -56,7 +56,8 @@ impl Known {
         };
     }
 
-    /// Applies the published changes. If this is called often enough, none is missed: the store queues a thousand.
+    /// Applies the published changes. Must be called at least once per thousand changes, because the store queues no
+    /// more.
     pub(super) fn apply_events(&mut self, shared: &Shared) {
         loop {
             let event = pin!(self.changes.next()).poll(&mut Context::from_waker(Waker::noop()));
@@ -79,7 +80,7 @@ impl Known {
         }
     }
 
-    /// Updates the copy at the beginning of a tick.
+    /// Updates this copy of the store's records at the beginning of a tick.
     pub(super) async fn refresh(&mut self, leader: &Leader<'_>) -> Result<(), TickError> {
         self.apply_events(leader.shared);
         if !self.is_whole {
@@ -102,8 +103,8 @@ impl Known {
         Ok(())
     }
 
-    /// Drops closed circuits without history, which the store drops too. If the store still has such a record, the
-    /// leader learns it when a swap fails.
+    /// Drops closed circuits without history, because the store drops their records too. If the store still has such a
+    /// record, the leader learns of it when a swap fails.
     fn forget(&mut self, leader: &Leader<'_>) {
         let now = leader.shared.times.to_store_time(leader.shared.times.now());
         self.records.retain(|key, record| {
@@ -111,7 +112,8 @@ impl Known {
         });
     }
 
-    /// Reads every record in this state, applies new ones to this process, and returns their keys.
+    /// Reads every record in this state into this copy, and applies records that are not closed to this process's
+    /// circuits. Returns the keys; none if `status` is `None`.
     async fn list(
         &mut self,
         leader: &Leader<'_>,
@@ -160,8 +162,8 @@ impl Known {
     }
 }
 
-/// Applies a record to this process. So the leader's observers also receive changes whose writer died before
-/// publishing them.
+/// Applies a record to this process's circuit, so that the leader's observers also receive changes whose writer died
+/// before publishing them.
 fn apply_to_process(shared: &Arc<Shared>, key: &str, record: &Record) {
     let Ok(circuit) = Breakerbox::of(shared).circuit(key) else { return };
     if !circuit.is_controlled() {

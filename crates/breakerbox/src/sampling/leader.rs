@@ -16,10 +16,11 @@ use crate::breakerbox::Breakerbox;
 use crate::fleet::Fleet;
 use crate::fleet::Shared;
 
-/// The pause before the next request if the store did not respond to a candidacy.
+/// The pause before campaigning again if the store did not respond.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// The maximum random delay before a candidate campaigns after the end of a term, so that not all do so at once.
+/// The maximum random delay before a candidate campaigns after the end of a term, so that candidates do not all
+/// campaign at once.
 const SPREAD_MICROS: u64 = 250_000;
 
 /// Starts the candidacy if this process has a sampler.
@@ -34,7 +35,7 @@ pub(super) fn start(breakers: &Breakerbox, election: &Arc<LeaderElection>) {
     });
 }
 
-/// One process's leader loop.
+/// The leader loop of one process, with the state it needs.
 pub(super) struct Leader<'s> {
     pub(super) shared: &'s Arc<Shared>,
     pub(super) fleet: &'s Fleet,
@@ -60,8 +61,8 @@ impl Leader<'_> {
         }
     }
 
-    /// Ticks until the term ends. Ticks never overlap: if one takes longer than the interval, the next one follows at
-    /// once, and the ticks missed meanwhile are skipped.
+    /// Ticks until the term ends. Ticks never overlap. If a tick takes longer than the interval, the next one follows
+    /// at once, and the ticks missed meanwhile are skipped.
     async fn lead(&self, mut term: Term) {
         let every = self.election.settings.sample_every;
         let (mut known, mut latest) = (Known::new(self), LatestSuccesses::default());
@@ -108,7 +109,8 @@ impl Leader<'_> {
         }
     }
 
-    /// Extends the term while `work` runs. `work` is not polled during a request to the store, which is brief.
+    /// Extends the term while `work` runs. `work` is not polled while the request that extends the term is in flight,
+    /// which is brief.
     pub(super) async fn while_extending_term<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {

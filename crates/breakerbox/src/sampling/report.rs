@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// An event for observers of sampling, about the process in which the observer runs.
+/// An event in this process's sampling, for observers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum SamplingEvent {
@@ -12,9 +12,9 @@ pub enum SamplingEvent {
     LeadershipLost,
     /// A tick is complete.
     Ticked(Ticked),
-    /// A poll failed, and changed nothing.
+    /// A poll failed, so no circuit changed.
     PollFailed {
-        /// The error, with its causes.
+        /// The error, with the messages of its causes.
         error: String,
     },
 }
@@ -25,14 +25,14 @@ pub enum SamplingEvent {
 pub struct Ticked {
     /// The number of circuits with a record.
     pub circuits: usize,
-    /// The number of keys with at least one attempt. With 0, the tick changed nothing.
+    /// The number of keys with at least one attempt. If it is zero, the tick changed nothing.
     pub keys: usize,
-    /// The number of sampled keys that are empty or too long. They have no circuits.
+    /// The number of sampled keys that are empty or too long, and therefore have no circuits.
     pub unusable_keys: usize,
-    /// The number of circuits that changed.
+    /// The number of circuits that made a transition.
     pub changes: usize,
-    /// The number of changes that failed, because another process was first or the store did not respond. The next
-    /// tick retries them.
+    /// The number of transitions that failed, because another process wrote first or the store did not respond. The
+    /// next tick retries them.
     pub not_changed: usize,
     /// The duration of the poll.
     pub polled_for: Duration,
@@ -50,10 +50,10 @@ pub struct Report {
     pub ticks: u64,
     /// The number of this process's polls that failed.
     pub failed_polls: u64,
-    /// The number of this process's writes that the store refused because they came after its term.
+    /// The number of this process's writes that the store rejected because they came after its term.
     pub refused_writes: u64,
     /// The result of this process's latest tick; `None` before the first.
     pub last_tick: Option<Ticked>,
-    /// The latest poll's error; `None` if it succeeded.
+    /// The latest poll's error; `None` if the poll succeeded.
     pub poll_error: Option<String>,
 }

@@ -11,9 +11,8 @@ use breakerbox_core::Sample;
 /// A source of totals, such as a query on a table of attempts.
 #[async_trait]
 pub trait Sampler: Send + Sync + 'static {
-    /// Returns the totals for every key that had an attempt, as the [poll](Poll) specifies. Only the leader calls
-    /// this, once per tick. The next call comes only after this one has returned or its timeout has passed, when its
-    /// future is dropped.
+    /// Returns the totals for every key that had an attempt, as the [poll](Poll) specifies. Only the leader calls this,
+    /// once per tick. Calls never overlap; if the timeout passes, the future is dropped.
     ///
     /// # Errors
     /// If the totals are not available. No circuit changes then, and the error is [reported](super::Report).
@@ -38,18 +37,19 @@ impl<S: Sampler + ?Sized> Sampler for Arc<S> {
     }
 }
 
-/// A request to a sampler. Times are ages, so that clocks need not agree: the database applies them to its own clock.
+/// A request to a sampler. Times are given as ages, which the database applies to its own clock, so that clocks need
+/// not agree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Poll {
-    /// Count the attempts that finished within this time. For the keys in `since`, fewer attempts count.
+    /// The attempts to count are those that finished within this time. For the keys in `since`, fewer attempts count.
     pub window: Duration,
-    /// The keys for which fewer attempts count. There are only a few: keys with a transition within the window, and
-    /// half-open ones. Each key occurs once.
+    /// The keys for which fewer attempts count, because they had a transition within the window, or are half-open.
+    /// These are only a few. Each key occurs once.
     pub since: Vec<Since>,
-    /// In addition, count closed circuits' attempts that finished within this time separately, as [`Sample::recent`].
-    /// If a sampler does not, only the window decides, and a destination that was healthy for most of it trips later.
-    /// `None` if there is no recent part.
+    /// Closed circuits' attempts that finished within this time are also counted separately, as [`Sample::recent`];
+    /// `None` if only the window is evaluated. If a sampler does not support this, a destination that was healthy for
+    /// most of the window trips later.
     pub recent: Option<Duration>,
 }
 
@@ -59,21 +59,21 @@ pub struct Poll {
 pub struct Since {
     /// The circuit's key.
     pub key: Arc<str>,
-    /// The time since the circuit's last transition.
+    /// The time since the circuit's latest transition.
     pub age: Duration,
-    /// Whether to count attempts that *started* since then and have finished (true, for a half-open circuit, whose
-    /// age may be longer than the window), or those that finished since then (false).
+    /// If true, count attempts that *started* since the transition and have finished. Used for a half-open circuit,
+    /// whose age may be longer than the window. If false, count attempts that *finished* since the transition.
     pub started: bool,
 }
 
 impl Poll {
-    /// Creates a poll. Use it to test a sampler.
+    /// Creates a poll without a recent part, for example to test a sampler.
     #[must_use]
     pub const fn new(window: Duration, since: Vec<Since>) -> Self {
         Self { window, since, recent: None }
     }
 
-    /// Adds the recent part: attempts that finished within this time are also counted separately.
+    /// Requests that attempts that finished within this time are also counted separately.
     #[must_use]
     pub const fn with_recent(mut self, recent: Duration) -> Self {
         self.recent = Some(recent);
@@ -82,13 +82,13 @@ impl Poll {
 }
 
 impl Since {
-    /// Counts the key's attempts that finished within this time.
+    /// Requests the key's attempts that finished within this time.
     #[must_use]
     pub fn finished(key: &str, age: Duration) -> Self {
         Self { key: key.into(), age, started: false }
     }
 
-    /// Counts the key's attempts that started within this time and have finished.
+    /// Requests the key's attempts that started within this time and have finished.
     #[must_use]
     pub fn started(key: &str, age: Duration) -> Self {
         Self { key: key.into(), age, started: true }
@@ -107,7 +107,7 @@ pub enum SampleError {
         /// The timeout that was exceeded.
         limit: Duration,
     },
-    /// The sampler failed.
+    /// The sampler failed, with this cause.
     #[error("the sampler failed")]
     Failed(#[source] Box<dyn Error + Send + Sync>),
     /// The sampler's result is not valid.
@@ -115,7 +115,7 @@ pub enum SampleError {
     Unreadable {
         /// The invalid column, or the invalid part of a sample.
         field: &'static str,
-        /// The reason why it is not valid.
+        /// The reason why the column or part is not valid.
         reason: String,
     },
 }
@@ -126,7 +126,7 @@ impl SampleError {
         Self::Failed(reason.into())
     }
 
-    /// Returns the error's message with those of its causes.
+    /// Returns the error's message with the messages of its causes.
     pub(super) fn with_causes(&self) -> String {
         let chain = std::iter::successors(Some(self as &dyn Error), |&error| error.source());
         chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")

@@ -15,11 +15,11 @@
 
 use std::fmt::Write;
 
-/// A table with one row per attempt, and the names of its columns. Write names as the database has them: they are
-/// quoted, so they are case-sensitive if the database is.
+/// A table with one row per attempt, and the names of its columns. Names are quoted in the query, so write them exactly
+/// as the database has them, including case.
 ///
-/// The table needs two indices, or each poll reads all of it: one on the time at which attempts finished, and one on
-/// the key and the time at which they started.
+/// The table needs two indices, one on the time at which attempts finished, and one on the key and the time at which
+/// attempts started. Without them, each poll reads the whole table.
 ///
 /// ```
 /// use breakerbox::sampling::{Dialect, LatencyUnit, SqlSource, SqlTable, TimeFormat};
@@ -53,14 +53,15 @@ pub struct SqlTable {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Outcome {
-    /// A boolean column, which is null while the outcome is not known.
+    /// The name of a boolean column, which is null while the outcome is not known.
     Succeeded(String),
-    /// A column with the values for successes and failures. Attempts with other values are not counted.
+    /// The name of a column with the outcome, and its values for successes and failures. Attempts with other values are
+    /// not counted.
     Says { column: String, good: Vec<String>, bad: Vec<String> },
 }
 
-/// The format of times in a table. Prefer a precise one: an attempt that may have been made before a transition is
-/// not counted, and that includes the first attempts after it if they have the same time.
+/// The format of times in a table. Prefer a precise one. With a coarse format, attempts shortly after a transition may
+/// have the same time as the transition, and are then not counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum TimeFormat {
@@ -142,9 +143,9 @@ pub enum Dialect {
 #[error("{field}: {reason}")]
 #[non_exhaustive]
 pub struct SqlError {
-    /// The name of the invalid part, such as `key_column`.
+    /// The name of the invalid setting, such as `key_column`.
     pub field: &'static str,
-    /// The reason why this part is not valid.
+    /// The reason why the setting is not valid.
     pub reason: String,
 }
 
@@ -177,8 +178,8 @@ impl SqlTable {
         self
     }
 
-    /// Sets the text column with the outcome, and its values for successes and failures. Other attempts are not
-    /// counted.
+    /// Sets the text column with the outcome, and its values for successes and failures. Attempts with other values are
+    /// not counted.
     pub fn outcome_column(mut self, name: &str, good: &[&str], bad: &[&str]) -> Self {
         let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         self.outcome = Outcome::Says { column: name.to_owned(), good: owned(good), bad: owned(bad) };
@@ -197,22 +198,22 @@ impl SqlTable {
         self
     }
 
-    /// Sets the column with the time at which the attempt finished; null until then.
+    /// Sets the column with the time at which the attempt finished. It is null while the attempt runs.
     pub fn finished_at_column(mut self, name: &str) -> Self {
         self.finished_at = name.to_owned();
         self
     }
 
     /// Sets the format of both times. Default: [`TimeFormat::Native`]. The times should come from the database's own
-    /// clock, because ages are relative to it.
+    /// clock, because ages are measured by that clock.
     pub const fn times(mut self, format: TimeFormat) -> Self {
         self.times = format;
         self
     }
 
     /// Counts the consecutive failures since each key's latest success, which the rule `consecutive_failures` needs.
-    /// For this, the database has to sort the window's attempts by key. Attempts that finished at the same time as
-    /// the latest success are not included.
+    /// The database must sort the window's attempts by key for this. Attempts that finished at the same time as the
+    /// latest success are not included.
     pub const fn count_runs(mut self) -> Self {
         self.runs = true;
         self
@@ -220,7 +221,7 @@ impl SqlTable {
 }
 
 impl SqlSource {
-    /// Returns the complete query for a dialect.
+    /// Returns the complete SQL query in a dialect.
     ///
     /// # Errors
     /// If a part of the table's description is not valid; the error names it.
@@ -306,7 +307,7 @@ impl SqlTable {
         ))
     }
 
-    /// Returns the conditions for a success and for a failure.
+    /// Returns the SQL conditions for a success and for a failure.
     fn outcomes(&self, dialect: Dialect) -> Result<(String, String), SqlError> {
         Ok(match &self.outcome {
             Outcome::Succeeded(column) => {
@@ -324,7 +325,7 @@ impl SqlTable {
         })
     }
 
-    /// Returns the sums for each group, over all its attempts or over those that match `only`.
+    /// Returns the SQL sums for each group, over all its attempts or over those that match `only`.
     fn totals(&self, prefix: &str, only: Option<&str>, good: &str, bad: &str) -> Result<String, SqlError> {
         let and = only.map(|only| format!(" AND {only}")).unwrap_or_default();
         let mut totals = format!(
@@ -347,8 +348,8 @@ impl SqlTable {
         Ok(totals)
     }
 
-    /// Returns the time this many microseconds ago, in the table's format. It is rounded up, so that older attempts
-    /// are not counted.
+    /// Returns the SQL for the time this many microseconds ago, in the table's format. The time is rounded up, so that
+    /// older attempts are not counted.
     fn ago(&self, dialect: Dialect, micros: &str) -> String {
         let now = match dialect {
             Dialect::Postgres => "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint",

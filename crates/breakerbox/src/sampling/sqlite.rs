@@ -13,10 +13,10 @@ use rusqlite::{Connection, InterruptHandle, OpenFlags};
 use super::sampler::{Poll, SampleError, Sampler, Since};
 use super::sql::{Dialect, SqlError, SqlSource};
 
-/// The time to wait for a writer that locks the file.
+/// How long to wait for a writer that locks the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The maximum age, in microseconds: a hundred years.
+/// The maximum age in a query, in microseconds: a hundred years.
 const OLDEST: u128 = 100 * 366 * 24 * 3_600 * 1_000_000;
 
 /// Counts attempts in a table in an SQLite file.
@@ -41,12 +41,12 @@ struct File {
     path: PathBuf,
     query: String,
     returns_runs: bool,
-    /// Locked during a poll, so that polls never overlap. `None` before the first poll and after an error; the next
-    /// poll opens it.
+    /// The connection; `None` before the first poll and after an error, so that the next poll opens it. Locked during a
+    /// poll, so that polls never overlap.
     connection: Mutex<Option<Connection>>,
 }
 
-/// A running query: the handle that interrupts it, and whether it was interrupted.
+/// A running query, with the handle that interrupts it, and whether it was interrupted.
 #[derive(Default)]
 struct RunningQuery {
     over: AtomicBool,
@@ -180,7 +180,7 @@ impl RunningQuery {
     }
 }
 
-/// Interrupts a query when its caller stops waiting. This has no effect on a finished query.
+/// A guard that interrupts a query when its caller stops waiting. It has no effect on a finished query.
 struct InterruptOnDrop(Arc<RunningQuery>);
 
 impl Drop for InterruptOnDrop {

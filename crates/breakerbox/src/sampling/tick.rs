@@ -29,10 +29,11 @@ use crate::store::{Swap, Swapped};
 /// The number of keys to evaluate before yielding to other tasks.
 const YIELD_EVERY: usize = 1_000;
 
-/// The number of records to swap in at once. This is fewer than the changes that a store queues for a listener.
+/// The number of records to swap in at once. It is below the number of changes that a store queues for a listener, so
+/// that the leader misses none.
 const SWAP_BATCH: usize = 250;
 
-/// The maximum number of attempts at a change while other processes take and release leases.
+/// The maximum number of attempts at a transition while other processes take and release leases.
 const MAX_TRIES: u32 = 5;
 
 /// The reason why a tick changed nothing.
@@ -51,7 +52,7 @@ pub(super) struct Tick<'t> {
     ticked: Ticked,
 }
 
-/// A decision to swap in.
+/// A decision about one circuit that must be swapped in.
 struct Decided {
     key: Arc<str>,
     sample: Sample,
@@ -133,8 +134,7 @@ impl<'t> Tick<'t> {
         Ok(samples)
     }
 
-    /// Lets the core decide about every key that was sampled or is not closed. If one sample is not valid, none is
-    /// used.
+    /// Evaluates every key that was sampled or is not closed. If one sample is not valid, none is used.
     async fn evaluate(&mut self, samples: HashMap<String, Sample>) -> Result<Vec<Decided>, TickError> {
         let mut keys: Vec<(Arc<str>, Sample)> = Vec::with_capacity(samples.len());
         for (key, record) in self.known.iter() {
@@ -169,7 +169,7 @@ impl<'t> Tick<'t> {
         Ok(decided)
     }
 
-    /// Allows half-open circuits to admit their next few calls.
+    /// Returns the steps that let half-open circuits admit calls until the next tick.
     fn renew_probes(&self) -> Vec<Decided> {
         let renewed = |(key, record): (&Arc<str>, &Record)| {
             let step = record.with_fresh_probes(self.shared().times.draw(), self.term.now)?;
@@ -201,9 +201,8 @@ impl<'t> Tick<'t> {
         }))
     }
 
-    /// Swaps in the decisions, and applies them to this process. If the store had another record for which the same
-    /// attempts count, the sample is evaluated again, and the new decision is returned. All other circuits wait for
-    /// the next tick.
+    /// Swaps in the decisions, and applies them to this process's circuits. If a swap fails, but the same attempts
+    /// count for the store's current record, returns a new decision. All other failed swaps wait for the next tick.
     async fn swap(&mut self, mut decided: Vec<Decided>) -> Vec<Decided> {
         let Leader { shared, fleet, election, .. } = self.leader;
         let mut again = Vec::new();
@@ -250,7 +249,7 @@ impl<'t> Tick<'t> {
         }
     }
 
-    /// Applies a successful swap to this process, and publishes the change to observers.
+    /// Applies a successful swap to this process's circuit, and publishes the change to observers.
     fn won(&mut self, decided: Decided) {
         let Decided { key, expected, step, keep_for, .. } = decided;
         self.ticked.changes += usize::from(step.change.is_some());
@@ -261,8 +260,9 @@ impl<'t> Tick<'t> {
         apply_to_process(self.shared(), &key, before, &proposal);
     }
 
-    /// Handles a failed swap. If the same attempts count for both records, the sample is valid for the current one
-    /// too: either the epoch is the same, and another process took or released a lease, or the whole window counts.
+    /// Handles a failed swap. If the same attempts count for the expected and the current record, the sample is valid
+    /// for the current one, so this returns a new decision. This is the case if the epoch is the same, because another
+    /// process only took or released a lease, or if the whole window counts for both records.
     fn lost(&mut self, decided: &Decided, record: Option<Record>) -> Option<Decided> {
         let known = self.known.get(&decided.key);
         let whole_window = |record: Option<&Record>| {
@@ -281,7 +281,7 @@ fn span(shared: &Shared, key: &str, record: &Record, now: Timestamp) -> Span {
     record.sampled_over(&shared.policy_of(key), now)
 }
 
-/// Applies a record that this leader swapped in to this process, and publishes the change to observers.
+/// Applies a record that this leader swapped in to this process's circuit, and publishes the change to observers.
 fn apply_to_process(shared: &Arc<Shared>, key: &str, before: Option<Record>, proposal: &Proposal) {
     let Ok(circuit) = Breakerbox::of(shared).circuit(key) else { return };
     let change = if circuit.is_controlled() {

@@ -22,13 +22,13 @@ pub enum StoreEvent {
         /// The new record.
         record: Arc<Record>,
     },
-    /// A process [calls for reports](super::Store::call_for_reports) on these keys: processes with counts for any of
-    /// them report now.
+    /// A process [calls for reports](super::Store::call_for_reports) on these keys. Processes with counts for any of
+    /// these keys must report now.
     ReportsWanted {
         /// The keys, as stored. There is at least one.
         keys: Arc<[Arc<str>]>,
     },
-    /// Some messages were missed. Read the relevant records again.
+    /// Some messages were missed. Read the relevant records again from the store.
     Missed,
 }
 
@@ -48,7 +48,7 @@ impl Changes {
     }
 }
 
-/// The sending end of a subscription, which a store holds.
+/// The sending end of subscriptions, which a store holds.
 #[derive(Debug)]
 pub struct Announcer(broadcast::Sender<StoreEvent>);
 

@@ -18,7 +18,7 @@ use super::{
 use crate::clock::{Clock, WallClock};
 use crate::clock::{TokioClock, is_paused};
 
-/// The maximum number of expired circuits that one operation removes.
+/// The maximum number of expired circuits that one operation removes, so that no operation takes long.
 const CLEAR_BATCH: usize = 16;
 
 /// The index key for records in any state.
@@ -108,8 +108,8 @@ impl MemoryStore {
         MemorySnapshot(self.lock().0.clone())
     }
 
-    /// Restores this snapshot and so loses all later writes, like a store that fails over to a lagging replica. An
-    /// empty snapshot removes everything. No changes are published.
+    /// Restores this snapshot, so that all later writes are lost, as when a store fails over to a lagging replica. An
+    /// empty snapshot removes all data. No changes are published.
     pub fn restore(&self, snapshot: MemorySnapshot) {
         *self.lock().0 = snapshot.0;
     }
@@ -152,7 +152,8 @@ impl Circuits {
         }
     }
 
-    /// Returns the entry, which may be dropped if it is not used again within `keep_for`.
+    /// Returns the circuit's entry, creating it if necessary. The entry expires unless it is used again within
+    /// `keep_for`.
     fn touch(&mut self, key: &Arc<str>, keep_for: Option<Duration>, now: Timestamp) -> &mut Entry {
         let entry = self.entries.entry(Arc::clone(key)).or_default();
         let expires_at = keep_for.map(|keep_for| now + keep_for);
@@ -307,7 +308,7 @@ impl Store for MemoryStore {
         Ok(Answer { now, value: circuits.lead(name, candidate, ttl, now) })
     }
 
-    /// Always succeeds: memory always accepts writes.
+    /// Always succeeds, because memory always accepts writes.
     async fn check_write(&self) -> Result<Answer<()>, StoreError> {
         Ok(Answer { now: self.lock().1, value: () })
     }

@@ -43,7 +43,7 @@ use breakerbox_core::{Nonce, Record, Status, Timestamp, Version};
 pub use self::changes::{Announcer, Changes, StoreEvent};
 pub use self::memory::{MemorySnapshot, MemoryStore};
 
-/// A place where circuits are shared. The [module](self) lists the requirements for each operation.
+/// A store through which processes share circuits. The [module](self) lists the requirements for each operation.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Adds counts to the shared windows. Returns the results in the order of the deltas. If a record cannot be read,
@@ -62,14 +62,14 @@ pub trait Store: Send + Sync + 'static {
     async fn read(&self, keys: &[Arc<str>]) -> Result<Answer<Vec<Readable<Option<Record>>>>, StoreError>;
 
     /// Replaces a record if its version is still the expected one and the deadline has not passed. If the new record
-    /// has another epoch, the window is dropped in the same step.
+    /// has another epoch, the window is dropped in the same atomic step.
     ///
     /// # Errors
     /// If the store cannot be reached or its response is invalid. Read the version to determine whether the swap took
     /// place.
     async fn swap_if(&self, swap: &Swap) -> Result<Answer<Swapped>, StoreError>;
 
-    /// Performs many independent swaps: one that fails does not affect the others. Returns the results in the same
+    /// Performs many independent swaps, where a failed swap does not affect the others. Returns the results in the same
     /// order. Each key may occur only once. If a swap fails because of a record that cannot be read, only the result
     /// for its key is an error. The default implementation swaps one record after another.
     ///
@@ -91,24 +91,24 @@ pub trait Store: Send + Sync + 'static {
     fn changes(&self) -> Changes;
 
     /// Asks every process that listens to [`changes`](Self::changes) to report its counts for these keys, with
-    /// [`StoreEvent::ReportsWanted`]. The message is not stored and may be lost, so callers send it again while they
-    /// need reports.
+    /// [`StoreEvent::ReportsWanted`]. The message is not stored and may be lost, so callers repeat it while they need
+    /// reports.
     ///
     /// # Errors
     /// If the store cannot be reached or its response is invalid. Some listeners may have received the message.
     async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError>;
 
     /// Returns a page of circuits that have a record. The store chooses the order, which is the same for all pages. A
-    /// page may be short or empty without being the last.
+    /// page may be short or empty without being the last one.
     ///
     /// # Errors
     /// If the store cannot be reached or its response is invalid.
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
 
-    /// Releases slots in a circuit's ramp, replaces its limit and takes slots, in one atomic step. The limit is
-    /// replaced if the ramp is still at the expected step. A slot is taken if fewer slots are taken than the limit
-    /// allows, all by the store's time. If the store has no ramp for the circuit, it creates one from the request. If
-    /// the record's epoch differs from the request's, the request has no effect.
+    /// Releases slots in a circuit's ramp, replaces the ramp's limit and takes slots, in one atomic step. The limit is
+    /// replaced only if the ramp is still at the expected step. Slots are taken only up to the limit. Expiry is by the
+    /// store's time. If the store has no ramp for the circuit, it creates one from the request. If the record's epoch
+    /// differs from the request's, the request has no effect.
     ///
     /// # Errors
     /// If the store cannot be reached or its response is invalid. Slots may have been taken; release them, or let
@@ -121,22 +121,22 @@ pub trait Store: Send + Sync + 'static {
     /// If the store cannot be reached or its response is invalid. A candidate that gets an error does not lead.
     async fn lead(&self, name: &str, candidate: Nonce, ttl: Duration) -> Result<Answer<Term>, StoreError>;
 
-    /// Checks that the store accepts writes, by writing a small value that belongs to no circuit. A store that
-    /// responds to reads but refuses writes (memory full, read-only, privileges revoked) cannot be used for
-    /// decisions. Each process detects this by calling this function twice per second, with or without traffic.
+    /// Checks that the store accepts writes, by writing a small value that belongs to no circuit. A store that responds
+    /// to reads but rejects writes (memory full, read-only, privileges revoked) cannot be used for decisions. To detect
+    /// this, each process calls this function twice per second, with or without traffic.
     ///
-    /// The write takes the same path as those of the other operations and needs the same privileges. It changes no
-    /// record, count or term, and is not published. If circuits are distributed over several servers, it writes to
-    /// each of them. A store that forwards to another one forwards this call too.
+    /// The check writes by the same path as the other operations and needs the same privileges. It changes no record,
+    /// count or term, and is not published. If circuits are distributed over several servers, it writes to each of
+    /// them. A store that forwards to another store forwards this call too.
     ///
     /// # Errors
     /// If the store cannot be reached, or would refuse other operations' writes. The error states the reason.
     async fn check_write(&self) -> Result<Answer<()>, StoreError>;
 
-    /// Returns the same store with new connections, which belong to the tokio runtime in which this is called. A
-    /// process that drops its last handle, or shuts down its runtime, makes its last reports with it, because the
-    /// connections in `self` no longer work then. `None`, the default, means that `self` works in every runtime, or
-    /// cannot be reopened.
+    /// Returns the same store with new connections, which belong to the tokio runtime in which this is called. When a
+    /// process drops its last handle or shuts down its runtime, the connections in `self` no longer work, so the
+    /// process sends its last reports through the reopened store. `None`, the default, means that `self` works in every
+    /// runtime, or cannot be reopened.
     fn reopen(&self) -> Option<Arc<dyn Store>> {
         None
     }
@@ -200,7 +200,7 @@ pub struct Answer<T> {
 }
 
 impl<T> Answer<Vec<Readable<T>>> {
-    /// Returns the response with all values, if every one can be read.
+    /// Returns the response with all values, if every value can be read.
     ///
     /// # Errors
     /// If a value cannot be read. The error is the first of these.
@@ -219,10 +219,10 @@ pub struct Swap {
     pub expected: Option<Version>,
     /// The new record, with a new version.
     pub record: Record,
-    /// The deadline, by the store's time. The store does not write after it, so a process that was paused since its
-    /// decision is late.
+    /// The deadline, by the store's time. The store must not write later, so that a process that was paused after its
+    /// decision cannot overwrite newer records.
     pub not_after: Timestamp,
-    /// The time without a merge or a swap for which to keep the record; `None` means forever.
+    /// How long to keep the record after the latest merge or swap; `None` means forever.
     pub keep_for: Option<Duration>,
 }
 
@@ -240,7 +240,7 @@ pub enum Swapped {
 /// The filter and position for a page of circuits.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ListQuery {
-    /// The prefix that keys must have. A tenant's keys begin with its name and a space. Empty matches all keys.
+    /// The prefix that keys must have; empty matches all keys. To list a tenant's keys, use its name and a space.
     pub prefix: String,
     /// The state that circuits must have; `None` matches any state.
     pub status: Option<Status>,
@@ -271,12 +271,12 @@ pub struct Page {
     pub unreadable: Vec<Unreadable>,
 }
 
-/// The result of a candidacy for leader.
+/// The result of a request to lead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Term {
     /// Whether the candidate is the leader.
     pub leads: bool,
-    /// The end of the current leader's term, by the store's time, whichever process leads.
+    /// The end of the current leader's term, by the store's time. The leader may be another process.
     pub ends_at: Timestamp,
 }
 
@@ -290,7 +290,7 @@ pub enum StoreError {
         /// The timeout that was exceeded.
         limit: Duration,
     },
-    /// The store cannot be reached, or refused the request.
+    /// The store cannot be reached, or rejected the request.
     #[error("the store can't be used")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
     /// A key's stored data cannot be read.

@@ -16,7 +16,7 @@ use super::signs::was_never_sent;
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError<E> {
-    /// The call was not made: the throttle shed it.
+    /// The call was not made, because the throttle shed it.
     #[error("the throttle kept the call back")]
     Shed(#[source] Shed),
     /// The call was made and returned this error.
@@ -87,7 +87,7 @@ impl<C> Throttle<C> {
         result.map_err(CallError::Failed)
     }
 
-    /// Makes a call. If it was shed or failed, calls `fallback` with the error; the error for a shed call [is
+    /// Makes a call. If the call was shed or failed, calls `fallback` with the error. The error for a shed call [is
     /// local](CallError::is_local).
     ///
     /// # Errors
@@ -126,13 +126,12 @@ impl<C> Throttle<C> {
         result.map_err(CallError::Failed)
     }
 
-    /// Returns whether a call that returned this error may be retried: it was sent, and the retry budget allows it.
-    /// If so, the retry is taken from the budget.
+    /// Returns whether a call that returned this error may be retried, because it was sent and the retry budget allows
+    /// a retry. If so, the retry is taken from the budget.
     ///
-    /// A call that was shed, that a circuit refused or that has no valid key was never sent: a retry would fail again
-    /// at once, and the budget is for calls that a retry may help. Such an error is found however deeply it is
-    /// nested. If your error type does not implement [`Error`], check it yourself and call
-    /// [`take_retry`](Self::take_retry).
+    /// A call that was shed, that a circuit refused or that has no valid key was never sent. A retry would fail again
+    /// at once, and the budget is for calls that a retry may help. Such an error is found however deeply it is nested.
+    /// If your error type does not implement [`Error`], check it yourself and call [`take_retry`](Self::take_retry).
     ///
     /// ```
     /// use breakerbox::throttle::{CallError, Priority, Throttle};

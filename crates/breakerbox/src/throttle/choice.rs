@@ -9,10 +9,10 @@ use super::keyed::Throttles;
 use super::pass::Pass;
 use crate::extract::ExtractKey;
 
-/// The priority for requests without one. It is in the middle, so that others can be more or less important.
+/// The priority for requests without one. It is in the middle, so that other requests can be more or less important.
 pub(crate) const DEFAULT_PRIORITY: Priority = Priority::MEDIUM;
 
-/// Replaces the key extractor if one throttle handles all requests, so that there are no keys.
+/// The placeholder for the key extractor if one throttle handles all requests, so that there are no keys.
 #[derive(Clone, Copy, Debug)]
 pub enum OneForAll {}
 
@@ -44,7 +44,7 @@ pub(crate) enum NotAdmitted {
 }
 
 impl<K, C> Choice<K, C> {
-    /// Acquires a pass with the request's priority or, if it has none, the task's, or else the default.
+    /// Acquires a pass with the first priority that is set: the request's, the task's, the default.
     pub(crate) fn try_acquire<R>(
         &self,
         request: &R,

@@ -10,7 +10,7 @@ use breakerbox_core::throttle::LoadSignal;
 
 use super::signs::{capacity, chain};
 
-/// Classifies a call's result by the destination's capacity. Any function that takes a result implements this.
+/// Classifies a call's result by the destination's capacity. Any function that takes a result implements this trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say what a `Result<{T}, {E}>` means for a throttle",
     label = "this is no classifier of such results",
@@ -67,8 +67,8 @@ pub struct Overload {
 type Sign = Arc<dyn Fn(&(dyn Error + 'static)) -> Option<LoadSignal> + Send + Sync>;
 
 impl Overload {
-    /// Adds a check for errors, which runs before the built-in ones. It must return `None` for errors that it does
-    /// not recognise.
+    /// Adds a check for errors, which runs before the built-in checks. The check must return `None` for errors that it
+    /// does not recognise.
     #[must_use]
     pub fn or(
         mut self,
@@ -84,12 +84,12 @@ impl Overload {
         self.added_checks(error).or_else(|| Self::built_in_checks(error)).unwrap_or(LoadSignal::Accept)
     }
 
-    /// Returns the result of the checks that the user added.
+    /// Returns the first result of the checks that the user added; `None` if no check recognises the error.
     pub(crate) fn added_checks(&self, error: &(dyn Error + 'static)) -> Option<LoadSignal> {
         chain(error).find_map(|error| self.signs.iter().find_map(|sign| sign(error)))
     }
 
-    /// Returns the result of the built-in checks.
+    /// Returns the result of the built-in checks; `None` if they do not recognise the error.
     pub(crate) fn built_in_checks(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
         chain(error).find_map(capacity)
     }

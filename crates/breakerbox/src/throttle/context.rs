@@ -9,8 +9,8 @@ tokio::task_local! {
     static PRIORITY: Priority;
 }
 
-/// Runs a future with a priority that applies to all its throttled calls, instead of the priority that they pass
-/// themselves. Tasks that it spawns do not inherit the priority.
+/// Runs a future with a priority for all of its throttled calls, which overrides the priority that they pass
+/// themselves. Tasks that the future spawns do not inherit the priority.
 ///
 /// ```
 /// use breakerbox::throttle::{Priority, context_priority, with_priority};
@@ -25,13 +25,12 @@ pub fn with_priority<F: Future>(priority: Priority, future: F) -> impl Future<Ou
     PRIORITY.scope(priority, future)
 }
 
-/// Runs blocking code with a priority that applies to all its throttled calls, as [`with_priority`] does for a
-/// future.
+/// Runs blocking code with a priority for all of its throttled calls, as [`with_priority`] does for a future.
 pub fn with_priority_blocking<R>(priority: Priority, work: impl FnOnce() -> R) -> R {
     PRIORITY.sync_scope(priority, work)
 }
 
-/// Returns the current task's priority; `None` if it has none.
+/// Returns the current task's priority; `None` if the task has no priority.
 #[must_use]
 pub fn context_priority() -> Option<Priority> {
     PRIORITY.try_with(|priority| *priority).ok()

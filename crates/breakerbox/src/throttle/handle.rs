@@ -19,7 +19,8 @@ use crate::registry::{RegistryEntry, TenantLimit};
 
 /// A throttle in front of one destination. A handle is cheap to clone; all clones refer to the same throttle.
 pub struct Throttle<C = Overload> {
-    /// `None` if the registry was full: every call is sent, and calls are neither counted nor retried.
+    /// The throttle's state; `None` if the registry was full. In that case every call is sent, none is counted, and
+    /// none may be retried.
     cell: Option<Arc<Cell>>,
     config: Arc<Config<C>>,
 }
@@ -28,7 +29,7 @@ pub struct Throttle<C = Overload> {
 pub(super) struct Cell {
     key: Box<str>,
     throttle: core::Throttle,
-    /// The state that was last reported to observers.
+    /// The state that observers were last notified of.
     last_notified: LastNotified,
 }
 
@@ -44,8 +45,8 @@ impl<C> Throttle<C> {
         Self { cell, config }
     }
 
-    /// Acquires a pass to make one call now. Never waits. If the task has a [priority](super::with_priority), that
-    /// replaces `priority`.
+    /// Acquires a pass to make one call now. Never waits. The task's [priority](super::with_priority), if set,
+    /// overrides `priority`.
     ///
     /// # Errors
     /// If the call is shed: do not make it, and do not retry it at once.
@@ -126,8 +127,8 @@ impl<C> Throttle<C> {
         self.cell.as_ref().map_or(Levels::STANDARD, |cell| cell.throttle.levels())
     }
 
-    /// Returns the key; `None` if the throttle is not one of [`Throttles`](super::Throttles), or the registry was
-    /// full.
+    /// Returns the throttle's key; `None` if the throttle is not one of [`Throttles`](super::Throttles), or the
+    /// registry was full.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.cell.as_ref().map(|cell| cell.key()).filter(|key| !key.is_empty())
@@ -186,7 +187,7 @@ impl RegistryEntry for Cell {
     }
 }
 
-/// Builds a [`Throttle`], or a registry with one for each key.
+/// Builds a [`Throttle`], or a registry with one throttle for each key.
 #[must_use]
 pub struct Builder<C = Overload> {
     policy: ThrottlePolicy,
@@ -209,7 +210,7 @@ impl Default for Builder {
 }
 
 impl<C> Builder<C> {
-    /// Sets the policy: the settings that govern the throttle.
+    /// Sets the throttle's policy. Default: the default [`ThrottlePolicy`].
     pub fn policy(mut self, policy: ThrottlePolicy) -> Self {
         self.policy = policy;
         self
@@ -227,9 +228,9 @@ impl<C> Builder<C> {
         Builder { policy, clock, classify, of_tenant, observers }
     }
 
-    /// Adds a function that is called when a throttle starts or stops shedding or probing, in the thread that
-    /// acquires. It should return quickly. A throttle with [`Strategy::Sre`](super::Strategy::Sre) has no states, and
-    /// reports no changes.
+    /// Adds a function that is called when a throttle starts or stops shedding or probing, in the thread that acquires
+    /// a pass. The function should return quickly. A throttle with [`Strategy::Sre`](super::Strategy::Sre) has no
+    /// states, and reports no changes.
     pub fn observer(mut self, observer: impl Fn(&ThrottleChange) + Send + Sync + 'static) -> Self {
         self.observers.add(observer);
         self
@@ -239,8 +240,8 @@ impl<C> Builder<C> {
         Config { clock: self.clock.or_paused(), classify: self.classify, observers: self.observers }
     }
 
-    /// Limits the throttles of each tenant, if there is one throttle per key, as for
-    /// [circuits](crate::Builder::tenant_limit).
+    /// Limits the number and memory of each tenant's throttles, as for [circuits](crate::Builder::tenant_limit).
+    /// Applies to [`build_keyed`](Self::build_keyed) only.
     pub fn tenant_limit(mut self, limit: TenantLimit) -> Self {
         self.of_tenant = Some(limit);
         self

@@ -14,7 +14,7 @@ use crate::registry::{Registry, TenantLimit, check_key};
 /// The default maximum number of throttles in a registry.
 pub const DEFAULT_MAX_THROTTLES: usize = 100_000;
 
-/// A registry with one throttle for each key. It is cheap to clone.
+/// A registry with one throttle for each key. A registry is cheap to clone.
 ///
 /// ```
 /// use breakerbox::throttle::{Priority, Throttle};
@@ -52,8 +52,8 @@ impl<C> Throttles<C> {
     /// while a handle exists, its throttle is not evicted.
     ///
     /// Beyond the maximum, throttles that were not used for a while are evicted first. If none can be evicted, the
-    /// handle has no throttle: every call through it is sent, none is counted, and none may be retried. To use a slot
-    /// that becomes free later, get the handle again.
+    /// handle has no throttle. Every call through such a handle is sent, none is counted, and none may be retried. To
+    /// use a slot that becomes free later, get the handle again.
     ///
     /// # Errors
     /// If the key is empty or too long.
@@ -68,7 +68,8 @@ impl<C> Throttles<C> {
         Ok(Throttle::of(cell, Arc::clone(config)))
     }
 
-    /// Returns the throttle for this key, if there is one. It never creates one.
+    /// Returns the throttle for this key; `None` if there is none. Unlike [`throttle`](Self::throttle), this never
+    /// creates one.
     #[must_use]
     pub fn find(&self, key: &str) -> Option<Throttle<C>> {
         let cell = self.0.registry.find(key)?;

@@ -28,7 +28,7 @@ type Observer = Box<dyn Fn(&ThrottleChange) + Send + Sync>;
 #[derive(Default)]
 pub(super) struct ThrottleObservers(Vec<Observer>);
 
-/// The state that was last reported to observers, as an index into [`STATES`].
+/// The state that observers were last notified of, as an index into [`STATES`].
 #[derive(Default)]
 pub(super) struct LastNotified(AtomicU8);
 
@@ -39,7 +39,7 @@ impl ThrottleObservers {
         self.0.push(Box::new(observer));
     }
 
-    /// Reports the change to all observers if the state has changed.
+    /// Notifies all observers if the throttle's state has changed since they were last notified.
     #[inline]
     pub(super) fn notify_if_changed(&self, key: &str, throttle: &Throttle, last: &LastNotified) {
         if !self.0.is_empty() {

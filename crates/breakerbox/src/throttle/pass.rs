@@ -6,7 +6,8 @@ use breakerbox_core::throttle::{self as core, LoadSignal};
 
 use super::handle::Throttle;
 
-/// The right to make one call. Settle it; a pass that is dropped counts as neither accepted nor rejected.
+/// The right to make one call. Settle it with the call's result. A pass that is dropped counts as neither accepted nor
+/// rejected.
 ///
 /// ```
 /// use breakerbox::throttle::{Priority, Throttle};
@@ -22,7 +23,7 @@ use super::handle::Throttle;
 #[must_use = "a pass that is dropped says nothing about the destination"]
 pub struct Pass<'t, C> {
     throttle: Cow<'t, Throttle<C>>,
-    /// Taken when the pass is settled. `None` if the call is not counted.
+    /// The core's pass, until it is settled. `None` if the call is not counted.
     held: Option<core::Pass>,
 }
 
@@ -32,13 +33,13 @@ impl<'t, C> Pass<'t, C> {
         Self { throttle, held }
     }
 
-    /// Settles the pass as accepted: the destination took the call, whatever the response.
+    /// Settles the pass as accepted, because the destination took the call, whatever the response.
     #[inline]
     pub fn accept(self) {
         self.settle(LoadSignal::Accept);
     }
 
-    /// Settles the pass as rejected: the destination was overloaded, or did not respond in time.
+    /// Settles the pass as rejected, because the destination was overloaded, or did not respond in time.
     pub fn reject(self) {
         self.settle(LoadSignal::Reject);
     }

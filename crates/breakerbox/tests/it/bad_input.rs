@@ -114,7 +114,7 @@ fn every_number_of_a_policy_has_bounds() {
     assert_eq!((half_a_rule.field(), half_a_rule.reason()), ("slow_rate", &PolicyErrorReason::NeedsSlowCall));
 }
 
-/// Policies with the minimum and maximum values, and extreme latencies.
+/// Covers policies with the minimum and maximum values, and extreme latencies.
 #[test]
 fn at_the_bounds_a_circuit_lives_its_whole_life() {
     let (shortest, longest) = (Duration::from_millis(1), secs(36_500 * 86_400));

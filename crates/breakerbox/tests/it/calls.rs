@@ -95,7 +95,7 @@ async fn a_dropped_call_is_cancelled_or_a_failure() {
     }
 }
 
-/// The place where the caller's code panics.
+/// Where the caller's code panics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Panics {
     InTheCall,
@@ -106,7 +106,8 @@ enum Panics {
 }
 
 impl Panics {
-    /// Makes a call that panics in this place. If it returns at all, returns whether there was a result.
+    /// Makes a call whose code panics at this point. Returns whether the call succeeded, if the panic does not
+    /// propagate.
     async fn call(self, circuit: Circuit) -> bool {
         let down = async { Answer::Err("down") };
         match self {
@@ -223,7 +224,8 @@ async fn dry_run_cuts_no_call_short() {
     assert_eq!(circuit.status(), Status::HalfOpen, "as a probe it came too late");
 }
 
-/// A clock for a slow reader: it advances by eleven seconds with each read.
+/// A clock that advances by eleven seconds with each read, so that a probe's deadline has passed before the probe
+/// starts.
 struct Slow(std::sync::atomic::AtomicU64);
 
 impl Clock for Slow {

@@ -17,7 +17,7 @@ fn down() -> io::Error {
     io::Error::other("boom")
 }
 
-/// Returns a real refusal from a throttle.
+/// Returns a shed error from a real throttle.
 fn shed() -> Shed {
     let policy = ThrottlePolicy::builder().strategy(Strategy::Sre).build().unwrap();
     let throttle = Throttle::builder().policy(policy).clock(ManualClock::new()).build();

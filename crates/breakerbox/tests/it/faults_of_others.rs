@@ -14,7 +14,7 @@ use tokio::sync::Barrier;
 
 use crate::service::{Service, fail, secs, simple, succeed};
 
-/// Other breakers admit all hundred calls.
+/// A hundred callers acquire at once after the cool-off. Other breakers admit all of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_stampede_after_the_open_time() {
     let service = Service::new(&simple());
@@ -47,7 +47,7 @@ async fn a_stampede_after_the_open_time() {
     assert_eq!((let_in, circuit.status()), (1, Status::Closed));
 }
 
-/// In other breakers, no call ever probes again.
+/// Drops a probe. In other breakers, no later call ever probes.
 #[test]
 fn a_dropped_probe_that_blocks_for_ever() {
     let service = Service::new(&simple());
@@ -63,7 +63,7 @@ fn a_dropped_probe_that_blocks_for_ever() {
     assert_eq!(circuit.status(), Status::Closed);
 }
 
-/// A call that was admitted before the trip ends after it.
+/// A call that was admitted before a trip succeeds after it.
 #[test]
 fn a_stale_success_that_closes_a_half_open_circuit() {
     let service = Service::new(&simple());
@@ -88,7 +88,8 @@ fn a_stale_success_that_closes_a_half_open_circuit() {
     assert_eq!((probe.success(), circuit.status()), (Settlement::Counted, Status::Closed));
 }
 
-/// In other breakers, it takes ten thousand failures to outweigh old successes.
+/// Fails calls after ten thousand successes have left the window. In other breakers, it takes ten thousand failures to
+/// outweigh them.
 #[test]
 fn a_window_that_does_not_slide() {
     let service = Service::new(&Policy::builder().window(secs(1)).consecutive_failures(None));
@@ -101,8 +102,8 @@ fn a_window_that_does_not_slide() {
     assert_eq!(circuit.status(), Status::Open);
 }
 
-/// A time-based moving average hardly changes within a millisecond. The last column is the number of failures until
-/// the circuit trips.
+/// Fails calls within a millisecond, in which a time-based moving average hardly changes. The table's last column is
+/// the number of failures until the circuit trips.
 #[test]
 fn a_burst_that_is_missed() {
     let only_rate = || Policy::builder().consecutive_failures(None);
@@ -150,8 +151,8 @@ fn a_burst_that_is_missed_because_it_comes_from_many_threads() {
     assert_eq!(late, 100, "3,000 failures, of which the 2,900th tripped");
 }
 
-/// Calls are not kept, so their number does not matter. Other breakers keep every call in the window, and go through
-/// all of them at each call.
+/// Verifies that no call is kept, so that the number of calls in the window does not matter. Other breakers keep every
+/// call in the window, and go through all of them at each call.
 #[test]
 fn a_window_that_costs_more_with_every_record() {
     let latencies = || Policy::builder().mean_latency(secs(5)).slow_call(secs(5)).slow_rate(50);
@@ -173,7 +174,7 @@ fn a_window_that_costs_more_with_every_record() {
     }
 }
 
-/// In other breakers, the lock of a process that crashed while probing lasts for a whole cool-off.
+/// A process crashes while probing. In other breakers, its lock lasts for a whole cool-off.
 #[test]
 fn a_crash_that_holds_up_for_a_cool_off() {
     let service = Service::new(&simple().cool_off(secs(300)));
@@ -189,7 +190,7 @@ fn a_crash_that_holds_up_for_a_cool_off() {
     assert_eq!(circuit.status(), Status::Closed);
 }
 
-/// The first probe's lease expired; a second probe failed; then the first one succeeds.
+/// The first probe's lease expires, a second probe fails, and then the first one succeeds.
 #[test]
 fn a_late_success_that_closes_an_open_circuit() {
     let service = Service::new(&simple());
@@ -205,7 +206,7 @@ fn a_late_success_that_closes_an_open_circuit() {
     assert_eq!((circuit.record(), circuit.status()), (open, Status::Open));
 }
 
-/// The first probe's lease expired; it succeeds while a second probe is in flight.
+/// The first probe's lease expires, and the probe succeeds while a second one is in flight.
 #[test]
 fn a_late_success_that_closes_somebody_elses_half_open_circuit() {
     let service = Service::new(&simple());
@@ -220,8 +221,9 @@ fn a_late_success_that_closes_somebody_elses_half_open_circuit() {
     assert_eq!((next.success(), circuit.status()), (Settlement::Counted, Status::Closed));
 }
 
-/// Other breakers read the state, then take the lock, and do not read the state again: if 48 threads race, up to four
-/// probe one after another, although the first has closed the circuit. Uses the real clock.
+/// Lets 48 threads race for a probe, by the real clock. Other breakers read the state, then take the lock, and do not
+/// read the state again. In such a race, up to four threads probe one after another, although the first has closed the
+/// circuit.
 #[test]
 fn a_state_that_is_not_read_again_after_the_lease_is_taken() {
     const RECOVERIES: u64 = 50;

@@ -33,12 +33,12 @@ impl Destination {
         next.expect("a request arrives").expect("the service is there")
     }
 
-    /// Responds to the call, which must arrive here, and returns the caller's result.
+    /// Responds to the call, which must reach this service, and returns the caller's result.
     pub(crate) async fn answers<T>(&mut self, answer: Response<()>, call: impl Future<Output = T>) -> T {
         tokio::join!(call, async { self.next().await.1.send_response(answer) }).0
     }
 
-    /// Fails the call, which must arrive here, and returns the caller's result.
+    /// Fails the call, which must reach this service, and returns the caller's result.
     pub(crate) async fn fails<T>(&mut self, error: impl Into<BoxError>, call: impl Future<Output = T>) -> T {
         tokio::join!(call, async { self.next().await.1.send_error(error.into()) }).0
     }
@@ -83,7 +83,7 @@ pub(crate) trait CallTo: tower::Service<Request<()>> {
 
 impl<S: tower::Service<Request<()>>> CallTo for S {}
 
-/// Returns the result of a call that must be ready at once.
+/// Returns the result of a call that must complete at its first poll.
 pub(crate) fn now<T>(call: impl Future<Output = T>) -> T {
     match std::pin::pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,

@@ -67,8 +67,8 @@ fn keys_of_endpoints_share_their_tenants_policy() {
     assert_eq!(circuit.record().tenant.as_deref(), Some("acme"));
 }
 
-/// A new key's policy is looked up while the registry adds the key, and a policy change iterates over the registry:
-/// they must not deadlock, and no new circuit may miss a concurrent change.
+/// Changes policies while new keys are added. A new key's policy is looked up while the registry adds the key, and a
+/// policy change iterates over the registry. These must not deadlock, and no new circuit may miss a concurrent change.
 #[test]
 fn policies_change_while_new_keys_come() {
     const WORKERS: usize = 4;

@@ -13,14 +13,14 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-/// The response to each request.
+/// How the receiver responds to each request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Answer {
     Status(u16),
     StatusAndRetryAfter(u16, &'static str),
-    /// The request is never answered.
+    /// The receiver never responds.
     Hang,
-    /// The connection is closed without a response.
+    /// The receiver closes the connection without a response.
     Close,
 }
 

@@ -108,7 +108,7 @@ async fn retry_after_is_honoured_in_seconds_and_as_a_date() {
     }
 }
 
-/// Uses the real timer, so the policy's timeout is short.
+/// Uses a short probe timeout, because the test waits for a real timer.
 #[tokio::test]
 async fn a_hanging_probe_is_given_up() {
     let (client, service) = with_circuits(&simple().probe_timeout(Duration::from_millis(50)));
@@ -182,7 +182,7 @@ async fn what_the_throttle_is_told() {
     assert_eq!(signal(&hasty, &hanging.url("/")).await, LoadSignal::Reject, "a time limit that ran out");
 }
 
-/// A resolver that finds no names, and sends no queries.
+/// A resolver that finds no names, without sending any queries.
 struct NoNames;
 
 impl reqwest::dns::Resolve for NoNames {
@@ -191,7 +191,8 @@ impl reqwest::dns::Resolve for NoNames {
     }
 }
 
-/// Returns how the HTTP classifier classifies a real result, which must be the same with and without middleware.
+/// Returns how the HTTP classifier classifies a real result, after checking that it is the same with and without
+/// middleware.
 async fn signal(client: &reqwest::Client, url: &str) -> LoadSignal {
     use breakerbox::throttle::Classify as _;
     let plain = HttpOverload::new().classify(&client.get(url).send().await);

@@ -12,7 +12,7 @@ use crate::service::{Service, secs};
 enum Action {
     Wait(Duration),
     Ask,
-    /// Settle the n-th unsettled permit: success, failure, ignored, or dropped.
+    /// Settle the n-th unsettled permit. The second number selects success, failure, ignored or dropped.
     Settle(usize, u8),
 }
 

@@ -11,7 +11,7 @@ pub(crate) struct Service {
     changes: Arc<Mutex<Vec<CircuitChange>>>,
 }
 
-/// Trips after 3 consecutive failures, closes after one probe, has no ramp.
+/// Returns a policy that trips after 3 consecutive failures, closes after one probe, and has no ramp.
 pub(crate) fn simple() -> PolicyBuilder {
     Policy::builder().failure_rate(None).consecutive_failures(3).jitter(0).probes(1).ramp_cap(None)
 }

@@ -10,7 +10,7 @@ use breakerbox::sampling::{
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-/// A file with a table of attempts, whose names contain quotes and SQL.
+/// A file with a table of attempts. The names of its table and columns contain quotes and SQL, to test quoting.
 struct Attempts {
     folder: TempDir,
     connection: Connection,
@@ -51,7 +51,7 @@ impl Attempts {
         SqliteSampler::new(self.folder.path().join("attempts.db"), table).unwrap()
     }
 
-    /// Adds an attempt that started and finished this many seconds ago; with `None`, it has not finished.
+    /// Adds an attempt that started `from` and finished `to` seconds ago; with `None`, it has not finished.
     fn add(&self, key: &str, outcome: &str, from: u64, to: Option<u64>) {
         let insert = r#"INSERT INTO "my ""attempts""; DROP TABLE x" VALUES (?1, ?2, 100.5, ?3, ?4)"#;
         let row = (key, outcome, self.ago(from), to.map(|to| self.ago(to)));

@@ -232,7 +232,7 @@ async fn only_probes_have_a_deadline() {
     answer.unwrap();
 }
 
-/// The probe then has no deadline, and nothing panics.
+/// Without a timer the probe has no deadline, and the service does not panic.
 #[test]
 fn a_probe_needs_neither_a_timer_nor_tokio() {
     let without_a_timer = tokio::runtime::Builder::new_current_thread().build().unwrap();

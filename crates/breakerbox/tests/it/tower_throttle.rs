@@ -27,8 +27,8 @@ fn throttle() -> (Throttle, ManualClock) {
     (Throttle::builder().clock(clock.clone()).build(), clock)
 }
 
-/// Returns a throttle that sheds nearly every call with the lowest priority and none of the others: with the
-/// published formula, a level's rejects affect only that level and lower ones.
+/// Returns a throttle that sheds nearly every call with the lowest priority, and no other calls. It uses
+/// `Strategy::Sre`, with which a level's rejects affect only that level and lower ones.
 fn throttle_that_sheds_low() -> Throttle {
     let policy = ThrottlePolicy::builder().strategy(Strategy::Sre).build().unwrap();
     let throttle = Throttle::builder().policy(policy).clock(ManualClock::new()).build();
@@ -38,8 +38,8 @@ fn throttle_that_sheds_low() -> Throttle {
     throttle
 }
 
-/// Returns the signal that a throttle received for calls, judging by its behaviour: rejects make it shed calls, and
-/// accepts allow retries.
+/// Returns the load signal that a throttle received for calls, inferred from its behaviour. Rejects make a throttle
+/// shed calls, and accepts allow retries.
 fn told<T>(
     throttle: &Throttle,
     clock: &ManualClock,
@@ -261,7 +261,7 @@ async fn a_classifier_that_panics_is_neither_and_leaves_the_throttle_working() {
     assert_eq!(told(&throttle, &clock, || now(client.call_to(URL))), LoadSignal::Accept);
 }
 
-/// The recommended order: the throttle outside.
+/// Uses the recommended order, with the throttle around the circuit.
 #[test]
 fn a_circuit_inside_that_refuses_tells_the_throttle_nothing() {
     let circuits = Service::new(&simple());
@@ -280,7 +280,7 @@ fn a_circuit_inside_that_refuses_tells_the_throttle_nothing() {
     assert_eq!(told(&throttle, &clock, refused), LoadSignal::Neither);
 }
 
-/// The other order: the circuit outside.
+/// Uses the other order, with the circuit around the throttle.
 #[test]
 fn a_throttle_inside_that_sheds_is_no_failure_of_the_circuit() {
     let circuits = Service::new(&simple());

@@ -24,7 +24,7 @@ fn waiter(circuit: &Circuit, limit: Duration) -> JoinHandle<Result<bool, Refusal
     })
 }
 
-/// Lets every task run until it has to wait.
+/// Lets every task run until the task has to wait.
 async fn let_them_wait() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
@@ -195,7 +195,7 @@ fn without_a_timer_nobody_waits() {
     assert!(matches!(refusal, Err(Refusal::Open { .. })));
 }
 
-/// Polls its future while it is being woken, as some executors do.
+/// A waker that polls its future while it is being woken, as some executors do.
 struct Inline(Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>);
 
 impl Wake for Inline {

@@ -21,8 +21,8 @@ use crate::http::{BoxError, classify_for_circuit};
 use crate::probe_timeout::ProbeTimeout;
 
 pin_project! {
-    /// The response future. Dropping it drops the permit: within the policy's `cancel_grace` the call counts as
-    /// cancelled, later as failed.
+    /// The response future. Dropping it drops the permit, which counts as a cancellation within the policy's
+    /// `cancel_grace`, and as a failure later.
     #[must_use = "futures do nothing unless they are polled"]
     pub struct ResponseFuture<S, R, C>
     where
@@ -168,12 +168,12 @@ where
     }
 }
 
-/// The time at which a call is aborted. It is computed at the first poll that finds the call pending, because many
-/// end at once.
+/// The time at which a probe is aborted. It is computed at the first poll that finds the call pending, because many
+/// calls complete at their first poll.
 enum Deadline {
     NotLookedAt,
     /// The call is not a probe, or there is no timer. Without a timer a probe continues, and has failed if it ends
-    /// too late.
+    /// after its deadline.
     Never,
     At(Pin<Box<Sleep>>),
 }

@@ -10,7 +10,7 @@ use crate::throttle::NotAdmitted;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The throttle shed the request, so it was not sent. Do not retry it at once.
+    /// The throttle shed the request, so it was not sent. Do not retry at once.
     #[error("the throttle kept the request back")]
     Shed(#[source] Shed),
     /// The request has no valid key, so it was not sent.
@@ -22,7 +22,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the reason why the request was shed; `None` if it was not.
+    /// Returns the reason why the request was shed; `None` if it was not shed.
     #[must_use]
     pub const fn shed(&self) -> Option<&Shed> {
         match self {

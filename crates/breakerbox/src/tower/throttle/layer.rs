@@ -73,7 +73,7 @@ impl<K, D, P, C> ThrottleLayer<K, D, P, C> {
         ThrottleLayer { choice, classify, priority: Arc::new(priority), default_priority }
     }
 
-    /// Sets the priority for requests that have none, in tasks that have none. Default: [`Priority::MEDIUM`].
+    /// Sets the priority for requests without one, in tasks without one. Default: [`Priority::MEDIUM`].
     #[must_use]
     pub fn default_priority(self, default_priority: Priority) -> Self {
         Self { default_priority, ..self }
