@@ -3,7 +3,7 @@
 //! | clock | reads | used for |
 //! | --- | --- | --- |
 //! | wall clock ([`WallClock`]) | the current system time; it can be set forward and back | times that other parties see or check: signatures, expiry of keys and secrets, schedules, output |
-//! | store clock ([`StoreClock`]) | the wall clock at startup plus the monotonic time since then; it never jumps | leases, circuits, limits, retries |
+//! | store clock ([`StoreClock`]) | the wall clock at startup plus the monotonic time since startup; it never jumps | leases, circuits, limits, retries |
 //!
 //! The two drift apart when the wall clock is set while the gateway runs, and when the machine is suspended:
 //! monotonic time does not count a suspension. [`StoreClock::drift`] returns the difference.
@@ -45,14 +45,14 @@ impl Clocks {
         Self::new(wall, Arc::new(Monotonic(Instant::now())))
     }
 
-    /// Creates clocks from these two, for tests.
+    /// Creates clocks from this wall clock and this monotonic clock, for tests.
     #[must_use]
     pub fn new(wall: WallClock, steady: Arc<dyn Clock>) -> Self {
         Self { wall, steady, accepts_step: false }
     }
 
-    /// Returns the same clocks, marked as right even if the newest stored time is more than a day ahead of them.
-    /// Without this, a gateway refuses to start in that case.
+    /// Returns the same clocks, marked as correct even if the newest stored time is more than a day ahead of them.
+    /// Without the mark, a gateway refuses to start if a stored time is that far ahead.
     #[must_use]
     pub fn accepting_step(self) -> Self {
         Self { accepts_step: true, ..self }
@@ -84,7 +84,7 @@ impl Default for Clocks {
     }
 }
 
-/// The wall clock at startup plus the monotonic time since then.
+/// The wall clock at startup plus the monotonic time since startup. Unlike the wall clock, it never jumps.
 #[derive(Clone)]
 pub struct StoreClock {
     anchor: Timestamp,
@@ -133,8 +133,8 @@ impl Drift {
         size
     }
 
-    /// Returns the drift, or [`NONE`](Self::NONE) if it is below a second: the two clocks are never read at exactly
-    /// the same moment.
+    /// Returns the drift, or [`NONE`](Self::NONE) if it is below a second, because the two clocks are never read at
+    /// exactly the same moment.
     #[must_use]
     pub fn noticeable(self) -> Self {
         if self.size() < NOTICEABLE { Self::NONE } else { self }
@@ -179,8 +179,8 @@ impl fmt::Display for Drift {
 
 /// The system's monotonic clock.
 ///
-/// It uses `std::time::Instant`: the operating system keeps that clock monotonic across a suspension, unlike the
-/// CPU's counter.
+/// It uses `std::time::Instant`, which the operating system keeps monotonic across a suspension, unlike the CPU's
+/// counter.
 struct Monotonic(Instant);
 
 impl Clock for Monotonic {

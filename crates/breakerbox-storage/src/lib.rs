@@ -22,8 +22,8 @@
 //! reclaimed. A settlement must present the lease; if the lease is no longer current, nothing is changed
 //! ([`Settled::Fenced`]). A restart voids all earlier leases, and lease numbers are never reused.
 //!
-//! **Dropped futures.** Dropping the future of a submit or a claim does not undo it. The next
-//! [`reclaim`](Queue::reclaim) returns the deliveries that it leased and the lanes that it woke.
+//! **Dropped futures.** Dropping the future of a submit or a claim does not undo the operation. The next
+//! [`reclaim`](Queue::reclaim) returns the deliveries that the operation leased and the lanes that it woke.
 //!
 //! **Cost.** The cost of a claim does not depend on the number of deliveries that are parked, scheduled for later, or
 //! finished.
@@ -62,33 +62,33 @@ pub trait Queue: Send + Sync + 'static {
     /// Stores the events of a batch and their deliveries durably, all or none. Each event fans out, by its type, to
     /// the endpoints that the tenant has at that moment.
     ///
-    /// For each new delivery that is due at once, it asks the [`Reservations`] whether this process takes it now.
-    /// Deliveries that are taken are leased at once and returned.
+    /// For each new delivery that is due at once, the queue asks the [`Reservations`] whether this process takes the
+    /// delivery now. Deliveries that are taken are leased at once and returned.
     ///
     /// # Errors
     /// Returns the reason why nothing was accepted.
     async fn submit(&self, batch: NewBatch) -> Result<Submitted, SubmitError>;
 
-    /// Leases waiting deliveries, in the order of the claims. It is not an error if a claim finds nothing.
+    /// Leases waiting deliveries, in the order of the claims. A claim that finds nothing is not an error.
     ///
     /// # Errors
-    /// Returns an error if the database fails; then nothing was leased.
+    /// Returns an error if the database fails. In that case,  nothing was leased.
     async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, QueueError>;
 
-    /// Stores the result of an attempt to send a leased delivery. It waits up to 10 ms for a group commit.
+    /// Stores the result of an attempt to send a leased delivery. The call waits up to 10 ms for a group commit.
     ///
     /// # Errors
-    /// Returns an error if the database fails; then nothing was written.
+    /// Returns an error if the database fails. In that case,  nothing was written.
     async fn settle(&self, settlement: Settlement) -> Result<Settled, QueueError>;
 
     /// Returns a leased delivery that was not attempted. The delivery waits again, at its old position.
     ///
     /// # Errors
-    /// Returns an error if the database fails; then the lease stays valid until it expires.
+    /// Returns an error if the database fails. In that case,  the lease stays valid until it expires.
     async fn hand_back(&self, delivery: DeliveryId, lease: Lease) -> Result<Settled, QueueError>;
 
-    /// Returns up to `limit` lanes with waiting deliveries, ordered by id, that follow `after`. It is used at startup
-    /// and for repairs.
+    /// Returns up to `limit` lanes with waiting deliveries, ordered by id, that follow `after`. Used at startup and
+    /// for repairs.
     ///
     /// # Errors
     /// Returns an error if the database fails.
@@ -98,14 +98,14 @@ pub trait Queue: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<WaitingLane>, QueueError>;
 
-    /// Returns whether an unexpired delivery waits in this lane, with which its circuit can be probed.
+    /// Returns whether an unexpired delivery waits in this lane and can be used to probe the lane's circuit.
     ///
     /// # Errors
     /// Returns an error if the database fails.
     async fn has_waiting(&self, lane: LaneId) -> Result<bool, QueueError>;
 
-    /// Makes up to `limit` deliveries whose lease has expired wait again. Returns their lanes, and whether there may
-    /// be more.
+    /// Makes up to `limit` deliveries whose lease has expired wait again. Returns the lanes of these deliveries, and
+    /// whether there may be more expired leases.
     ///
     /// # Errors
     /// Returns an error if the database fails.
@@ -115,7 +115,7 @@ pub trait Queue: Send + Sync + 'static {
     /// tenant at a time.
     ///
     /// # Errors
-    /// Returns an error if the database fails; then nothing was written.
+    /// Returns an error if the database fails. In that case,  nothing was written.
     async fn fan_out(&self, limit: u32) -> Result<BatchResult, QueueError>;
 
     /// Fails up to `limit` waiting deliveries that have expired, with the reason `expired`.
@@ -131,15 +131,16 @@ pub trait Queue: Send + Sync + 'static {
     /// Returns an error if the database fails.
     async fn prune(&self, keep: &Retention, limit: usize) -> Result<BatchResult, QueueError>;
 
-    /// Returns the queue's time: the store clock, or the database's time.
+    /// Returns the current time of the queue's clock, which is the store clock or the database's clock.
     fn now(&self) -> Timestamp;
 }
 
-/// Decides which new deliveries this process takes at once, while a batch is accepted. The queue calls it while
-/// holding a lock, so it must not block.
+/// Decides which new deliveries this process takes at once, while a batch is accepted. The queue calls these methods
+/// while holding a lock, so they must not block.
 pub trait Reservations: Send + Sync + 'static {
     /// Reserves a slot for a new delivery in this lane and returns the lease duration, or `None` if this process does
-    /// not take it. The slot stays reserved until the delivery arrives or [`release`](Self::release) is called.
+    /// not take the delivery. The slot stays reserved until the delivery arrives or [`release`](Self::release) is
+    /// called.
     ///
     /// `key` is the circuit's key if the lane is for a dynamic URL.
     fn reserve(&self, lane: LaneId, tenant: &TenantId, key: Option<&Arc<str>>) -> Option<Duration>;
@@ -155,7 +156,7 @@ pub struct Submitted {
     pub events: Vec<SubmittedEvent>,
     /// Whether the batch repeats an earlier one with the same idempotency key. If so, nothing was written.
     pub repeated: bool,
-    /// New deliveries that this process took. They include the payload, so that it is not read again.
+    /// New deliveries that this process took. Each includes its payload, so that the payload is not read again.
     pub taken: Vec<Leased>,
     /// Deliveries that wait and were not taken: the number of new ones for each lane and priority, and when the
     /// earliest is due.
@@ -179,7 +180,7 @@ pub enum SubmitError {
     /// The tenant does not exist.
     #[error("there is no tenant {0}")]
     UnknownTenant(TenantId),
-    /// The whole batch would exceed the tenant's backlog limit.
+    /// Accepting the whole batch would exceed the tenant's backlog limit.
     #[error("the backlog is full: {waiting} deliveries of {bytes} bytes wait")]
     BacklogFull {
         /// The number of deliveries already waiting.
@@ -206,7 +207,7 @@ pub enum SubmitError {
     Queue(#[from] QueueError),
 }
 
-/// Why an operation of the queue failed. It can be cloned, because one failed commit fails many operations.
+/// Why a queue operation failed. The error can be cloned, because one failed commit fails many operations.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum QueueError {
     /// The queue is overloaded. Try again later.
@@ -243,9 +244,12 @@ pub enum Claim {
         /// The duration of the lease, after which the delivery can be reclaimed.
         lease: Duration,
     },
-    /// Leases one delivery for a probe: the first due one, by priority and age, that has not failed a probe in this
-    /// outage; otherwise the next one to become due that has not, brought forward, so that probes don't use the same
-    /// poison payload again and again; otherwise the one that is due first.
+    /// Leases one delivery for a probe. Deliveries that have failed a probe in this outage come last, so that probes
+    /// don't use the same poison payload repeatedly. In order of preference:
+    ///
+    /// 1. The first due delivery, by priority and age, that has not failed a probe in this outage.
+    /// 2. The next delivery to become due that has not failed a probe in this outage. It is brought forward.
+    /// 3. The delivery that is due first.
     Probe {
         /// The lane to lease from.
         lane: LaneId,
@@ -259,7 +263,7 @@ pub enum Claim {
 /// The result of a claim on a lane.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Claimed {
-    /// The leased deliveries, in order.
+    /// The leased deliveries, longest due first.
     pub deliveries: Vec<Leased>,
     /// For each priority, when the earliest delivery that still waits in the lane is due.
     pub next_due: [Option<Timestamp>; 4],
@@ -276,7 +280,7 @@ pub struct Lease(pub i64);
 pub struct Leased {
     /// The id of the leased delivery.
     pub id: DeliveryId,
-    /// The claim's token.
+    /// The token of the claim that leased the delivery.
     pub lease: Lease,
     /// The lane that the delivery waited in.
     pub lane: LaneId,
@@ -292,14 +296,14 @@ pub struct Leased {
     pub content_type: Arc<str>,
     /// The priority within the tenant. Higher priorities are sent first.
     pub priority: Priority,
-    /// The number of attempts used before.
+    /// The number of attempts used before this lease.
     pub attempts: u32,
     /// The dynamic URL. `None`: the delivery goes to the endpoint's URL.
     pub url: Option<Arc<str>>,
     /// The reminder run that created this delivery. `None` for an event that a customer submitted.
     pub run: Option<LeasedRun>,
     /// The original due time, if the delivery was brought forward for a probe. If the probe fails, no attempt is
-    /// used, and the delivery is due at this time again.
+    /// used, and the delivery becomes due at this time.
     pub pulled_from: Option<Timestamp>,
     /// When the gateway accepted the event or fired the run.
     pub created_at: Timestamp,
@@ -312,15 +316,16 @@ pub struct Leased {
 pub struct LeasedRun {
     /// The run's id.
     pub id: RunId,
-    /// The occurrence for which the run was fired.
+    /// The scheduled time of the occurrence for which the run was fired.
     pub scheduled_at: Timestamp,
-    /// The schedule, if the run was not sent yet and stands for the latest occurrence at the time it is sent.
+    /// The reminder's schedule, if the run was not sent yet and serves the latest occurrence at the time when it is
+    /// sent.
     pub latest_of: Option<Arc<Schedule>>,
 }
 
 impl LeasedRun {
-    /// Returns the later occurrence that the run stands for if it is sent now, or `None` if it is the one that it was
-    /// fired for.
+    /// Returns the later occurrence that the run serves if it is sent now, or `None` if the run serves the occurrence
+    /// for which it was fired.
     #[must_use]
     pub fn stands_for(&self, now: Timestamp) -> Option<Missed> {
         self.latest_of.as_ref()?.latest(Some(self.scheduled_at), now)
@@ -346,7 +351,8 @@ pub struct Settlement {
     pub attempt: Attempt,
     /// What happens to the delivery next.
     pub next: NextStep,
-    /// The occurrence that a reminder run stands for, if it was sent later than it was due.
+    /// The later occurrence that a reminder run serves because it was sent late. `None`: the run serves the
+    /// occurrence for which it was fired, or the delivery is not a reminder run.
     pub stands_for: Option<Missed>,
 }
 
@@ -370,7 +376,7 @@ pub struct WaitingLane {
     pub dynamic: Option<Arc<str>>,
     /// For each priority with waiting deliveries, when the earliest is due. `ZERO` means now or unknown.
     pub next_due: [Option<Timestamp>; 4],
-    /// The number of new deliveries at each of those priorities; `u32::MAX` if unknown.
+    /// The number of new deliveries at each priority that is set in `next_due`; `u32::MAX` if unknown.
     pub count: u32,
 }
 
@@ -381,7 +387,7 @@ pub struct BatchResult {
     pub done: u64,
     /// Lanes in which deliveries now wait.
     pub woken: Vec<WaitingLane>,
-    /// Whether there is more work to be done at once.
+    /// Whether more work is left that can be done immediately.
     pub more: bool,
 }
 

@@ -16,7 +16,7 @@ use super::{Leased, QueueError, WaitingLane};
 /// The scheduler's operations on reminders.
 #[async_trait]
 pub trait ReminderStore: Send + Sync + 'static {
-    /// Returns when the next reminder has to be checked, or `None` if there is none.
+    /// Returns when the next reminder has to be checked, or `None` if no reminder has to be checked.
     ///
     /// # Errors
     /// Returns an error if the database fails.

@@ -1,8 +1,8 @@
 //! The endpoints of each circuit, and the policy that applies to it.
 //!
 //! Endpoints of one tenant with the same URL share one circuit, and a circuit has one policy. So one endpoint
-//! determines it: the oldest with a policy or a timeout of its own, regardless of which endpoint was called or
-//! changed last.
+//! determines that policy: the oldest with a policy or a timeout of its own, regardless of which endpoint was called
+//! or changed last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,8 +21,8 @@ pub(super) struct Circuits {
 }
 
 impl Circuits {
-    /// Records that an endpoint was created, changed or deleted. Returns the circuits whose own policy changed, with
-    /// the new one; `None` if the circuit no longer has one.
+    /// Records that an endpoint was created, changed or deleted. Returns each circuit whose own policy changed, with
+    /// the new policy, or `None` if the circuit no longer has its own policy.
     pub(super) fn change(
         &mut self,
         before: Option<&Arc<EndpointEntry>>,

@@ -68,13 +68,13 @@ pub struct ReminderEntry {
     pub response_rules: Arc<ResponseRules>,
     /// What happens to a reminder when one of its runs has failed for good.
     pub when_failed: WhenFailed,
-    /// Which missed occurrences are fired, unless the reminder specifies it.
+    /// Which missed occurrences are fired, for reminders that don't set their own `catch_up`.
     pub catch_up: CatchUp,
     /// The timeout for one callback request.
     pub timeout: Duration,
     /// The maximum number of callbacks in flight per circuit.
     pub max_in_flight: u32,
-    /// The maximum number of unfinished reminders, and of their payload bytes.
+    /// The maximum number of unfinished reminders, and the maximum total size of their payloads.
     pub limit: Backlog,
     layers: PolicyLayers,
 }
@@ -201,7 +201,7 @@ pub struct EndpointEntry {
     pub retry: Arc<RetrySchedule>,
     /// The maximum time that a delivery may wait before it expires. `None`: deliveries never expire.
     pub expires_after: Option<Duration>,
-    /// Why nothing is sent to the endpoint. `None`: it is enabled. Its circuit may be disabled in addition.
+    /// Why nothing is sent to the endpoint. `None`: the endpoint is enabled, but its circuit may be disabled.
     pub disabled: Option<DisabledBecause>,
     /// The secrets that sign the endpoint's requests.
     pub secrets: Arc<SigningSecrets>,
@@ -246,7 +246,8 @@ impl EndpointEntry {
     }
 
     /// Returns the values of the policy that applies to the endpoint's circuit, each with its origin and the tenant's
-    /// value. It is the tenant's policy if the endpoint has none, or if the tenant's `circuit_by` is not `endpoint`.
+    /// value. The tenant's policy applies if the endpoint has none, or if the tenant's `circuit_by` is not
+    /// `endpoint`.
     ///
     /// # Errors
     /// Never returns an error for an entry in the directory, because its policy was already built once.

@@ -9,8 +9,8 @@
 //! | [`PolicyLayers`] | policies layered over each other, and the origin of each value |
 //! | [`Watcher`], [`Changed`] | the observer of changes |
 //!
-//! Every delivery and every fan-out uses it, so a lookup takes one read lock and one hash, and returns an `Arc` that
-//! does not change when the directory does.
+//! Every delivery and every fan-out uses the directory, so a lookup takes one read lock and one hash, and returns an
+//! `Arc` that does not change when the directory does.
 //!
 //! **Visibility.** The thread that writes to the database updates the directory right after each commit, in the order
 //! of the commits, and before any caller gets its result. Therefore:
@@ -82,8 +82,8 @@ pub enum Changed<'c> {
     Endpoint(&'c Arc<EndpointEntry>),
     /// An endpoint was deleted. Deliveries in its lane must no longer be sent.
     EndpointGone(LaneId),
-    /// A circuit's own policy changed. `None`: it no longer has one, and the tenant's policy applies. It is reported
-    /// before the endpoint that caused it.
+    /// A circuit's own policy changed. `None`: the circuit no longer has one, so the tenant's policy applies. This
+    /// change is reported before the endpoint change that caused it.
     CircuitPolicy(&'c Arc<str>, Option<&'c Arc<Policy>>),
     /// New deliveries wait in this lane.
     Woken(&'c WaitingLane),
@@ -170,7 +170,8 @@ impl Directory {
         self.read().circuits.has(key)
     }
 
-    /// Returns the endpoint whose own policy applies to this circuit, if any; if there are several, the oldest.
+    /// Returns the endpoint whose own policy applies to this circuit, if any. If several endpoints have their own
+    /// policy, that of the oldest applies.
     #[must_use]
     pub fn deciding(&self, key: &str) -> Option<Arc<EndpointEntry>> {
         self.read().circuits.deciding(key).cloned()
@@ -182,8 +183,7 @@ impl Directory {
         self.read().circuits.policies()
     }
 
-    /// Returns up to `limit` endpoints that are older than `before`, newest first: a tenant's, or those of all
-    /// tenants.
+    /// Returns up to `limit` endpoints of one tenant, or of all tenants, that are older than `before`, newest first.
     #[must_use]
     pub fn endpoints_before(
         &self,
@@ -220,7 +220,7 @@ impl Directory {
     }
 
     /// Returns up to `limit` API keys that are older than `before`, newest first: those bound to one tenant, or all.
-    /// It reads at most `looks` keys; if there are more, the second result is the last one that was read.
+    /// At most `looks` keys are read. If there may be more matches, the second result is the last key that was read.
     #[must_use]
     pub fn api_keys_before(
         &self,
@@ -364,7 +364,7 @@ impl Directory {
         self.read().tenants.get(tenant).cloned()
     }
 
-    /// Must not be called under the lock, because a watcher may perform lookups.
+    /// Notifies the watcher of a change. Must not be called under the lock, because the watcher may perform lookups.
     fn notify(&self, changed: Changed<'_>) {
         if let Some(watcher) = self.watcher.get() {
             watcher.changed(changed);

@@ -30,7 +30,7 @@ pub enum PolicyOrigin {
     Reminders,
     /// The endpoint's own policy.
     Endpoint,
-    /// The request timeout: the probe timeout is that time plus [`PROBE_MARGIN`].
+    /// The request timeout. The probe timeout is the request timeout plus [`PROBE_MARGIN`].
     Timeout,
 }
 
@@ -95,12 +95,12 @@ impl PolicyLayers {
         self
     }
 
-    /// Builds the policy for requests with this timeout. Unless a layer sets the probe timeout, it is that time plus
-    /// [`PROBE_MARGIN`].
+    /// Builds the policy for requests with this timeout. Unless a layer or its preset sets the probe timeout, it is
+    /// `timeout` plus [`PROBE_MARGIN`].
     ///
     /// # Errors
-    /// Returns [`RecordsError::Policy`], which names the field, and the layer that set it if that was not the
-    /// highest.
+    /// Returns [`RecordsError::Policy`], which names the invalid field and, if a lower layer set that field, the
+    /// layer.
     pub fn build(&self, timeout: Duration) -> Result<BuiltPolicy, RecordsError> {
         if self.wrong {
             return Err(RecordsError::Policy(
@@ -155,7 +155,7 @@ pub struct BuiltPolicy {
 }
 
 impl BuiltPolicy {
-    /// Returns the value with this name in the policy file, or null for `preset` if none is used.
+    /// Returns the value with this name in the policy file, or null for `preset` if no preset is used.
     #[must_use]
     pub fn value(&self, name: &str) -> Value {
         if name == "preset" {
@@ -185,7 +185,7 @@ impl BuiltPolicy {
 pub struct ExplainedValue {
     /// The value's name in the policy file.
     pub name: &'static str,
-    /// The value as it is written in the policy file; null for `preset` if none is used.
+    /// The value as it is written in the policy file; null for `preset` if no preset is used.
     pub value: Value,
     /// The value that results from the layers below alone; null if they are not a valid policy.
     pub default: Value,
@@ -193,7 +193,7 @@ pub struct ExplainedValue {
     pub origin: PolicyOrigin,
 }
 
-/// Returns the preset that a layer names, if any. Unknown names are refused when the policy is built.
+/// Returns the preset that a layer names, if any. Unknown names are rejected when the policy is built.
 fn preset_in(value: Option<&Value>) -> Option<Preset> {
     value?.as_str()?.parse().ok()
 }

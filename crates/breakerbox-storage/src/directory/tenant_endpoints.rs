@@ -20,9 +20,9 @@ const MATCHED_AHEAD: usize = 256;
 #[derive(Debug)]
 pub struct TenantEndpoints {
     pub(super) entry: Arc<TenantEntry>,
-    /// Ordered by age, oldest first.
+    /// The tenant's endpoints, oldest first.
     pub(super) endpoints: Vec<Arc<EndpointEntry>>,
-    /// The endpoints that receive events of a type. Each change of an endpoint clears the cache.
+    /// Caches the endpoints that receive events of each type. Each change of an endpoint clears the cache.
     by_type: Mutex<ByType>,
 }
 
@@ -90,7 +90,7 @@ impl TenantEndpoints {
         self.endpoints.len()
     }
 
-    /// Returns a mutable reference to the value, which is cloned first if it is shared.
+    /// Returns a mutable reference to the value, which is cloned first if it is shared. Clears the cache of matches.
     pub(super) fn change(shared: &mut Arc<Self>) -> &mut Self {
         if Arc::get_mut(shared).is_none() {
             *shared = Arc::new(Self::new(Arc::clone(&shared.entry), shared.endpoints.clone()));

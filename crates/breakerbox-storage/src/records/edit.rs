@@ -6,7 +6,7 @@ use std::error::Error;
 /// edits of different fields both take effect without retries. It must be fast, because it blocks the writer.
 pub type Edit<T, S> = Box<dyn FnOnce(&T) -> Result<S, Refused> + Send>;
 
-/// Why an edit was refused, as stated by the edit itself.
+/// Why an [`Edit`] rejected the stored value, as stated by the edit itself.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Refused(pub Box<dyn Error + Send + Sync>);

@@ -33,7 +33,7 @@ pub struct Deleted {
 /// Operations on endpoints.
 #[async_trait]
 pub trait Endpoints: Send + Sync + 'static {
-    /// Creates an endpoint. It receives the events that are accepted from then on.
+    /// Creates an endpoint. The endpoint receives events that are accepted after its creation.
     ///
     /// # Errors
     /// Returns [`Missing`](RecordsError::Missing) if the tenant does not exist, [`Url`](RecordsError::Url),
@@ -83,9 +83,9 @@ pub trait Endpoints: Send + Sync + 'static {
         seen: Option<Revision>,
     ) -> Result<Endpoint, RecordsError>;
 
-    /// Enables an endpoint, or disables it for this reason. While it is disabled, deliveries are parked; enabling it
-    /// sends them. [`DisabledBecause::Circuit`] is stored as [`Owner`](DisabledBecause::Owner), because a circuit's
-    /// state is stored with the circuit.
+    /// Enables an endpoint, or disables it for this reason. While an endpoint is disabled, its deliveries are parked.
+    /// They are sent once it is enabled. [`DisabledBecause::Circuit`] is stored as [`Owner`](DisabledBecause::Owner),
+    /// because a circuit's state is stored with the circuit.
     ///
     /// # Errors
     /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, or a database error.
@@ -95,14 +95,16 @@ pub trait Endpoints: Send + Sync + 'static {
         disabled: Option<DisabledBecause>,
     ) -> Result<Endpoint, RecordsError>;
 
-    /// Deletes an endpoint and cancels its waiting deliveries. It returns at once, even if many are waiting:
-    /// [`cancel_orphans`](Self::cancel_orphans) cancels the rest, and none of them is sent in the meantime.
+    /// Deletes an endpoint and cancels its waiting deliveries. This returns at once, even if many deliveries are
+    /// waiting, because [`cancel_orphans`](Self::cancel_orphans) cancels the rest. None of them is sent in the
+    /// meantime.
     ///
     /// # Errors
     /// Returns [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed), or a database error.
     async fn delete_endpoint(&self, id: EndpointId, seen: Option<Revision>) -> Result<Deleted, RecordsError>;
 
-    /// Cancels up to `limit` waiting deliveries of deleted endpoints. Call it again while the result has more.
+    /// Cancels up to `limit` waiting deliveries of deleted endpoints. Call this again while [`BatchResult::more`] is
+    /// set.
     ///
     /// # Errors
     /// Returns an error if the database fails.

@@ -19,7 +19,7 @@
 //!
 //! **Visibility.** A listing reads committed data. The [`Directory`](super::Directory), which deliveries use, changes
 //! right after the commit and before the method returns. So after an endpoint was created, changed or deleted, all
-//! events that are then accepted and all attempts that then begin take it into account.
+//! events that are accepted and all attempts that begin after the method has returned take the endpoint into account.
 //!
 //! **Cost.** The cost of a page does not depend on the amount of stored data. If a filter matches few of many rows, a
 //! page may be short or empty without being the last: it reads a bounded number of rows, and its cursor continues
@@ -71,7 +71,7 @@ impl<R: Tenants + Endpoints + ApiKeys + Deliveries + Reminders + Resends + Reque
 {
 }
 
-/// Why an operation on records was refused or failed. Nothing was changed.
+/// Why an operation on records was rejected or failed. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordsError {
     /// The object does not exist.
@@ -98,7 +98,7 @@ pub enum RecordsError {
         /// The id or name of the object.
         name: String,
     },
-    /// Another client has changed the object: its revision does not match.
+    /// Another client has changed the object, so its revision does not match.
     #[error("another client changed the {what} {name}; read it again")]
     Changed {
         /// The kind of object, as one word such as `tenant`.
@@ -117,7 +117,7 @@ pub enum RecordsError {
         /// The id of the object that the first request created.
         id: String,
     },
-    /// An [`Edit`] refused the stored value.
+    /// An [`Edit`] rejected the stored value.
     #[error(transparent)]
     Refused(#[from] Refused),
     /// The tenant still has endpoints, or unfinished work.
@@ -166,12 +166,12 @@ pub enum RecordsError {
         /// The payload bytes of the unfinished reminders.
         bytes: u64,
     },
-    /// One of several items was refused, so none was accepted.
+    /// One of several items was rejected, so none was accepted.
     #[error("number {index}: {error}")]
     OneOf {
-        /// The index of the refused item; the first is 0.
+        /// The index of the rejected item; the first is 0.
         index: usize,
-        /// Why the item was refused.
+        /// Why the item was rejected.
         error: Box<RecordsError>,
     },
     /// The disk is nearly full. The remaining space is reserved for settlements.
@@ -203,7 +203,7 @@ pub enum RecordsError {
     EndpointPolicy {
         /// The endpoint whose policy conflicts.
         endpoint: EndpointId,
-        /// The reason, which names the field.
+        /// The error message, which names the invalid field.
         why: String,
     },
     /// The tenant's reminder policy is invalid in combination with the layers below it. The message names the field.

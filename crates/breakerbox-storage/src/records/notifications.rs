@@ -37,13 +37,13 @@ pub struct PastNotification {
 pub struct PastSend {
     /// The name of the target: `tgt_...` or `operator/...`.
     pub target: Arc<str>,
-    /// The current state.
+    /// The notification's current state at the target.
     pub state: SendState,
-    /// The number of tries so far.
+    /// The number of times that sending the notification to the target was tried so far.
     pub tries: u32,
-    /// When the next try is due. `None`: it does not wait.
+    /// When the next try is due. `None`: the notification no longer waits.
     pub due_at: Option<Timestamp>,
-    /// When it was last tried. `None`: it was not tried yet.
+    /// When sending the notification was last tried. `None`: it was not tried yet.
     pub tried_at: Option<Timestamp>,
     /// The result of the latest try, in a few words.
     pub answer: Option<String>,
@@ -83,9 +83,9 @@ impl SendState {
 /// A target that has waiting notifications.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WaitingTarget {
-    /// The target's name.
+    /// The target's name: `tgt_...` or `operator/...`.
     pub name: Arc<str>,
-    /// The tenant that the target belongs to. `None`: it is the operator's.
+    /// The tenant that the target belongs to. `None`: the target is the operator's.
     pub tenant: Option<TenantId>,
     /// The number of due notifications, counted up to a maximum.
     pub due: u64,
@@ -101,7 +101,7 @@ pub struct WaitingTarget {
 pub struct WaitingNotification {
     /// The parts of the notification that a digest needs.
     pub headline: Headline,
-    /// The number of tries so far.
+    /// The number of times that sending the notification to the target was tried so far.
     pub tries: u32,
 }
 
@@ -114,7 +114,7 @@ pub struct SendResult {
     pub message: String,
     /// The target's response or the error, in a few words.
     pub answer: String,
-    /// The new state of each notification in the message, and when it is due if it waits.
+    /// Each notification in the message, with its new state and, if it waits, the time at which it is due.
     pub notifications: Vec<(NotificationId, SendState, Timestamp)>,
     /// The number of dropped notifications that the message mentioned.
     pub said_not_kept: u64,
@@ -138,7 +138,7 @@ pub trait Notifications: Send + Sync + 'static {
     /// subject and epoch together are unique.
     ///
     /// # Errors
-    /// Returns an error if the database fails; then nothing was stored.
+    /// Returns an error if the database fails. In that case,  nothing was stored.
     async fn notify(&self, notification: Notification) -> Result<bool, QueueError>;
 
     /// Lists the notifications that match a filter, newest first.
@@ -176,7 +176,7 @@ pub trait Notifications: Send + Sync + 'static {
     /// Stores the result of sending a message.
     ///
     /// # Errors
-    /// Returns an error if the database fails; then nothing was written.
+    /// Returns an error if the database fails. In that case,  nothing was written.
     async fn settle_message(&self, result: SendResult) -> Result<(), QueueError>;
 
     /// Deletes up to `limit` notifications from before this time that no longer wait for any target. Returns the

@@ -6,7 +6,7 @@ pub const MAX_PAGE: usize = 500;
 /// A request for one page of a listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PageOf {
-    /// Where the previous page ended. `None`: the first page.
+    /// The cursor at which the previous page ended. `None`: the first page is requested.
     pub after: Option<Cursor>,
     /// The maximum number of items, from 1 to [`MAX_PAGE`]; other values are clamped.
     pub limit: usize,

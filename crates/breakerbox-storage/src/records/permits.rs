@@ -10,7 +10,7 @@ use crate::QueueError;
 /// The result of claiming the settlement of a permit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PermitClaim {
-    /// The caller alone may settle the permit. It is stored as counted until another result is
+    /// The caller alone may settle the permit. The permit is stored as counted until another result is
     /// [noted](SettledPermits::note_settlement).
     Yours,
     /// The permit was already settled.
@@ -26,14 +26,14 @@ pub trait SettledPermits: Send + Sync + 'static {
     /// between, the outcome is lost rather than counted twice.
     ///
     /// # Errors
-    /// Returns an error if the database fails; then nothing was written.
+    /// Returns an error if the database fails. In that case,  nothing was written.
     async fn claim_permit(&self, permit: PermitTerm, outcome: OutcomeKind)
     -> Result<PermitClaim, QueueError>;
 
     /// Stores the circuit's response to the outcome of a claimed permit.
     ///
     /// # Errors
-    /// Returns an error if the database fails; then the permit stays stored as counted.
+    /// Returns an error if the database fails. In that case,  the permit stays stored as counted.
     async fn note_settlement(&self, permit: PermitTerm, settled: SettledAs) -> Result<(), QueueError>;
 
     /// Returns which of these expired permits were settled in time, with their settlements.

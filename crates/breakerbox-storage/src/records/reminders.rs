@@ -23,7 +23,7 @@ pub trait Reminders: Send + Sync + 'static {
     /// Creates several reminders, either all or none.
     ///
     /// # Errors
-    /// Returns [`OneOf`](RecordsError::OneOf) with the refused reminder's error, or a database error.
+    /// Returns [`OneOf`](RecordsError::OneOf) with the rejected reminder's error, or a database error.
     async fn create_reminders(&self, new: Vec<NewReminder>) -> Result<Vec<Reminder>, RecordsError>;
 
     /// Returns the reminder with this id.

@@ -2,7 +2,7 @@
 //!
 //! The response to a request with an idempotency key is stored for 24 hours, in the same transaction that carries out
 //! the request. Keys are unique within a tenant. A retry creates nothing, and returns the stored response. A response
-//! that contains a secret is not stored; a retry is then refused with the id of the created object.
+//! that contains a secret is not stored; a retry is then rejected with the id of the created object.
 
 use std::time::Duration;
 

@@ -10,7 +10,8 @@ use crate::{BatchResult, QueueError};
 /// The input for creating a resend job.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewResend {
-    /// Which deliveries to resend. If no state is set, failed ones are. Only finished deliveries can be resent.
+    /// Which deliveries to resend. If the filter sets no state, failed deliveries are resent. Only finished
+    /// deliveries can be resent.
     pub filter: DeliveryFilter,
     /// The API key that creates the job, if any.
     pub by: Option<ApiKeyId>,
@@ -46,10 +47,10 @@ pub trait Resends: Send + Sync + 'static {
 
     /// Makes up to `limit` deliveries of the next job pending again, at the lowest priority. Running jobs take turns;
     /// a job whose tenant's backlog is full is skipped. Deliveries and progress are written in one transaction, so a
-    /// crash resends nothing twice. The caller repeats this at a limited rate while `more` is set. The woken lanes
-    /// are only returned; watchers are not notified.
+    /// crash resends nothing twice. Call this repeatedly, at a limited rate, while [`BatchResult::more`] is set. The
+    /// woken lanes are only returned; watchers are not notified.
     ///
     /// # Errors
-    /// Returns an error if the database fails; then nothing was resent.
+    /// Returns an error if the database fails. In that case,  nothing was resent.
     async fn step_resends(&self, limit: usize) -> Result<BatchResult, QueueError>;
 }

@@ -37,7 +37,7 @@ impl Owner<'_> {
 pub struct Sealed(pub Vec<u8>);
 
 impl Sealed {
-    /// Returns the id of the key that sealed the value, or `None` if it is not a sealed value.
+    /// Returns the id of the key that sealed the value, or `None` if the bytes are not a sealed value.
     #[must_use]
     pub fn key(&self) -> Option<KeyId> {
         let (version, rest) = self.0.split_first()?;
@@ -120,7 +120,7 @@ impl Keyring {
         ring.ok_or_else(missing)?.cipher.decrypt(&XNonce::from(*nonce), payload).map_err(|_| damaged())
     }
 
-    /// Reseals a value with the newest key, or returns `None` if that key sealed it.
+    /// Reseals a value with the newest key, or returns `None` if it is already sealed with that key.
     ///
     /// # Errors
     /// The same as for [`open`](Self::open).

@@ -14,7 +14,7 @@ const LARGEST_FILE: u64 = 64 * 1024;
 /// and read.
 ///
 /// # Errors
-/// Returns an error if it is not a regular file, other users can read it, or reading fails.
+/// Returns an error if the path is not a regular file, other users can read the file, or reading fails.
 pub fn read(file: File, path: &Path) -> Result<String, SecretsError> {
     let failed = |error| SecretsError::File { path: path.to_owned(), error };
     let metadata = file.metadata().map_err(failed)?;

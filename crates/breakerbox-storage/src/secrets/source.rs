@@ -1,8 +1,8 @@
 //! The source of master keys: an environment variable, or a file that only its owner can read. Both contain one or
 //! more keys, newest first, separated by whitespace; in a file, `#` begins a comment.
 //!
-//! At the first startup, a file with one new key is created. A file that is missing later is not created again: the
-//! loss of all secrets sealed with its key would go unnoticed until the next delivery.
+//! At the first startup, a file with one new key is created. A file that is missing later is not created again,
+//! because otherwise the loss of all secrets sealed with its key would go unnoticed until the next delivery.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};

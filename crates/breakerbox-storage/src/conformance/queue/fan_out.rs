@@ -26,7 +26,7 @@ async fn piece<R: Rig>(rig: &R, limit: u32) -> BatchResult {
     rig.queue().fan_out(limit).await.unwrap()
 }
 
-/// Writes all remaining deliveries.
+/// Writes all remaining deliveries of large fan-outs, and returns their number.
 async fn finish<R: Rig>(rig: &R) -> u64 {
     let mut written = 0;
     loop {

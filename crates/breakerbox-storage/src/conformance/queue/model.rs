@@ -14,7 +14,7 @@ use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptes
 
 use super::rig::{LEASE, Rig, Verbs, attempt, event, seconds, with_key};
 
-/// The backlog limit: low, so that it is reached.
+/// The backlog limit, which is low so that the test reaches it.
 const MOST: u64 = 12;
 
 #[derive(Clone, Debug)]

@@ -17,10 +17,10 @@ use breakerbox_model::objects::{
 };
 use bytes::Bytes;
 
-/// The duration of leases in the cases.
+/// The duration of leases in the test cases.
 pub const LEASE: Duration = Duration::from_secs(45);
 
-/// A queue under test, with the operations that the cases need in addition.
+/// A queue under test, with the additional operations that the test cases need.
 #[async_trait]
 pub trait Rig: Sized + Send + Sync + 'static {
     /// Creates a rig with an empty queue.
@@ -55,7 +55,7 @@ pub trait Rig: Sized + Send + Sync + 'static {
     /// Returns the numbers of stored rows: events, payloads, deliveries, attempts, idempotency keys.
     async fn rows(&self) -> [u64; 5];
 
-    /// Returns a tenant's unfinished work: the maintained count, and a fresh count of the rows.
+    /// Returns a tenant's unfinished work, first as the queue maintains it, then as counted from the rows.
     async fn backlog(&self, tenant: &str) -> (Backlog, Backlog);
 }
 
@@ -68,7 +68,7 @@ pub struct StoredDelivery {
     pub due_at: Timestamp,
 }
 
-/// Test [`Reservations`] that take a fixed number of new deliveries.
+/// [`Reservations`] for tests, which take a set number of new deliveries per lane.
 #[derive(Default)]
 pub struct TestReservations {
     room: Mutex<HashMap<LaneId, u32>>,
@@ -97,7 +97,7 @@ impl Reservations for TestReservations {
     }
 }
 
-/// Creates the usual start of a case: the tenant `acme` with an endpoint that receives all events.
+/// Creates a rig with the tenant `acme` and an endpoint that receives all events. Most test cases start with it.
 pub async fn acme<R: Rig>() -> (R, LaneId) {
     let rig = R::new().await;
     rig.add_tenant("acme", Backlog::default()).await;
@@ -198,7 +198,7 @@ pub trait Verbs: Rig {
         self.clock().advance(by);
     }
 
-    /// Submits an event, and returns its delivery after it was leased.
+    /// Submits an event, leases its delivery, and returns the leased delivery.
     async fn leased(&self, lane: LaneId) -> Leased {
         self.submit(vec![event("a")]).await;
         self.due(lane, Priority::Medium, 1).await.remove(0)

@@ -36,7 +36,7 @@ pub fn change(key: &str, epoch: u64, at: Timestamp) -> PastChange {
     PastChange { key: Arc::from(key), change }
 }
 
-/// Returns these changes without notifications.
+/// Converts changes to observed changes that cause no notifications.
 fn heard(changes: &[PastChange]) -> Vec<ObservedChange> {
     changes.iter().cloned().map(ObservedChange::from).collect()
 }
@@ -141,7 +141,7 @@ pub async fn changes_are_found_by_all_that_can_be_said(world: &mut World) {
     }
 }
 
-/// Matches may be far apart: a page reads a bounded number of rows, and may be short or empty.
+/// Matches may be far apart, so a page, which reads a bounded number of rows, may be short or empty.
 pub async fn a_page_of_changes_looks_at_its_share(world: &mut World) {
     let at = world.now();
     let mut changes: Vec<_> = (0..3_000).map(|number| change("acme", 3 * number + 7, at)).collect();

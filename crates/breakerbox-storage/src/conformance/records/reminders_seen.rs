@@ -28,8 +28,8 @@ pub async fn several_are_created_or_none(world: &mut World) {
     assert_eq!(all.items.len(), 3, "nothing of the second batch is there");
 }
 
-/// A run's number is part of its `webhook-id`. If two runs shared it, the receiver would take the second for a retry
-/// of the first.
+/// A run's number is part of its `webhook-id`. If two runs shared a number, the receiver would take the second for a
+/// retry of the first.
 pub async fn a_webhook_id_is_one_runs_for_ever(world: &mut World) {
     world.tenant("acme").await;
     let reminder = world.reminder(every_minute(world.now())).await;

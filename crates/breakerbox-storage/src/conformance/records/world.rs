@@ -47,7 +47,7 @@ pub struct World {
     backend: Box<dyn Backend>,
 }
 
-/// [`Reservations`] that take no delivery.
+/// [`Reservations`] that never take a delivery.
 pub struct NoReservations;
 
 impl Reservations for NoReservations {
