@@ -43,7 +43,7 @@ pub(crate) struct Fleet {
     ramp_processes: u32,
 }
 
-/// The parts of the fleet tests.
+/// The parts of the fleet tests that can be run separately.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// One probe for each recovery

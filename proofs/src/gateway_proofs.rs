@@ -100,7 +100,7 @@ pub(crate) struct Only {
     only: String,
 }
 
-/// A test that is set up but not yet run.
+/// A test that is set up but has not run yet.
 type Tried<'a> = Box<dyn FnOnce() -> Result<Findings> + 'a>;
 
 impl Proof {

@@ -132,7 +132,7 @@ fn prove(what: Command) -> anyhow::Result<()> {
     }
 }
 
-/// Runs the sampling proof on a Tokio runtime.
+/// Runs the sampling test on a Tokio runtime, and prints its measurements.
 #[tokio::main]
 async fn prove_sampling(sizes: sampling::Sizes) -> anyhow::Result<()> {
     let seen = sampling::see(sizes).await?;

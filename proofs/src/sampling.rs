@@ -18,7 +18,7 @@ use breakerbox_redis::RedisStore;
 use breakerbox_testkit::servers::RedisServer;
 use clap::Args;
 
-/// The maximum allowed duration of a tick, and of reading all open circuits after it.
+/// The maximum allowed duration of a tick, and of the following read of all open circuits.
 const LIMIT: Duration = Duration::from_secs(1);
 
 /// The maximum time that a tick or a read of all open circuits may delay a call.
@@ -40,16 +40,16 @@ pub struct Sizes {
 
 /// The measurements of one run.
 pub struct Seen {
-    /// The tick in which the circuits failed.
+    /// The tick in which the failing circuits opened.
     pub tick: Ticked,
     quiet_tick: Ticked,
-    /// The time from the end of the tick until another process knew every circuit that had opened.
+    /// The time from the end of this tick until another process knew every circuit that had opened.
     spread: Duration,
-    /// The duration of reading all open circuits.
+    /// How long it took to read all open circuits.
     reread: Duration,
-    /// The duration of the longest check of a closed circuit.
+    /// The duration of the longest check of a closed circuit during the test.
     longest_check: Duration,
-    /// The number of checks of closed circuits.
+    /// The number of checks of closed circuits during the test.
     pub checks: u64,
     /// The duration of the longest check that had to read from the store.
     pub longest_first_check: Duration,
@@ -170,8 +170,8 @@ fn agent(store: RedisStore) -> breakerbox::sampling::SamplingBuilder {
         .sample_every(Duration::from_secs(2))
 }
 
-/// Creates a record for every circuit: each was open, and closed six minutes ago. That is longer than the
-/// window, but not long enough for the trip to be forgotten.
+/// Creates a record for every circuit. Each circuit was open, and closed six minutes ago, which is longer than
+/// the window, but not long enough for the trip to be forgotten.
 async fn make_known(store: &RedisStore, known: u64) -> Result<()> {
     let now = store.read(&[]).await?.now;
     let closed_at = Timestamp::from_micros(now.as_micros() - 360_000_000);
@@ -202,8 +202,8 @@ async fn make_known(store: &RedisStore, known: u64) -> Result<()> {
     Ok(())
 }
 
-/// Reads all circuits that are not closed, a thousand at a time, as a worker does every `reread_every`. Returns
-/// the duration.
+/// Reads all circuits that are not closed, a thousand at a time, as a worker does at the interval
+/// `reread_every`. Returns the duration.
 async fn reread(store: &RedisStore, open: u64) -> Result<Duration> {
     let keys: Vec<_> = (0..open).map(|n| key(n).into()).collect();
     let began_at = Instant::now();
@@ -214,7 +214,7 @@ async fn reread(store: &RedisStore, open: u64) -> Result<Duration> {
     Ok(began_at.elapsed())
 }
 
-/// Waits for a tick that meets the condition.
+/// Waits for a tick of the leader that meets the condition, and returns it.
 async fn ticked(leader: &Sampling, is: impl Fn(&Ticked) -> bool) -> Result<Ticked> {
     let began_at = Instant::now();
     loop {

@@ -5,7 +5,7 @@ use clap::Args;
 
 use crate::steps::{cargo, output, succeed};
 
-/// All targets in `fuzz/fuzz_targets`.
+/// The names of all fuzz targets in `fuzz/fuzz_targets`.
 const TARGETS: [&str; 5] =
     ["policy_file", "replay_input", "endpoint_identity", "target_url", "custom_headers"];
 

@@ -14,7 +14,7 @@ use crate::steps::{cargo, step, succeed};
 /// The schemathesis version that this command is tested with.
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 
-/// The directory for schemathesis's virtual environment. Nothing outside of it is changed.
+/// The directory for schemathesis's virtual environment. The command changes nothing outside this directory.
 const HOME: &str = "target/schemathesis";
 
 #[derive(Args)]

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Retired words and phrases, in lower case, and their replacements. Whole words are matched, in upper or lower
-/// case, and parts of names such as `notice_sends`.
+/// Retired words and phrases, in lower case, and their replacements. They are matched regardless of case, as
+/// whole words and as parts of names such as `notice_sends`.
 const RETIRED: &[(&str, &str)] = &[
     ("notice", "notification; for the verb: detect, see"),
     ("notices", "notifications; for the verb: detects, sees"),
@@ -27,15 +27,15 @@ const RETIRED: &[(&str, &str)] = &[
     ("there is nothing of that name", "not found"),
 ];
 
-/// Files and directories with public text. In directories, Markdown files and crate sources are read.
+/// Files and directories with public text. In directories, Markdown files and crate sources are checked.
 const PUBLIC: &[&str] =
     &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "breakerbox.example.toml", "docs", "crates"];
 
-/// Parts of the paths of files that only tests use.
+/// Parts of file paths that identify test files, which are not checked.
 const NOT_PUBLIC: &[&str] = &["/tests/", "/tests.rs", "_tests.rs", "/conformance/", "/breakerbox-testkit/"];
 
-/// A line that contains one of these has strings for developers, or names in data that an earlier version
-/// stored.
+/// Strings that mark a line as not public, because it has text for developers, or names in data that an earlier
+/// version stored.
 const FOR_DEVELOPERS: &[&str] = &["expect(", "panic!(", "unreachable!(", "assert", "reason = ", "alias = "];
 
 /// Checks all public text below the current directory.
@@ -77,7 +77,7 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the retired words in the public text of a file: the line, the word, and its replacement.
+/// Returns the retired words in the public text of a file, each with its line and its replacement.
 fn retired_in(path: &Path, text: &str) -> Vec<(usize, &'static str, &'static str)> {
     let is_source = path.extension().is_some_and(|extension| extension == "rs");
     let parts = if is_source { public_parts(text) } else { numbered(text) };
@@ -93,7 +93,7 @@ fn numbered(text: &str) -> Vec<(usize, String)> {
     text.lines().enumerate().map(|(index, line)| (index + 1, line.to_owned())).collect()
 }
 
-/// Returns whether the text contains this word or phrase, not as part of a longer word.
+/// Returns whether the text contains this word or phrase, except as part of a longer word.
 fn has_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(start, _)| {
         let before = text[..start].chars().next_back();
@@ -102,7 +102,7 @@ fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
-/// Returns the doc comments and strings in a source file, up to its tests, each with its first line.
+/// Returns the doc comments and strings in a source file up to its tests, each with its line number.
 fn public_parts(source: &str) -> Vec<(usize, String)> {
     let source = source.split("#[cfg(test)]\nmod tests").next().unwrap_or(source);
     let lines: Vec<&str> = source.lines().collect();
@@ -143,14 +143,14 @@ fn public_parts(source: &str) -> Vec<(usize, String)> {
     parts
 }
 
-/// The rest of a source file, and the number of its first line.
+/// The rest of a source file that is being scanned, and the number of its first line.
 struct Scan<'s> {
     rest: &'s str,
     line: usize,
 }
 
 impl<'s> Scan<'s> {
-    /// Takes this many bytes, or all that are left.
+    /// Consumes and returns this many bytes, or all that are left.
     fn take(&mut self, bytes: usize) -> &'s str {
         let (taken, rest) = self.rest.split_at(bytes.min(self.rest.len()));
         self.line += taken.matches('\n').count();
@@ -159,14 +159,15 @@ impl<'s> Scan<'s> {
     }
 }
 
-/// Returns the number of hashes of the raw string at the start. `None` if there is none.
+/// Returns the number of hashes in the opening of a raw string at the start, or `None` if there is no raw
+/// string.
 fn raw_string(rest: &str) -> Option<usize> {
     let hashes = rest.strip_prefix('r')?;
     let quote = hashes.trim_start_matches('#');
     quote.starts_with('"').then_some(hashes.len() - quote.len())
 }
 
-/// Returns the length of the string whose opening quote was taken.
+/// Returns the length of a string after its opening quote.
 fn end_of_string(rest: &str) -> usize {
     let mut escaped = false;
     for (index, character) in rest.char_indices() {
@@ -180,7 +181,7 @@ fn end_of_string(rest: &str) -> usize {
     rest.len()
 }
 
-/// Returns the length of the character literal at the start; for a lifetime, only its apostrophe.
+/// Returns the length of the character literal at the start, or 1 for a lifetime's apostrophe.
 fn character(rest: &str) -> usize {
     let mut characters = rest.char_indices().skip(1);
     match (characters.next(), characters.next()) {

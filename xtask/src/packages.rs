@@ -29,7 +29,7 @@ const PACKAGES: [Package; 4] = [
     Package { program: "pip3", folders: &[], debian: "python3-pip" },
 ];
 
-/// Installs the missing programs.
+/// Installs the programs that the tests need and that are missing, with `apt-get`.
 pub(crate) fn install() -> Result<()> {
     let missing: Vec<_> = PACKAGES.iter().filter(|package| !package.is_there()).collect();
     if missing.is_empty() {

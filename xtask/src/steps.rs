@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-/// Returns a `cargo` command with these arguments, with the same cargo that runs this program.
+/// Returns a `cargo` command with these arguments. Uses the same cargo that runs this program.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments);
@@ -22,7 +22,7 @@ pub(crate) fn step(title: &str, work: impl FnOnce() -> Result<()>) -> Result<()>
     Ok(())
 }
 
-/// Runs a command until it exits. Returns an error if it fails.
+/// Runs a command until it exits. Returns an error if the command fails.
 pub(crate) fn succeed(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("can't run {command:?}"))?;
     if !status.success() {

@@ -8,12 +8,12 @@ use anyhow::{Result, bail};
 use crate::steps::{cargo, output, step, succeed};
 use crate::{graph, language, packages};
 
-/// The core's allowed dependencies: none of them reads a clock, does I/O, runs async code or generates random
+/// The core's allowed dependencies, none of which reads a clock, does I/O, runs async code or generates random
 /// numbers.
 const CORE_DEPENDENCIES: [&str; 4] = ["serde", "sha2", "thiserror", "url"];
 
-/// For each package, the forbidden direct or transitive dependencies, separated by spaces. They document what a
-/// package never does.
+/// For each package, the forbidden direct or transitive dependencies, separated by spaces. They state what a
+/// package must never do.
 const BOUNDARIES: [(&str, &str); 5] = [
     ("breakerbox-replay", "tokio rusqlite hyper axum breakerbox breakerbox-model"),
     ("breakerbox-model", "tokio mio rusqlite tokio-postgres redis hyper h2 axum reqwest rustls breakerbox"),
@@ -25,7 +25,8 @@ const BOUNDARIES: [(&str, &str); 5] = [
     ("breakerbox-egress", "rusqlite axum breakerbox-storage breakerbox-gateway"),
 ];
 
-/// The features with each of which, alone, the library must build without warnings.
+/// The sets of library features that are built separately, each without warnings. An empty set means no
+/// features.
 const LIBRARY_FEATURES: [&str; 5] = ["", "http", "tower", "reqwest-middleware", "sqlite"];
 
 pub(crate) fn run() -> Result<()> {
@@ -80,8 +81,7 @@ fn core_is_pure() -> Result<()> {
     Ok(())
 }
 
-/// Checks a boundary between crates: the package's dependency tree must not contain any of the forbidden
-/// crates.
+/// Checks that the package's dependency tree contains none of the forbidden crates.
 fn boundary_holds(package: &str, forbidden: &str) -> Result<()> {
     let names = dependencies(package, &[])?;
     let found: Vec<_> = forbidden.split(' ').filter(|name| names.iter().any(|found| found == name)).collect();
@@ -110,7 +110,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Runs tests and adds up the results of each binary.
+    /// Runs tests, and adds the results of each test binary to the totals.
     fn count(&mut self, tests: &mut Command) -> Result<()> {
         let passed_before = self.passed;
         let mut child = tests.stdout(Stdio::piped()).spawn()?;
@@ -131,7 +131,7 @@ impl Tally {
         Ok(())
     }
 
-    /// Adds the counts in a line such as `test result: ok. 12 passed; 0 failed; ...`.
+    /// Adds the counts in a line such as `test result: ok. 12 passed; 0 failed; ...` to the totals.
     fn add(&mut self, line: &str) {
         let Some(result) = line.strip_prefix("test result: ") else { return };
         let number = |part: &str| part.split_whitespace().rev().nth(1).and_then(|n| n.parse::<u64>().ok());

@@ -11,7 +11,7 @@ use breakerbox_redis::RedisStore;
 use breakerbox_testkit::servers::{PostgresOptions, PostgresServer, RedisServer};
 use clap::ValueEnum;
 
-/// The timeout for store requests. It is long, because a busy machine is not a fault of the store.
+/// The timeout for store requests. It is long, because a busy machine must not make the store appear lost.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// The kind of server that the store runs on.
@@ -24,10 +24,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds.
+    /// Every kind of server that fleets are tested with.
     pub const ALL: [Self; 2] = [Self::Redis, Self::Postgres];
 
-    /// Returns the name for tables.
+    /// Returns the kind's name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ pub enum Server {
     Postgres(PostgresServer),
 }
 
-/// The store's server, and the test's own connection to it.
+/// The store's server, with the test's own connection to the store.
 pub struct Backing {
     /// The running server.
     pub server: Server,
@@ -103,8 +103,8 @@ impl Backing {
         self.url().replace(&format!(":{}/", self.port()), &format!(":{port}/"))
     }
 
-    /// Makes the server refuse writes but answer reads (Redis is out of memory, or Postgres transactions are
-    /// read-only), or accept writes again.
+    /// Makes the server reject writes but answer reads, or accept writes again. Redis then reports that it is
+    /// out of memory; Postgres makes transactions read-only.
     ///
     /// # Errors
     /// Returns an error if the server does not respond.

@@ -43,34 +43,34 @@ const RECOVERS_WITHIN: Duration = Duration::from_secs(2);
 /// The time after which a round counts as not recovered.
 const GIVES_UP_AFTER: Duration = Duration::from_secs(15);
 
-/// The number of the broken process's acquires that are counted after the recovery.
+/// The number of acquires by the broken process that are counted after the recovery.
 const WATCHED_ASKS: u64 = 200;
 
-/// At most one in this many of those acquires may be a failing call: the calls that trip the process-local
-/// circuit, and its probes.
+/// At most one in this many acquires by the broken process may be a failing call. These are the calls that trip
+/// its process-local circuit, and the circuit's probes.
 const ONE_IN: u64 = 5;
 
-/// The first cool-off in [`POLICY`], and the factor by which it grows.
+/// The initial cool-off in [`POLICY`].
 const COOL_OFF: Duration = Duration::from_millis(500);
 const COOL_OFF_FACTOR: f64 = 1.5;
 
-/// The default rules, with a growing cool-off.
+/// The default policy's rules, with a growing cool-off.
 const POLICY: &str = r#"{"failure_rate":50,"min_calls":10,"consecutive_failures":5,"cool_off":"500ms",
     "cool_off_factor":1.5,"cool_off_max":"10m","jitter":0,"probes":3,"probe_timeout":"10s"}"#;
 
 /// The result of one round.
 struct Round {
     deviations: Vec<String>,
-    /// The time from the destination's recovery until all seven processes saw the circuit closed. `None`: it
-    /// did not close.
+    /// The time from the destination's recovery until all seven healthy processes saw the circuit closed.
+    /// `None` if the circuit did not close.
     recovered_after: Option<Duration>,
-    /// Whether the circuit opened again while the broken process was watched.
+    /// Whether the circuit opened again while the broken process's acquires were counted.
     reopened: bool,
     /// The broken process's calls after the recovery.
     broken: Tally,
 }
 
-/// Runs all rounds.
+/// Tests recoveries of a fleet in which one process's own network is broken.
 ///
 /// # Errors
 /// Returns an error if a server or a worker fails. Violated guarantees are reported in the row.
@@ -181,7 +181,8 @@ impl Fleet<'_> {
         Ok(Round { deviations, recovered_after: recovered.map(|(after, _)| after), reopened, broken })
     }
 
-    /// Waits until all seven processes see the circuit closed. Returns the time that it took, and the epoch.
+    /// Waits until all seven healthy processes see the circuit closed. Returns the time that this took, and the
+    /// circuit's epoch.
     async fn recovery(&self, key: &str) -> Result<Option<(Duration, Epoch)>> {
         let began = Instant::now();
         while began.elapsed() < GIVES_UP_AFTER {
@@ -196,7 +197,7 @@ impl Fleet<'_> {
         Ok(None)
     }
 
-    /// Counts the next [`WATCHED_ASKS`] acquires of the broken process.
+    /// Counts the next [`WATCHED_ASKS`] acquires by the broken process.
     async fn watch_broken(&self, run: u64) -> Result<Tally> {
         let tally = async || self.broken.begin(WorkerCommand::Tally { run }).await?.tally().await;
         let (before, limit) = (tally().await?, Instant::now() + WAIT_LIMIT);

@@ -3,32 +3,33 @@
 use std::fmt;
 use std::time::Duration;
 
-/// A fault of one process.
+/// A fault in one process, with the guarantee that is tested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// The prober is killed during its probe. Guarantee: the next probe is made when the lease expires, not a
-    /// cool-off later.
+    /// The process that probes is killed during its probe. Guarantee: the next probe is made when the lease
+    /// expires, not a cool-off later.
     Killed,
-    /// The prober is paused beyond its lease, and resumes with a success while another process probes.
-    /// Guarantee: its result changes nothing.
+    /// The process that probes is paused beyond its lease, and resumes with a success while another process
+    /// probes. Guarantee: the late success changes nothing.
     PausedWhileOthersAsk,
-    /// Like `PausedWhileOthersAsk`, but no other process has acquired meanwhile. Guarantee: its result changes
-    /// nothing.
+    /// Like `PausedWhileOthersAsk`, but no other process has acquired in the meantime. Guarantee: the late
+    /// success changes nothing.
     PausedAndNobodyAsks,
-    /// A process is disconnected from the store, has failures, and reconnects after a recovery. Guarantee: it
-    /// does not trip the circuit.
+    /// A process is disconnected from the store, has failures, and reconnects after a recovery. Guarantee: the
+    /// old failures do not trip the circuit.
     CutOff,
-    /// A call that was in flight at the trip fails. Guarantee: it does not extend the cool-off or the lease.
+    /// A call that was in flight at the trip fails. Guarantee: the failure does not extend the cool-off or the
+    /// lease.
     InFlight,
 }
 
 impl Fault {
-    /// All faults.
+    /// Every fault, in the order in which they are tested.
     pub const ALL: [Self; 5] =
         [Self::Killed, Self::PausedWhileOthersAsk, Self::PausedAndNobodyAsks, Self::CutOff, Self::InFlight];
 
-    /// Returns the timeout for a probe. It is short if the test waits for a lease to expire, and long if a
-    /// probe has to be in time on a busy machine.
+    /// Returns the timeout for a probe, which is short if the test waits for a lease to expire, and long if the
+    /// probe must not time out on a busy machine.
     pub(super) const fn probe_timeout(self) -> Duration {
         Duration::from_millis(match self {
             Self::Killed => 1_000,

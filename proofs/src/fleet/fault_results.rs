@@ -27,18 +27,18 @@ pub struct FaultResults {
     pub rounds: u64,
     /// The number of rounds in which the guarantee was met.
     pub kept: u64,
-    /// The number of late results.
+    /// The number of results that arrived after their lease had expired.
     pub late: u64,
-    /// The number of late results that changed something.
+    /// The number of late results that changed the circuit's record. Must be 0.
     pub late_applied: u64,
-    /// The maximum time from the end of the lease to the next probe. `None`: not measured.
+    /// The maximum time from the end of the lease to the next probe, or `None` if it is not measured.
     pub after_lease: Option<Duration>,
     /// The total duration of all rounds.
     pub took: Duration,
     shown: Vec<String>,
 }
 
-/// Injects a fault in `lanes` parallel groups of processes, with `rounds` rounds each.
+/// Injects a fault into `lanes` parallel groups of processes, with `rounds` rounds each.
 ///
 /// # Errors
 /// Returns an error if a server or a worker fails. Violated guarantees are reported in the result.
@@ -105,7 +105,7 @@ impl FaultResults {
         self.shown.extend(more.shown);
     }
 
-    /// Returns all deviations from the guarantee.
+    /// Returns all deviations from the fault's guarantee.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let Self { rounds, kept, late_applied, .. } = self;

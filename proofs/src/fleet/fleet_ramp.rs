@@ -34,16 +34,16 @@ const PER_SECOND: u32 = 20;
 /// The duration of a call at the receiver.
 const TAKES: Duration = Duration::from_millis(50);
 
-/// The maximum number of calls beyond the limit that races may cause.
+/// The maximum number of calls in flight beyond the ramp's limit that races between processes may cause.
 const HANDFUL: usize = 5;
 
-/// The number of calls in flight up to which the ramp is checked.
+/// The number of calls in flight at which the ramp ends (`ramp_cap` in [`POLICY`]).
 const CAP: usize = 64;
 
-/// The time after a circuit closes within which calls count as a rush.
+/// Calls that start within this time after the circuit closes are counted as a rush.
 const RUSH: Duration = Duration::from_millis(50);
 
-/// The number of each process's acquires after the ramp during which its store requests are counted.
+/// The number of acquires by each process after the ramp, during which its store requests are counted.
 const ASKS_AFTER: u64 = 40;
 
 /// After the ramp, in local-first mode, a process makes at most one store request per this many acquires.
@@ -52,7 +52,7 @@ const ASKS_A_REQUEST: u64 = 4;
 const POLICY: &str = r#"{"failure_rate":"off","consecutive_failures":"off","failures":3,"cool_off":"500ms",
     "cool_off_factor":1,"jitter":0,"probes":1,"probe_timeout":"10s","ramp_cap":64}"#;
 
-/// Runs all rounds, one after the other.
+/// Tests the ramp that all processes share after a circuit closes, in several rounds one after the other.
 ///
 /// # Errors
 /// Returns an error if a server or a worker fails. Violated guarantees are reported in the row.
@@ -141,7 +141,8 @@ impl Fleet<'_> {
         Ok(Round { deviations, seen, asks_after, requests_after })
     }
 
-    /// Returns the number of acquires after the ramp, and of store requests meanwhile.
+    /// Returns the number of acquires by all processes after the ramp, and of store requests in the same
+    /// period.
     async fn after(&self, runs: &[u64]) -> Result<(u64, u64)> {
         let look = async || -> Result<Vec<(u64, u64)>> {
             let looks = self.workers.iter().zip(runs).map(|(worker, &run)| async move {
@@ -163,23 +164,23 @@ impl Fleet<'_> {
     }
 }
 
-/// What the receiver saw after the circuit closed.
+/// The receiver's view of the ramp after the circuit closed.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Ramp {
-    /// The number of calls that started while more were in flight than the limit allowed, below the cap.
+    /// The number of calls that started while more calls were in flight than the ramp's limit allowed.
     beyond: usize,
-    /// The maximum number of calls in excess of the limit.
+    /// The maximum number of calls in flight in excess of the ramp's limit.
     most_beyond: usize,
     /// The number of calls that started within [`RUSH`] after the circuit closed.
     rush: usize,
-    /// The time from when the circuit closed until the cap was reached. `None`: it was not reached.
+    /// The time from when the circuit closed until the ramp reached its cap. `None` if it never did.
     ramped_for: Option<Duration>,
 }
 
 impl Ramp {
     /// Evaluates all requests since the destination recovered, in the order in which they started. The first
-    /// success closed the circuit; requests that started before its end were admitted before the ramp, and are
-    /// not checked.
+    /// success closed the circuit. Requests that started before that success ended were admitted before the
+    /// ramp, and are not checked.
     fn of(visits: &[Visit]) -> Self {
         let closed_at = visits.iter().find(|visit| visit.status == Some(200)).and_then(|visit| visit.ended);
         let Some(closed_at) = closed_at else { return Self::default() };
@@ -203,8 +204,8 @@ impl Ramp {
     }
 }
 
-/// Returns the maximum number of calls in flight after this many successes: 1, after one success 2, after two
-/// more 4.
+/// Returns the maximum number of calls in flight after this many successes: initially 1, then 2 after the first
+/// success, 4 after two more, and so on.
 const fn limit_after(successes: usize) -> usize {
     1 << (successes + 1).ilog2()
 }

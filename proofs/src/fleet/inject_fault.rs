@@ -22,16 +22,16 @@ type PendingAnswer = Pin<Box<dyn Future<Output = Result<Answer>> + Send>>;
 #[derive(Default)]
 pub(super) struct Round {
     pub(super) faults: Vec<String>,
-    /// The time from the end of the lease to the next probe. `None`: not measured.
+    /// The time from the end of the lease to the next probe, or `None` if it is not measured.
     pub(super) after_lease: Option<Duration>,
-    /// The number of late results.
+    /// The number of results that arrived after their lease had expired.
     pub(super) late: u64,
-    /// The number of late results that changed something.
+    /// The number of late results that changed the circuit's record.
     pub(super) late_applied: u64,
 }
 
 impl Round {
-    /// Checks that a record did not change.
+    /// Records a deviation if the late result changed the circuit's record.
     fn unchanged(&mut self, what: &str, before: &Record, after: &Record) {
         if before != after {
             self.late_applied += 1;
@@ -66,7 +66,7 @@ impl Lane<'_> {
         Ok(round)
     }
 
-    /// Checks that the next probe was not made before the lease expired.
+    /// Checks that the next probe did not start before the lease expired, and records its delay.
     fn judge_next_probe(&self, round: &mut Round, number: usize, lease_ends: Timestamp) {
         let Some(next) = self.visits().into_iter().nth(number) else { return };
         let began = stamp(next.began);
@@ -113,8 +113,9 @@ impl Lane<'_> {
         Ok(round)
     }
 
-    /// Makes the victim probe, pauses it, and then makes the receiver respond. With `by_hand`, the victim will
-    /// settle with success, late or not; otherwise the library settles according to the response.
+    /// Makes the victim probe, pauses it, and then makes the receiver respond to the probe. With `by_hand`, the
+    /// victim is told to settle with a success when it resumes; otherwise the library settles according to the
+    /// response.
     async fn victim_is_stopped_with_a_success(&self, by_hand: bool) -> Result<(PendingAnswer, Timestamp)> {
         let victim = self.victim();
         let (result, lease_ends): (PendingAnswer, _) = if by_hand {
@@ -136,7 +137,7 @@ impl Lane<'_> {
         Ok((result, lease_ends))
     }
 
-    /// Makes the victim call. The call is a probe, and hangs at the receiver.
+    /// Makes the victim acquire until its call is a probe, which hangs at the receiver.
     async fn victim_calls(&self) -> Result<PendingAnswer> {
         self.answers(Behaviour::Hanging);
         let before = self.visits().len();
@@ -155,7 +156,8 @@ impl Lane<'_> {
         }
     }
 
-    /// Resumes the victim, whose result is late. The store's record, including its version, must not change.
+    /// Resumes the victim, whose result is late, and checks that the store's record does not change, not even
+    /// its version.
     async fn resume_and_compare(
         &self,
         round: &mut Round,

@@ -32,23 +32,23 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// One job after the other.
+    /// Runs one job after the other.
     pub const IN_TURN: Self = Self { count: 40, at_once: 1 };
-    /// Four jobs at a time.
+    /// Runs four jobs at a time.
     pub const FOUR_AT_ONCE: Self = Self { count: 40, at_once: 4 };
 
     const fn promise(self) -> &'static str {
         if self.at_once == 1 { "one-call jobs count" } else { "jobs at once count" }
     }
 
-    /// Returns the maximum allowed number of calls: as many as it takes to open the circuit, and those that
-    /// start at the same time as the last of them.
+    /// Returns the maximum allowed number of calls. Jobs run in groups of `at_once`, and every job in the group
+    /// in which the circuit opens may send its call.
     const fn sent_at_most(self) -> u32 {
         FAILURES.div_ceil(self.at_once) * self.at_once
     }
 }
 
-/// Runs all rounds.
+/// Tests that failures in processes that make one call and exit open the circuit.
 ///
 /// # Errors
 /// Returns an error if a server or a worker fails. Violated guarantees are reported in the row.

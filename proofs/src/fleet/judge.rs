@@ -7,8 +7,7 @@ use super::receiver::Visit;
 pub struct Seen(pub Vec<Visit>);
 
 impl Seen {
-    /// Returns the number of requests that overlapped with another, among those that started before the circuit
-    /// can have been closed.
+    /// Returns the number of requests that overlapped with another request before the circuit was closed.
     #[must_use]
     pub fn overlaps(&self, probes: u32) -> usize {
         let closed = self.closed_after(probes);
@@ -31,10 +30,10 @@ impl Seen {
     }
 }
 
-/// Returns the deviations from the guarantee: exactly `probes` probes, one after the other, and no other
-/// request before the last was answered.
+/// Returns the deviations from the guarantee that there are exactly `probes` probes, one after the other, and
+/// no other request until the last probe was answered.
 ///
-/// The first requests must be the probes, according to the receiver's times. A later request may be an ordinary
+/// The first requests must be the probes, according to the receiver's times. A later request may be a regular
 /// call, if it is declared as one and started after the last probe was answered.
 #[must_use]
 pub fn judge(seen: &Seen, probes: u32, claimed: u64) -> Vec<String> {

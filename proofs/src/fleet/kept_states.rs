@@ -37,21 +37,21 @@ const PROCESSES: u32 = 3;
 /// The number of calls per second by each process to each circuit.
 const PER_SECOND: u32 = 10;
 
-/// The number of failed requests that each process makes while it sees the store as connected, before the store
-/// is lost again.
+/// The number of store requests that each process makes in vain, while it still sees the store as connected,
+/// before the store is disconnected again.
 const REQUESTS: u64 = 20;
 
-/// The maximum time for which the store refuses writes.
+/// The maximum time for which the store rejects writes in a round.
 const REFUSES_FOR: Duration = Duration::from_secs(4);
 
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A policy whose cool-off is longer than it takes to open all circuits and cut the connection. A lease that is
-/// taken at the moment of the cut would advance the store's record, and then that record would rightly win.
+/// A policy whose cool-off is longer than it takes to open all circuits and disconnect the store. Otherwise a
+/// process could acquire a lease just before the disconnection, and the store's newer record would rightly win.
 const POLICY: &str = r#"{"failure_rate":"off","consecutive_failures":3,"cool_off":"3s","cool_off_factor":1,
     "jitter":0,"probes":1,"probe_timeout":"5s","ramp_cap":"off"}"#;
 
-/// Runs all rounds.
+/// Tests that states that processes reached while the store was unreachable are not undone.
 ///
 /// # Errors
 /// Returns an error if a server or a worker fails. Violated guarantees are reported in the row.
@@ -81,7 +81,7 @@ pub async fn keep_states(program: &Path, kind: Kind, mode: Mode, scale: Scale) -
     Ok(row)
 }
 
-/// The circuits in one pass.
+/// The circuits that are tested in parallel in one pass.
 struct Pass<'a> {
     site: &'a Site,
     workers: &'a [Worker],
@@ -169,8 +169,9 @@ impl Pass<'_> {
         known.iter().all(|known| known.len() == self.paths.len() && known.values().all(&is_so))
     }
 
-    /// Watches the processes while the store refuses writes: until each process saw it as connected and made
-    /// some requests, or, if the store is rightly seen as lost, for a fixed time.
+    /// Watches the processes while the store rejects writes. Ends when each process has seen the store as
+    /// connected and then made [`REQUESTS`] requests, or after [`REFUSES_FOR`], because a process may rightly
+    /// see the store as lost.
     async fn acquire_while_refused(&self, watch: &mut Watch) -> Result<()> {
         let limit = Instant::now() + REFUSES_FOR;
         let mut connected: Vec<Option<u64>> = vec![None; self.workers.len()];
@@ -239,7 +240,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// Compares the states with the previous ones.
+    /// Compares the states with those of the previous call, and records states that were undone.
     fn look(&mut self, now: Known) {
         for (worker, (before, now)) in self.known.iter().zip(&now).enumerate() {
             for (key, before) in before {
@@ -257,7 +258,7 @@ impl Watch {
         self.known = now;
     }
 
-    /// Compares the states with the changes that observers received.
+    /// Compares the current states with the changes that observers received.
     fn compare(&mut self, observed: &[Vec<ObservedChange>]) {
         for (worker, (known, observed)) in self.known.iter().zip(observed).enumerate() {
             for (key, known) in known {
@@ -269,9 +270,9 @@ impl Watch {
     }
 }
 
-/// Checks that the received changes lead to the known state, without a gap and with growing epochs. The first
-/// state that a process learns for a circuit is not a change. A process that missed a whole half-open period
-/// receives the change from half-open to open.
+/// Checks that the changes that an observer received lead to the known state, without a gap and with growing
+/// epochs. The first state that a process learns for a circuit is not a change. A process that missed a whole
+/// half-open period receives the change from half-open to open.
 fn check_observed<'a>(
     who: &str,
     observed: impl Iterator<Item = &'a ObservedChange>,

@@ -17,7 +17,7 @@ use super::protocol::{Health, Outcome, WorkerCommand};
 use super::receiver::{Behaviour, Visit};
 use super::site::{Latency, Site, Worker};
 
-/// Returns a policy that trips after three failures, in any processes.
+/// Returns a policy that trips after three failures, whichever processes report them.
 fn policy(probe_timeout: Duration) -> String {
     format!(
         r#"{{"failure_rate":"off","consecutive_failures":"off","failures":3,"cool_off":"50ms","cool_off_factor":12000,
@@ -29,10 +29,10 @@ fn policy(probe_timeout: Duration) -> String {
 /// The interval at which a condition is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// A group of three processes.
+/// A group of three processes, in which a fault is injected into the first.
 pub(super) struct Lane<'a> {
     pub(super) site: &'a Site,
-    /// The workers. The first one is the victim of the fault.
+    /// The workers. The fault is injected into the first, the victim.
     pub(super) workers: Vec<Worker>,
     number: u32,
     policy: String,
@@ -42,7 +42,7 @@ pub(super) struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
-    /// Starts the workers. A lease lasts two seconds longer than a probe may take.
+    /// Starts the workers of a group. A lease lasts two seconds longer than `probe_timeout`.
     pub(super) async fn start(site: &'a Site, number: u32, probe_timeout: Duration) -> Result<Self> {
         let policy = policy(probe_timeout);
         let workers = (0..3).map(|n| site.worker(number * 3 + n, &policy, Latency::None));
@@ -82,7 +82,7 @@ impl<'a> Lane<'a> {
         self.site.backing.record(&self.key).await
     }
 
-    /// Acquires a permit for an ordinary call, and returns its number.
+    /// Acquires a permit for a regular call (not a probe), and returns the permit's number.
     pub(super) async fn admitted(&self, worker: &Worker) -> Result<u64> {
         match worker.try_acquire(&self.key).await? {
             Acquired::Call(permit) => Ok(permit),
@@ -90,15 +90,15 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Makes a call that fails, with a permit acquired earlier. Returns the settlement.
+    /// Makes a call that fails, with a permit acquired earlier. Returns the name of the settlement.
     pub(super) async fn fail(&self, worker: &Worker, permit: u64) -> Result<String> {
         let status = worker.send(permit, &self.path).await?;
         ensure!(status == Some(503), "worker {}: the receiver said {status:?}", worker.number());
         worker.settle(permit, Outcome::Failure).await
     }
 
-    /// Opens the circuit with failures in the two other workers. The victim has acquired its permits before.
-    /// Returns the record of the open circuit.
+    /// Opens the circuit with failures in the two workers that are not the victim. Returns the record of the
+    /// open circuit.
     pub(super) async fn trip(&self) -> Result<Record> {
         let [one, other] = self.others() else { bail!("there are three workers") };
         self.answers(Behaviour::Failing);
@@ -113,7 +113,8 @@ impl<'a> Lane<'a> {
         Ok(record)
     }
 
-    /// Acquires until the cool-off is over and this worker has the probe. Returns the permit's number.
+    /// Acquires until the cool-off has ended and this worker gets the probe permit. Returns the permit's
+    /// number.
     pub(super) async fn probe(&self, worker: &Worker) -> Result<u64> {
         let limit = Instant::now() + WAIT_LIMIT;
         loop {
@@ -140,7 +141,7 @@ impl<'a> Lane<'a> {
         Ok((permit, lease.expires_at))
     }
 
-    /// Makes the two other workers acquire until they are admitted for an ordinary call.
+    /// Closes the circuit: the two other workers acquire permits until each gets a regular one (not a probe).
     pub(super) async fn others_close_it(&self) -> Result<()> {
         let pending = try_join_all(self.others().iter().map(|worker| worker.begin(self.hammer()))).await?;
         for hammer in pending {
@@ -153,8 +154,8 @@ impl<'a> Lane<'a> {
         WorkerCommand::Hammer { key: self.key.clone(), path: self.path.clone() }
     }
 
-    /// Returns the deviations in the requests starting at this index: there must be one probe, which closed the
-    /// circuit.
+    /// Returns the deviations among the requests starting at this index. Exactly one probe is expected, which
+    /// closed the circuit.
     pub(super) async fn judge_from(&self, first: usize) -> Result<Vec<String>> {
         let seen = Seen(self.visits().split_off(first));
         let mut faults = judge(&seen, 1, 1);
@@ -165,7 +166,7 @@ impl<'a> Lane<'a> {
         Ok(faults)
     }
 
-    /// Waits until a worker's health meets the condition.
+    /// Waits until a worker's health report meets the condition.
     pub(super) async fn until_health(
         &self,
         worker: &Worker,
@@ -192,7 +193,7 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// Waits until this time by the store's clock, which is this machine's clock.
+    /// Waits until this time on the store's clock, which is also this machine's clock.
     pub(super) async fn until_time(&self, time: Timestamp) -> Result<()> {
         self.until("time passes", || stamp(SystemTime::now()) > time).await
     }

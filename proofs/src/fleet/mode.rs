@@ -6,17 +6,17 @@ use clap::ValueEnum;
 /// The consistency mode of a fleet.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub enum Mode {
-    /// Each process decides from what it knows; outcomes are reported in the background.
+    /// Each process decides from its local state, and reports outcomes in the background.
     LocalFirst,
     /// Every acquire reads from the store, and every outcome is merged before the caller continues.
     Strict,
 }
 
 impl Mode {
-    /// All modes.
+    /// Every consistency mode.
     pub const ALL: [Self; 2] = [Self::LocalFirst, Self::Strict];
 
-    /// Returns the name for options and tables.
+    /// Returns the mode's name in options and tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -48,11 +48,11 @@ pub struct Pending {
 /// The result of [`Process::try_acquire`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Acquired {
-    /// A permit for an ordinary call, with its number.
+    /// A permit for a regular call (not a probe), with its number.
     Call(u64),
     /// A permit for a probe, with its number.
     Probe(u64),
-    /// No permit, with the name of the reason.
+    /// No permit was granted. The value is the name of the reason.
     Refused(String),
 }
 
@@ -119,7 +119,8 @@ impl Process {
         }
     }
 
-    /// Makes the call that a permit allows, and returns the HTTP status. `None`: the receiver did not respond.
+    /// Makes the call that a permit allows. Returns the response's HTTP status, or `None` if the receiver did
+    /// not respond.
     ///
     /// # Errors
     /// See [`command`](Self::command).
@@ -160,7 +161,7 @@ impl Process {
         }
     }
 
-    /// Starts to make calls at a fixed rate, and returns the number of the run.
+    /// Starts to make calls at a fixed rate, and returns the number that identifies this run of calls.
     ///
     /// # Errors
     /// See [`command`](Self::command).
@@ -237,8 +238,8 @@ impl Process {
         Ok(self.child.kill().await?)
     }
 
-    /// Pauses the process with `SIGSTOP`, and waits until it has stopped: one thread receives the signal, and
-    /// the others continue until that thread is scheduled.
+    /// Pauses the process with `SIGSTOP`, and waits until all its threads have stopped. Until the thread that
+    /// receives the signal is scheduled, the other threads continue.
     ///
     /// # Errors
     /// Returns an error if the process has exited, or the system call fails.
@@ -273,7 +274,7 @@ impl Process {
 }
 
 impl Pending {
-    /// Waits for the response.
+    /// Waits for the worker's response to the command.
     ///
     /// # Errors
     /// Returns an error if the response does not arrive within [`WAIT_LIMIT`], or is an error.
@@ -287,7 +288,7 @@ impl Pending {
         }
     }
 
-    /// Waits for a response that is a tally.
+    /// Waits for the worker's response, which must be a tally.
     ///
     /// # Errors
     /// See [`answer`](Self::answer).
@@ -299,8 +300,8 @@ impl Pending {
     }
 }
 
-/// Starts a process on a thread that lives as long as the program: a worker is killed when the thread that
-/// started it ends, and the threads of a runtime come and go.
+/// Starts a process from a thread that lives as long as the program. A worker is killed when the thread that
+/// started it ends, and a runtime may end its threads at any time.
 async fn spawn(mut command: Command) -> Result<Child> {
     static STARTER: LazyLock<mpsc::Sender<Box<dyn FnOnce() + Send>>> = LazyLock::new(|| {
         let (starts, to_start) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
@@ -328,7 +329,7 @@ fn unexpected<T>(answer: &Answer) -> Result<T> {
     bail!("that is no answer to this order: {answer:?}")
 }
 
-/// Reads responses until the output ends. Callers that are still waiting then get an error.
+/// Reads responses until the worker's output ends. Callers that are still waiting then get an error.
 async fn read_answers(answers: ChildStdout, waiting: Waiting) {
     let mut lines = BufReader::new(answers).lines();
     while let Ok(Some(line)) = lines.next_line().await {

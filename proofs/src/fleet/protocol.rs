@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct Numbered<T> {
     /// The number of the command, which its response repeats.
     pub number: u64,
-    /// The command or the response.
+    /// The payload: a command or a response.
     pub word: T,
 }
 
@@ -46,8 +46,8 @@ pub enum WorkerCommand {
         /// The path at the receiver.
         path: String,
     },
-    /// Acquire repeatedly, and make every admitted call, until one was an ordinary call: then the circuit is
-    /// closed. Response: [`Answer::Tally`].
+    /// Acquire repeatedly, and make every admitted call, until a regular call (not a probe) was admitted, which
+    /// means that the circuit is closed. Response: [`Answer::Tally`].
     Hammer {
         /// The circuit's key.
         key: String,
@@ -68,16 +68,16 @@ pub enum WorkerCommand {
     },
     /// Return the state of every circuit in this process. Response: [`Answer::Circuits`].
     Circuits,
-    /// Return the store's health, and the counters. Response: [`Answer::Health`].
+    /// Return the store's health, and the worker's counters. Response: [`Answer::Health`].
     Health,
     /// Start to make calls at a fixed rate. Response: [`Answer::Running`].
     Run(Run),
-    /// Return the counts of a run. Response: [`Answer::Tally`].
+    /// Return the counts for a run of calls so far. Response: [`Answer::Tally`].
     Tally {
         /// The number of the run, from [`Answer::Running`].
         run: u64,
     },
-    /// End a run, after the calls in flight have ended. Response: [`Answer::Tally`].
+    /// End a run of calls, after the calls in flight have ended. Response: [`Answer::Tally`].
     Stop {
         /// The number of the run, from [`Answer::Running`].
         run: u64,
@@ -101,7 +101,7 @@ pub enum WorkerCommand {
 pub struct Run {
     /// The circuits and paths to call, in round-robin order.
     pub targets: Vec<Target>,
-    /// The number of calls per second, including refused ones. A slow call does not delay the next.
+    /// The number of calls per second, including refused calls. A slow call does not delay the next call.
     pub per_second: u32,
 }
 
@@ -141,7 +141,7 @@ pub enum OverrideRequest {
     ForceOpen,
     /// Disable the circuit.
     Disable,
-    /// End an override, and probe.
+    /// End an override, so that the circuit probes.
     Release,
     /// Reset the circuit to its initial state.
     Reset,
@@ -173,12 +173,12 @@ pub enum Answer {
     Refused {
         /// The name of the reason for the refusal.
         why: String,
-        /// The time after which to acquire again, in milliseconds. `None`: unknown.
+        /// The time after which to acquire again, in milliseconds, or `None` if unknown.
         retry_in_ms: Option<u64>,
     },
     /// A call was made.
     Sent {
-        /// The response's HTTP status. `None`: the receiver did not respond.
+        /// The response's HTTP status, or `None` if the receiver did not respond.
         status: Option<u16>,
     },
     /// A permit was settled.
@@ -192,20 +192,20 @@ pub enum Answer {
     Circuits(Vec<Seen>),
     /// The changes that observers received, in order.
     Changes(Vec<ObservedChange>),
-    /// The store's health, and the counters.
+    /// The store's health as this process sees it, and the process's counters.
     Health(Health),
-    /// A run has started.
+    /// A run of calls has started.
     Running {
         /// The number of the run, for later commands.
         run: u64,
     },
-    /// The counts of a run, so far or in total.
+    /// The counts for a run of calls, so far or in total.
     Tally(Tally),
     /// The command was executed.
     Done,
     /// The command failed.
     Error {
-        /// The message of the error.
+        /// The error message.
         error: String,
     },
 }
@@ -247,10 +247,10 @@ pub struct ObservedChange {
     pub epoch: Epoch,
 }
 
-/// The store's health from the point of view of one process, and counters.
+/// The store's health as one process sees it, and the process's counters.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Health {
-    /// The reason why the store is degraded. `None`: it is connected.
+    /// The reason why the store is degraded, or `None` if it is connected.
     pub degraded: Option<String>,
     /// The number of times that the store was reported as lost.
     pub losses: u64,
@@ -260,7 +260,7 @@ pub struct Health {
     pub requests: u64,
     /// The number of merges that the store answered.
     pub merges: u64,
-    /// The number of late results, which changed nothing.
+    /// The number of results that arrived after their lease had expired, and changed nothing.
     pub late_results: u64,
     /// The number of reports that the store did not answer.
     pub unanswered_reports: u64,
@@ -279,17 +279,17 @@ pub struct Tally {
     pub refused: u64,
     /// The number of permits for probes.
     pub probes: u64,
-    /// The number of permits for ordinary calls.
+    /// The number of permits for regular calls (not probes).
     pub calls: u64,
-    /// The number of calls that got no response, or one other than success.
+    /// The number of calls that got no response, or an unsuccessful one.
     pub failed: u64,
     /// The duration of the longest acquire, in microseconds.
     pub longest_ask_us: u64,
 }
 
 impl Tally {
-    /// Returns the counts added since an earlier state of the same tally. The longest acquire is that of the
-    /// whole tally.
+    /// Returns the counts added since an earlier state of the same tally, except that the longest acquire is
+    /// that of the whole tally.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {

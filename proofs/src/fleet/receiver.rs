@@ -29,30 +29,30 @@ pub(super) const KIND: &str = "x-kind";
 /// How an endpoint responds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Behaviour {
-    /// Responds with success, after this time.
+    /// Responds with success after this delay.
     Healthy(Duration),
     /// Responds with 503 immediately.
     Failing,
-    /// Responds with 503, after this time.
+    /// Responds with 503 after this delay.
     FailingAfter(Duration),
     /// Does not respond until another behaviour is set.
     Hanging,
 }
 
-/// One request from the receiver's point of view.
+/// One request, as the receiver saw it.
 #[derive(Clone, Debug)]
 pub struct Visit {
     /// The number of the calling worker.
     pub worker: u32,
-    /// Whether the request is declared as a probe.
+    /// Whether the worker declared the request as a probe.
     pub claims_to_probe: bool,
     /// When the receiver started to process the request.
     pub began: SystemTime,
-    /// When the response was sent, or the caller disconnected. `None`: the request is in flight.
+    /// When the response was sent, or the caller disconnected. `None` if the request is in flight.
     pub ended: Option<SystemTime>,
-    /// The number of other requests in flight when this one started.
+    /// The number of other requests in flight when this request started.
     pub beside: usize,
-    /// The response's HTTP status. `None`: there was no response.
+    /// The response's HTTP status, or `None` if there was no response.
     pub status: Option<u16>,
 }
 
@@ -105,7 +105,7 @@ impl Receiver {
         self.address.port()
     }
 
-    /// Sets how an endpoint responds, even to requests that already hang there.
+    /// Sets how an endpoint responds, also to requests that already hang at the endpoint.
     pub fn set(&self, path: &str, behaviour: Behaviour) {
         self.endpoints.with(path, |endpoint| endpoint.behaviour.send_replace(behaviour));
     }
@@ -196,7 +196,7 @@ async fn answer(request: &Request<Incoming>, endpoints: &Endpoints) -> StatusCod
     status
 }
 
-/// A request in flight. It ends when the caller disconnects, too.
+/// A request in flight, which also ends if the caller disconnects.
 struct Stay<'a> {
     path: &'a str,
     number: usize,

@@ -19,15 +19,16 @@ pub struct Recoveries {
     pub rounds: u64,
     /// The number of recoveries in which the receiver saw exactly the required probes, one after the other.
     pub exact: u64,
-    /// The number of requests that overlapped with another before the circuit was closed.
+    /// The number of requests that overlapped with another request before the circuit was closed.
     pub overlaps: u64,
-    /// The number of rounds in which two processes competed for the same lease: both had read the same record.
+    /// The number of rounds in which two processes competed for the same lease, after both had read the same
+    /// record.
     pub raced: u64,
     /// The number of rounds in which several processes probed.
     pub by_several: u64,
-    /// The number of late results.
+    /// The number of results that arrived after their lease had expired.
     pub late: u64,
-    /// The number of rounds in which a late result changed something.
+    /// The number of rounds in which a late result changed the circuit. Must be 0.
     pub late_applied: u64,
     /// The number of acquires by all processes.
     pub acquires: u64,
@@ -86,13 +87,13 @@ impl Recoveries {
         self.shown.truncate(MAX_SHOWN);
     }
 
-    /// Returns whether processes competed often enough for a meaningful result: in at least one of ten rounds.
+    /// Returns whether processes competed in at least 10% of the rounds, so that the result is meaningful.
     #[must_use]
     pub const fn is_worth_something(&self) -> bool {
         self.raced * 10 >= self.rounds
     }
 
-    /// Returns all deviations from the guarantee.
+    /// Returns all deviations from the guarantee of exactly the required probes.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let Self { plan, rounds, exact, overlaps, late_applied, deviations, .. } = self;

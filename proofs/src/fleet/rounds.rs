@@ -31,7 +31,7 @@ use super::receiver::Behaviour;
 use super::recoveries::Recoveries;
 use super::site::{Latency, Site, Worker};
 
-/// The duration of a probe: longer than several round trips to a store on the same machine.
+/// The duration of a probe, which is longer than several round trips to a store on the same machine.
 const PROBE_TAKES: Duration = Duration::from_millis(10);
 
 /// The parameters of a recovery test.
@@ -39,7 +39,7 @@ const PROBE_TAKES: Duration = Duration::from_millis(10);
 pub struct Plan {
     /// The kind of store.
     pub kind: Kind,
-    /// The latency added to the store's own.
+    /// The latency that is added to the store's own latency.
     pub latency: Latency,
     /// The number of successful probes that close the circuit.
     pub probes: u32,
@@ -51,11 +51,11 @@ pub struct Plan {
     pub rounds: u32,
 }
 
-/// Runs all rounds.
+/// Tests that a fleet makes exactly the required probes in each recovery.
 ///
 /// # Errors
-/// Returns an error if a server or a worker fails, or the store was lost meanwhile. Violated guarantees are
-/// reported in the result.
+/// Returns an error if a server or a worker fails, or a worker lost the store during the test. Violated
+/// guarantees are reported in the result.
 pub async fn recover(program: &Path, plan: Plan) -> Result<Recoveries> {
     let site = Site::start(program, plan.kind).await?;
     let policy = policy(&plan);
@@ -82,10 +82,10 @@ pub async fn recover(program: &Path, plan: Plan) -> Result<Recoveries> {
     Ok(all)
 }
 
-/// Returns a policy with a rule that half of the processes meet together, cool-offs that do not grow, and no
-/// ramp, so that each round is like the first. The rule is not about consecutive failures, because the
-/// successes that ended the previous round were only milliseconds ago, and the order of two processes' outcomes
-/// is known only to within the duration of a request.
+/// Returns a policy that trips when half of the processes report a failure, with cool-offs that do not grow and
+/// without a ramp, so that each round is like the first. The policy has no rule about consecutive failures,
+/// because the previous round ended with successes only milliseconds ago, and the order of two processes'
+/// outcomes is known only to within the duration of a request.
 fn policy(plan: &Plan) -> String {
     let failures = plan.processes / 2;
     let cool_off_ms = if plan.latency == Latency::None { 100 } else { 150 };
@@ -135,7 +135,7 @@ impl Course<'_> {
         Ok(all)
     }
 
-    /// Runs steps 1 to 3.
+    /// Opens the circuit with a failing call by every worker (steps 1 to 3 of a round).
     async fn trip(&self) -> Result<()> {
         let permits = try_join_all(self.workers.iter().map(|worker| worker.try_acquire(&self.key))).await?;
         self.site.receiver.set(&self.path, Behaviour::Failing);
@@ -152,7 +152,8 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Runs step 4. Returns what the receiver saw, and the workers' counts.
+    /// Closes the circuit with successful probes (step 4 of a round). Returns the requests that the receiver
+    /// saw, and the workers' counts.
     async fn close(&self) -> Result<(Seen, Tally)> {
         let receiver = &self.site.receiver;
         let before = receiver.count(&self.path);

@@ -21,24 +21,25 @@ pub struct Scale {
     pub side_by_side: u32,
     /// The timeout for store requests.
     pub store_timeout: Duration,
-    /// Whether durations are checked. On a busy machine, only counts are.
+    /// Whether durations are checked. If not, only counts are checked, because durations mean nothing on a busy
+    /// machine.
     pub judges_times: bool,
 }
 
 impl Scale {
-    /// Returns the full size, with the library's default timeout.
+    /// Returns the full scale, with the library's default store timeout.
     #[must_use]
     pub const fn full(rounds: u32) -> Self {
         Self { rounds, side_by_side: 10, store_timeout: Duration::from_millis(500), judges_times: true }
     }
 
-    /// Returns a small size, which works on a machine of any speed.
+    /// Returns a small scale that works on a machine of any speed, because durations are not checked.
     #[must_use]
     pub const fn small(rounds: u32) -> Self {
         Self { rounds, side_by_side: rounds, store_timeout: Duration::from_secs(3), judges_times: false }
     }
 
-    /// Raises the store timeout, so that the store is never seen as lost, however busy the machine is.
+    /// Raises the store timeout, so that no worker sees the store as lost, however busy the machine is.
     #[must_use]
     pub const fn patient(mut self) -> Self {
         self.store_timeout = Duration::from_secs(20);
@@ -53,7 +54,7 @@ pub struct Row {
     pub kind: Kind,
     /// The fleet's consistency mode.
     pub mode: Mode,
-    /// The guarantee that is tested.
+    /// The name of the guarantee that is tested.
     pub promise: &'static str,
     /// The number of rounds.
     pub rounds: u64,
@@ -80,8 +81,8 @@ impl Row {
         self.deviations.truncate(SHOWN);
     }
 
-    /// Records whether a worker saw the store as lost. That happens if the machine is too busy. Then each
-    /// process decides on its own, and the row is meaningless.
+    /// Records a deviation if a worker saw the store as lost, as happens if the machine is too busy. Each
+    /// process then decides without the store, so that the row is meaningless.
     pub(super) async fn note_losses(&mut self, worker: &Process) -> Result<()> {
         let losses = worker.health().await?.losses;
         if losses > 0 {
@@ -91,7 +92,7 @@ impl Row {
         Ok(())
     }
 
-    /// Returns all deviations from the guarantee.
+    /// Returns all deviations from the row's guarantee.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();

@@ -14,8 +14,8 @@ use super::process::Process;
 use super::receiver::Receiver;
 use super::worker::Settings;
 
-/// The timeout for store requests, in milliseconds. It is long, because no test here is about a slow store, and
-/// the machine may be busy.
+/// The timeout for store requests, in milliseconds. It is long, because these tests are not about a slow store,
+/// and the machine may be busy.
 const STORE_TIMEOUT_MS: u64 = 20_000;
 
 /// A store's server and a receiver, to which workers can be added.
@@ -40,7 +40,7 @@ pub struct Member<'a> {
     pub store_timeout: Duration,
 }
 
-/// A worker, and the proxy between it and the store.
+/// A worker process, and the proxy between it and the store.
 pub struct Worker {
     process: Process,
     /// The proxy to the store, which can add latency or cut the connection.
@@ -51,7 +51,7 @@ impl Site {
     /// Starts a server and a receiver. `program` is the binary that also runs the workers.
     ///
     /// # Errors
-    /// Returns an error if one of them does not start.
+    /// Returns an error if the server or the receiver does not start.
     pub async fn start(program: &Path, kind: Kind) -> Result<Self> {
         Ok(Self {
             program: program.to_owned(),
@@ -134,17 +134,17 @@ impl Deref for Worker {
     }
 }
 
-/// The latency that the proxy adds to the store's own.
+/// The latency that the proxy adds to the store's own latency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Latency {
     /// No added latency.
     None,
-    /// 1 to 20 ms for a request and its response, random for each.
+    /// A random latency of 1 to 20 ms for each request and its response.
     Varying,
 }
 
 impl Latency {
-    /// Returns the name for tables.
+    /// Returns the latency's name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::caller::Caller;
 use super::protocol::{Run, Tally};
 
-/// The pause between a refusal and the next acquire. Tokio's timer has no finer resolution.
+/// The pause between a refusal and the next acquire, which is the resolution of Tokio's timer.
 const RETRY_EVERY: Duration = Duration::from_millis(1);
 
 /// A task that makes calls at a fixed rate, and its counts.
@@ -67,8 +67,8 @@ impl Traffic {
     }
 }
 
-/// Acquires repeatedly, and makes every admitted call, until one was an ordinary call: then the circuit is
-/// closed.
+/// Acquires repeatedly, and makes every admitted call, until a regular call (not a probe) was admitted, which
+/// means that the circuit is closed.
 pub(super) async fn hammer(circuit: &Circuit, caller: &Caller, path: &str) -> Tally {
     let mut tally = Tally::default();
     while tally.calls == 0 {
@@ -79,7 +79,7 @@ pub(super) async fn hammer(circuit: &Circuit, caller: &Caller, path: &str) -> Ta
     tally
 }
 
-/// Acquires once, and makes the call if it is admitted.
+/// Acquires once, and makes the call if a permit is granted.
 async fn acquire_and_call(
     circuit: &Circuit,
     caller: &Caller,

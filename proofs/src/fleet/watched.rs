@@ -14,7 +14,7 @@ use breakerbox::store::{
 };
 use breakerbox::{Nonce, Record};
 
-/// A store wrapper that counts requests.
+/// A store wrapper that counts a worker's requests.
 pub(super) struct Watched {
     inner: Arc<dyn Store>,
     requests: AtomicU64,
@@ -23,7 +23,7 @@ pub(super) struct Watched {
     leases: Mutex<HashMap<Arc<str>, Leases>>,
 }
 
-/// The number of a circuit's leases that this process won, and lost to another process.
+/// The numbers of leases for a circuit that this process won, and that it lost to another process.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Leases {
     pub(super) won: u64,
@@ -107,11 +107,11 @@ impl Store for Watched {
         self.count().lead(name, candidate, ttl).await
     }
 
-    /// Not counted, because write checks are made with and without traffic.
+    /// Checks a write without counting the request, because write checks are made even without traffic.
     async fn check_write(&self) -> Result<Answer<()>, StoreError> {
         self.inner.check_write().await
     }
-    /// Reports that a process makes at shutdown are not counted.
+    /// Reopens the inner store without this wrapper, so that reports at shutdown are not counted.
     fn reopen(&self) -> Option<Arc<dyn Store>> {
         self.inner.reopen()
     }

@@ -30,8 +30,8 @@ use super::watched::Watched;
 /// The interval at which a worker checks a condition that it waits for.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// The maximum number of changes that a worker stores until they are read. Further changes are dropped, and the
-/// response is then an error.
+/// The maximum number of observed changes that a worker stores until the test reads them. Further changes are
+/// dropped, and the next read then returns an error.
 const MAX_OBSERVED: usize = 100_000;
 
 /// The command-line options of a worker.
@@ -100,10 +100,10 @@ pub enum OnLoss {
 }
 
 impl OnLoss {
-    /// All values.
+    /// Every behaviour that a fleet can be configured with.
     pub const ALL: [Self; 3] = [Self::Local, Self::Admit, Self::Refuse];
 
-    /// Returns the name for settings and tables.
+    /// Returns the behaviour's name in settings and tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -167,9 +167,9 @@ struct Worker {
     breakers: Breakerbox,
     store: Arc<Watched>,
     caller: Caller,
-    /// The number of times that the store was lost, and that it returned.
+    /// The number of times that the store was lost, and the number of times that it returned.
     news: Arc<[AtomicU64; 2]>,
-    /// The changes that observers received and that have not been read.
+    /// The changes that observers received and the test has not read yet.
     observed: Arc<Mutex<Vec<ObservedChange>>>,
     permits: Mutex<HashMap<u64, OwnedPermit>>,
     runs: Mutex<HashMap<u64, Traffic>>,
@@ -367,7 +367,7 @@ impl Worker {
     }
 }
 
-/// Returns an observer that stores the changes that it receives.
+/// Returns an observer that stores the changes, for the test to read.
 fn keep_changes(observed: &Arc<Mutex<Vec<ObservedChange>>>) -> impl Fn(&CircuitChange) + Send + Sync + use<> {
     let observed = Arc::clone(observed);
     move |CircuitChange { key, change, .. }| {
@@ -384,7 +384,7 @@ fn refused(refusal: &Refusal) -> Answer {
     Answer::Refused { why: refusal.name().to_owned(), retry_in_ms }
 }
 
-/// Connects to the store. The store's own timeout is slightly shorter than the library's, as by default.
+/// Connects to the store. The store's own timeout is slightly shorter than the library's, as it is by default.
 async fn connect(settings: &Settings) -> Result<Arc<dyn Store>> {
     let limit = Duration::from_millis(settings.store_timeout_ms * 4 / 5);
     let url = &settings.store;

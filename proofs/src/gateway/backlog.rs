@@ -20,7 +20,7 @@ use super::site::{Site, WAIT_LIMIT, create_all};
 pub struct Size {
     /// The number of parked deliveries.
     pub parked: u64,
-    /// The number of open circuits that the deliveries wait for.
+    /// The number of open circuits for whose recovery the deliveries wait.
     pub circuits: usize,
     /// The number of measurements, alternating between the empty and the full queue.
     pub rounds: usize,
@@ -45,14 +45,14 @@ const BATCH: usize = 500;
 /// The maximum allowed ratio between the costs on the full and on the empty queue.
 const COSTS_MORE: f64 = 1.2;
 
-/// The maximum allowed memory, in bytes, for any number of parked deliveries.
+/// The maximum allowed memory of the gateway, in bytes, for any number of parked deliveries.
 const MOST_MEMORY: u64 = 256 << 20;
 
-/// The time for which the idle gateway is watched for polling.
+/// How long the idle gateway is observed, to check that it does not poll.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// The maximum number of bytes that a trip, a failed probe or a closing circuit may write: a few pages, not a
-/// row for each delivery.
+/// The maximum number of bytes that the gateway may write for a trip, a failed probe or a recovery: a few
+/// pages, not a row for each parked delivery.
 const FEW_BYTES: u64 = 1 << 20;
 
 /// Returns a policy that opens the circuit at the first failure.
@@ -163,7 +163,7 @@ fn one_circuit(program: &Path, size: Size, findings: &mut Findings) -> Result<()
     Ok(())
 }
 
-/// Sends all events. Returns an error if one is refused.
+/// Sends all events. Returns an error if an event is rejected.
 fn fill(site: &Site, load: Load) -> Result<()> {
     let report = load.run()?;
     ensure!(
@@ -175,8 +175,8 @@ fn fill(site: &Site, load: Load) -> Result<()> {
     Ok(())
 }
 
-/// Returns the gateway's CPU time per event, and the median latency of accepting one, in microseconds. The
-/// gateway is busy, but not at its limits.
+/// Returns the gateway's CPU time per event, and the median latency of accepting an event, both in
+/// microseconds. The load keeps the gateway busy, but not at its limit.
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
 pub(super) fn cost(site: &Site, time: Duration) -> Result<(f64, f64)> {
     let before = site.gateway.usage()?.cpu;

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use super::findings::{Findings, Millis};
 
-/// The gateway's time limit for a request to arrive, in this test.
+/// The gateway's timeout for receiving a request, as configured in this test.
 const TO_ARRIVE: Duration = Duration::from_secs(2);
 
-/// The timeout for a connection that the gateway does not close.
+/// The timeout for connections that the gateway does not close.
 const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
 /// A string that occurs only in the victim's data.
@@ -105,7 +105,7 @@ pub fn prove(program: &Path) -> Result<Findings> {
     Ok(findings)
 }
 
-/// A description, the client, the method, the path, the body, and the expected status.
+/// A test case: a description, the client, the method, the path, the body, and the expected status.
 type Case<'a> = (&'a str, &'a Api, &'a Method, &'a str, Option<Value>, u16);
 
 struct Victim {
@@ -138,8 +138,8 @@ fn judge(findings: &mut Findings, what: &str, status: u16, answer: &Value, expec
     findings.hold(what, format!("{status} {code}"), format!("{expected}, and why"), holds);
 }
 
-/// Returns requests that no HTTP library would send, with the allowed statuses. Status 0: the connection is
-/// closed without a response.
+/// Returns requests that no HTTP library would send, each with a description and the allowed statuses. Status 0
+/// means that the gateway may close the connection without a response.
 fn raw_requests(address: &str) -> Vec<(&'static str, Vec<u8>, Vec<u16>)> {
     let head = |rest: &str| format!("POST /v1/events HTTP/1.1\r\nhost: {address}\r\n{rest}").into_bytes();
     vec![
@@ -161,7 +161,8 @@ fn raw_requests(address: &str) -> Vec<(&'static str, Vec<u8>, Vec<u16>)> {
     ]
 }
 
-/// Sends bytes, and waits for a response or the end of the connection.
+/// Sends bytes, and waits for a response or the end of the connection. Returns the response, and the time that
+/// it took.
 fn exchange(address: &str, request: &[u8]) -> Result<(String, Duration)> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(WAIT_LIMIT))?;

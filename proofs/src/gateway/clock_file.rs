@@ -28,17 +28,18 @@ use breakerbox::Timestamp;
 use breakerbox_storage::clock::{Clocks, WallClock};
 use tempfile::TempDir;
 
-/// The environment variable that names the file.
+/// The environment variable that names the clock file.
 pub const VARIABLE: &str = "BREAKERBOX_TEST_CLOCK_FILE";
 
-/// A file with the offset of a wall clock from the system's clock, in seconds. Negative values are in the past.
+/// A file with the offset of a gateway's wall clock from the system's clock, in seconds. A negative offset is
+/// in the past.
 pub struct ClockFile {
     folder: TempDir,
     path: PathBuf,
 }
 
 impl ClockFile {
-    /// Creates a file with the offset 0.
+    /// Creates a clock file with the offset 0.
     ///
     /// # Errors
     /// Returns an error if the file can't be written.
@@ -49,13 +50,14 @@ impl ClockFile {
         Ok(file)
     }
 
-    /// Returns the path of the file: the value of [`VARIABLE`].
+    /// Returns the path of the file, which is the value for [`VARIABLE`].
     #[must_use]
     pub fn path(&self) -> &OsStr {
         self.path.as_os_str()
     }
 
-    /// Sets the wall clock of all gateways that read this file.
+    /// Sets the wall clock of all gateways that read this file. `seconds_ahead` is the offset from the system's
+    /// clock.
     ///
     /// # Errors
     /// Returns an error if the file can't be written.
@@ -67,7 +69,8 @@ impl ClockFile {
     }
 }
 
-/// Returns the clocks for a gateway under test: the system's, unless [`VARIABLE`] names a file.
+/// Returns the clocks for a gateway under test. These are the system's clocks, unless [`VARIABLE`] names a
+/// clock file.
 ///
 /// # Errors
 /// Returns an error if the file does not contain a number.

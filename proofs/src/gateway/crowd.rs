@@ -24,9 +24,9 @@ pub struct Size {
     pub healthy: usize,
     /// The duration of each measurement, without and with the dead endpoints.
     pub time: Duration,
-    /// The number of events per second to the healthy endpoints; each goes to all of them.
+    /// The number of events per second to the healthy endpoints. Each event goes to all of them.
     pub per_second: f64,
-    /// The number of events per second to the dead endpoints; each goes to one of them.
+    /// The number of events per second to the dead endpoints. Each event goes to one of them.
     pub to_the_dead: f64,
     /// Whether durations are checked. Set to `false` on a busy machine.
     pub judged: bool,
@@ -55,10 +55,11 @@ impl Size {
     };
 }
 
-/// The allowed increase in latency. Twice the latency is allowed too: the larger of the two limits applies.
+/// The allowed increase in latency due to the dead endpoints. If twice the latency is more than that, it is the
+/// limit instead.
 const OR_LONGER_BY: Duration = Duration::from_millis(20);
 
-/// Measures the healthy endpoints without the dead ones, then with them.
+/// Measures the healthy endpoints' latencies, first without the dead endpoints, then with them.
 ///
 /// # Errors
 /// Returns an error if the test can't run. Violated guarantees are reported in the findings.

@@ -42,17 +42,17 @@ impl Size {
         Self { workers: 8, keys: 20, time: Duration::from_millis(500), recoveries: 3, judged: false };
 }
 
-/// The maximum allowed CPU time for a permit and its settlement, relative to accepting an event: two requests,
-/// one of which writes.
+/// The maximum allowed CPU time for a permit and its settlement, as a multiple of the CPU time for accepting an
+/// event. The two take two requests, one of which writes.
 const WORTH_EVENTS: f64 = 3.0;
 
 /// The number of probes that fail before the destination recovers.
 const FAILING_PROBES: u64 = 3;
 
-/// The duration of a probe at the receiver: long enough that another one could overlap.
+/// The duration of a probe at the receiver, long enough that another probe could overlap with it.
 const PROBE_TAKES: Duration = Duration::from_millis(20);
 
-/// A worker's pause after a refusal.
+/// How long a worker waits after a refusal before it acquires again.
 const ASK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Takes all measurements, and tests the recovery of a destination.
@@ -110,7 +110,7 @@ fn figures(site: &Site, load: Load, size: Size) -> Result<Figures> {
     Ok(Figures::of(&report, site.gateway.usage()?.cpu - before))
 }
 
-/// Makes workers acquire and settle permits, one after the other.
+/// Measures permits: each worker acquires and settles one after the other.
 fn decide(site: &Site, size: Size) -> Result<Figures> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (before, began) = (site.gateway.usage()?.cpu, Instant::now());
@@ -155,7 +155,7 @@ fn decide(site: &Site, size: Size) -> Result<Figures> {
     })
 }
 
-/// A worker, with its connection to the gateway.
+/// A simulated worker, with its connection to the gateway.
 struct Worker {
     client: Client,
     api: Api,

@@ -25,8 +25,8 @@ use super::ledger::{account, wait_for_all};
 pub struct Size {
     /// The size of the disk, in megabytes.
     pub disk: u64,
-    /// The gateway's disk reserve, in megabytes. With 0, the disk is filled completely, and no delivery can be
-    /// settled until there is space.
+    /// The gateway's disk reserve, in megabytes. With 0, the disk is filled completely, and the gateway can't
+    /// settle deliveries until space is freed.
     pub reserve: u64,
 }
 
@@ -39,7 +39,7 @@ impl Size {
 
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// Fills the disk, and frees space again.
+/// Fills the disk, frees space, and checks that the gateway rejects and then accepts events.
 ///
 /// # Errors
 /// Returns an error if the test can't run. Violated guarantees are reported in the findings.
@@ -109,7 +109,7 @@ fn submit(gateway: &breakerbox_testkit::gateway::Gateway) -> Result<(u16, Value)
     Ok(gateway.api().request(&Method::POST, "/v1/events", Some(&event))?)
 }
 
-/// Submits events until one is refused.
+/// Submits events until the gateway rejects one. Returns the response's status and body.
 fn first_refusal(gateway: &breakerbox_testkit::gateway::Gateway) -> Result<(u16, Value)> {
     until("it is full", || {
         let (status, problem) = submit(gateway)?;
@@ -117,7 +117,7 @@ fn first_refusal(gateway: &breakerbox_testkit::gateway::Gateway) -> Result<(u16,
     })
 }
 
-/// Submits events until one is accepted again.
+/// Submits events until the gateway accepts one again.
 fn resume(gateway: &breakerbox_testkit::gateway::Gateway, event: &Event) -> Result<Report> {
     let mut last = None;
     until("it accepts again", || {
@@ -149,7 +149,7 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T
     }
 }
 
-/// A small tmpfs, unmounted when the value is dropped.
+/// A small tmpfs, which is unmounted when the value is dropped.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
@@ -166,7 +166,7 @@ impl SmallDisk {
         self.0.path()
     }
 
-    /// Fills all remaining space.
+    /// Fills all remaining space with a file, and returns its path.
     fn fill(&self) -> Result<PathBuf> {
         let path = self.path().join("ballast");
         let mut ballast = File::create(&path)?;

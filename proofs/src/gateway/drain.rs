@@ -17,13 +17,13 @@ use super::site::{Site, WAIT_LIMIT};
 /// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// The number of parked deliveries.
+    /// The number of deliveries that are parked when the endpoint recovers.
     pub parked: u64,
     /// The number of concurrent requests that the endpoint accepts.
     pub takes: u32,
-    /// The duration of each request.
+    /// The duration of each request at the endpoint.
     pub each: Duration,
-    /// Whether the rate is checked. Set to `false` on a busy machine.
+    /// Whether the delivery rate is checked. Set to `false` on a busy machine.
     pub judged: bool,
 }
 
@@ -40,13 +40,13 @@ const BATCH: usize = 500;
 /// The interval at which the endpoint is sampled.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// The maximum allowed time until the endpoint is fully used.
+/// The maximum allowed time until the recovered endpoint receives requests at its full rate.
 const FULL_RATE_WITHIN: Duration = Duration::from_secs(60);
 
 /// The maximum allowed share of responses after the recovery that report an overload.
 const REFUSED: f64 = 0.05;
 
-/// Makes an endpoint recover, and records its requests.
+/// Makes an endpoint with parked deliveries recover, and checks that it is used fully but not overloaded.
 ///
 /// # Errors
 /// Returns an error if the test can't run. Violated guarantees are reported in the findings.
@@ -108,7 +108,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     Ok(findings)
 }
 
-/// Returns when this rate (in requests per second) was first reached, over half a second.
+/// Returns when the endpoint first reached this rate, in requests per second, averaged over half a second.
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
 fn busy_after(looks: &[(Duration, u32, u64)], rate: f64) -> Option<Duration> {
     const OVER: Duration = Duration::from_millis(500);

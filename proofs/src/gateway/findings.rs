@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-/// The findings of a test.
+/// The values that a test measured, each with its guarantee if it has one.
 #[derive(Clone, Debug)]
 pub struct Findings {
     title: String,
@@ -25,7 +25,7 @@ impl Findings {
         Self { title: title.into(), rows: Vec::new() }
     }
 
-    /// Adds a value without a guarantee.
+    /// Adds a measured value that has no guarantee.
     pub fn note(&mut self, what: &str, seen: impl Display) {
         self.rows.push(Row {
             what: what.into(),
@@ -35,32 +35,32 @@ impl Findings {
         });
     }
 
-    /// Adds a value, the guaranteed value, and whether the guarantee is met.
+    /// Adds a measured value, the guaranteed value, and whether the guarantee is met.
     pub fn hold(&mut self, what: &str, seen: impl Display, promised: impl Display, holds: bool) {
         let (seen, promised) = (seen.to_string(), promised.to_string());
         self.rows.push(Row { what: what.into(), seen, promised, holds });
     }
 
-    /// Adds a value that must be exactly this.
+    /// Adds a measured value that must equal the promised value.
     pub fn exactly<T: Display + PartialEq>(&mut self, what: &str, seen: T, promised: T) {
         let holds = seen == promised;
         self.hold(what, seen, promised, holds);
     }
 
-    /// Adds a value with an upper limit.
+    /// Adds a measured value with an upper limit.
     pub fn at_most<T: Display + PartialOrd>(&mut self, what: &str, seen: T, limit: T) {
         let holds = seen <= limit;
         self.hold(what, seen, format_args!("at most {limit}"), holds);
     }
 
-    /// Adds a value with a lower limit.
+    /// Adds a measured value with a lower limit.
     pub fn at_least<T: Display + PartialOrd>(&mut self, what: &str, seen: T, limit: T) {
         let holds = seen >= limit;
         self.hold(what, seen, format_args!("at least {limit}"), holds);
     }
 
-    /// Adds a duration with an upper limit, which is checked only if `judged`: on a busy machine, durations are
-    /// not meaningful.
+    /// Adds a duration with an upper limit. The limit is checked only if `judged`, because durations mean
+    /// nothing on a busy machine.
     pub fn within(&mut self, what: &str, seen: Duration, limit: Duration, judged: bool) {
         if judged {
             self.hold(what, Millis(seen), format_args!("at most {}", Millis(limit)), seen <= limit);
@@ -69,8 +69,8 @@ impl Findings {
         }
     }
 
-    /// Adds a value with a guarantee, which is checked only if `judged`: on a busy machine, the value is not
-    /// meaningful.
+    /// Adds a measured value with a guarantee. The guarantee is checked only if `judged`, because the value
+    /// means nothing on a busy machine.
     pub fn judge(
         &mut self,
         what: &str,

@@ -17,7 +17,7 @@ use super::tls::{Wrong, WrongTls};
 /// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// The number of endpoints of each kind, all called at once.
+    /// The number of endpoints for each kind of hostile response. All endpoints are called at once.
     pub of_each: usize,
     /// The timeout for an attempt.
     pub timeout: Duration,
@@ -30,16 +30,16 @@ impl Size {
     pub const SMALL: Self = Self { of_each: 5, timeout: Duration::from_millis(1_500) };
 }
 
-/// The maximum allowed memory usage, in bytes.
+/// The maximum allowed memory of the gateway, in bytes.
 const MOST_MEMORY: u64 = 256 << 20;
 
 /// The label of the bucket in the gateway's latency histogram that ends a second after the timeout.
 const IN_TIME: &str = "le=\"2.5\"";
 
-/// The timeout for all attempts together: on a slow machine they do not all run at once.
+/// The timeout for all attempts together. On a slow machine, the attempts do not all run at once.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// Calls all endpoints at once.
+/// Calls all hostile endpoints at once, and checks that attempts end in time and memory stays within its limit.
 ///
 /// # Errors
 /// Returns an error if the test can't run. Violated guarantees are reported in the findings.

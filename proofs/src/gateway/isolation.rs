@@ -33,10 +33,10 @@ impl Size {
 /// The number of healthy endpoints.
 const HEALTHY: usize = 10;
 
-/// The maximum allowed number of requests to the dead endpoint.
+/// The maximum allowed number of requests to the dead endpoint during the measurement.
 const MOST_TO_THE_DEAD: u64 = 100;
 
-/// Measures the ten healthy endpoints without the dead one, then with it.
+/// Measures the latencies of ten healthy endpoints, first without the dead endpoint, then with it.
 ///
 /// # Errors
 /// Returns an error if the test can't run. Violated guarantees are reported in the findings.

@@ -21,7 +21,7 @@ pub struct Size {
     pub kills: u32,
     /// The number of events per second.
     pub per_second: f64,
-    /// The minimum and maximum time between two kills.
+    /// The minimum and maximum time between a start of the gateway and its next kill.
     pub lives: (Duration, Duration),
     /// The maximum time to wait until all accepted events have arrived.
     pub patience: Duration,
@@ -48,17 +48,17 @@ impl Size {
     };
 }
 
-/// The maximum allowed time until the gateway delivers again.
+/// The maximum allowed time from a restart until the gateway delivers again.
 const AGAIN_WITHIN: Duration = Duration::from_secs(2);
 
-/// The time after which a delivery is certainly settled: a settlement waits for at most 10 ms, and then for its
-/// commit.
+/// The time after which a delivery is certainly settled in the database. A settlement waits for at most 10 ms,
+/// and then for its commit.
 const SETTLED_AFTER: Duration = Duration::from_millis(500);
 
 /// The timeout for steps without a guaranteed duration, so that a test can't hang.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// Kills the gateway repeatedly, and checks its deliveries.
+/// Kills the gateway repeatedly under load, and checks that no accepted event is lost.
 ///
 /// # Errors
 /// Returns an error if the test can't run. Violated guarantees are reported in the findings.

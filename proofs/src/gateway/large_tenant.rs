@@ -18,7 +18,7 @@ use super::site::Site;
 pub struct Size {
     /// The number of events queued for the large tenant.
     pub queued: u64,
-    /// The duration for which the small tenant is measured, alone and with the large one.
+    /// The duration for which the small tenant is measured, alone and with the large tenant.
     pub time: Duration,
     /// The number of the small tenant's events per second.
     pub per_second: f64,
@@ -38,10 +38,11 @@ impl Size {
 /// The number of events in one request.
 const BATCH: usize = 500;
 
-/// The allowed increase in latency. Twice the latency is allowed too: the larger of the two limits applies.
+/// The allowed increase in the small tenant's latency. If twice the latency is more than that, it is the limit
+/// instead.
 const OR_LONGER_BY: Duration = Duration::from_millis(20);
 
-/// Measures the small tenant alone, then with the large one.
+/// Measures the small tenant's latencies, first alone, then with the large tenant.
 ///
 /// # Errors
 /// Returns an error if the test can't run. Violated guarantees are reported in the findings.

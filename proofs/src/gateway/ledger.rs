@@ -31,8 +31,8 @@ pub struct Ledger {
     pub lost: Vec<String>,
 }
 
-/// Waits until the receiver has all of these events, at each of the paths, or the timeout expires. Returns the
-/// missing ones.
+/// Waits until the receiver has all of these events at each of the paths, or the timeout expires. Returns the
+/// missing events.
 pub fn wait_for_all<'a>(
     receiver: &Receiver,
     accepted: &'a [Accepted],
@@ -62,7 +62,7 @@ fn missing<'a>(receiver: &Receiver, accepted: &'a [Accepted], paths: &[String]) 
     accepted.iter().filter(is_missing).collect()
 }
 
-/// Determines the state of all events, each of which goes to all of these paths. Asks the gateway about those
+/// Determines the state of all events, each of which goes to all of these paths. Asks the gateway about events
 /// that the receiver has not seen.
 ///
 /// # Errors
@@ -107,14 +107,15 @@ fn seen_somewhere(receiver: &Receiver, event: &Accepted, paths: &[String]) -> bo
     receiver.with_visits(|visits| visits.iter().any(is_it))
 }
 
-/// Deliveries that were sent more than once.
+/// Statistics about deliveries that were sent more than once.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Duplicates {
     /// The number of duplicate requests.
     pub count: usize,
-    /// The maximum number of duplicates that one interruption explains.
+    /// The maximum number of duplicates that a single interruption explains.
     pub most_at_once: usize,
-    /// The maximum time from a duplicate delivery's first request to the interruption.
+    /// The maximum time between a delivery's first request and the interruption that made the gateway send it
+    /// again.
     pub oldest: Duration,
     /// The number of duplicates that no interruption explains.
     pub unexplained: usize,
@@ -125,12 +126,12 @@ pub struct Duplicates {
 pub struct Interruption {
     /// When the gateway was killed or stopped.
     pub began: Duration,
-    /// When the next gateway was started. Requests that the receiver reads before then were sent by the
-    /// previous one.
+    /// When the next gateway was started. The previous gateway sent all requests that the receiver read
+    /// earlier.
     pub over: Duration,
 }
 
-/// Finds requests that arrived more than once, and the interruption between them.
+/// Counts requests that arrived more than once, and finds the interruption that explains each duplicate.
 #[must_use]
 pub fn duplicates(receiver: &Receiver, interruptions: &[Interruption]) -> Duplicates {
     let mut times: HashMap<(IdHash, u32), Vec<Duration>> = HashMap::new();

@@ -24,7 +24,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-/// The command-line options, the same as the gateway's.
+/// The command-line options, which are the same as the gateway's.
 #[derive(Clone, Debug, Args)]
 pub struct Settings {
     #[arg(long)]
@@ -35,7 +35,7 @@ pub struct Settings {
     allow: Option<String>,
 }
 
-/// The time that an event waits in memory before it is sent: long enough to be lost.
+/// How long an event waits in memory before it is sent, long enough that a kill loses it.
 const WAITS: Duration = Duration::from_millis(30);
 
 struct LossyGateway {
@@ -43,7 +43,7 @@ struct LossyGateway {
     client: reqwest::Client,
 }
 
-/// Serves requests until the process is killed.
+/// Accepts events and delivers them from memory until the process is killed.
 ///
 /// # Errors
 /// Returns an error if the address is not available.

@@ -17,20 +17,21 @@ use super::site::{Site, WAIT_LIMIT};
 /// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// The number of trips.
+    /// The number of trips of the flapping endpoint's circuit.
     pub trips: usize,
-    /// The number of trips after which the gateway is killed and restarted. `None`: it is not.
+    /// The number of trips after which the gateway is killed and restarted. `None` if the gateway is not
+    /// killed.
     pub kill_after: Option<usize>,
-    /// The maximum number of messages that may be sent at once.
+    /// The maximum number of notification messages that may be sent at once.
     pub burst: u32,
-    /// The interval after which another message may be sent.
+    /// The interval after which another notification message may be sent.
     pub interval: Duration,
     /// The maximum allowed time for all trips. `None`: not checked.
     pub within: Option<Duration>,
 }
 
 impl Size {
-    /// The full size, with the gateway's defaults: without a restart, and across one.
+    /// The full-size runs, with the gateway's defaults: one without a restart, one with.
     pub const FULL: [Self; 2] = [
         Self {
             trips: 50,
@@ -56,10 +57,10 @@ const TENANT: &str = "shop";
 const FLAPS: &str = "/flaps";
 const TARGET: &str = "/notifications";
 
-/// Messages to the target, by ID.
+/// The received notification messages, by ID.
 type Messages = Arc<Mutex<BTreeMap<String, Value>>>;
 
-/// Makes an endpoint flap, and counts the messages to its owner.
+/// Makes an endpoint flap, and counts the notification messages to the endpoint's owner.
 ///
 /// # Errors
 /// Returns an error if the test can't run. Violated guarantees are reported in the findings.
@@ -132,7 +133,7 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     Ok(findings)
 }
 
-/// Returns the state of the circuit. A circuit without a history is closed.
+/// Returns the state of the endpoint's circuit. A circuit without a history is closed.
 fn state(site: &Site) -> Result<String> {
     let listed = site.api().get(&format!("/v1/circuits?tenant={TENANT}"))?;
     let state = listed.pointer("/items/0/state").and_then(Value::as_str);
@@ -158,7 +159,7 @@ fn trips(site: &Site) -> Result<BTreeSet<u64>> {
     }
 }
 
-/// Counts the notifications of one type in all messages, including those in digests.
+/// Counts the notifications of one type in all messages, including notifications in digests.
 fn notification_count(messages: &Messages, kind: &str) -> usize {
     let messages = messages.lock().unwrap_or_else(PoisonError::into_inner);
     let of = |message: &Value| match message.get("groups").and_then(Value::as_array) {

@@ -21,7 +21,7 @@ use crate::powercut::{CUT_STATUS, Cut, Left, Shim};
 pub struct Size {
     /// The number of power failures under load.
     pub cuts: u32,
-    /// The number of power failures during the first start.
+    /// The number of power failures during the gateway's first start.
     pub first_starts: u32,
     /// The maximum number of file operations before a power failure.
     pub operations: u64,
@@ -39,7 +39,7 @@ const WAIT_LIMIT: Duration = Duration::from_secs(60);
 /// The maximum duration of a sync. Short syncs allow more commits, and so more points for a power failure.
 const SYNC: Duration = Duration::from_micros(500);
 
-/// Simulates power failures repeatedly, and checks the database and the deliveries.
+/// Simulates power failures repeatedly, and checks that the database is intact and no accepted event is lost.
 ///
 /// # Errors
 /// Returns an error if the test can't run. Violated guarantees are reported in the findings.
@@ -96,8 +96,8 @@ fn choose(choices: &mut Seed, after: std::ops::Range<u64>) -> Cut {
     Cut { seed: choices.any(), after: choices.number(after), left, sync: SYNC }
 }
 
-/// Starts the gateway with a planned power failure, and sends events until it occurs. Returns the accepted
-/// events.
+/// Starts the gateway with a planned power failure, and sends events until the power fails. Returns the
+/// accepted events.
 fn cut_once(gateway: &mut Gateway, shim: &Shim, cut: Cut) -> Result<Vec<Accepted>> {
     let environment = shim.environment(gateway.data(), cut);
     gateway.launch(&environment)?;
@@ -110,8 +110,8 @@ fn cut_once(gateway: &mut Gateway, shim: &Shim, cut: Cut) -> Result<Vec<Accepted
     Ok(report.accepted)
 }
 
-/// Cuts the power while the data directory is created. Afterwards the gateway must start as if for the first
-/// time.
+/// Cuts the power while the gateway creates its data directory. Checks that the gateway then starts as if for
+/// the first time.
 fn cut_first_start(gateway: &Settings, shim: &Shim, cut: Cut, seen: &mut Seen) -> Result<()> {
     let mut gateway = gateway.clone().prepare()?;
     // The shim can only watch a directory that exists.
@@ -142,7 +142,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Parses the shim's last line: `...; lost 7 writes, 0 names`.
+    /// Parses the number of lost writes from the shim's last log line, such as `...; lost 7 writes, 0 names`.
     fn note_said(&mut self, log: &str) {
         let last = log.lines().rev().find(|line| line.starts_with("powercut: "));
         let lost = last.and_then(|line| line.split_once("; lost ")?.1.split(' ').next()?.parse::<u64>().ok());
@@ -150,8 +150,8 @@ impl Seen {
         self.cuts_with_loss += usize::from(lost.unwrap_or(0) > 0);
     }
 
-    /// Checks a copy of the database, because opening a database repairs it, and the gateway must do that
-    /// itself.
+    /// Checks the integrity of a copy of the database. Opening the original would repair it, which the gateway
+    /// must do itself.
     fn note_database(&mut self, gateway: &Gateway) -> Result<()> {
         let copy = tempfile::tempdir()?;
         let mut databases: Vec<PathBuf> = Vec::new();

@@ -15,7 +15,7 @@ use super::site::Site;
 /// The tenant's backlog limit, in deliveries.
 const MAY_WAIT: u64 = 200;
 
-/// Makes one tenant exceed its limit.
+/// Makes one tenant exceed its backlog limit, and checks that only this tenant's events are rejected.
 ///
 /// # Errors
 /// Returns an error if the test can't run. Violated guarantees are reported in the findings.

@@ -33,12 +33,12 @@ impl Size {
 /// The gateway's default grace period.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// The duration of a request to the slower endpoint: less than the grace period.
+/// The duration of a request to the slower endpoint, which is shorter than the grace period.
 const TAKES: Duration = Duration::from_millis(300);
 
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// Stops the gateway repeatedly, and checks its deliveries.
+/// Stops the gateway repeatedly under load, and checks that no accepted event is lost or sent twice.
 ///
 /// # Errors
 /// Returns an error if the test can't run. Violated guarantees are reported in the findings.

@@ -18,10 +18,10 @@ pub(super) const WAIT_LIMIT: Duration = Duration::from_secs(60);
 /// The number of endpoints that are created at the same time.
 const AT_ONCE: usize = 8;
 
-/// The receiver's group of endpoints whose latencies are measured.
+/// The group at the receiver whose latencies are measured.
 const HEALTHY: usize = 1;
 
-/// The number of time slices in which latencies are measured.
+/// The number of time slices in a measurement of latencies.
 const SLICES: u32 = 10;
 
 /// A gateway and a receiver.
@@ -56,7 +56,8 @@ impl Site {
         self.receiver.put_into_group(path, HEALTHY);
     }
 
-    /// Adds endpoints that respond immediately, with paths such as `/healthy/7`. Their latencies are measured.
+    /// Adds endpoints that respond immediately, with paths such as `/shop/healthy/7`, and measures their
+    /// latencies.
     pub(super) fn add_healthy(&self, tenant: &str, count: usize, types: &[&str]) -> Result<Vec<String>> {
         let paths: Vec<String> = (0..count).map(|n| format!("/{tenant}/healthy/{n}")).collect();
         for path in &paths {
@@ -69,8 +70,7 @@ impl Site {
     }
 
     /// Sends events at a steady rate, waits until the healthy endpoints have received all of them, and returns
-    /// their latencies. It measures in slices, so that a moment in which the machine is busy affects only one
-    /// of them.
+    /// the latencies. Measures in slices, so that a moment in which the machine is busy affects only one slice.
     pub(super) fn measure(
         &self,
         event: &Event,
@@ -83,7 +83,8 @@ impl Site {
         Ok(measured)
     }
 
-    /// Like [`measure`](Self::measure), but with another API key, and even if events are refused.
+    /// Measures like [`measure`](Self::measure), but with another API key, and continues if events are
+    /// rejected.
     pub(super) fn measure_by(
         &self,
         api: &Api,
@@ -121,7 +122,7 @@ impl Site {
         Ok(Measured { deliveries, accepts, events, missing, refused, slow_commits })
     }
 
-    /// Returns the number of commits that took longer than 50 ms because the disk was busy.
+    /// Returns the number of commits that took longer than 50 ms, as happens when the disk is busy.
     fn slow_commits(&self) -> Result<f64> {
         let metrics = self.api().metrics()?;
         let all = metrics.sum("breakerbox_commit_seconds_count").unwrap_or(0.0);
@@ -158,16 +159,16 @@ impl Site {
     }
 }
 
-/// The measurements for healthy endpoints.
+/// The measured latencies of healthy endpoints, and the counts of events.
 pub(super) struct Measured {
-    /// The latencies from an event's scheduled time to its delivery.
+    /// The latencies from an event's scheduled send time to its delivery.
     pub(super) deliveries: Latency,
-    /// The latencies from an event's scheduled time to the response that accepts it.
+    /// The latencies from an event's scheduled send time to the gateway's response.
     pub(super) accepts: Latency,
     pub(super) events: u64,
     /// The number of deliveries that did not arrive.
     pub(super) missing: u64,
-    /// The first refusal in each slice.
+    /// The first rejection in each time slice.
     pub(super) refused: Vec<String>,
     slow_commits: f64,
 }
@@ -178,7 +179,7 @@ pub(super) struct Latency {
     pub(super) p50: Duration,
     /// The 99th percentile over the whole measurement.
     pub(super) p99: Duration,
-    /// The median of the slices' 99th percentiles.
+    /// The median of the time slices' 99th percentiles.
     pub(super) usual_p99: Duration,
 }
 
@@ -188,8 +189,8 @@ impl Latency {
         Self { p50, p99, usual_p99: slices[slices.len() / 2] }
     }
 
-    /// Compares the latency with that during a fault, which may be at most twice as long, or longer by this
-    /// much.
+    /// Compares this latency with the latency during a fault (`beside`), which may be at most twice as long, or
+    /// longer by `or_longer_by`.
     fn compare(
         self,
         beside: Self,
@@ -211,8 +212,8 @@ impl Latency {
 }
 
 impl Measured {
-    /// Compares the latency with that during a fault, which may be at most twice as long, or longer by this
-    /// much.
+    /// Compares these delivery latencies with those during a fault (`beside`), which may be at most twice as
+    /// long, or longer by `or_longer_by`.
     pub(super) fn compare(
         &self,
         beside: &Self,
@@ -227,7 +228,7 @@ impl Measured {
         findings.exactly("deliveries that did not come", self.missing + beside.missing, 0);
     }
 
-    /// Compares the latencies of accepting events, with the same limits.
+    /// Compares the latencies of accepting events, with the same limits as [`compare`](Self::compare).
     pub(super) fn compare_accepts(
         &self,
         beside: &Self,
@@ -240,7 +241,7 @@ impl Measured {
     }
 }
 
-/// Creates endpoints, several at the same time.
+/// Creates endpoints, several at the same time, and returns their IDs.
 pub(super) fn create_all(
     api: &Api,
     tenant: &str,

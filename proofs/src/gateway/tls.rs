@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
-/// The receiver's TLS fault.
+/// The way in which a receiver's TLS is faulty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wrong {
     /// The receiver sends the handshake at one byte per second.
@@ -30,7 +30,7 @@ pub(super) struct WrongTls {
 }
 
 impl WrongTls {
-    /// Starts a receiver.
+    /// Starts a receiver with this fault.
     pub(super) fn start(wrong: Wrong) -> Result<Self> {
         let acceptor = acceptor()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -82,7 +82,7 @@ fn acceptor() -> Result<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Reads the client's hello, and starts a record of 16 KB that never ends.
+/// Reads the client's hello, and starts a record of 16 KB that never ends, at one byte per second.
 async fn drip(mut stream: TcpStream) {
     let mut greeting = [0; 4_096];
     let _ = stream.read(&mut greeting).await;

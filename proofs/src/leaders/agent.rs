@@ -20,11 +20,11 @@ use tokio::sync::watch;
 /// The interval at which the leader polls totals.
 pub(super) const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 
-/// The timeout for a poll: longer than any pause in this test.
+/// The timeout for a poll, which is longer than any pause in this test.
 const POLL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The timeout for store requests. It is long, because no test here is about a slow store, and the machine may
-/// be busy.
+/// The timeout for store requests. It is long, because these tests are not about a slow store, and the machine
+/// may be busy.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The command-line options of an agent.
@@ -45,26 +45,26 @@ pub struct Settings {
 #[derive(Clone, Copy, Serialize, Deserialize, Debug)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum WorkerCommand {
-    /// Only return the report.
+    /// Return the report without changing anything.
     Report,
-    /// Make all keys fail from now on, or none.
+    /// Make all keys fail from now on, or make all keys succeed.
     Failing(bool),
-    /// Make polls hang from now on, or continue.
+    /// Make polls hang from now on, or let them continue.
     Hanging(bool),
 }
 
-/// An agent's response to a command: the state of its sampling.
+/// The state of an agent's sampling, sent in response to every command.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Debug)]
 pub(super) struct Report {
     pub(super) leads: bool,
     pub(super) ticks: u64,
     /// Whether a poll is in flight.
     pub(super) polls: bool,
-    /// The number of writes that the store refused because they came after the term.
+    /// The number of writes that the store rejected because the leader's term had ended.
     pub(super) refused_writes: u64,
 }
 
-/// A sampler whose totals the test controls.
+/// A sampler whose totals are set by the test's commands.
 struct Totals {
     keys: u32,
     failing: AtomicBool,
@@ -91,13 +91,13 @@ pub(super) fn key(n: u32) -> String {
     format!("tenant https://hooks.example.com/{n}")
 }
 
-/// Returns a policy that opens circuits only by their failure rate. An open circuit stays open for the rest of
-/// the test.
+/// Returns a policy that opens circuits only by their failure rate, and keeps them open for the rest of the
+/// test.
 fn policy() -> breakerbox::PolicyBuilder {
     Policy::builder().failure_rate(50).min_calls(10).cool_off(Duration::from_secs(600))
 }
 
-/// Connects to a store, in the fleet's own namespace.
+/// Connects to a store, with this namespace or schema.
 ///
 /// # Errors
 /// Returns an error if the store can't be reached.
@@ -110,7 +110,7 @@ pub(super) async fn connect(url: &str, namespace: &str) -> Result<Arc<dyn Store>
     })
 }
 
-/// Samples until the input ends.
+/// Runs an agent until its input ends.
 ///
 /// # Errors
 /// Returns an error if the settings are invalid, or the store can't be reached.

@@ -31,10 +31,10 @@ use crate::fleet::{Backing, Kind, WAIT_LIMIT};
 /// The number of sampled keys.
 const KEYS: u32 = 20;
 
-/// The minimum length of a term.
+/// The minimum length of a leader's term.
 const SHORTEST_TERM: Duration = Duration::from_secs(5);
 
-/// The maximum allowed time from the end of the term until the next leader.
+/// The maximum allowed time from the end of a term until there is a new leader.
 const MARGIN: Duration = Duration::from_secs(1);
 
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -44,17 +44,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub struct Paused {
     kind: Kind,
     rounds: usize,
-    /// The time from the pause until the other agent led, for each round.
+    /// For each round, the time from the leader's pause until the other agent led.
     successors: Vec<Duration>,
-    /// The number of circuits that a leader changed after its term.
+    /// The number of circuits that a leader changed after its term had ended. Must be 0.
     late_changes: usize,
-    /// The number of writes after a term that the store refused.
+    /// The number of writes that the store rejected because the leader's term had ended.
     refused_writes: u64,
-    /// The number of circuits that the new leader did not open.
+    /// The number of circuits that the new leader failed to open. Must be 0.
     not_opened: usize,
 }
 
-/// Pauses leaders in `rounds` parallel pairs of processes.
+/// Pauses the leader in each of `rounds` parallel pairs of processes, for longer than its term.
 ///
 /// # Errors
 /// Returns an error if a server or an agent fails. Violated guarantees are reported in the result.

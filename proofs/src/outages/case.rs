@@ -17,19 +17,19 @@ pub enum Case {
     Flushed,
     /// Redis forgets its loaded scripts.
     ScriptsForgotten,
-    /// The server is killed, and replaced by a replica that has not received the last writes.
+    /// The server is killed, and its replica is promoted, which has not received the last writes.
     FailedOver,
-    /// Packets are lost in both directions. Connections from that time stay dead.
+    /// Packets are lost in both directions. Connections that existed during the fault stay dead.
     BlackHole,
     /// Requests arrive, but their responses are lost.
     HalfOpen,
     /// Existing and new connections are reset.
     Reset,
-    /// Redis: memory is full, and no key may be evicted. Reads are answered, and writes are refused.
+    /// Redis is out of memory, and must not evict keys. Reads are answered, and writes are rejected.
     MemoryFull,
-    /// Postgres: transactions are read-only.
+    /// Postgres transactions are read-only.
     ReadOnly,
-    /// Postgres: the worker's permission to write is revoked.
+    /// The worker's permission to write is revoked in Postgres.
     RightsRevoked,
     /// The master is killed, and sentinels promote its replica.
     SentinelFailover,
@@ -72,7 +72,7 @@ impl Case {
         }
     }
 
-    /// Returns the name for tables.
+    /// Returns the outage's name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -95,8 +95,8 @@ impl Case {
         }
     }
 
-    /// Returns whether the outage lasts as long as the test requires, so that every process must detect it. The
-    /// others are momentary.
+    /// Returns whether the outage lasts for a while, so that every process must detect it. All other outages
+    /// are momentary.
     #[must_use]
     pub const fn lasts(self) -> bool {
         !matches!(
@@ -109,14 +109,14 @@ impl Case {
         )
     }
 
-    /// Returns whether the store answers reads and refuses writes. That must be reported soon, and each process
-    /// must let its circuits recover on its own.
+    /// Returns whether the store answers reads and rejects writes. In that case, each process must promptly
+    /// report the store as lost, and recover its circuits without it.
     #[must_use]
     pub const fn refuses_writes(self) -> bool {
         matches!(self, Self::MemoryFull | Self::ReadOnly | Self::RightsRevoked)
     }
 
-    /// Returns whether no process may report the store as lost.
+    /// Returns whether the outage is so harmless that no process may report the store as lost.
     #[must_use]
     pub const fn is_harmless(self) -> bool {
         matches!(self, Self::Flushed | Self::ScriptsForgotten)

@@ -45,10 +45,10 @@ const WAIT_LIMIT: Duration = Duration::from_secs(60);
 /// The interval at which a condition is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The interval at which the states are read during an outage.
+/// The interval at which the circuits' states are read during an outage.
 const SAMPLE_EVERY: Duration = Duration::from_millis(200);
 
-/// The minimum duration of an outage after every process has detected it.
+/// How long an outage lasts at least after every process has detected it.
 const NOTICED_FOR: Duration = Duration::from_secs(1);
 
 /// The scale at which the test runs.
@@ -68,14 +68,14 @@ pub struct Size {
     pub fresh: usize,
     /// The timeout for store requests.
     pub store_timeout: Duration,
-    /// The minimum duration of the outage.
+    /// How long the outage lasts at least.
     pub away: Duration,
-    /// The maximum allowed time until a store that refuses writes is reported.
+    /// The maximum allowed time until every process reports that the store rejects writes.
     pub notice_within: Duration,
-    /// The maximum allowed time from the store's return until all processes agree.
+    /// The maximum allowed time from the store's return until all processes agree about all circuits.
     pub agree_within: Duration,
-    /// How much longer than the store timeout an acquire may take. All processes share the machine's cores, and
-    /// the measuring task itself may have to wait for one.
+    /// The time by which an acquire may exceed the store timeout. All processes share the machine's cores, so
+    /// the measuring task itself may have to wait for a core.
     pub margin: Duration,
 }
 
@@ -95,8 +95,8 @@ impl Size {
         margin: Duration::from_millis(250),
     };
 
-    /// A small size, which works on a machine of any speed: durations are not checked, and the timeout is so
-    /// long that a busy store is not seen as lost.
+    /// A small size that works on a machine of any speed. Durations are not checked, and the store timeout is
+    /// so long that a busy store is not seen as lost.
     pub const SMALL: Self = Self {
         workers: 2,
         closed: 4,
@@ -114,9 +114,9 @@ impl Size {
 
 /// The state of a fleet before the outage.
 struct Rest {
-    /// The circuits' states that must not change.
+    /// The states of the circuits that must not change during the outage.
     shut: Vec<Seen>,
-    /// The number of losses reported before the outage. On a machine that is too busy there may be some, which
+    /// The number of losses that workers reported before the outage. On a busy machine there may be some, which
     /// do not count.
     losses: u64,
     overlaps: usize,
@@ -126,10 +126,10 @@ struct Rest {
 /// A fleet's calls during the outage.
 struct Away {
     noticed_after: Duration,
-    /// Calls before every process had detected the outage, and to circuits that no process knew.
+    /// The calls made before every process had detected the outage.
     before: Vec<Tally>,
     fresh: Tally,
-    /// Calls after every process had detected the outage, by group of circuits.
+    /// The calls made after every process had detected the outage, by group of circuits.
     calls: Vec<Tally>,
     recovered_alone_after: Option<Duration>,
 }
@@ -229,7 +229,7 @@ async fn at_rest(scene: &Scene, store: &dyn Store, receiver: &Receiver) -> Resul
     Ok(Rest { shut: scene.shut_now().await?, losses, overlaps, forbidden_calls })
 }
 
-/// Waits until every process has detected the outage, while acquiring from circuits that no process knows.
+/// Waits until every process has detected the outage. Meanwhile, acquires from circuits that no process knows.
 async fn notice(scene: &mut Scene, began: Instant) -> Result<Away> {
     let noticing = async {
         within("the loss is reported", async || Ok(scene.is_degraded(0).await?.then_some(()))).await?;
@@ -242,7 +242,7 @@ async fn notice(scene: &mut Scene, began: Instant) -> Result<Away> {
     Ok(Away { noticed_after, before, fresh, calls: Vec::new(), recovered_alone_after: None })
 }
 
-/// Makes the destinations recover while the store refuses writes. Returns the time until all circuits are
+/// Makes the destinations recover while the store rejects writes. Returns the time until all circuits are
 /// closed.
 async fn recover_alone(scene: &Scene, receiver: &Receiver) -> Result<Duration> {
     let healed = Instant::now();
@@ -251,7 +251,8 @@ async fn recover_alone(scene: &Scene, receiver: &Receiver) -> Result<Duration> {
         .await
 }
 
-/// Watches the states that must not change, until the given time. Returns the first change, if any.
+/// Watches the states that must not change, until the given time. Returns a description of the first change, if
+/// any.
 async fn keep_looking(scene: &Scene, shut: &[Seen], until: Instant) -> Result<Option<String>> {
     while Instant::now() < until {
         if let Some(strayed) = strayed(scene, shut).await? {
@@ -272,7 +273,7 @@ async fn strayed(scene: &Scene, shut: &[Seen]) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Waits until the fleet has recovered after the store's return, and fills in the report.
+/// Waits until the fleet has recovered after the store's return, and adds the observations to the report.
 async fn settle(
     scene: &mut Scene,
     rest: &Rest,
@@ -318,7 +319,7 @@ async fn settle(
     Ok(())
 }
 
-/// Polls until there is a value, or a timeout expires.
+/// Polls until `look` returns a value. Returns an error after a timeout.
 async fn within<T>(what: &str, mut look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
     let limit = Instant::now() + WAIT_LIMIT;
     loop {

@@ -18,14 +18,14 @@ pub struct Report {
     setting: Setting,
     size: Size,
     was_away: Duration,
-    /// The time until every process had detected the outage. `None`: there was nothing to detect.
+    /// The time until every process had detected the outage, or `None` if there was nothing to detect.
     noticed_after: Option<Duration>,
     fresh: Tally,
     /// The calls after every process had detected the outage, by group of circuits.
     calls: Vec<Tally>,
     longest_ask: Duration,
-    /// The time from the destinations' recovery until the last circuit closed, while the store refused writes.
-    /// `None`: not measured.
+    /// The time from the destinations' recovery until the last circuit closed, while the store rejected writes.
+    /// `None` if not measured.
     pub(super) recovered_alone_after: Option<Duration>,
     pub(super) connected_after: Duration,
     pub(super) agreed_after: Duration,
@@ -69,7 +69,7 @@ impl Report {
         self.longest_ask = self.longest_ask.max(Duration::from_micros(tally.longest_ask_us));
     }
 
-    /// Returns the name of the case and setting.
+    /// Returns the names of the outage and of the fleet's settings.
     #[must_use]
     pub fn name(&self) -> String {
         format!("{}, {}, {}", self.kind.name(), self.case.name(), self.setting.name())
@@ -107,7 +107,7 @@ impl Report {
         faults
     }
 
-    /// Returns the decisions during the outage that contradict `on_store_loss`.
+    /// Returns the decisions during the outage that contradict the fleet's `on_store_loss` setting.
     fn wrong_meanwhile(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut hold = |holds: bool, what: &str| {

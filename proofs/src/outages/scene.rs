@@ -24,12 +24,12 @@ use crate::fleet::protocol::{Outcome, OverrideRequest, Run, Seen, Tally, Target,
 use crate::fleet::worker::Settings;
 use crate::fleet::{Acquired, Behaviour, Process, Receiver, Visit};
 
-/// A policy in which only consecutive failures open a circuit, for two seconds unless the destination sends a
-/// longer `Retry-After`.
+/// A policy in which only consecutive failures open a circuit. It stays open for two seconds, unless the
+/// destination sends a longer `Retry-After`.
 const POLICY: &str = r#"{"failure_rate":"off","consecutive_failures":3,"cool_off":"2s","cool_off_factor":1,
     "cool_off_max":"10m","jitter":0,"probes":1,"probe_timeout":"2s","ramp_cap":"off"}"#;
 
-/// The `Retry-After` for circuits that are to stay open, in milliseconds.
+/// The `Retry-After` for circuits that are to stay open during the test, in milliseconds.
 const STAYS_OPEN_MS: u64 = 600_000;
 
 /// The number of calls per second by a worker to each group of circuits.
@@ -38,7 +38,7 @@ const PER_SECOND: u32 = 40;
 /// The duration of a failing call to a recovering destination, long enough that two probes could overlap.
 const FAILS_AFTER: Duration = Duration::from_millis(40);
 
-/// The groups of circuits that are called, in the order of [`Scene::end_calls`].
+/// The index of the group of closed circuits, in the order of [`Scene::end_calls`].
 pub(super) const CLOSED: usize = 0;
 pub(super) const SHUT: usize = 1;
 pub(super) const RECOVERING: usize = 2;
@@ -48,12 +48,12 @@ pub(super) struct Scene {
     pub(super) setting: Setting,
     pub(super) workers: Vec<Process>,
     size: Size,
-    /// For each worker, the number of the run that calls each group.
+    /// For each worker, the number of the run of calls to each group.
     runs: Vec<[u64; GROUPS]>,
 }
 
 impl Scene {
-    /// Starts the workers, and brings the circuits into their states.
+    /// Starts the workers, and brings the circuits into their initial states.
     pub(super) async fn set(
         program: &Path,
         store: &str,
@@ -81,15 +81,15 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Opens the `late` circuits, and starts to call every group.
+    /// Opens the circuits that must open just before the outage, and starts to call every group.
     pub(super) async fn open_the_last(&mut self) -> Result<()> {
         self.open("late", self.size.late).await?;
         try_join_all(self.workers.iter().map(|worker| self.introduce(worker))).await?;
         self.begin_calls().await
     }
 
-    /// Makes sure that a worker knows the circuits that must not be called. If a busy store does not answer the
-    /// first read in time, the worker assumes that there is no record, and would admit calls.
+    /// Makes sure that a worker knows the circuits that must not be called. If a busy store does not answer a
+    /// worker's first read in time, the worker assumes that the circuit has no record, and would admit calls.
     async fn introduce(&self, worker: &Process) -> Result<()> {
         for key in self.shut() {
             within("what is open is known", async || match worker.try_acquire(&key).await? {
@@ -116,8 +116,8 @@ impl Scene {
         (0..count).map(|n| self.key(group, n)).collect()
     }
 
-    /// Opens circuits with failures that carry a `Retry-After`. Retries as often as needed: on a busy machine a
-    /// request may time out, and its counts are lost.
+    /// Opens circuits with failures that carry a `Retry-After`. Repeats the failures until the circuits are
+    /// open, because on a busy machine a request may time out, so that its counts are lost.
     async fn open(&self, group: &str, count: usize) -> Result<()> {
         let worker = self.first();
         let opens = |key: String| async move {
@@ -134,8 +134,8 @@ impl Scene {
         Ok(())
     }
 
-    /// Returns the keys of the circuits that no process may call in any outage, unless `on_store_loss` allows
-    /// it.
+    /// Returns the keys of the circuits that must not be called during the outage, unless `on_store_loss`
+    /// allows it.
     pub(super) fn shut(&self) -> Vec<String> {
         let mut keys = self.keys("open", self.size.open);
         keys.extend(self.keys("late", self.size.late));
@@ -180,7 +180,7 @@ impl Scene {
         Ok(tallies)
     }
 
-    /// Calls circuits that no process knows yet, a few times each, and returns the counts.
+    /// Calls circuits that no process knows yet, a few times each. Returns the counts.
     pub(super) async fn call_fresh(&self) -> Result<Tally> {
         let run = run(&self.keys("fresh", self.size.fresh));
         let mut tally = Tally::default();
@@ -200,14 +200,15 @@ impl Scene {
         Ok(tally)
     }
 
-    /// Returns, for each worker, the state of each circuit.
+    /// Returns, for each worker, the state of each circuit by key.
     pub(super) async fn seen(&self) -> Result<Vec<HashMap<String, Seen>>> {
         let all = try_join_all(self.workers.iter().map(Process::circuits)).await?;
         let by_key = |seen: Vec<Seen>| seen.into_iter().map(|seen| (seen.key.clone(), seen)).collect();
         Ok(all.into_iter().map(by_key).collect())
     }
 
-    /// Returns the first circuit whose state in a worker differs from that in the store. `None`: all agree.
+    /// Describes the first circuit whose state in a worker differs from the state in the store. `None` if all
+    /// agree.
     pub(super) async fn differs(&self, store: &dyn Store) -> Result<Option<String>> {
         let keys: Vec<Arc<str>> = self.called().concat().iter().map(|key| key.as_str().into()).collect();
         let records = store.read(&keys).await?.all()?.value;
@@ -229,7 +230,7 @@ impl Scene {
         Ok(None)
     }
 
-    /// Returns whether the loss of the store was reported to every worker, and every worker's health shows it.
+    /// Returns whether every worker sees the store as lost, and has reported more than `losses` losses.
     pub(super) async fn is_degraded(&self, losses: u64) -> Result<bool> {
         let health = try_join_all(self.workers.iter().map(Process::health)).await?;
         Ok(health.iter().all(|health| health.degraded.is_some() && health.losses > losses))
@@ -241,7 +242,7 @@ impl Scene {
         Ok(health.iter().all(|health| health.degraded.is_none() && health.losses == health.returns))
     }
 
-    /// Returns the number of losses reported to all workers together.
+    /// Returns the number of losses that all workers together have reported.
     pub(super) async fn losses(&self) -> Result<u64> {
         Ok(try_join_all(self.workers.iter().map(Process::health))
             .await?
@@ -283,7 +284,8 @@ impl Scene {
             .all(|seen| keys.iter().all(|key| seen.get(key).is_some_and(|seen| seen.status == "closed"))))
     }
 
-    /// Returns the states of the circuits that must not change, on which all workers agree.
+    /// Returns the states of the circuits that must not change during the outage. All workers must agree on
+    /// them.
     pub(super) async fn shut_now(&self) -> Result<Vec<Seen>> {
         let seen = self.seen().await?;
         let all = self.shut().into_iter().map(|key| {

@@ -13,19 +13,19 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Local-first; process-local circuits while the store is unreachable.
+    /// Local-first mode, with process-local circuits while the store is unreachable.
     pub const LOCAL: Self = Self { on_loss: OnLoss::Local, mode: Mode::LocalFirst };
-    /// Local-first; every call is admitted while the store is unreachable.
+    /// Local-first mode. Every call is admitted while the store is unreachable.
     pub const ADMIT: Self = Self { on_loss: OnLoss::Admit, mode: Mode::LocalFirst };
-    /// Local-first; every call is refused while the store is unreachable.
+    /// Local-first mode. Every call is refused while the store is unreachable.
     pub const REFUSE: Self = Self { on_loss: OnLoss::Refuse, mode: Mode::LocalFirst };
-    /// Strict; process-local circuits while the store is unreachable.
+    /// Strict mode, with process-local circuits while the store is unreachable.
     pub const STRICT: Self = Self { on_loss: OnLoss::Local, mode: Mode::Strict };
 
-    /// All settings that are tested.
+    /// Every combination of settings that is tested.
     pub const ALL: [Self; 4] = [Self::LOCAL, Self::ADMIT, Self::REFUSE, Self::STRICT];
 
-    /// Returns the name for tables and keys.
+    /// Returns the setting's name in tables and keys.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match (self.mode, self.on_loss) {

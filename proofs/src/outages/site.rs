@@ -18,20 +18,22 @@ use tokio::task::block_in_place;
 use super::case::Case;
 use crate::fleet::Kind;
 
-/// The timeout for the test's own reads from the store. It is long, because a busy machine is not a fault of
-/// the store.
+/// The timeout for the test's own reads from the store. It is long, because a busy machine must not make the
+/// store appear lost.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// The name under which sentinels know the master.
 const MASTER: &str = "proof";
 
-/// The user whose permissions are revoked. It is not the owner of the tables, who always keeps them.
+/// The Postgres user whose write permissions are revoked. This user does not own the tables, because an owner
+/// always keeps its permissions.
 const WORKER: &str = "worker";
 
-/// The schema that contains the tables.
+/// The Postgres schema that contains the store's tables.
 const SCHEMA: &str = "breakerbox";
 
-/// A server, behind a proxy if it is a single one. It stops when the value is dropped.
+/// A store's server, behind a proxy unless it is a cluster or has a sentinel. The server stops when the value
+/// is dropped.
 pub(super) struct Site {
     server: Server,
     proxy: Option<Proxy>,
@@ -41,7 +43,7 @@ enum Server {
     Redis(Box<RedisServer>),
     Pair(Box<RedisPair>),
     Sentinel(Box<Watched>),
-    /// A cluster, with the index of the node that is a replica of the first.
+    /// A cluster, with the index of the node that is a replica of the first master.
     Cluster(Box<RedisCluster>, usize),
     Postgres(Box<PostgresServer>),
 }
@@ -90,13 +92,13 @@ impl Site {
         Ok(site)
     }
 
-    /// Returns the URL that workers use.
+    /// Returns the store's URL for the workers.
     pub(super) fn url(&self, case: Case) -> String {
         let url = self.own_url();
         if case == Case::RightsRevoked { url.replacen("postgres@", &format!("{WORKER}@"), 1) } else { url }
     }
 
-    /// Returns the same URL, for the user with all permissions.
+    /// Returns the store's URL for the user with all permissions.
     fn own_url(&self) -> String {
         let url = match &self.server {
             Server::Redis(server) => server.url(),
@@ -113,7 +115,7 @@ impl Site {
         }
     }
 
-    /// Connects the test itself, on connections that the outage does not affect.
+    /// Opens the test's own connection to the store.
     pub(super) async fn look(&self) -> Result<Arc<dyn Store>> {
         Ok(match &self.server {
             Server::Postgres(_) => {
@@ -123,7 +125,7 @@ impl Site {
         })
     }
 
-    /// Prepares a failover: from now on the replica receives no writes.
+    /// Prepares a failover by disconnecting the replica, so that it receives no more writes.
     pub(super) fn part(&self) -> Result<()> {
         if let Server::Pair(pair) = &self.server {
             block_in_place(|| pair.part())?;
@@ -131,7 +133,7 @@ impl Site {
         Ok(())
     }
 
-    /// Starts the outage. A momentary one happens entirely in [`end`](Self::end).
+    /// Starts the outage. A momentary outage happens entirely in [`end`](Self::end).
     pub(super) fn begin(&mut self, case: Case) -> Result<()> {
         let fault = match case {
             Case::BlackHole => NetworkFault::BlackHole,
@@ -199,7 +201,7 @@ impl Site {
 }
 
 impl Server {
-    /// Returns the port, if this is a single server, which a proxy can be put in front of.
+    /// Returns the port to put a proxy in front of, or `None` for a cluster or a server with a sentinel.
     fn port(&self) -> Option<u16> {
         match self {
             Self::Redis(server) => Some(server.port()),
@@ -222,7 +224,8 @@ impl Watched {
         Ok(Self { master, replica, sentinel })
     }
 
-    /// Kills the master, and waits until its replica has been promoted and the sentinel names it.
+    /// Kills the master, and waits until its replica has been promoted and the sentinel names the replica as
+    /// master.
     fn fail_over(&mut self) -> Result<()> {
         self.master.kill()?;
         until(|| match self.replica.info("replication", "role") {

@@ -31,21 +31,21 @@ pub const CUT_STATUS: i32 = 86;
 /// Which of the unsynced writes remain after a power failure.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Left {
-    /// None of them.
+    /// None of the unsynced writes remain.
     Nothing,
-    /// Some of them, in any order.
+    /// Some of the unsynced writes remain, regardless of their order.
     Some,
-    /// Some sectors of some of them.
+    /// Some sectors of some unsynced writes remain.
     Torn,
-    /// All up to a certain one.
+    /// All unsynced writes up to a certain one remain.
     First,
 }
 
 impl Left {
-    /// All values.
+    /// Every kind of loss that a power failure can cause.
     pub const ALL: [Self; 4] = [Self::Nothing, Self::Some, Self::Torn, Self::First];
 
-    /// Returns the name of the value.
+    /// Returns the name of the value, for output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -79,12 +79,12 @@ pub struct Cut {
     pub sync: Duration,
 }
 
-/// The compiled shim library that simulates the power failure.
+/// The path of the compiled shim library, which simulates the power failure.
 #[derive(Clone, Debug)]
 pub struct Shim(PathBuf);
 
 impl Shim {
-    /// Compiles the shim, once for each calling program, in that program's directory.
+    /// Compiles the shim library, once for each calling program, in that program's directory.
     ///
     /// # Errors
     /// Returns an error if there is no C compiler.
@@ -97,7 +97,7 @@ impl Shim {
         }
     }
 
-    /// Returns the environment variables for a program whose power is to fail.
+    /// Returns the environment variables with which a program's power fails as planned.
     #[must_use]
     pub fn environment(&self, folder: &Path, cut: Cut) -> Vec<(&'static str, OsString)> {
         vec![

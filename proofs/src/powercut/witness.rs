@@ -21,7 +21,7 @@ const RECORD: usize = 1_300;
 /// The number of records written between two syncs.
 const BETWEEN: u64 = 4;
 
-/// What a witness program does.
+/// The way in which a witness program writes data.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, ValueEnum)]
 pub enum Kind {
     /// Appends records to a file, and syncs after every fourth.
@@ -113,11 +113,11 @@ fn insert(folder: &Path, synchronous: &str) -> Result<()> {
 pub struct Found {
     /// The last number that the program reported as durable.
     pub said: u64,
-    /// The number of consecutive numbers that are present, starting with the first.
+    /// The length of the sequence of numbers that are present without a gap, starting with the first.
     pub kept: u64,
-    /// Any other fault. `None`: there is none.
+    /// Any other fault that was found, or `None`.
     pub wrong: Option<String>,
-    /// Whether there are more data: parts of unsynced writes.
+    /// Whether the directory contains further data, which are parts of unsynced writes.
     pub pieces: bool,
 }
 

@@ -8,7 +8,8 @@ use breakerbox_proofs::powercut::{Cut, Left};
 
 use crate::program;
 
-/// Simulates a power failure after each of these numbers of operations, each in its own directory.
+/// Simulates a power failure after each of these numbers of file operations, each in its own directory. Returns
+/// what was found in each directory.
 fn observed(kind: Kind, left: Left, cuts: impl IntoIterator<Item = u64>) -> Vec<Found> {
     let observe_one = |after| {
         let folder = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ use crate::program;
 /// The number of rounds in each test.
 const ROUNDS: u32 = 2;
 
-/// The number of processes that ramp together.
+/// The number of processes that share the ramp.
 const RAMPING: u32 = 8;
 
 fn holds(row: &Row) {

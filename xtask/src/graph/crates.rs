@@ -11,9 +11,9 @@ use crate::steps::{cargo, output};
 
 pub(crate) struct Crates {
     pub(crate) members: BTreeMap<String, Crate>,
-    /// The dependencies without those of tests and build scripts.
+    /// The dependencies between crates, without those of tests and build scripts.
     pub(crate) graph: Graph,
-    /// The dependencies including those of tests and build scripts.
+    /// The dependencies between crates, including those of tests and build scripts.
     pub(crate) with_tests: Graph,
 }
 

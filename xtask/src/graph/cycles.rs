@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The dependencies between names.
+/// A graph of dependencies between named crates or modules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Graph {
     uses: BTreeMap<String, BTreeSet<String>>,
@@ -18,12 +18,12 @@ impl Graph {
         self.uses.entry(from.to_owned()).or_default().insert(to.to_owned());
     }
 
-    /// Returns what a name depends on, in alphabetical order.
+    /// Returns the direct dependencies of a name, in alphabetical order.
     pub(crate) fn uses(&self, name: &str) -> impl Iterator<Item = &str> {
         self.uses.get(name).into_iter().flatten().map(String::as_str)
     }
 
-    /// Returns the direct dependencies of a name that are not also indirect ones.
+    /// Returns the direct dependencies of a name that are not also indirect dependencies.
     pub(crate) fn closest(&self, name: &str) -> impl Iterator<Item = &str> {
         let is_indirect =
             move |to: &str| self.uses(name).any(|other| other != to && self.reachable(other).contains(to));
@@ -42,7 +42,7 @@ impl Graph {
         found
     }
 
-    /// Returns the groups of names that depend on each other, directly or indirectly.
+    /// Returns the cycles: groups of names that depend on each other, directly or indirectly.
     pub(crate) fn cycles(&self) -> Vec<Vec<&str>> {
         let reachable: BTreeMap<&str, _> =
             self.uses.keys().map(|name| (name.as_str(), self.reachable(name))).collect();
@@ -56,7 +56,7 @@ impl Graph {
         cycles
     }
 
-    /// Returns all names in topological order, each after its dependencies; names that are independent or in a
+    /// Returns all names in topological order, each after its dependencies. Names that are independent or in a
     /// cycle are in alphabetical order.
     pub(crate) fn order(&self) -> Vec<&str> {
         let depths: BTreeMap<&str, usize> =

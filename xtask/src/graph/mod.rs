@@ -32,8 +32,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.check { check() } else { update() }
 }
 
-/// Fails if there is a cycle, if ARCHITECTURE.md shows a different graph, or if its module map names a path
-/// that does not exist.
+/// Fails if the graph has a cycle, if ARCHITECTURE.md shows a different graph, or if the module map in
+/// ARCHITECTURE.md names a path that does not exist.
 pub(crate) fn check() -> Result<()> {
     let text = fs::read_to_string(FILE)?;
     if with_graph(&text)? != text {
@@ -60,7 +60,7 @@ fn with_graph(text: &str) -> Result<String> {
     Ok(format!("{}{}{}", &text[..begin], graph()?, &text[end..]))
 }
 
-/// Returns the graph as Markdown. Fails if it has a cycle.
+/// Returns the graph as Markdown. Fails if the graph has a cycle.
 fn graph() -> Result<String> {
     let crates = crates::read()?;
     let mut cycles = String::new();

@@ -15,12 +15,12 @@ use super::source::{self, Source};
 /// The modules of one crate, and the dependencies between them.
 pub(crate) struct Modules {
     pub(crate) graph: Graph,
-    /// For each edge, one location in the code.
+    /// For each dependency between two modules, one location in the code.
     places: BTreeMap<(String, String), String>,
 }
 
 impl Modules {
-    /// Returns the edges between the modules in a group, one per line.
+    /// Returns the dependencies between the modules in a group, one per line.
     pub(crate) fn edges_between(&self, group: &[&str]) -> String {
         let is_inside = |(from, to): &(String, String)| group.contains(&&**from) && group.contains(&&**to);
         let edges = self.places.iter().filter(|(edge, _)| is_inside(edge));

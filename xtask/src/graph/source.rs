@@ -21,9 +21,9 @@ pub(crate) struct Path {
     pub(crate) from: Vec<String>,
     /// The named item, as a path from the root of the crate if `is_of_crate`.
     pub(crate) to: Vec<String>,
-    /// Whether the path starts with `crate`, `self` or `super`. Otherwise it may be in another crate.
+    /// Whether the path starts with `crate`, `self` or `super`. Otherwise the path may be in another crate.
     pub(crate) is_of_crate: bool,
-    /// The name under which `use` imports the path. `None` if it is not in a `use`.
+    /// The name under which `use` imports the path, or `None` if the path is not in a `use`.
     pub(crate) import: Option<String>,
     /// Whether the path is in a `pub use`, which only re-exports an item.
     pub(crate) is_reexport: bool,
@@ -48,7 +48,7 @@ struct Reader<'t> {
     at: usize,
     /// The module that contains the next token.
     module: Vec<String>,
-    /// For each open brace, whether it belongs to a module.
+    /// For each open brace, whether the brace belongs to a module.
     open: Vec<bool>,
     found: Source,
 }
@@ -94,7 +94,7 @@ impl Reader<'_> {
         self.at.checked_sub(back).map_or("", |at| self.tokens[at].text)
     }
 
-    /// Returns whether the next word continues a path, or names a scope as in `pub(in crate::name)`.
+    /// Returns whether the current word continues a path, or names a scope as in `pub(in crate::name)`.
     fn is_inside_path(&self) -> bool {
         matches!(self.before(1), "::" | ".") || self.before(1) == "in" && self.before(2) == "("
     }
@@ -120,7 +120,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Skips an opening bracket and everything up to the matching closing one.
+    /// Skips an opening bracket and everything up to the matching closing bracket.
     fn skip_brackets(&mut self) {
         let mut depth = 0;
         while self.at < self.tokens.len() {
@@ -246,7 +246,7 @@ fn is_name(token: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns the paths in a file of the module `one::two`, joined, with `?` before those that may be in
+    /// Returns the paths in a file of the module `one::two`, joined, with `?` before paths that may be in
     /// another crate, and `+` before re-exports.
     fn paths(text: &str) -> Vec<String> {
         let shown = |path: &Path| {

@@ -31,7 +31,8 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Returns the length of the space, comment, string, character or lifetime at the start of the text.
+/// Returns the length of the space, comment, string, character or lifetime at the start of the text, which is
+/// not a token. `None` if there is none.
 fn skipped(rest: &str, first: char) -> Option<usize> {
     if first.is_whitespace() {
         return Some(first.len_utf8());
@@ -66,7 +67,8 @@ fn block_comment(rest: &str) -> usize {
     rest.len()
 }
 
-/// Returns the length of a character such as `'x'` or `'\n'`, or of the `'` of a lifetime or a label.
+/// Returns the length of a character such as `'x'` or `'\n'`. For a lifetime or a label, returns the length of
+/// the `'`.
 fn character_or_lifetime(rest: &str) -> usize {
     let mut signs = rest.char_indices().skip(1);
     match (signs.next(), signs.next()) {
@@ -80,7 +82,7 @@ fn character_or_lifetime(rest: &str) -> usize {
     }
 }
 
-/// Returns the length of the string literal of any kind at the start of the text. `None` if there is none.
+/// Returns the length of the string literal of any kind at the start of the text, or `None` if there is none.
 fn string(rest: &str) -> Option<usize> {
     // The quote or `#` comes after at most two letters.
     let prefix = rest.bytes().take(3).position(|byte| matches!(byte, b'"' | b'#'))?;

@@ -238,7 +238,7 @@ pub(super) fn plan(endpoints: usize, every: Duration, chance: &mut ScenarioRng) 
 }
 
 /// Returns the phases of an outage. The endpoint is healthy until `dead_at`, dead until `well_at`, and behaves
-/// as `then` states from that time on.
+/// as `then` states afterwards.
 fn outage(dead_at: Duration, well_at: Duration, then: Behaviour) -> Vec<Phase> {
     vec![
         Phase { from: Duration::ZERO, behaviour: Behaviour::Well },

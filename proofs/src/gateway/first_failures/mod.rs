@@ -41,7 +41,7 @@ pub enum Fault {
     Refused,
     /// Connections are reset instead of answered.
     Reset,
-    /// Requests never get a response.
+    /// Requests get no response.
     Hanging,
     /// The receiver responds with this status immediately.
     Status(u16),
@@ -60,7 +60,7 @@ impl Fault {
         }
     }
 
-    /// Returns whether the circuit opens. A receiver that only asks to slow down is alive.
+    /// Returns whether the fault must open the circuit. A receiver that only asks to slow down (429) must not.
     fn trips(self) -> bool {
         self != Self::Status(429)
     }
@@ -81,13 +81,13 @@ impl Fault {
 pub struct Size {
     /// The number of parallel trials for each fault at each rate.
     pub trials: usize,
-    /// Pairs of the number of events per second and the duration in seconds.
+    /// The event rates to test, each as the number of events per second and the duration in seconds.
     pub events: &'static [(f64, f64)],
-    /// Pairs of the number of reminders per second and the number of reminders.
+    /// The reminder rates to test, each as the number of reminders per second and the number of reminders.
     pub reminders: &'static [(f64, u32)],
     /// The timeout for a request.
     pub timeout: Duration,
-    /// Whether reminders whose callback hangs are included: it takes half a minute until twenty have failed.
+    /// Whether reminders whose callback hangs are included. These take half a minute until twenty have failed.
     pub hanging_reminders: bool,
     /// Whether the test waits for the first probes, and for the first retries of reminders.
     pub retries: bool,
@@ -118,20 +118,20 @@ impl Size {
     };
 }
 
-/// The maximum time that the throttle may hold a lane.
+/// The maximum time that the throttle may hold back a lane (an endpoint's queue).
 const LONGEST_HOLD: Duration = Duration::from_secs(2);
 
 /// The tolerance for durations on a busy machine.
 const SLACK: Duration = Duration::from_millis(300);
 
-/// The rate (in calls per second) at and above which faults run one after the other, so as not to overload the
-/// machine.
+/// At this rate (in calls per second) and above, the trials for different faults run one after the other, so as
+/// not to overload the machine.
 const ONE_BY_ONE: f64 = 20.0;
 
-/// The maximum delay of an event's first retry: 5 s plus ten percent.
+/// The maximum delay of an event's first retry, which is 5 s plus ten percent of jitter.
 const EVENT_WAITS: [Duration; 1] = [Duration::from_millis(5_500)];
 
-/// The delay of a reminder's first retry, which is exact.
+/// The delay of a reminder's first retry, which has no jitter.
 const REMINDER_WAITS: [Duration; 1] = [Duration::from_secs(60)];
 
 /// The trials for one fault at one rate.
@@ -142,7 +142,7 @@ struct Group {
     keys: Vec<String>,
 }
 
-/// Runs the trials with new endpoints that fail from the first event.
+/// Checks when circuits open for new endpoints that fail from the first event.
 ///
 /// # Errors
 /// Returns an error if the test can't run. Violated guarantees are reported in the findings.
@@ -190,7 +190,7 @@ pub fn events(program: &Path, size: Size) -> Result<Findings> {
     Ok(findings)
 }
 
-/// Runs the trials with new tenants' reminders that fail from the first one.
+/// Checks when circuits open for new tenants whose reminders fail from the first callback.
 ///
 /// # Errors
 /// Returns an error if the test can't run. Violated guarantees are reported in the findings.
@@ -247,7 +247,8 @@ pub fn reminders(program: &Path, size: Size) -> Result<Findings> {
     Ok(findings)
 }
 
-/// The number of reminders to a dead host, too few to open the circuit, and to a healthy one.
+/// The number of reminders to a dead host, too few to open the circuit, and the number of reminders to a
+/// healthy host.
 const BESIDE: [u32; 2] = [6, 5];
 
 fn beside_a_dead_host(
@@ -264,21 +265,22 @@ fn beside_a_dead_host(
     dead.chain(healthy).collect()
 }
 
-/// Returns every fault at every rate, with the index of the rate.
+/// Returns all combinations of a fault and a rate, with the index of the rate.
 fn every<T: Copy>(faults: &[Fault], rates: &[T]) -> Vec<(Fault, (usize, T))> {
     let of =
         |fault: &Fault| rates.iter().copied().enumerate().map(move |rate| (*fault, rate)).collect::<Vec<_>>();
     faults.iter().flat_map(of).collect()
 }
 
-/// Returns when the trials for a fault start, if each group at that rate takes this time.
+/// Returns when the trials for a fault start. At a high rate, the faults run one after the other, each for this
+/// time.
 fn turn(fault: Fault, rate: f64, time: Duration) -> Duration {
     let place = Fault::ALL.iter().position(|other| *other == fault).unwrap_or_default();
     let place = if rate >= ONE_BY_ONE { u32::try_from(place).unwrap_or_default() } else { 0 };
     (time + Duration::from_millis(500)) * place
 }
 
-/// Returns the URL for one trial, whose receiver has this fault.
+/// Returns the URL for one trial, at a receiver that has this fault.
 fn url(receiver: &Receiver, refusing: &RefusingPort, fault: Fault, tenant: &str, trial: usize) -> String {
     let path = format!("/{tenant}/{trial}");
     if fault == Fault::Refused {
@@ -288,7 +290,7 @@ fn url(receiver: &Receiver, refusing: &RefusingPort, fault: Fault, tenant: &str,
     receiver.url(&path)
 }
 
-/// Returns the number of circuits that should open.
+/// Returns the number of circuits that must open.
 fn opening(groups: &[Group]) -> i64 {
     let keys: usize = groups.iter().filter(|group| group.fault.trips()).map(|group| group.keys.len()).sum();
     i64::try_from(keys).unwrap_or(i64::MAX)
@@ -350,7 +352,7 @@ fn judge(
     Ok(())
 }
 
-/// Checks that reminders to a healthy host are not delayed because of a dead one.
+/// Checks that a tenant's reminders to a healthy host are not delayed by reminders to a dead host.
 fn judge_beside(
     keys: &[String],
     traces: &HashMap<String, Trace>,

@@ -13,20 +13,21 @@ use serde_json::Value;
 use crate::gateway::reminders::database_probe;
 use crate::gateway::site::Site;
 
-/// The maximum number of requests in flight in a lane without a success.
+/// The maximum number of requests in flight in a lane (an endpoint's queue) before its first success.
 const IN_FLIGHT: usize = 2;
 
-/// One attempt of a delivery.
+/// One delivery attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Attempt {
-    /// The latest time at which the delivery was due: a retry's delay is random.
+    /// The latest time at which the delivery was due. A retry may have been due earlier, because its delay is
+    /// random.
     pub(super) due: Timestamp,
     pub(super) started: Timestamp,
     pub(super) ended: Timestamp,
     pub(super) is_retry: bool,
     pub(super) is_probe: bool,
     pub(super) status: Option<u16>,
-    /// For a reminder, the scheduled time.
+    /// For a reminder's run, its scheduled time.
     pub(super) scheduled_at: Option<Timestamp>,
 }
 
@@ -35,16 +36,16 @@ pub(super) struct Attempt {
 pub(super) struct Trip {
     pub(super) at: Timestamp,
     pub(super) rule: String,
-    /// The number of failures in the window at the trip.
+    /// The number of failures in the circuit's window at the trip.
     pub(super) failures: usize,
-    /// The time after which a delivery may probe.
+    /// The earliest time at which a delivery may probe.
     pub(super) retry_at: Timestamp,
 }
 
-/// The rule that a circuit's policy specifies.
+/// The rule by which a circuit must open.
 pub(super) struct Named {
     pub(super) rule: &'static str,
-    /// The number of the failure that opens the circuit, at least 1.
+    /// The number of failures at which the circuit must open. At least 1.
     pub(super) failures: usize,
 }
 
@@ -53,7 +54,7 @@ pub(super) struct Named {
 pub(super) struct Trace {
     /// The attempts, in the order in which they started.
     pub(super) attempts: Vec<Attempt>,
-    /// The first trip. `None`: there was none.
+    /// The first trip, or `None` if the circuit did not trip.
     pub(super) trip: Option<Trip>,
 }
 
@@ -66,7 +67,7 @@ impl Trace {
     }
 
     /// Returns the maximum time for which a delivery was due and a request could have started, but none did.
-    /// While the circuit is closed, only the throttle holds a lane in this way.
+    /// While the circuit is closed, only the throttle holds back deliveries in this way.
     pub(super) fn longest_hold(&self) -> Duration {
         let attempts = self.closed();
         let hold =
@@ -74,7 +75,8 @@ impl Trace {
         attempts.iter().enumerate().map(hold).max().unwrap_or_default()
     }
 
-    /// Returns the number of retries, and the maximum delay with which one started.
+    /// Returns the number of retries while the circuit was closed, and the maximum delay with which a retry
+    /// started.
     pub(super) fn retries(&self) -> (usize, Duration) {
         let retries = self.closed().iter().filter(|attempt| attempt.is_retry);
         retries.fold((0, Duration::ZERO), |(count, latest), retry| {
@@ -82,16 +84,16 @@ impl Trace {
         })
     }
 
-    /// Returns the delay with which the first probe started. `None`: there was no probe.
+    /// Returns the delay with which the first probe started, or `None` if there was no probe.
     pub(super) fn probe_late(&self) -> Option<Duration> {
         let trip = self.trip.as_ref()?;
         let probe = self.attempts.iter().find(|attempt| attempt.is_probe)?;
         Some(probe.started.since(trip.retry_at))
     }
 
-    /// Returns whether the circuit opened with this failure: by this rule, and with no more outcomes counted
-    /// than were in flight when the failure ended. The count stops new requests immediately, but the circuit's
-    /// record is written a moment later, and includes outcomes until then.
+    /// Returns whether the circuit opened by this rule at this number of failures. The failures of requests
+    /// that were in flight at that moment may be counted too, because the circuit's record is written a moment
+    /// after new requests are stopped.
     pub(super) fn opened_with(&self, named: &Named) -> bool {
         let Some(trip) = self.trip.as_ref().filter(|trip| trip.rule == named.rule) else { return false };
         let mut failed: Vec<_> = self.closed().iter().filter(|attempt| attempt.status != Some(200)).collect();
@@ -102,14 +104,14 @@ impl Trace {
         (named.failures..=named.failures + in_flight).contains(&trip.failures)
     }
 
-    /// Returns the time from the first request to the trip.
+    /// Returns the time from the first request to the trip, or `None` if the circuit did not trip.
     pub(super) fn opened_after(&self) -> Option<Duration> {
         Some(self.trip.as_ref()?.at.since(self.attempts.first()?.started))
     }
 }
 
 /// Returns when an attempt could have started: its delivery was due, the previous attempt had started, and
-/// fewer than two were in flight.
+/// fewer than [`IN_FLIGHT`] attempts were in flight.
 fn ready(before: &[Attempt], attempt: &Attempt) -> Timestamp {
     let ready = before.last().map_or(attempt.due, |latest| latest.started.max(attempt.due));
     let mut ends: Vec<_> = before.iter().map(|one| one.ended).filter(|ended| *ended > ready).collect();
@@ -117,14 +119,14 @@ fn ready(before: &[Attempt], attempt: &Attempt) -> Timestamp {
     ends.len().checked_sub(IN_FLIGHT).map_or(ready, |place| ends[place])
 }
 
-/// Returns the numbers of circuits that have tripped, and that have probed.
+/// Returns the number of circuits that have tripped, and the number of circuits that have probed.
 pub(super) fn trips_and_probes(site: &Site) -> Result<(i64, i64)> {
     let sql = "SELECT (SELECT count(DISTINCT key) FROM circuit_changes WHERE change ->> '$.to' = 'open'),
                       (SELECT count(DISTINCT d.lane) FROM attempts a JOIN deliveries d ON d.id = a.delivery WHERE a.probe)";
     Ok(database_probe::connect(site)?.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?)
 }
 
-/// Reads the traces of all circuits, by key. `waits` are the maximum delays of retries.
+/// Reads the traces of all circuits from the database, by key. `waits` are the maximum delays of retries.
 pub(super) fn read(site: &Site, waits: &[Duration]) -> Result<HashMap<String, Trace>> {
     let connection = database_probe::connect(site)?;
     let mut traces = HashMap::<String, Trace>::new();

@@ -24,14 +24,14 @@ const BATCH: u32 = 1_000;
 /// The number of events in a batch that goes to all endpoints.
 const EVENTS: usize = 99;
 
-/// The number of concurrent test sends.
+/// The number of concurrent test requests.
 const TESTS: usize = 16;
 
-/// The duration of a request at the hostile tenant's receivers, so that receiving does not keep the machine
+/// The duration of a request at the hostile tenant's receivers, so that the receivers do not keep the machine
 /// busy.
 const TAKES: Duration = Duration::from_millis(500);
 
-/// The pause after a refusal or a closed connection.
+/// The pause after a rejected request or a closed connection.
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// An attack that is ready to start.
@@ -47,7 +47,7 @@ pub(super) struct Running {
     tally: Arc<Tally>,
 }
 
-/// The responses to the attack: the number of each status, and of closed connections.
+/// The responses to the attack: the number of responses with each status, and the number of closed connections.
 #[derive(Debug, Default)]
 pub(super) struct Tally(Mutex<BTreeMap<String, u64>>);
 
@@ -77,7 +77,7 @@ struct Hostile {
 }
 
 impl Attack {
-    /// Creates a tenant `hostile` with its own API key, and the endpoints that it needs.
+    /// Creates a tenant `hostile` with its own API key, and the endpoints that the attacks need.
     pub(super) fn prepare(site: &Site, attack_kinds: &[AttackKind], size: Size) -> Result<Self> {
         let api = site.api();
         api.create_tenant("hostile", &json!({}))?;
@@ -135,7 +135,7 @@ impl Attack {
 }
 
 impl Running {
-    /// Ends the attack, and returns the responses.
+    /// Ends the attack, and returns the counts of responses.
     pub(super) fn end(self) -> Arc<Tally> {
         self.runtime.shutdown_background();
         self.tally
@@ -234,8 +234,8 @@ impl Hostile {
         }
     }
 
-    /// Holds a connection that sends nothing, that only starts HTTP/2, or that makes one request that needs no
-    /// API key.
+    /// Holds a connection open that sends nothing, only starts HTTP/2, or makes one request that needs no API
+    /// key, depending on `number`.
     async fn hold_connection(self, number: usize) {
         loop {
             let held = self.hold(number).await;

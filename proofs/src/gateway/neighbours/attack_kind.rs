@@ -1,13 +1,13 @@
 //! The attacks by a hostile tenant.
 
-/// An attack on other tenants.
+/// An attack by which one tenant tries to affect others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AttackKind {
     /// Events that go to thousands of endpoints.
     FanOut,
     /// Request bodies that arrive byte by byte.
     SlowBodies,
-    /// Permits for new keys all the time.
+    /// A constant stream of permits for new keys.
     Keys,
     /// Permits that last an hour and are never settled.
     Permits,
@@ -15,12 +15,12 @@ pub enum AttackKind {
     Names,
     /// Thousands of connections that send almost nothing, without an API key.
     Connections,
-    /// Test sends to an endpoint that hangs.
+    /// Test requests to an endpoint that hangs.
     TestSends,
 }
 
 impl AttackKind {
-    /// All values.
+    /// Every attack, in the order in which they are tested.
     pub const ALL: [Self; 7] = [
         Self::FanOut,
         Self::SlowBodies,

@@ -12,32 +12,32 @@ use serde_json::{Value, json};
 
 use crate::gateway::site::{Measured, Site};
 
-/// The interval between two permits.
+/// The interval between two permit requests.
 const BETWEEN: Duration = Duration::from_millis(20);
 
-/// The number of permits between two test sends.
+/// The number of permits between two test requests.
 const A_TEST_EVERY: u64 = 100;
 
-/// The well-behaved tenant.
+/// The well-behaved tenant, which the attacks must not affect.
 pub(super) struct Customer {
     api: Api,
     endpoint: String,
-    /// The ID of an endpoint that is only used for test sends, so that they do not count as deliveries.
+    /// The ID of an endpoint that is only used for test requests, so that they do not count as deliveries.
     tested: String,
     paths: Vec<String>,
 }
 
-/// The results of the permits and test sends.
+/// The responses to the tenant's permit and test requests.
 #[derive(Default)]
 pub(super) struct Seen {
     /// The number of requests that succeeded.
     pub(super) answered: u64,
-    /// The other responses.
+    /// The distinct unsuccessful responses, for output.
     pub(super) refused: BTreeSet<String>,
 }
 
 impl Customer {
-    /// Creates a tenant `customer`, with one endpoint at a host name.
+    /// Creates a tenant `customer`, with one endpoint at a host name (not an IP address).
     pub(super) fn new(site: &Site) -> Result<Self> {
         let key = json!({"name": "customer", "tenant": "customer", "scopes": ["manage", "send", "read"]});
         let key = site.api().post("/v1/keys", &key)?;
@@ -51,7 +51,8 @@ impl Customer {
         Ok(Self { api, endpoint, tested, paths: vec![path] })
     }
 
-    /// Sends events for this time, with permits and test sends in between.
+    /// Sends events for this time, with permits and test requests in between. Returns the latencies, and the
+    /// responses.
     pub(super) fn measure(&self, site: &Site, per_second: f64, time: Duration) -> Result<(Measured, Seen)> {
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {

@@ -29,7 +29,7 @@ use super::site::Site;
 /// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// The number of the hostile tenant's endpoints: each of its events goes to all of them.
+    /// The number of the hostile tenant's endpoints, all of which receive each of its events.
     pub endpoints: usize,
     /// The number of request bodies that the hostile tenant sends slowly at the same time.
     pub slow_bodies: usize,
@@ -37,11 +37,11 @@ pub struct Size {
     pub keys_per_second: u32,
     /// The number of events per second to host names that never resolve.
     pub names_per_second: u32,
-    /// The number of connections that the hostile tenant holds, with or without a request.
+    /// The number of connections that the hostile tenant holds open, with or without a request.
     pub connections: usize,
     /// The gateway's connection limit.
     pub most_connections: u32,
-    /// The time for which the attack runs before the well-behaved tenant is measured.
+    /// How long the attack runs before the well-behaved tenant is measured.
     pub head_start: Duration,
     /// The duration for which the well-behaved tenant is measured, alone and during the attack.
     pub time: Duration,
@@ -85,16 +85,18 @@ impl Size {
 /// The maximum allowed memory usage of the gateway, in bytes.
 const MOST_MEMORY: u64 = 512 << 20;
 
-/// The allowed increase in latency. Twice the latency is allowed too: the larger of the two limits applies.
+/// The allowed increase in the well-behaved tenant's latency. If twice the latency is more than that, it is the
+/// limit instead.
 const OR_LONGER_BY: Duration = Duration::from_millis(20);
 
-/// Returns the attacks in the full test: each alone, then all at once.
+/// Returns the rows of the full test: each attack alone, then all attacks at once.
 #[must_use]
 pub fn rows() -> Vec<Vec<AttackKind>> {
     AttackKind::ALL.iter().map(|attack_kind| vec![*attack_kind]).chain([AttackKind::ALL.to_vec()]).collect()
 }
 
-/// Returns whether this row has an attack whose name contains this string; `all` is the row with all attacks.
+/// Returns whether this row has an attack whose name contains this string. `all` names the row with all
+/// attacks.
 #[must_use]
 pub fn is_named(attack_kinds: &[AttackKind], text: &str) -> bool {
     if text == "all" {
@@ -105,7 +107,7 @@ pub fn is_named(attack_kinds: &[AttackKind], text: &str) -> bool {
     }
 }
 
-/// Measures the well-behaved tenant alone, then during the attacks.
+/// Measures the well-behaved tenant, first alone, then during the attacks.
 ///
 /// # Errors
 /// Returns an error if the test can't run. Violated guarantees are reported in the findings.

@@ -15,10 +15,10 @@ use breakerbox_gateway::gateway::Gateway;
 use breakerbox_storage::clock::Clocks;
 use clap::Args;
 
-/// The duration of a lookup that hangs, as long as the system's own timeout.
+/// The duration of a name lookup that hangs, which is as long as the system's own timeout.
 const HANGS: Duration = Duration::from_secs(20);
 
-/// The command-line options, the same as the gateway's.
+/// The command-line options, which are the same as the gateway's.
 #[derive(Clone, Debug, Args)]
 pub struct Settings {
     #[arg(long)]
@@ -47,7 +47,7 @@ impl Resolve for Names {
     }
 }
 
-/// Serves requests until the process is killed.
+/// Runs a gateway with test host names until the process is killed.
 ///
 /// # Errors
 /// Returns an error if the gateway can't start.

@@ -20,14 +20,14 @@ use crate::gateway::clock_file::{ClockFile, VARIABLE};
 use crate::gateway::findings::{Findings, Millis};
 use crate::gateway::site::WAIT_LIMIT;
 
-/// The corrections of the clock, in seconds.
+/// The steps by which the wall clock is corrected, in seconds.
 const CORRECTIONS: [i64; 4] = [900, -900, 21_600, -21_600];
 
-/// The number of events before the correction, and again after it.
+/// The number of events sent before the correction, and the number sent after it.
 const EVENTS: u64 = 20;
 
-/// The path of an endpoint that gets events immediately, and of one that is disabled until the clock is
-/// corrected.
+/// The path of an endpoint that gets events immediately, and the path of an endpoint that is disabled until the
+/// clock is corrected.
 const PATHS: [&str; 2] = ["/at-once", "/parked"];
 
 /// The observations during one correction of the clock.
@@ -37,9 +37,9 @@ struct Corrected {
     attempts_used: f64,
     /// The number of signatures after the correction that a receiver would reject.
     not_believed: u64,
-    /// The cause that the gateway's health reported. `None`: it reported none.
+    /// The cause that the gateway's health reported, or `None` if it reported none.
     said: Option<String>,
-    /// How long the gateway's health reported the cause.
+    /// How long the gateway's health reported this cause.
     said_for: Option<Duration>,
 }
 
@@ -146,7 +146,8 @@ fn send(gateway: &Gateway) -> Result<()> {
     Ok(())
 }
 
-/// Waits until a condition is met or a timeout expires. The later checks find out what is missing.
+/// Waits until a condition is met or a timeout expires. Does not fail on a timeout, because later checks find
+/// out what is missing.
 fn until(mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     let began = Instant::now();
     while !holds()? && began.elapsed() < WAIT_LIMIT {
@@ -155,7 +156,7 @@ fn until(mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     Ok(())
 }
 
-/// Verifies a signature like a receiver: with its own clock, which is correct.
+/// Verifies a signature as a receiver whose own clock is correct would.
 fn is_believed(signer: &Signer, received: &Received<'_>) -> bool {
     let mut headers = HeaderMap::new();
     for name in ["webhook-id", "webhook-timestamp", "webhook-signature"] {

@@ -19,9 +19,9 @@ use crate::gateway::site::WAIT_LIMIT;
 
 /// The number of endpoints, each on its own port, so that each needs its own connection.
 const ENDPOINTS: usize = 20;
-/// The number of descriptors left for idle clients.
+/// The number of file descriptors left for idle clients.
 const SPARE_DESCRIPTORS: u64 = 8;
-/// The number of idle clients.
+/// The number of idle clients, which take up all descriptors that are left.
 const CLIENTS: usize = 64;
 
 pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {

@@ -20,14 +20,13 @@ use super::{Size, judge_blame};
 use crate::gateway::findings::Findings;
 use crate::gateway::site::WAIT_LIMIT;
 
-/// The interval between two events at the slow rate, and the idle time after which a receiver closes a
-/// connection.
+/// The interval between two events at the slow rate. A receiver closes connections that are idle for as long.
 const SLOW_INTERVAL: Duration = Duration::from_millis(50);
 /// The number of events per second at the fast rate.
 const FAST_RATE: f64 = 60.0;
-/// The time after a response at which a receiver closes the connection.
+/// The delay between a response and the closing of the connection by the receiver.
 const SOON: Duration = Duration::from_millis(5);
-/// The number of requests that get a response on one HTTP/2 connection.
+/// The number of requests on one HTTP/2 connection that get a response.
 const ANSWERS: u32 = 3;
 
 pub(super) fn prove(program: &Path, size: Size) -> Result<Findings> {

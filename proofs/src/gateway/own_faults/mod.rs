@@ -27,15 +27,15 @@ use super::site::WAIT_LIMIT;
 /// The scale at which the test runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// The time for which no descriptors are available.
+    /// How long no file descriptors are available.
     pub without_descriptors: Duration,
-    /// The number of pauses.
+    /// The number of times that the gateway is paused.
     pub pauses: u32,
-    /// The duration of each pause.
+    /// The duration of each pause, which is longer than a request's timeout.
     pub pause: Duration,
-    /// The number of events to receivers that end connections.
+    /// The number of events to receivers that close connections.
     pub events: u64,
-    /// The maximum time until the gateway's health no longer reports the clock after its correction.
+    /// The maximum time from a correction of the clock until the gateway's health no longer reports it.
     pub clock_settles: Duration,
 }
 
@@ -58,21 +58,21 @@ impl Size {
     };
 }
 
-/// A local fault.
+/// A fault in the gateway's own environment, which must not be blamed on a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Case {
     /// No file descriptor is left.
     Descriptors,
     /// The process is paused.
     Pause,
-    /// Receivers end connections like ordinary servers.
+    /// Receivers close connections as ordinary servers do.
     Ends,
     /// The wall clock is corrected.
     Clock,
 }
 
 impl Case {
-    /// All values.
+    /// Every fault, in the order in which they are tested.
     pub const ALL: [Self; 4] = [Self::Descriptors, Self::Pause, Self::Ends, Self::Clock];
 
     /// Returns the name of the case.
@@ -87,7 +87,7 @@ impl Case {
     }
 }
 
-/// Causes the fault, and checks that no receiver is blamed.
+/// Causes the fault, and checks that the gateway blames no receiver.
 ///
 /// # Errors
 /// Returns an error if the test can't run. Violated guarantees are reported in the findings.
@@ -100,7 +100,7 @@ pub fn prove(program: &Path, case: Case, size: Size) -> Result<Findings> {
     }
 }
 
-/// Checks the requirements after every fault, for all of a gateway's deliveries.
+/// Checks that no circuit of a gateway has opened, and that no attempts were used up.
 fn judge_blame(api: &Api, findings: &mut Findings) -> Result<()> {
     let (opened, attempts) = blame(api)?;
     findings.exactly("circuits opened", opened, 0.0);
@@ -108,7 +108,8 @@ fn judge_blame(api: &Api, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of trips since a gateway's start, and of attempts that were used without a delivery.
+/// Returns the number of trips since a gateway's start, and the number of attempts that were used up without a
+/// delivery.
 fn blame(api: &Api) -> Result<(f64, f64)> {
     let metrics = api.metrics()?;
     let count = |name: &str, label: &str| {
@@ -120,14 +121,14 @@ fn blame(api: &Api) -> Result<(f64, f64)> {
     Ok((opened, retried + exhausted))
 }
 
-/// Returns the causes that `/readyz` reports.
+/// Returns the reported causes of a degraded health, from `/readyz`.
 fn degraded(api: &Api) -> Result<Vec<String>> {
     let answer = api.get("/readyz")?;
     let reasons = answer.get("degraded").and_then(Value::as_array).into_iter().flatten();
     Ok(reasons.filter_map(|reason| reason.as_str().map(str::to_owned)).collect())
 }
 
-/// Waits until the gateway's health no longer reports this cause.
+/// Checks that the gateway's health soon no longer reports this cause.
 fn judge_recovery(api: &Api, cause: &str, findings: &mut Findings) -> Result<()> {
     let began = Instant::now();
     let is_over = || Ok::<_, anyhow::Error>(!degraded(api)?.iter().any(|reason| reason.starts_with(cause)));

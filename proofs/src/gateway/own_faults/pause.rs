@@ -17,9 +17,9 @@ use crate::gateway::site::{Site, WAIT_LIMIT, create_all};
 
 /// The number of endpoints, each with its own circuit.
 const ENDPOINTS: usize = 40;
-/// The duration of a request at the receiver: many requests are in flight when the process is paused.
+/// The duration of a request at the receiver, so that many requests are in flight when the process is paused.
 const TAKES: Duration = Duration::from_millis(200);
-/// The timeout for a request: less than a pause.
+/// The timeout for a request, which is shorter than a pause.
 const LIMIT: &str = "2s";
 /// The number of events per second.
 const PER_SECOND: f64 = 10.0;

@@ -27,9 +27,9 @@ pub struct Size {
     pub reminders: usize,
     /// The number of plain deliveries whose rate is measured first.
     pub plain: u64,
-    /// The duration for which another tenant is measured, alone and during the burst.
+    /// The duration for which another tenant is measured, first alone, then during the burst.
     pub time: Duration,
-    /// The number of that tenant's events per second.
+    /// The number of the other tenant's events per second.
     pub per_second: f64,
     /// Whether durations and rates are checked. Set to `false` on a busy machine.
     pub judged: bool,
@@ -57,17 +57,18 @@ impl Size {
 /// The tenants with reminders, and the in-flight limit of each.
 const TENANTS: [(&str, u32); 4] = [("north", 16), ("east", 32), ("south", 64), ("west", 64)];
 
-/// The duration of a callback: long enough that concurrency is visible.
+/// The duration of a callback, long enough that callbacks visibly run concurrently.
 const TAKES: Duration = Duration::from_millis(2);
 
-/// The allowed increase in latency. Twice the latency is allowed too: the larger of the two limits applies.
+/// The allowed increase in the other tenant's latency. If twice the latency is more than that, it is the limit
+/// instead.
 const OR_LONGER_BY: Duration = Duration::from_millis(20);
 
-/// The maximum allowed time from the due time to the first callback.
+/// The maximum allowed time from the reminders' due time to the first callback.
 const ON_TIME: Duration = Duration::from_secs(1);
 
-/// The minimum allowed rate, as a share of the rate of plain deliveries. Firing gets half of the writer's time,
-/// so that other writes can proceed.
+/// The minimum allowed callback rate, as a share of the rate of plain deliveries. Firing gets half of the
+/// writer's time, so that other writes can proceed.
 const OF_PLAIN: f64 = 0.4;
 
 /// The number of events in one request.
@@ -76,10 +77,10 @@ const BATCH: usize = 100;
 /// The number of reminders that are created to estimate how long it takes to create all of them.
 const SAMPLE: usize = 500;
 
-/// The time between the creation of the last reminder and the due time, in which the gateway starts.
+/// The time between the creation of the last reminder and the reminders' due time, in which the gateway starts.
 const BEFORE: Duration = Duration::from_secs(5);
 
-/// Waits until all reminders are due, and measures their callbacks.
+/// Waits until all reminders are due at once, and measures their callbacks.
 ///
 /// # Errors
 /// Returns an error if the test can't run. Violated guarantees are reported in the findings.
@@ -164,7 +165,7 @@ fn plain(tenant: &str) -> String {
     format!("/{tenant}/plain")
 }
 
-/// Returns the number of callbacks, and of those that succeeded.
+/// Returns the number of callbacks, and the number of those that succeeded.
 fn seen(crowd: &Receiver) -> (u64, u64) {
     let seen = TENANTS.map(|(name, _)| crowd.seen(&path(name)));
     (seen.iter().map(|seen| seen.requests).sum(), seen.iter().map(|seen| seen.delivered).sum())
@@ -175,8 +176,8 @@ fn rate(count: u64, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64().max(1e-3)
 }
 
-/// Returns the number of plain deliveries per second, from the first submitted event to the last response, with
-/// the same number of lanes (endpoint queues) and the same in-flight limit for each.
+/// Returns the number of plain deliveries per second, from the first submitted event to the last response. The
+/// number of lanes (endpoint queues) and their in-flight limits are the same as for the reminders.
 fn plain_deliveries(site: &Site, crowd: &Receiver, size: Size) -> Result<f64> {
     let mut loads = Vec::new();
     for (name, at_once) in TENANTS {
@@ -200,8 +201,8 @@ fn plain_deliveries(site: &Site, crowd: &Receiver, size: Size) -> Result<f64> {
     Ok(rate)
 }
 
-/// Writes all reminders to the directory of the stopped gateway. Their due time depends on how long that takes,
-/// so a few that are due in a year are written first.
+/// Writes all reminders to the stopped gateway's directory. A few reminders that are due in a year are written
+/// first, to estimate how long the rest takes, and so when the rest can be due.
 fn fill(
     site: &Site,
     crowd: &Receiver,

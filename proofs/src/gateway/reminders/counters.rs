@@ -23,10 +23,10 @@ use crate::gateway::site::{Site, WAIT_LIMIT};
 pub struct Size {
     /// The number of callbacks that succeed.
     pub good: u64,
-    /// The number of callbacks that fail. There are few, because each slows down its lane (the tenant's queue)
-    /// a little.
+    /// The number of callbacks that fail. It is small, because each failure slows down its lane (the tenant's
+    /// queue) a little.
     pub bad: u64,
-    /// Whether the rate is checked. Set to `false` on a busy machine.
+    /// Whether the callback rate is checked. Set to `false` on a busy machine.
     pub judged: bool,
 }
 
@@ -46,16 +46,16 @@ const AT_ONCE: u32 = 64;
 /// The duration of a callback.
 const TAKES: Duration = Duration::from_millis(1);
 
-/// The allowed difference in latency per call, in seconds: latencies are stored to the microsecond.
+/// The allowed difference in latency per call, in seconds, because latencies are stored in whole microseconds.
 const ROUNDING: f64 = 1e-6;
 
 const TENANT: &str = "shop";
 const GOOD: &str = "/good";
 const BAD: &str = "/bad";
-/// The path of the last failing callback. It hangs until all others are counted.
+/// The path of the last failing callback, which hangs until all other callbacks are counted.
 const LAST: &str = "/last";
 
-/// Runs all callbacks, and compares the counts.
+/// Runs all callbacks, and compares the circuit's counts with the receiver's.
 ///
 /// # Errors
 /// Returns an error if the test can't run. Violated guarantees are reported in the findings.

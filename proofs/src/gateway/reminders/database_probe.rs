@@ -6,7 +6,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::gateway::site::Site;
 
-/// Opens a read-only connection.
+/// Opens a read-only connection to the gateway's database.
 pub(in crate::gateway) fn connect(site: &Site) -> Result<Connection> {
     let path = site.gateway.data().join("breakerbox.db");
     Ok(Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?)

@@ -17,13 +17,13 @@ use breakerbox_storage_sqlite::{Database, Options, SqliteRecords};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::runtime::Runtime;
 
-/// The number of reminders that are created at the same time, and share a commit.
+/// The number of reminders that are created concurrently, so that they share a commit.
 const AT_ONCE: usize = 512;
 
 /// A backlog limit that no tenant reaches.
 const ROOMY: Backlog = Backlog { count: 100_000_000, bytes: 1 << 40 };
 
-/// A data directory that no gateway uses.
+/// A gateway's data directory, opened while no gateway runs on it.
 pub(in crate::gateway) struct Folder {
     pub(super) runtime: Runtime,
     pub(super) database: Database,
@@ -39,11 +39,11 @@ pub(in crate::gateway) struct New {
     pub(super) url: String,
     /// The time of the first run.
     pub(in crate::gateway) first_at: Timestamp,
-    /// The interval between runs. `None`: the reminder runs once.
+    /// The interval between runs, or `None` if the reminder runs once.
     pub(super) every: Option<Duration>,
-    /// The time after which no run is due. `None`: there is no end.
+    /// The time after which no run is due, or `None` if the reminder does not end.
     pub(super) ends_at: Option<Timestamp>,
-    /// The catch-up rule. `None`: the tenant's default.
+    /// The catch-up rule, or `None` for the tenant's default.
     pub(super) catch_up: Option<CatchUp>,
 }
 
@@ -86,7 +86,7 @@ impl New {
 }
 
 impl Folder {
-    /// Opens the directory, or creates it.
+    /// Opens the directory, which is created if it does not exist.
     pub(in crate::gateway) fn open(data: &Path) -> Result<Self> {
         std::fs::create_dir_all(data)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;

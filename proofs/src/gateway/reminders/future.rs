@@ -26,9 +26,10 @@ use crate::gateway::site::{Site, WAIT_LIMIT};
 pub struct Size {
     /// The number of reminders that are not due.
     pub future: usize,
-    /// The number of rounds of checking, firing and claiming, alternating between the empty and the full store.
+    /// The number of rounds of checking, firing and claiming. Rounds alternate between the empty and the full
+    /// database.
     pub looks: usize,
-    /// The number of rounds of deliveries, alternating in the same way.
+    /// The number of rounds of deliveries. Rounds alternate between the empty and the full database.
     pub rounds: usize,
     /// The duration of each round of deliveries.
     pub time: Duration,
@@ -57,7 +58,8 @@ const PIECE: usize = 256;
 /// The duration for which an idle gateway is measured.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// The maximum allowed CPU time in that period, for two gateways that only check the clock from time to time.
+/// The maximum allowed CPU time of two idle gateways within [`QUIET`]. An idle gateway only checks the clock
+/// from time to time.
 const IDLE: Duration = Duration::from_millis(100);
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -66,7 +68,7 @@ const PATH: &str = "/reminders";
 const LEASE: Duration = Duration::from_secs(60);
 const SAYS: ReminderDefaults = ReminderDefaults { catch_up: CatchUp::All, when_failed: WhenFailed::Stop };
 
-/// A dispatcher that accepts no runs, so that every fired run must be claimed.
+/// A dispatcher that accepts no runs, so that every fired run must be claimed from the database.
 struct NoDispatch;
 
 impl Reservations for NoDispatch {
@@ -77,7 +79,7 @@ impl Reservations for NoDispatch {
     fn release(&self, _: LaneId) {}
 }
 
-/// Compares a gateway without reminders with one that has many.
+/// Compares the costs of a gateway without reminders with those of a gateway that has many.
 ///
 /// # Errors
 /// Returns an error if the test can't run. Violated guarantees are reported in the findings.
@@ -137,7 +139,7 @@ fn opened(site: &Site) -> Result<Folder> {
     Ok(folder)
 }
 
-/// The cost of one round.
+/// The duration of each step in one round.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     look: Duration,
@@ -146,7 +148,7 @@ struct Cost {
     claim: Duration,
 }
 
-/// Runs the steps of the scheduler and the dispatcher one by one.
+/// Runs each step of the scheduler and the dispatcher once, and measures it.
 fn look_fire_claim(site: &Site, folder: &Folder, tenant: &TenantId) -> Result<Cost> {
     let database = folder.database.clone();
     let queue = SqliteQueue::new(database, folder.records.directory().clone(), Arc::new(NoDispatch));
@@ -209,7 +211,7 @@ fn ratio(what: &str, empty: f64, full: f64, judged: bool, findings: &mut Finding
     findings.judge(&format!("{what}, full : empty"), seen, promised, ratio <= COSTS_MORE, judged);
 }
 
-/// Compares two gateway processes: while they are idle, and while they deliver.
+/// Compares two gateway processes, first while they are idle, then while they deliver.
 fn deliveries(empty: &Site, full: &Site, size: Size, findings: &mut Findings) -> Result<()> {
     // Send the fired runs first.
     for site in [empty, full] {

@@ -25,8 +25,8 @@ use crate::gateway::seed::Seed;
 pub struct Size {
     /// The number of times that the gateway is killed.
     pub kills: u32,
-    /// The number of reminders that fire every second: half of them at the same moment, half spread over the
-    /// second.
+    /// The number of reminders that fire every second. Half of them fire at the same moment; the others are
+    /// spread over the second.
     pub reminders: usize,
     /// The number of runs of each reminder.
     pub runs: u32,
@@ -40,7 +40,7 @@ impl Size {
     /// About a twentieth of the full size, for `cargo test`.
     pub const SMALL: Self = Self { kills: 5, reminders: 60, runs: 8, judged: false };
 
-    /// Returns the size with this many kills, and as many runs as they require.
+    /// Returns the size with this many kills, and enough runs that reminders fire during all of them.
     #[must_use]
     pub fn with_kills(self, kills: u32) -> Self {
         Self { kills, runs: (kills * 3 / 2).max(8), ..self }
@@ -49,32 +49,33 @@ impl Size {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The maximum number of concurrent callbacks: fewer than fire at once, so that most runs have fired but are
-/// not sent yet.
+/// The maximum number of concurrent callbacks. It is lower than the number of reminders that fire at once, so
+/// that most runs have fired but are not sent yet when the gateway is killed.
 const AT_ONCE: u32 = 8;
 
 /// The duration of a callback.
 const TAKES: Duration = Duration::from_millis(4);
 
-/// The time after which a delivery is certainly settled: a settlement waits for at most 10 ms, and then for its
-/// commit.
+/// The time after which a delivery is certainly settled in the database. A settlement waits for at most 10 ms,
+/// and then for its commit.
 const SETTLED_AFTER: Duration = Duration::from_millis(500);
 
-/// The maximum allowed time until the gateway makes callbacks again.
+/// The maximum allowed time from a restart until the gateway makes callbacks again.
 const AGAIN_WITHIN: Duration = Duration::from_secs(2);
 
 /// The timeout for steps without a guaranteed duration, so that a test can't hang.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// The delay of a targeted kill after the moment at which many reminders fire.
+/// The range from which the delay of a targeted kill is chosen, after the moment at which half of the reminders
+/// fire.
 const AIM: std::ops::Range<Duration> = Duration::ZERO..Duration::from_millis(80);
 
-/// The time between a start and a kill that is not targeted.
+/// The range from which the time between a start and an untargeted kill is chosen.
 const LIVES: std::ops::Range<Duration> = Duration::from_millis(50)..Duration::from_millis(900);
 
 const PATH: &str = "/reminders";
 
-/// Kills the gateway repeatedly, and checks its deliveries.
+/// Kills the gateway repeatedly while reminders fire, and checks that no run is lost.
 ///
 /// # Errors
 /// Returns an error if the test can't run. Violated guarantees are reported in the findings.
@@ -134,7 +135,8 @@ pub fn prove(program: &Path, size: Size, seed: u64) -> Result<Findings> {
     Ok(findings)
 }
 
-/// Adds reminders whose first run is due when the gateway has had time to start.
+/// Adds reminders whose first run is due after the gateway has had time to start. Returns the first due time,
+/// and the reminders' IDs.
 fn fill(gateway: &Gateway, receiver: &Receiver, size: Size) -> Result<(Timestamp, Vec<ReminderId>)> {
     let folder = Folder::open(gateway.data())?;
     let rules = ReminderRules { max_in_flight: Some(AT_ONCE), ..ReminderRules::default() };
@@ -158,8 +160,8 @@ fn next_after(first_at: Timestamp, now: Timestamp) -> Timestamp {
     first_at + SECOND * (passed + 1)
 }
 
-/// Returns the number of runs in the database that were not sent. Reads a copy, because opening a database
-/// repairs it, and the gateway must do that itself.
+/// Returns the number of runs in the database that were not sent. Reads a copy of the database, because opening
+/// the original would repair it, which the gateway must do itself.
 fn fired_and_not_sent(gateway: &Gateway, receiver: &Receiver) -> Result<usize> {
     let copy = tempfile::tempdir()?;
     for name in ["breakerbox.db", "breakerbox.db-wal"] {

@@ -36,7 +36,8 @@ pub enum CallbackFault {
 pub struct Size {
     /// The fault of the tenant's callbacks.
     pub fault: CallbackFault,
-    /// The number of the affected tenant's reminders, half with each catch-up rule, each due every second.
+    /// The number of the affected tenant's reminders, each due every second. Half of them have each catch-up
+    /// rule.
     pub reminders: usize,
     /// The number of occurrences of each reminder.
     pub occurrences: u32,
@@ -68,7 +69,7 @@ impl Size {
 }
 
 impl CallbackFault {
-    /// Returns the tenant's policy, with a short time until the first probe.
+    /// Returns the affected tenant's policy, with a short cool-off.
     fn policy(self) -> Value {
         let cool_off = format!("{}s", COOL_OFF.as_secs());
         let mut policy = json!({"cool_off": cool_off, "cool_off_max": cool_off, "jitter": 0});
@@ -85,7 +86,7 @@ impl CallbackFault {
         policy
     }
 
-    /// Returns the number of outcomes that it takes to exceed the limit.
+    /// Returns the number of outcomes after which the circuit must open.
     const fn limit(self) -> u64 {
         match self {
             Self::Slow => 5,
@@ -114,7 +115,7 @@ const COOL_OFF: Duration = Duration::from_secs(2);
 /// The number of concurrent callbacks.
 const AT_ONCE: u32 = 4;
 
-/// The maximum allowed increase in the other tenant's latencies, as a factor.
+/// The factor by which the other tenant's latencies may increase.
 const NOTICED: f64 = 1.5;
 
 /// The number of the other tenant's reminders.
@@ -133,21 +134,21 @@ const OTHER_CALLBACKS: &str = "/other/reminders";
 struct Filled {
     /// The first due time of the affected tenant's reminders.
     first_at: Timestamp,
-    /// The reminders that fire every missed run.
+    /// The reminders with the catch-up rule that fires every missed run.
     all: Vec<ReminderId>,
-    /// The reminders that fire only the latest missed run.
+    /// The reminders with the catch-up rule that fires only the latest missed run.
     latest: Vec<ReminderId>,
     others: Others,
 }
 
-/// The other tenant's reminders: spread over the second, each due every second.
+/// The other tenant's reminders, each due every second, and spread evenly over the second.
 struct Others {
     first_at: Timestamp,
     reminders: Vec<ReminderId>,
     runs: u32,
 }
 
-/// Causes the fault for one tenant, and checks both tenants.
+/// Makes one tenant exceed its limits, and checks both tenants.
 ///
 /// # Errors
 /// Returns an error if the test can't run. Violated guarantees are reported in the findings.
@@ -261,7 +262,7 @@ fn count_until(callbacks: &Receiver, until: Timestamp) -> u64 {
     count as u64
 }
 
-/// Returns a reminder's offset within the second, so that all of them are spread evenly.
+/// Returns a reminder's offset within the second, such that `of` reminders are spread evenly.
 fn phase(number: usize, of: usize) -> Duration {
     let share = |number: usize| u32::try_from(number).unwrap_or(0);
     SECOND * share(number) / share(of).max(1)
@@ -316,8 +317,8 @@ fn judge_return(
 }
 
 impl Others {
-    /// Returns the delay of each callback, ordered by due time: first those due before this time, then the
-    /// others.
+    /// Returns the delays of the callbacks, ordered by due time, in two parts: those due before `parted_at`,
+    /// and those due later.
     fn lags(
         &self,
         callbacks: &Receiver,
@@ -341,8 +342,8 @@ impl Others {
     }
 }
 
-/// Returns the median of the 99th percentiles of ten slices, so that a moment in which the machine is busy
-/// affects only one slice.
+/// Returns the median of the 99th percentiles of ten slices. A moment in which the machine is busy affects only
+/// one slice.
 fn usual_p99(lags: Vec<Duration>) -> Duration {
     let mut slices: Vec<Duration> = lags
         .chunks(lags.len().div_ceil(10).max(1))

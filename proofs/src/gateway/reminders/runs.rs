@@ -9,7 +9,7 @@ use breakerbox_testkit::receiver::{IdHash, Receiver};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Expected {
-    /// The index of the run's reminder in the list.
+    /// The index of the run's reminder in the list of expected reminders.
     pub(super) reminder: usize,
     /// The number of the run, starting at 1.
     pub(super) run: u32,
@@ -23,16 +23,16 @@ pub(super) struct Runs {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct ArrivedRuns {
-    /// For each run: when it first arrived, and when it first succeeded.
+    /// For each run, when it first arrived, and when it first succeeded.
     first: HashMap<Expected, (Duration, Option<Duration>)>,
-    /// The number of requests received.
+    /// The number of requests received, including duplicates.
     pub(super) requests: usize,
     /// The number of requests that do not belong to an expected run.
     pub(super) unexpected: usize,
 }
 
 impl Runs {
-    /// Expects this many runs for each of these reminders.
+    /// Returns the expectation that each of these reminders has `each` runs.
     pub(super) fn of(reminders: &[ReminderId], each: u32) -> Self {
         let mut expected = HashMap::with_capacity(reminders.len() * each as usize);
         for (place, reminder) in reminders.iter().enumerate() {
@@ -69,12 +69,12 @@ impl Runs {
         came
     }
 
-    /// Returns the number of missing runs: those that never succeeded.
+    /// Returns the number of expected runs that never succeeded.
     pub(super) fn missing(&self, came: &ArrivedRuns) -> usize {
         self.count() - came.first.values().filter(|(_, delivered)| delivered.is_some()).count()
     }
 
-    /// Returns the number of runs that arrived before the previous one had succeeded.
+    /// Returns the number of runs that arrived before the same reminder's previous run had succeeded.
     pub(super) fn out_of_order(&self, came: &ArrivedRuns) -> usize {
         let place = |reminder, run| came.first.get(&Expected { reminder, run });
         let is_early = |reminder, run| match (place(reminder, run), place(reminder, run + 1)) {
@@ -100,7 +100,7 @@ impl ArrivedRuns {
         };
         self.first.iter().filter(is_one).count()
     }
-    /// Returns whether one of a reminder's runs arrived before this time and succeeded only after it.
+    /// Returns whether one of a reminder's runs arrived before this time but did not succeed until later.
     pub(super) fn was_tried_before(&self, reminder: usize, until: Duration) -> bool {
         self.first.iter().any(|(expected, (at, delivered))| {
             expected.reminder == reminder

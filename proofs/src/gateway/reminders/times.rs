@@ -24,7 +24,8 @@ pub(in crate::gateway) fn sleep_until(at: Timestamp) {
     thread::sleep(at.since(now()));
 }
 
-/// Returns the delay from the due time to the arrival; zero if it arrived too early.
+/// Returns the delay from a run's due time to its arrival, or zero if the run arrived too early. `at` is
+/// relative to `start`.
 pub(super) fn lag(due: Timestamp, start: Timestamp, at: Duration) -> Duration {
     (start + at).since(due)
 }
