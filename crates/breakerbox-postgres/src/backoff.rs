@@ -7,13 +7,13 @@ use tokio::time::Instant;
 
 use crate::error::ConnectError;
 
-/// The maximum length of the first pause.
+/// The maximum length of the first pause between connection attempts.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 
-/// The maximum length of any pause.
+/// The maximum length of any pause between connection attempts.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// The maximum length of the next pause, which doubles each time.
+/// The maximum length of the next pause between connection attempts. It doubles with each pause.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff(Duration);
 
@@ -31,8 +31,8 @@ impl Backoff {
     }
 }
 
-/// After a failed connection attempt, returns that attempt's error for a while instead of trying again, so that
-/// a recovering server does not get one attempt per request.
+/// Limits connection attempts. After a failed attempt, callers get that attempt's error for a while, so that a
+/// recovering server does not get one attempt per request.
 #[derive(Debug, Default)]
 pub(crate) struct Gate(Mutex<Option<LastFailure>>);
 
@@ -44,7 +44,7 @@ struct LastFailure {
 }
 
 impl Gate {
-    /// Returns the error of the last attempt if it is too early for the next one.
+    /// Returns the error from the last attempt if it is too early for the next attempt.
     pub(crate) fn is_shut(&self) -> Option<ConnectError> {
         let shut = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         shut.as_ref().filter(|shut| Instant::now() < shut.until).map(|shut| shut.error.clone())

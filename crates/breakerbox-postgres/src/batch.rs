@@ -13,7 +13,7 @@ use tokio_postgres::types::ToSql;
 use crate::bigint::{count, counted, epoch, micros, nanos, timed};
 use crate::record;
 
-/// The maximum number of deltas in one statement.
+/// The maximum number of deltas in one merge statement.
 pub(crate) const MAX_DELTAS: usize = 1_000;
 
 /// The number of buckets in a window.

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use breakerbox::{Epoch, Timestamp};
 
-/// The maximum duration, in microseconds or nanoseconds. Added to any time, the result still fits.
+/// The maximum duration, in microseconds, so that adding it to a realistic time does not overflow.
 const LONGEST: u64 = 1 << 62;
 
-/// Converts a count, capped at the maximum.
+/// Converts a count to the database's type, saturating at the maximum.
 pub(crate) fn count(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Converts a count from the database.
+/// Converts a count from the database's type; negative counts become zero.
 pub(crate) fn counted(count: i64) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }

@@ -10,20 +10,21 @@ use crate::store::{PostgresStore, Start};
 /// The default schema for the store's tables.
 pub const DEFAULT_SCHEMA: &str = "breakerbox";
 
-/// The default timeout for an operation. A nearby server responds in a millisecond or two.
+/// The default timeout for an operation. It leaves ample time, because a nearby server responds in a
+/// millisecond or two.
 pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_millis(400);
 
 // If they were equal, which of the two timeouts expires first, and which error is reported, would be random.
 const _: () = assert!(DEFAULT_TIME_LIMIT.as_millis() < breakerbox::DEFAULT_STORE_TIMEOUT.as_millis());
 
-/// The default maximum number of connections per process, not counting the one that listens.
+/// The default maximum number of connections per process, not counting the connection that listens for changes.
 pub const DEFAULT_CONNECTIONS: usize = 4;
 
-/// The maximum length of a schema name. Postgres allows 63 bytes for the name of the channel, which is longer
-/// than the schema name.
+/// The maximum length of a schema name, in bytes. The name of the notification channel contains the schema
+/// name, and Postgres allows 63 bytes for it.
 const MAX_SCHEMA_LENGTH: usize = 48;
 
-/// Builds a store with settings other than the defaults.
+/// Builds a [`PostgresStore`] with settings other than the defaults.
 ///
 /// ```
 /// use breakerbox_postgres::PostgresStore;
@@ -55,7 +56,7 @@ pub struct Builder {
     clean_every: Duration,
 }
 
-/// A URL that may contain a password.
+/// A URL that may contain a password, so its `Debug` output must not show it.
 #[derive(Clone)]
 struct Url(String);
 
@@ -80,7 +81,7 @@ impl Builder {
     }
 
     /// Sets the schema for the store's tables. Default: [`DEFAULT_SCHEMA`]. Fleets that share a database must
-    /// each use their own.
+    /// use different schemas.
     pub fn schema(mut self, schema: &str) -> Self {
         schema.clone_into(&mut self.schema);
         self
@@ -93,8 +94,8 @@ impl Builder {
         self
     }
 
-    /// Sets the maximum number of connections per process, not counting the one that listens. Default:
-    /// [`DEFAULT_CONNECTIONS`].
+    /// Sets the maximum number of connections per process, not counting the connection that listens for
+    /// changes. Default: [`DEFAULT_CONNECTIONS`].
     pub fn connections(mut self, connections: usize) -> Self {
         self.connections = connections;
         self
@@ -106,36 +107,37 @@ impl Builder {
         self
     }
 
-    /// Sets the interval at which the listening connection is tested. Default: 5 s. If the connection does not
-    /// respond within the same time again, it is replaced, and listeners are notified that they may have missed
+    /// Sets the interval at which the listening connection is tested. Default: 5 s. If a test gets no response
+    /// within this interval, the connection is replaced, and listeners are notified that they may have missed
     /// changes.
     pub fn heartbeat_every(mut self, heartbeat_every: Duration) -> Self {
         self.heartbeat_every = heartbeat_every;
         self
     }
 
-    /// Sets the interval at which one process in the fleet examines a thousand rows and deletes the expired
-    /// ones. Default: 1 s, with a pause of a minute once all rows have been examined.
+    /// Sets the interval at which one process in the fleet examines a thousand rows and deletes those that have
+    /// expired. Default: 1 s. After all rows have been examined, the process pauses for sixty intervals.
     pub fn clean_every(mut self, clean_every: Duration) -> Self {
         self.clean_every = clean_every;
         self
     }
 
-    /// Uses the connections of an existing [`Database`], which the program shares, instead of opening its own.
+    /// Uses the connections of an existing [`Database`], which the program also uses for other purposes,
+    /// instead of opening separate ones.
     pub fn on(mut self, database: Database) -> Self {
         self.database = Some(database);
         self
     }
 
-    /// Uses a separate connection, even if the database is shared.
+    /// Uses a separate connection, even if a shared database was set.
     pub(crate) fn alone(mut self) -> Self {
         self.database = None;
         self.connections = 1;
         self
     }
 
-    /// Returns the database that the URL names, for programs that use it for other purposes as well. It does
-    /// not connect yet.
+    /// Returns the database that the URL names, for programs that use it for other purposes as well. Does not
+    /// connect yet.
     ///
     /// # Errors
     /// Returns a [`ConnectError`] if the URL or a setting is invalid.
@@ -180,9 +182,10 @@ impl Builder {
     /// [`Database::with_pool`].
     ///
     /// The server's timeout is slightly shorter than the client's, so that usually the server ends a statement
-    /// and the connection stays usable. A process that stops in the middle of a swap loses its lock. Query
-    /// plans are made once, possibly while the tables are empty, and must still be good when the tables are
-    /// full, so they always use an index. They are not JIT-compiled.
+    /// and the connection stays usable. The server also ends the transaction of a process that stalls in the
+    /// middle of a swap, which releases its locks. Query plans are made once, possibly while the tables are
+    /// empty. They always use an index, so that they remain good when the tables are full. They are not
+    /// JIT-compiled.
     #[must_use]
     pub fn session_settings(&self) -> String {
         let limit = (self.time_limit.as_millis() * 9 / 10).max(1);
@@ -226,9 +229,9 @@ impl Builder {
 }
 
 impl PostgresStore {
-    /// Creates a store with the default settings that connects in the background and creates missing tables. A
-    /// service that starts while Postgres is down starts degraded, and joins the fleet when Postgres is up.
-    /// Must be called within a tokio runtime that lives as long as the store.
+    /// Creates a store with the default settings that connects in the background and creates missing tables. If
+    /// Postgres is down when a service starts, the service starts degraded, and joins the fleet when Postgres
+    /// is up. Must be called within a tokio runtime that lives as long as the store.
     ///
     /// # Errors
     /// Returns a [`ConnectError`] if the URL is invalid. All other problems are reported as the store's health.

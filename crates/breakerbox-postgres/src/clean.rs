@@ -12,13 +12,13 @@ use breakerbox::store::StoreError;
 
 use crate::operations::{Operations, Table};
 
-/// The name of the leader election for the cleanup.
+/// The name of the leader election that decides which process deletes expired rows.
 const ELECTION: &str = "breakerbox clean-up";
 
-/// The pause after all rows have been examined, in steps.
+/// The pause after all rows have been examined, in cleanup intervals.
 const PAUSE_STEPS: u32 = 60;
 
-/// The length of a leader's term, in steps.
+/// The length of a leader's term, in cleanup intervals.
 const TERM_STEPS: u32 = 3 * PAUSE_STEPS;
 
 /// Deletes expired rows until the task is aborted.
@@ -32,7 +32,7 @@ pub(crate) async fn clean_for_ever(operations: Arc<Operations>, every: Duration)
     }
 }
 
-/// Examines every row once, as long as this process is the leader.
+/// Examines every row once and deletes the expired rows, as long as this process is the leader.
 async fn sweep(operations: &Operations, me: Nonce, every: Duration) -> Result<(), StoreError> {
     for table in [Table::Circuits, Table::Counts, Table::Leases, Table::Ramps] {
         let mut next = Some(Vec::new());

@@ -22,7 +22,7 @@ use crate::migrations::migrate;
 use crate::task::Task;
 use crate::{tls, url};
 
-/// The oldest supported version, as the server reports it (`server_version_num`).
+/// The oldest supported server version, in the format of `server_version_num`.
 const OLDEST: i32 = 140_000;
 
 /// The I/O half of a `tokio_postgres` connection.
@@ -57,7 +57,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// Creates the database that a URL names. It does not connect yet.
+    /// Creates the database that a URL names. Does not connect yet.
     ///
     /// `settings` is the SQL that each new connection executes.
     pub(crate) fn new(
@@ -88,8 +88,8 @@ impl Database {
         })
     }
 
-    /// Uses an existing pool of connections to the same database. New connections in that pool should execute
-    /// the store's [settings](crate::Builder::session_settings).
+    /// Uses an existing pool of connections to the same database. The pool should execute the store's
+    /// [settings](crate::Builder::session_settings) on each new connection.
     #[must_use]
     pub fn with_pool(mut self, pool: Pool) -> Self {
         self.pool = pool;
@@ -161,7 +161,7 @@ impl Database {
         ConnectError::of(error, &self.config)
     }
 
-    /// Returns the error for a connection that exceeded this timeout.
+    /// Returns the error for a connection attempt that exceeded this timeout.
     pub(crate) fn too_slow(&self, limit: Duration) -> ConnectError {
         ConnectError::TimedOut { address: address(&self.config), limit }
     }
@@ -173,7 +173,7 @@ impl std::fmt::Debug for Database {
     }
 }
 
-/// Sets the options that the URL does not set.
+/// Sets connection options that the URL does not set.
 fn set_defaults(config: &mut Config, time_limit: Duration) {
     if config.get_application_name().is_none() {
         config.application_name("breakerbox");

@@ -35,7 +35,7 @@ pub enum ConnectError {
     Unreachable {
         /// The address of the server.
         address: String,
-        /// The error message of the operating system.
+        /// The operating system's error message.
         reason: String,
     },
     /// The server did not respond in time.
@@ -48,7 +48,7 @@ pub enum ConnectError {
         /// The timeout that expired.
         limit: Duration,
     },
-    /// The server refused the login.
+    /// The server rejected the login.
     #[error(
         "the server refuses user {user:?}: {reason}; check user and password in the URL, and the server's pg_hba.conf"
     )]
@@ -98,13 +98,13 @@ pub enum ConnectError {
         /// The version that the server reports.
         version: String,
     },
-    /// The tokio runtime on which the store was connected has ended, and the store's tasks with it.
+    /// The tokio runtime on which the store was connected has ended, and with it the store's tasks.
     #[error(
         "the tokio runtime that this store was connected on has ended; connect the store on a runtime that lives as long \
          as the store, such as the one of `main`"
     )]
     Ended,
-    /// Any other error.
+    /// Any error that has no separate variant.
     #[error("can't connect: {reason}")]
     Failed {
         /// The client's error message.
@@ -113,7 +113,7 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// Converts an error from a connection, or from a statement during the setup.
+    /// Converts an error from a connection attempt, or from a statement during setup.
     pub(crate) fn of(error: &tokio_postgres::Error, config: &Config) -> Self {
         let reason = whole(error);
         let Some(code) = error.code() else { return Self::without_code(error, reason, config) };
@@ -132,8 +132,8 @@ impl ConnectError {
         }
     }
 
-    /// Converts an error that has no SQL state. The client library's error kinds are private, so the message is
-    /// examined.
+    /// Converts an error that has no SQL state. Examines the message, because the client library's error kinds
+    /// are private.
     fn without_code(error: &tokio_postgres::Error, reason: String, config: &Config) -> Self {
         let kind = error.to_string();
         if kind.contains("TLS") {
@@ -157,12 +157,12 @@ impl From<ConnectError> for StoreError {
     }
 }
 
-/// The reason why a statement failed.
+/// The reason why an SQL statement failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{reason}")]
 pub(crate) struct StatementError {
     reason: String,
-    /// Whether the error is that a table or the schema does not exist.
+    /// Whether the statement failed because a table or the schema does not exist.
     is_table_missing: bool,
 }
 

@@ -20,10 +20,10 @@ use crate::message;
 use crate::operations::Operations;
 use crate::statements::channel;
 
-/// The timeout for opening a connection.
+/// The timeout for opening a listening connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The minimum lifetime of a connection for its loss to reset the backoff.
+/// The minimum lifetime of a connection after which its loss resets the backoff.
 const RESET_BACKOFF_AFTER: Duration = Duration::from_secs(30);
 
 /// Opens connections that listen for changes.
@@ -31,7 +31,7 @@ pub(crate) struct Listener {
     database: Database,
     schema: String,
     heartbeat_every: Duration,
-    /// Whether the tables are known to exist.
+    /// Whether the store's tables are known to exist.
     is_set_up: AtomicBool,
 }
 
@@ -41,7 +41,7 @@ impl Listener {
         Self { database, schema, heartbeat_every, is_set_up: AtomicBool::new(false) }
     }
 
-    /// Opens a connection and starts to listen. The first time, it also creates missing tables.
+    /// Opens a connection and starts to listen. The first call also creates missing tables.
     pub(crate) async fn open(&self) -> Result<ListenerConnection, ConnectError> {
         if !self.is_set_up.load(Ordering::Relaxed) {
             self.database.set_up(&self.schema).await?;
@@ -93,8 +93,8 @@ impl ListenerConnection {
     }
 }
 
-/// Listens until the task is aborted, with this connection first. Listeners are not notified of a lost
-/// connection, only that they may have missed changes.
+/// Listens for changes until the task is aborted, starting with the connection `first`. After a lost connection
+/// was replaced, listeners receive [`StoreEvent::Missed`].
 pub(crate) async fn listen_for_ever(
     listener: Listener,
     mut first: Option<ListenerConnection>,
@@ -126,8 +126,8 @@ pub(crate) async fn listen_for_ever(
     }
 }
 
-/// Parses a message. If the record did not fit into it, the record is read from the store; it may be a newer
-/// one by then.
+/// Parses a message. If the record did not fit into the message, reads the record from the store, which may
+/// have a newer one by then.
 async fn parse_message(text: &str, operations: &Operations) -> StoreEvent {
     let Some(message) = message::read(text) else { return StoreEvent::Missed };
     if !message.reports.is_empty() {
@@ -146,7 +146,7 @@ async fn parse_message(text: &str, operations: &Operations) -> StoreEvent {
     record.map_or(StoreEvent::Missed, |record| StoreEvent::Changed { key, record: Arc::new(record) })
 }
 
-/// Returns the next message, or `None` once the connection has ended.
+/// Returns the next message; `None` once the connection has ended.
 async fn next(wire: &mut Wire) -> Option<String> {
     loop {
         match poll_fn(|context| wire.poll_message(context)).await? {

@@ -20,7 +20,7 @@ const CANCEL_WITHIN: Duration = Duration::from_secs(2);
 
 /// A pooled connection, on loan for one operation.
 pub(crate) struct Loan {
-    /// `None` once the connection has been returned.
+    /// The connection; `None` once it has been returned to the pool.
     client: Option<Object>,
     canceller: Canceller,
     config: Arc<Config>,
@@ -37,7 +37,8 @@ impl Loan {
         Self { client: Some(client), canceller, config, time_limit }
     }
 
-    /// Ends the operation. After a server error the connection is kept, unless the server refuses writes.
+    /// Ends the operation. The connection returns to the pool after a success or a server error, unless the
+    /// server rejects writes.
     pub(crate) fn settle<T>(mut self, answer: Result<T, tokio_postgres::Error>) -> Result<T, StoreError> {
         let failed = answer.as_ref().err();
         let spoke = failed.is_none_or(|error| error.as_db_error().is_some());
@@ -73,7 +74,7 @@ impl Drop for Loan {
 pub(crate) struct Canceller {
     token: CancelToken,
     tls: MakeRustlsConnect,
-    /// Limits the number of concurrent cancellations.
+    /// Limits how many cancellations run concurrently.
     at_once: Arc<Semaphore>,
 }
 
@@ -82,8 +83,8 @@ impl Canceller {
         Self { token: client.cancel_token(), tls, at_once }
     }
 
-    /// Tries to cancel the statement, on a separate connection. If that fails, the server's own timeout ends
-    /// the statement.
+    /// Tries to cancel the running statement, on a separate connection. If that fails, the server's own timeout
+    /// ends the statement.
     fn cancel(&self) {
         let Ok(turn) = Arc::clone(&self.at_once).try_acquire_owned() else { return };
         let Ok(runtime) = Handle::try_current() else { return };

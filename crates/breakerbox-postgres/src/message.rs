@@ -10,17 +10,17 @@ use std::sync::Arc;
 use breakerbox::Record;
 use serde::{Deserialize, Serialize};
 
-/// The maximum length of a message, in bytes.
+/// The maximum length of a message, in bytes, which is the limit of `NOTIFY`.
 const MAX_LENGTH: usize = 7_999;
 
-/// A message to send about a change.
+/// A message about a change, as it is sent.
 #[derive(Serialize)]
 struct ChangeMessage<'a> {
     key: Option<&'a str>,
     record: Option<&'a Record>,
 }
 
-/// A received message: a change, or a call for reports.
+/// A message as it is received, which is either a change or a call for reports.
 #[derive(PartialEq, Debug, Deserialize)]
 pub(crate) struct Message {
     pub(crate) key: Option<String>,
@@ -30,8 +30,9 @@ pub(crate) struct Message {
     pub(crate) reports: Vec<String>,
 }
 
-/// Returns the messages that call for reports on these keys, as few as possible. A key that does not fit into a
-/// message is left out; then the process with the pending trip waits for the regular reports of the others.
+/// Returns as few messages as possible that call for reports on these keys. A key that does not fit into a
+/// message is left out. For such a key, the process with the pending trip waits for the other processes'
+/// regular reports.
 pub(crate) fn call_for_reports(keys: &[Arc<str>]) -> Vec<String> {
     const FRAME: &str = r#"{"reports":[]}"#;
     let mut texts: Vec<String> = Vec::new();
@@ -68,12 +69,13 @@ pub(crate) fn write(key: &str, record: &Record) -> String {
     texts.find(|text| text.len() <= MAX_LENGTH).unwrap_or_else(|| "{}".to_owned())
 }
 
-/// Parses a message. Returns `None` if it is invalid.
+/// Parses a message; `None` if the message is invalid.
 pub(crate) fn read(text: &str) -> Option<Message> {
     serde_json::from_str(text).ok()
 }
 
-/// Escapes all non-ASCII characters. In JSON they occur only inside strings, where escapes are allowed.
+/// Escapes all non-ASCII characters in JSON. Such characters occur only inside strings, where escapes are
+/// allowed.
 fn in_ascii(text: &str) -> String {
     let mut ascii = String::with_capacity(text.len());
     for c in text.chars() {

@@ -50,7 +50,8 @@ async fn applied(client: &Client, schema: &str) -> Result<usize, Error> {
     Ok(usize::try_from(newest).unwrap_or(0))
 }
 
-/// Creates the table of applied migrations, and the schema, unless a user with more permissions has created it.
+/// Creates the schema and the table of applied migrations, unless a user with more permissions has already
+/// created them.
 async fn create_schema(client: &Client, schema: &str) -> Result<(), Error> {
     let there = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)";
     if !client.query_one(there, &[&schema]).await?.try_get(0)? {

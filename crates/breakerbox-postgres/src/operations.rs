@@ -32,20 +32,20 @@ use crate::record::{self, column};
 use crate::recreate::Recreation;
 use crate::statements::{Statements, channel};
 
-/// The maximum number of keys in one read.
+/// The maximum number of keys in one read statement.
 const MAX_KEYS: usize = 1_000;
 
 /// The maximum number of circuits on a page.
 const MAX_PAGE: usize = 1_000;
 
-/// The maximum number of swaps in one transaction: a few milliseconds, during which other transactions wait for
-/// its locks.
+/// The maximum number of swaps in one transaction. It bounds the time for which other transactions wait for the
+/// transaction's locks to a few milliseconds.
 const MAX_SWAPS: usize = 100;
 
-/// The time to live of the write-check row.
+/// The time to live of the row that the write check writes.
 const KEEP_CHECK_FOR: Duration = Duration::from_secs(60);
 
-/// The maximum number of rows that one step of the cleanup examines.
+/// The maximum number of rows that one cleanup step examines.
 const CLEAR_BATCH: i64 = 1_000;
 
 /// The store's operations, on one schema in one database.
@@ -54,7 +54,7 @@ pub(crate) struct Operations {
     pub(crate) database: Database,
     pub(crate) statements: Statements,
     channel: String,
-    /// The name of the row that this process writes to check that writes are accepted.
+    /// The name of the row that this process writes for the write check.
     check_name: Vec<u8>,
     recreation: Arc<Recreation>,
 }
@@ -80,7 +80,8 @@ impl Operations {
         .await
     }
 
-    /// Runs an operation with the timeout. If tables are missing, they are created again in the background.
+    /// Runs an operation with the timeout. If tables are missing, requests that they are created again in the
+    /// background.
     pub(crate) async fn within<T>(
         &self,
         work: impl Future<Output = Result<T, StoreError>>,
@@ -135,7 +136,7 @@ impl Operations {
         Ok(Answer { now, value: value? })
     }
 
-    /// Makes the swaps in batches, in key order, so that no two batches deadlock.
+    /// Makes the swaps in batches, in key order, so that batches never deadlock with each other.
     pub(crate) async fn swap_all(
         &self,
         swaps: &[Swap],
@@ -158,7 +159,7 @@ impl Operations {
         self.whole(answers, now).await
     }
 
-    /// Combines the results of all batches. If there are none, it reads the store's time.
+    /// Combines the results of all batches. Without batches, reads the store's time.
     async fn whole<T>(
         &self,
         answers: Vec<Option<T>>,
@@ -175,9 +176,9 @@ impl Operations {
         Ok(Answer { now, value })
     }
 
-    /// Sends all statements before the first one is answered. Each statement sees the rows as of its start. A
-    /// circuit's last statement starts when all of the circuit's rows are locked, so it sees the rows that it
-    /// replaces.
+    /// Makes the swaps in one transaction, in one round trip. All statements are sent before the first
+    /// response. Each statement sees the rows as of its start. A circuit's last statement starts when all of
+    /// the circuit's rows are locked, so it sees the rows that it replaces.
     async fn swap_once(&self, swaps: &[SwapParameters]) -> Result<Vec<Row>, StoreError> {
         let loan = self.database.lend().await?;
         let answer = async {
@@ -256,8 +257,8 @@ impl Operations {
         Ok(Answer { now: now_in(row)?, value: Term { leads, ends_at: timed(column(row, "ends_at")?) } })
     }
 
-    /// Writes a row that does not belong to an election: its name starts with a byte that no UTF-8 string
-    /// contains.
+    /// Writes a row to check that the server accepts writes. The row's name starts with a byte that UTF-8 never
+    /// contains, so it can't be the name of an election.
     pub(crate) async fn check_write(&self) -> Result<Answer<()>, StoreError> {
         let keep_for = micros(KEEP_CHECK_FOR);
         let rows = self.query(&self.statements.check_write, &[&self.check_name, &keep_for]).await?;
@@ -265,7 +266,7 @@ impl Operations {
         Ok(Answer { now: now_in(row)?, value: () })
     }
 
-    /// Sends one message to all listeners, or several if there are many keys.
+    /// Sends a call for reports to all listeners, in several messages if there are many keys.
     pub(crate) async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
         let messages = message::call_for_reports(keys);
         if !messages.is_empty() {
@@ -274,8 +275,8 @@ impl Operations {
         Ok(())
     }
 
-    /// Examines some rows of a table, starting at a key, and deletes the expired ones. Returns the key at which
-    /// to continue, or `None` at the end of the table.
+    /// Examines some rows of a table, starting at the key `from`, and deletes the expired rows. Returns the key
+    /// at which to continue; `None` at the end of the table.
     pub(crate) async fn clear(&self, table: Table, from: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let sql = match table {
             Table::Circuits => &self.statements.clear_circuits,
@@ -343,8 +344,8 @@ fn swapped(key: &Arc<str>, row: &Row) -> Result<Readable<Swapped>, StoreError> {
     })
 }
 
-/// Waits for all futures. They are first polled in order, and send their requests at that point. So a future
-/// that is polled next, such as a commit, sends its request after all of them.
+/// Waits for all futures. The first poll polls them in order, and each sends its request at its first poll. A
+/// future that is polled afterwards, such as a commit, therefore sends its request last.
 async fn all_in_order<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut all: Vec<Pin<Box<MaybeDone<F>>>> = futures.map(|future| Box::pin(maybe_done(future))).collect();
     poll_fn(|context| {

@@ -17,8 +17,8 @@ impl Operations {
         Ok(Answer { now: now_in(&row)?, value })
     }
 
-    /// Sends both statements. The second starts when the first has acquired the lock, so it sees the current
-    /// rows.
+    /// Executes a ramp request in two statements. The second starts when the first has acquired the lock, so it
+    /// sees the current rows.
     async fn ramp_once(&self, parameters: &RampParameters) -> Result<Row, StoreError> {
         let loan = self.database.lend().await?;
         let answer = async {

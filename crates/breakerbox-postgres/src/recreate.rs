@@ -18,17 +18,17 @@ use crate::error::{is_table_missing, unavailable, whole};
 /// The timeout for creating the tables.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reports of missing tables, and the result of the last attempt to create them.
+/// Requests to create missing tables, and the result of the last attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Recreation {
     missing: Notify,
-    /// The error of the last attempt; `None` if it succeeded.
+    /// The error from the last attempt to create tables; `None` if it succeeded.
     failed: Mutex<Option<String>>,
 }
 
 impl Recreation {
-    /// If the error reports a missing table, requests its creation, and adds the reason why the last attempt to
-    /// create it failed.
+    /// If `error` reports a missing table, requests that the table is created, and adds the reason why the last
+    /// attempt to create it failed.
     pub(crate) fn note(&self, error: StoreError) -> StoreError {
         if !is_table_missing(&error) {
             return error;
@@ -49,7 +49,7 @@ impl Recreation {
     }
 }
 
-/// Creates missing tables until the task is aborted.
+/// Creates missing tables on request, until the task is aborted.
 pub(crate) async fn recreate_for_ever(
     recreation: Arc<Recreation>,
     database: Database,

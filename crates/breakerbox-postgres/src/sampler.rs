@@ -46,20 +46,20 @@ pub struct PostgresSampler {
     returns_runs: bool,
 }
 
-/// The reason why a sampler can't be created.
+/// The reason why a [`PostgresSampler`] can't be created.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SamplerError {
     /// The description of the table is invalid.
     #[error(transparent)]
     Table(#[from] SqlError),
-    /// The URL or a setting of the database is invalid.
+    /// The URL or a setting for the database is invalid.
     #[error(transparent)]
     Database(#[from] ConnectError),
 }
 
 impl PostgresSampler {
-    /// Creates a sampler for the database that this URL names. It does not connect yet.
+    /// Creates a sampler for the database that this URL names. Does not connect yet.
     ///
     /// # Errors
     /// Returns a [`SamplerError`] if the URL or the description of the table is invalid.
@@ -68,7 +68,7 @@ impl PostgresSampler {
         Self::with(builder.database()?, &source.into())
     }
 
-    /// Creates a sampler that uses existing connections, with their timeout.
+    /// Creates a sampler that uses an existing database's connections and timeout.
     ///
     /// # Errors
     /// Returns a [`SamplerError`] if the description of the table is invalid.
@@ -110,7 +110,7 @@ impl PostgresSampler {
     }
 }
 
-/// The maximum age of attempts that the sampler asks for: a hundred years.
+/// The maximum age in a query: a hundred years.
 const OLDEST: Duration = Duration::from_secs(100 * 366 * 24 * 3_600);
 
 #[async_trait]
@@ -151,7 +151,7 @@ fn sample(row: &Row, wants_recent: bool) -> Result<(String, Sample), SampleError
     Ok((key, sample))
 }
 
-/// Returns the value of an optional column, or `None` if it is null.
+/// Returns the value of an optional column; `None` if it is null.
 fn known(row: &Row, field: &'static str) -> Result<Option<i64>, SampleError> {
     if !row.columns().iter().any(|column| column.name() == field) {
         return Ok(None);

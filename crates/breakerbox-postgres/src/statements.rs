@@ -55,23 +55,23 @@ impl Statements {
     }
 }
 
-/// The migrations of the tables, in order. A new migration must keep the previous version's statements working:
-/// during an upgrade of a fleet, both versions run. Each migration keeps what already exists, so that all of
-/// them can be applied again when a table is missing.
+/// The migrations of the tables, in order. A new migration must keep the previous version's statements working,
+/// because both versions run while a fleet is upgraded. Each migration keeps existing tables and columns, so
+/// that all migrations can be applied again when a table is missing.
 pub(crate) const MIGRATIONS: [&str; 2] = [
     include_str!("sql/migrations/0001_circuits_counts_leases.sql"),
     include_str!("sql/migrations/0002_ramps.sql"),
 ];
 
-/// The tables that must exist.
+/// The names of the tables that must exist.
 pub(crate) const TABLES: [&str; 5] = ["migrations", "circuits", "counts", "leases", "ramps"];
 
-/// Returns the SQL of a migration, for one schema.
+/// Returns a migration's SQL for one schema.
 pub(crate) fn migration(schema: &str, text: &str) -> String {
     in_schema(schema, text)
 }
 
-/// Returns the name of the channel on which changes are published.
+/// Returns the name of the notification channel on which changes are published.
 pub(crate) fn channel(schema: &str) -> String {
     format!("{schema}_changes")
 }

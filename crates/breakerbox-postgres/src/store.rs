@@ -21,8 +21,8 @@ use crate::task::Task;
 
 /// A store that keeps circuits in a Postgres database. See the [crate documentation](crate).
 ///
-/// The store has background tasks, which end when it is dropped. They run on the tokio runtime on which the
-/// store was connected. When that runtime ends, every operation fails with an error that says so.
+/// The store has background tasks, which end when the store is dropped. They run on the tokio runtime on which
+/// the store was connected. When that runtime ends, every operation fails with an error that says so.
 pub struct PostgresStore {
     operations: Arc<Operations>,
     announcer: Arc<Announcer>,
@@ -32,7 +32,7 @@ pub struct PostgresStore {
     _recreating: Task,
 }
 
-/// Opens another store with the same settings.
+/// A function that opens another store with the same settings, in the current tokio runtime.
 pub(crate) type Reopen = Box<dyn Fn() -> Option<PostgresStore> + Send + Sync>;
 
 /// The settings that a store is started with, in addition to its database.
@@ -44,7 +44,7 @@ pub(crate) struct Start {
 }
 
 impl PostgresStore {
-    /// Connects a store, and returns it when it is ready.
+    /// Connects a store, and returns it when the connection and the tables are ready.
     pub(crate) async fn connected(
         database: Database,
         start: Start,
@@ -91,7 +91,7 @@ impl PostgresStore {
         }
     }
 
-    /// Returns the operations, or an error if the background tasks have ended.
+    /// Returns the store's operations, or an error if the background tasks have ended.
     fn operations(&self) -> Result<&Operations, StoreError> {
         if self.listening.has_ended() {
             return Err(ConnectError::Ended.into());

@@ -13,8 +13,8 @@ impl Task {
 }
 
 impl Task {
-    /// Returns whether the task has ended without being aborted. A task that runs forever ends only with its
-    /// runtime.
+    /// Returns whether the task has ended without being aborted. The store's tasks run forever, so they end
+    /// only with their runtime.
     pub(crate) fn has_ended(&self) -> bool {
         self.0.is_finished()
     }

@@ -47,7 +47,8 @@ fn roots(trust: &Trust) -> Result<RootCertStore, ConnectError> {
     Ok(roots)
 }
 
-/// Behaves like `psql` with `sslmode=prefer` or `require`: encrypts, and accepts any certificate.
+/// A verifier that accepts any certificate, as `psql` does with `sslmode=prefer` or `require`. Traffic is
+/// encrypted, but the server is not authenticated.
 #[derive(Debug)]
 struct AcceptAnyCertificate(Arc<CryptoProvider>);
 

@@ -12,10 +12,10 @@ use tokio_postgres::config::SslMode;
 
 use crate::error::{ConnectError, whole};
 
-/// The certificates that are trusted.
+/// The certificates with which the server is verified.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Trust {
-    /// Any certificate: traffic is encrypted, but the server is not authenticated.
+    /// Any certificate is accepted. Traffic is encrypted, but the server is not authenticated.
     Anybody,
     /// The certificates that the system trusts.
     System,

@@ -17,7 +17,8 @@ use crate::store::RedisStore;
 use crate::target::Target;
 use crate::wire::Wire;
 
-/// The default request timeout. A nearby server responds in less than a millisecond.
+/// The default request timeout. It leaves ample time, because a nearby server responds in less than a
+/// millisecond.
 pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_millis(400);
 
 // If they were equal, which of the two timeouts expires first, and which error is reported, would be random.
@@ -29,10 +30,10 @@ pub const DEFAULT_NAMESPACE: &str = "breakerbox";
 /// The maximum length of a namespace, in bytes.
 const MAX_NAMESPACE_LENGTH: usize = 64;
 
-/// The timeout for the whole connection setup.
+/// The timeout for the whole connection setup, for all servers.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Builds a store with settings other than the defaults.
+/// Builds a [`RedisStore`] with settings other than the defaults.
 ///
 /// ```
 /// use breakerbox_redis::RedisStore;
@@ -59,7 +60,7 @@ pub struct Builder {
     root_certificate: Option<Vec<u8>>,
 }
 
-/// A URL that may contain a password.
+/// A URL that may contain a password, so its `Debug` output must not show it.
 #[derive(Clone)]
 struct Url(String);
 
@@ -80,19 +81,20 @@ impl Builder {
     }
 
     /// Sets the prefix for all keys and channels. Default: [`DEFAULT_NAMESPACE`]. Fleets that share a server
-    /// must each use their own.
+    /// must use different namespaces.
     pub fn namespace(mut self, namespace: &str) -> Self {
         namespace.clone_into(&mut self.namespace);
         self
     }
 
-    /// Sets the request timeout. Default: [`DEFAULT_TIME_LIMIT`]. One page of a list takes several requests.
+    /// Sets the request timeout. Default: [`DEFAULT_TIME_LIMIT`]. A page of a list may take longer, because it
+    /// takes several requests.
     pub fn time_limit(mut self, time_limit: Duration) -> Self {
         self.time_limit = time_limit;
         self
     }
 
-    /// Sets the root certificate that the servers are verified with, as PEM. It replaces the certificates that
+    /// Sets the root certificate with which servers are verified, as PEM. This certificate replaces those that
     /// the system trusts.
     pub fn root_certificate(mut self, pem: &[u8]) -> Self {
         self.root_certificate = Some(pem.to_owned());
@@ -158,9 +160,9 @@ impl Builder {
 }
 
 impl RedisStore {
-    /// Creates a store with the default settings that connects in the background. A service that starts while
-    /// Redis is down starts degraded, and joins the fleet when Redis is up. Must be called within a tokio
-    /// runtime that lives as long as the store.
+    /// Creates a store with the default settings that connects in the background. If Redis is down when a
+    /// service starts, the service starts degraded, and joins the fleet when Redis is up. Must be called within
+    /// a tokio runtime that lives as long as the store.
     ///
     /// # Errors
     /// Returns a [`ConnectError`] if the URL is invalid. All other problems are reported as the store's health.

@@ -12,10 +12,10 @@ use crate::layout::Bucket;
 use crate::servers::Servers;
 use crate::wire::Call;
 
-/// The prefix of a call for reports.
+/// The prefix of a message that calls for reports.
 const PREFIX: &str = "reports:";
 
-/// The maximum number of keys in one message. It keeps messages within a server's output buffers.
+/// The maximum number of keys in one message, so that messages fit into a server's output buffers.
 const MAX_KEYS: usize = 1_000;
 
 pub(crate) async fn call_for_reports(servers: &Servers, keys: &[Arc<str>]) -> Result<(), StoreError> {

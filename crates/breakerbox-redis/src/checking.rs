@@ -12,7 +12,7 @@ use crate::script::ScriptName;
 use crate::servers::Servers;
 use crate::wire::Call;
 
-/// The time to live of the key, in milliseconds.
+/// The time to live of the key that the write check writes, in milliseconds.
 const KEEP_FOR_MS: &str = "60000";
 
 pub(crate) async fn check_write(servers: &Servers) -> Result<Answer<()>, StoreError> {

@@ -37,8 +37,8 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Parses `host:port`, as in a redirection. If the host is missing, it is that of the node that sent the
-    /// redirection.
+    /// Parses `host:port`, as in a redirection. If the host is missing, uses that of the node that sent the
+    /// redirection, `said_by`.
     pub(crate) fn parse(text: &str, said_by: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = if host.is_empty() { Arc::clone(&said_by.host) } else { host.into() };
@@ -52,7 +52,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// The node that owns each bucket.
+/// The node that owns each bucket, by the bucket's number.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Owners(Vec<Option<Address>>);
 
@@ -74,13 +74,13 @@ impl Owners {
         nodes
     }
 
-    /// Returns one bucket of every node: the first.
+    /// Returns the first bucket of every node.
     pub(crate) fn one_bucket_each(&self) -> Vec<Bucket> {
         let mut seen = HashSet::new();
         Bucket::all().filter(|bucket| self.of(*bucket).is_ok_and(|address| seen.insert(address))).collect()
     }
 
-    /// Parses the response to `CLUSTER SLOTS`; `said_by` is the node that sent it.
+    /// Parses the response to `CLUSTER SLOTS` from the node `said_by`; `None` if it is invalid.
     fn read(slots: &Value, said_by: &Address) -> Option<Self> {
         let number = |value: &Value| redis::from_redis_value_ref::<u16>(value).ok();
         let mut ranges = Vec::new();
@@ -102,7 +102,7 @@ impl Owners {
 /// The latest known owners, or the latest error. `None` before the first response.
 type Known = Result<Option<Arc<Owners>>, ConnectError>;
 
-/// A Redis Cluster: the owner of each bucket, and a link to each node.
+/// A Redis Cluster, with the owner of each bucket, and a link to each node.
 pub(crate) struct Cluster {
     shared: Arc<Shared>,
     owners: watch::Receiver<Known>,
@@ -137,7 +137,7 @@ impl Cluster {
         }
     }
 
-    /// Subscribes to changes of the owners.
+    /// Subscribes to changes in which node owns which bucket.
     pub(crate) fn watch(&self) -> watch::Receiver<Known> {
         self.owners.clone()
     }
@@ -172,7 +172,7 @@ impl Shared {
         Arc::clone(links.entry(address.clone()).or_insert_with(new))
     }
 
-    /// Requests the slot map from the known nodes, then from those in the URL, until one responds.
+    /// Requests the slot map from the known nodes, then from the nodes in the URL, until a node responds.
     async fn request(&self) -> Result<Owners, ConnectError> {
         let known: Vec<_> =
             self.links().iter().map(|(address, link)| (address.clone(), Arc::clone(link))).collect();
@@ -220,7 +220,7 @@ impl Shared {
     }
 }
 
-/// Keeps the owners up to date until the task is aborted.
+/// Keeps the owners of the buckets up to date until the task is aborted.
 async fn refresh(shared: Arc<Shared>, owners: watch::Sender<Known>) {
     loop {
         let answer = shared.request().await;

@@ -13,17 +13,17 @@ use tokio::time::timeout;
 use crate::error::ConnectError;
 use crate::target::{Login, Servers};
 
-/// The minimum timeout for one attempt: a TLS handshake with a distant server takes longer than a command to a
-/// nearby one.
+/// The minimum timeout for one connection attempt, because a TLS handshake with a distant server takes longer
+/// than a command to a nearby one.
 const MIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The maximum number of commands in flight on one connection. Further commands wait, within their timeout.
+/// The maximum number of commands in flight on one connection. Further commands wait until their timeout.
 const MAX_IN_FLIGHT: usize = 4_096;
 
 /// The server that a connection is for.
 #[derive(Clone, Debug)]
 pub(crate) enum Peer {
-    /// A single server, which must be a master.
+    /// A single server, which must be a master (not a replica).
     Server { host: String, port: u16, login: Login },
     /// The master that these sentinels name.
     Sentinel { sentinels: Servers, master: String, login: Login },
@@ -40,8 +40,8 @@ impl Peer {
         }
     }
 
-    /// Makes one connection attempt. The server's push messages go to `pushes`, and so does the end of the
-    /// connection.
+    /// Makes one connection attempt. The server's push messages, and the notification that the connection
+    /// ended, go to `pushes`.
     pub(crate) async fn connect(
         &self,
         limit: Duration,
@@ -73,8 +73,8 @@ impl Peer {
     }
 }
 
-/// Queries all sentinels at once. The first that knows the master wins; the caller verifies the master
-/// afterwards.
+/// Queries all sentinels concurrently, and returns the first response that names the master. The caller must
+/// verify that the server is the master.
 async fn ask_sentinels(sentinels: &Servers, master: &str) -> Result<(String, u16), ConnectError> {
     let ask = |(host, port): &(String, u16)| {
         let (host, port) = (host.clone(), *port);

@@ -12,10 +12,10 @@ use redis::Value;
 use crate::error::CallError;
 use crate::layout::Layout;
 
-/// The largest integer that the scripts can represent exactly.
+/// The largest integer that Lua scripts can represent exactly.
 const MAX_NUMBER: u64 = (1 << 53) - 1;
 
-/// The maximum time to live: a hundred years, in milliseconds.
+/// The maximum time to live, in milliseconds: a hundred years.
 const MAX_EXPIRY_MS: u128 = 100 * 366 * 24 * 60 * 60 * 1_000;
 
 /// Encodes a duration in microseconds.
@@ -33,7 +33,7 @@ pub(crate) fn expiry(duration: Duration) -> Vec<u8> {
     word(duration.as_micros().div_ceil(1_000).min(MAX_EXPIRY_MS))
 }
 
-/// Encodes a count, capped at the largest integer that the scripts can represent.
+/// Encodes a count, capped at the largest integer that Lua scripts can represent exactly.
 pub(crate) fn count(count: u64) -> Vec<u8> {
     word(count.min(MAX_NUMBER))
 }
@@ -64,7 +64,7 @@ impl Response {
         String::from_utf8(self.bytes()?).map_err(|_| CallError::InvalidResponse)
     }
 
-    /// Returns the next word as a number. A number that does not fit becomes the maximum.
+    /// Returns the next word as a number, saturating at the maximum.
     pub(crate) fn number(&mut self) -> Result<u64, CallError> {
         let number: u128 = self.word()?.parse().map_err(|_| CallError::InvalidResponse)?;
         Ok(u64::try_from(number).unwrap_or(u64::MAX))
@@ -74,7 +74,7 @@ impl Response {
         self.number().map(Timestamp::from_micros)
     }
 
-    /// Returns the next word as a point in time, or `None` if it is empty.
+    /// Returns the next word as a point in time; `None` if the word is empty.
     pub(crate) fn maybe_time(&mut self) -> Result<Option<Timestamp>, CallError> {
         let word = self.word()?;
         if word.is_empty() {
@@ -85,7 +85,8 @@ impl Response {
             .map_err(|_| CallError::InvalidResponse)
     }
 
-    /// Returns the next word as a record, `None` if it is empty, or the reason why the record can't be read.
+    /// Returns the next word as a record; `None` if the word is empty. If the record can't be read, returns the
+    /// reason.
     pub(crate) fn maybe_record(
         &mut self,
         layout: &Layout,

@@ -15,7 +15,7 @@ pub enum ConnectError {
         /// The reason why the URL is invalid, and how to fix it.
         reason: String,
     },
-    /// The namespace contains characters that are not allowed in the names of keys, or is too long or empty.
+    /// The namespace contains characters that are not allowed in key names, is too long, or is empty.
     #[error("namespace: must be 1 to 64 letters, digits, '-', '_', '.' or ':', but is {namespace:?}")]
     Namespace {
         /// The namespace that was set.
@@ -35,7 +35,7 @@ pub enum ConnectError {
     Unreachable {
         /// The address of the server.
         address: String,
-        /// The error message of the operating system.
+        /// The operating system's error message.
         reason: String,
     },
     /// The server did not respond in time.
@@ -66,7 +66,7 @@ pub enum ConnectError {
         address: String,
         /// The kind of server that responded.
         found: &'static str,
-        /// The URL scheme for that kind of server.
+        /// The URL scheme for the kind of server that responded.
         scheme: &'static str,
     },
     /// The server is a replica, which does not accept writes.
@@ -77,7 +77,7 @@ pub enum ConnectError {
         /// The address of the server.
         address: String,
     },
-    /// The server's version is too old: required commands are missing.
+    /// The server's version is too old, because required commands are missing.
     #[error("{address}: version {version} is too old; Redis 7, Valkey 7.2, or a later one is needed")]
     TooOld {
         /// The address of the server.
@@ -85,19 +85,19 @@ pub enum ConnectError {
         /// The version that the server reports.
         version: String,
     },
-    /// The sentinels don't know a master with this name.
+    /// The sentinels don't know a master with the name in the URL.
     #[error("{master}: no sentinel knows a master of this name that is up; check master= in the URL")]
     Master {
         /// The name of the master in the URL.
         master: String,
     },
-    /// No node of the cluster owns this hash slot.
+    /// No node in the cluster owns this hash slot.
     #[error("no node of the cluster has slot {slot}; check `redis-cli --cluster check`")]
     Slot {
         /// The hash slot, 0 to 16,383.
         slot: u16,
     },
-    /// The tokio runtime on which the store was connected has ended, and the store's connections with it.
+    /// The tokio runtime on which the store was connected has ended, and with it the store's connections.
     #[error(
         "the tokio runtime that this store was connected on has ended; connect the store on a runtime that lives as long \
          as the store, such as the one of `main`"
@@ -129,13 +129,13 @@ impl From<ConnectError> for StoreError {
     }
 }
 
-/// The reason why a request did not get a valid response.
+/// The reason why a request has no valid response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
     /// The connection ended before the response arrived. Whether the request was executed is unknown.
     #[error("{address}: the connection was lost before the answer")]
     Lost { address: String, source: RedisError },
-    /// The server refused the request.
+    /// The server rejected the request.
     #[error("{address}: the server refused")]
     Refused { address: String, source: RedisError },
     /// The cluster redirected the request too many times.

@@ -30,7 +30,7 @@ const SLOTS: u16 = 16_384;
 pub(crate) struct Bucket(pub(crate) u16);
 
 impl Bucket {
-    /// Returns the bucket for the key of a circuit or the name of a leader's term.
+    /// Returns the bucket for a circuit's key, or for the name of a leader election.
     pub(crate) fn of(key: &str) -> Self {
         Self(crc16(key.as_bytes()) % BUCKETS)
     }
@@ -45,7 +45,7 @@ impl Bucket {
     }
 }
 
-/// Builds the names of all keys, with one prefix.
+/// Builds the names of all keys and channels, with the store's namespace as the prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     namespace: String,

@@ -13,7 +13,7 @@ use crate::servers::Servers;
 use crate::swapping::hex;
 use crate::wire::Call;
 
-/// The maximum length of a term: a hundred years. A longer term would exceed the numbers that Lua can
+/// The maximum length of a leader's term, a hundred years. A longer term would exceed the numbers that Lua can
 /// represent.
 const MAX_TERM: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 

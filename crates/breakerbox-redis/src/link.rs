@@ -17,13 +17,14 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::connection::Peer;
 use crate::error::ConnectError;
 
-/// The maximum pause after the first failed attempt. Each further failure doubles it.
+/// The maximum pause after the first failed connection attempt. The maximum doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The maximum pause. A connection that lasted less than this does not reset the pauses.
+/// The maximum pause between connection attempts. A connection that lasted less than this does not reset the
+/// pauses.
 pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// The connection to one server.
+/// The connection to one server, with the task that maintains it.
 pub(crate) struct Link {
     name: String,
     state: watch::Receiver<State>,
@@ -34,15 +35,15 @@ pub(crate) struct Link {
 /// The state of a [`Link`].
 #[derive(Clone)]
 pub(crate) enum State {
-    /// The first attempt, or the first after a loss, is in progress.
+    /// The first connection attempt, or the first after the connection was lost, is in progress.
     Connecting,
-    /// The link is connected.
+    /// The link has this connection.
     Up(MultiplexedConnection),
-    /// The latest attempt failed for this reason. Attempts continue.
+    /// The latest connection attempt failed for this reason. Attempts continue.
     Down(ConnectError),
 }
 
-/// Problems that the users of a connection have reported.
+/// Notifications of problems, from the users of a connection to the task that maintains it.
 #[derive(Default)]
 struct Problems {
     /// A response did not arrive in time.
@@ -65,13 +66,14 @@ impl Link {
         &self.name
     }
 
-    /// Returns whether the task that maintains the connection has ended, which happens only when its runtime
-    /// ends.
+    /// Returns whether the task that maintains the connection has ended, which happens only when the task's
+    /// runtime ends.
     pub(crate) fn has_ended(&self) -> bool {
         self.state.has_changed().is_err()
     }
 
-    /// Returns the connection, or the reason why there is none. Waits while the first attempt is in progress.
+    /// Returns the connection, or the reason why there is none. Waits while the first connection attempt is in
+    /// progress.
     pub(crate) async fn connection(&self) -> Result<MultiplexedConnection, ConnectError> {
         if self.has_ended() {
             return Err(ConnectError::Ended);
@@ -90,12 +92,13 @@ impl Link {
         self.state.clone()
     }
 
-    /// Reports that a response did not arrive in time: the connection is tested, and replaced if it is dead.
+    /// Reports that a response did not arrive in time. The connection is then tested, and replaced if it is
+    /// dead.
     pub(crate) fn is_silent(&self) {
         self.problems.silent.notify_one();
     }
 
-    /// Reports that the server is no longer the master: the link reconnects to find the current one.
+    /// Reports that the server is no longer the master. The link then reconnects, to find the current master.
     pub(crate) fn is_wrong(&self) {
         self.problems.wrong.notify_one();
     }
@@ -122,7 +125,7 @@ async fn keep(peer: Peer, limit: Duration, state: watch::Sender<State>, problems
     }
 }
 
-/// Returns when the connection can't be used anymore.
+/// Waits until the connection can't be used any more.
 async fn until_dead(
     mut connection: MultiplexedConnection,
     limit: Duration,
@@ -148,7 +151,7 @@ pub(crate) async fn is_alive(connection: &mut MultiplexedConnection, limit: Dura
     matches!(timeout(limit, connection.send_packed_command(&ping)).await, Ok(Ok(_)))
 }
 
-/// Returns a callback for push messages that notifies `lost` when the connection has ended.
+/// Returns a callback for push messages that notifies `lost` when the connection ends.
 fn announce_loss(lost: &Arc<Notify>) -> impl Fn(PushInfo) -> Result<(), ()> + use<> {
     let lost = Arc::clone(lost);
     move |push| {
@@ -183,7 +186,7 @@ impl Pauses {
         sleep(self.longest().mul_f64(jitter)).await;
     }
 
-    /// Returns the maximum length of the next pause: zero after a connection that lasted.
+    /// Returns the maximum length of the next pause. It is zero if the last connection lasted long enough.
     fn longest(&self) -> Duration {
         match self.failures {
             0 => Duration::ZERO,

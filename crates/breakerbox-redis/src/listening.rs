@@ -24,7 +24,7 @@ use crate::error::ConnectError;
 use crate::layout::{Bucket, Layout};
 use crate::link::{Link, Pauses, State, Task, is_alive};
 
-/// The interval between tests of a connection.
+/// The interval between tests of a listening connection.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 
 /// The task that listens for changes.
@@ -36,13 +36,13 @@ pub(crate) struct Listening {
 /// The progress of subscribing at all nodes.
 #[derive(Default)]
 struct Progress {
-    /// The number of nodes to subscribe at. `None` until it is known.
+    /// The number of nodes to subscribe at; `None` until the nodes are known.
     expected: Option<usize>,
     /// The result of the latest attempt at each node, by the node's name.
     nodes: HashMap<String, Result<(), ConnectError>>,
 }
 
-/// What the listening tasks of all nodes share.
+/// The state that the listening tasks for all nodes share.
 #[derive(Clone)]
 struct Listener {
     announcer: Arc<Announcer>,
@@ -112,8 +112,8 @@ impl Listener {
         self.progress.send_modify(|progress| _ = progress.nodes.insert(node.to_owned(), result));
     }
 
-    /// Returns a callback for push messages. It publishes changes, and notifies `ended` when the subscription
-    /// ends.
+    /// Returns a callback for push messages. It publishes changes to listeners, and notifies `ended` when the
+    /// subscription ends.
     fn push_handler(&self, ended: &Arc<Notify>) -> impl Fn(PushInfo) -> Result<(), ()> + use<> {
         let (announcer, ended) = (Arc::clone(&self.announcer), Arc::clone(ended));
         move |push| {
@@ -142,7 +142,7 @@ enum Channels {
     Sharded(Vec<String>),
 }
 
-/// Listens at all nodes, and restarts the listeners of those whose buckets change.
+/// Listens at all nodes, and restarts the listeners of nodes whose buckets change.
 async fn listen_at_all(listener: Listener, cluster: Arc<Cluster>) {
     let mut owners = cluster.watch();
     let mut listeners: HashMap<Address, (Vec<Bucket>, Task)> = HashMap::new();
@@ -176,7 +176,7 @@ async fn listen_at_all(listener: Listener, cluster: Arc<Cluster>) {
     }
 }
 
-/// Listens at one node, and reconnects forever.
+/// Listens at one node until the task is aborted, and reconnects whenever the connection ends.
 async fn listen(
     listener: Listener,
     peer: Peer,
@@ -206,7 +206,7 @@ async fn listen(
     }
 }
 
-/// Makes one attempt to connect and subscribe.
+/// Makes one attempt to connect to a node and subscribe.
 async fn begin(
     listener: &Listener,
     peer: &Peer,
@@ -244,7 +244,7 @@ async fn subscribe(connection: &mut MultiplexedConnection, channels: &Channels) 
     Ok(())
 }
 
-/// Returns when a message may have been missed.
+/// Waits until a message may have been missed, because the connection or the subscription ended.
 async fn until_gap(
     mut connection: MultiplexedConnection,
     listener: &Listener,
@@ -265,8 +265,8 @@ async fn until_gap(
     }
 }
 
-/// Parses a call for reports, or a message from the swap script: the length of the key, a colon, the key, the
-/// record.
+/// Parses a message, which is either a call for reports or was sent by the swap script. The swap script sends
+/// the length of the key, a colon, the key, and the record.
 fn read_message(message: &Value) -> Option<StoreEvent> {
     let Value::BulkString(bytes) = message else { return None };
     let text = std::str::from_utf8(bytes).ok()?;

@@ -25,16 +25,16 @@ use crate::wire::Call;
 /// The maximum number of circuits on a page.
 const MAX_PAGE: usize = 1_000;
 
-/// The number of buckets that the first wave of a page queries.
+/// The number of buckets that a page's first round of queries covers.
 const FIRST_WAVE: u16 = 4;
 
-/// The factor by which each further wave grows.
+/// The factor by which each further round of queries covers more buckets.
 const GROWTH: u16 = 4;
 
-/// The maximum number of waves for a page. Only a page with many expired circuits takes more than five.
+/// The maximum number of query rounds for a page. Only a page with many expired circuits takes more than five.
 const MAX_WAVES: usize = 16;
 
-/// A circuit in the index.
+/// An index entry for one circuit.
 struct Entry {
     bucket: Bucket,
     key: Arc<str>,
@@ -87,7 +87,7 @@ impl Position {
 }
 
 /// Queries the indices of the next buckets for at most `max` entries, and moves the position past the last
-/// entry.
+/// entry found.
 async fn next_entries(
     servers: &Servers,
     query: &ListQuery,
@@ -144,7 +144,7 @@ fn range(servers: &Servers, query: &ListQuery, bucket: Bucket, after: Option<&st
     Call::plain(bucket, command)
 }
 
-/// Adds the entries' records to the page, except those that have expired or are in a different state.
+/// Adds the entries' records to the page, except for circuits that have expired or are in a different state.
 async fn add_records(
     servers: &Servers,
     query: &ListQuery,

@@ -12,7 +12,7 @@ use crate::script::ScriptName;
 use crate::servers::Servers;
 use crate::wire::Call;
 
-/// The maximum number of deltas in one call: about a millisecond of the server's time.
+/// The maximum number of deltas in one script call, which keeps the server busy for about a millisecond.
 const MAX_DELTAS: usize = 32;
 
 /// The number of buckets in a window.
@@ -55,7 +55,7 @@ pub(crate) async fn merge(
     })
 }
 
-/// Appends a delta to the arguments of the script.
+/// Appends a delta to the merge script's arguments.
 fn write(delta: &Delta, arguments: &mut Vec<Vec<u8>>) {
     let width = (delta.window / BUCKETS).max(Duration::from_micros(1));
     let maybe = |age: Option<Duration>| age.map_or_else(Vec::new, micros);
@@ -77,7 +77,7 @@ fn read(response: &mut Response, layout: &Layout, key: &str) -> Result<Readable<
     Ok(record.map(|record| Merged::new(late, totals, latest, record)))
 }
 
-/// Adds up the counts of all buckets. Each bucket has five counts.
+/// Adds up the counts in all buckets. Each bucket has five numbers.
 fn add_up(counts: &str) -> Result<Totals, CallError> {
     let mut sums = [0_u64; 5];
     let mut encoding = 0;

@@ -55,7 +55,7 @@ fn view(response: &mut Response) -> Result<RampView, CallError> {
     Ok(RampView { state, in_flight, taken, replaced: response.word()? == "1" })
 }
 
-/// Returns the next word as a 32-bit number. A larger number becomes the maximum.
+/// Returns the next word as a 32-bit number, saturating at the maximum.
 fn small(response: &mut Response) -> Result<u32, CallError> {
     response.number().map(|number| u32::try_from(number).unwrap_or(u32::MAX))
 }

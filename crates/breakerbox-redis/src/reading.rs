@@ -13,7 +13,8 @@ use crate::script::ScriptName;
 use crate::servers::Servers;
 use crate::wire::Call;
 
-/// The maximum number of records that one call reads: about a tenth of a millisecond of the server's time.
+/// The maximum number of records that one call reads, which keeps the server busy for about a tenth of a
+/// millisecond.
 const MAX_RECORDS: usize = 128;
 
 pub(crate) async fn read(

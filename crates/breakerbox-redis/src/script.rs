@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, Script};
 
-/// The scripts, one variant each.
+/// The name of a Lua script.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ScriptName {
     Merge,
@@ -40,8 +40,8 @@ impl Loaded {
 }
 
 impl ScriptName {
-    /// Returns the command that runs the script: by its hash, or by its source if the server does not know the
-    /// hash.
+    /// Returns the command that runs the script by its hash; with `by_text`, by its source, for a server that
+    /// does not know the hash.
     pub(crate) fn command(self, by_text: bool, keys: &[String], arguments: &[Vec<u8>]) -> Cmd {
         let script = match self {
             Self::Merge => &MERGE,

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::layout::{Bucket, Layout};
 use crate::wire::{Call, Wire};
 
-/// The connections to a store's servers, the names of the keys on them, and the timeout.
+/// The connections to a store's servers, the names of the keys on these servers, and the request timeout.
 pub(crate) struct Servers {
     pub(crate) wire: Wire,
     pub(crate) layout: Layout,
@@ -29,7 +29,7 @@ impl Servers {
         self.wire.one_bucket_for_each_master(self.limit, deadline).await
     }
 
-    /// Makes the calls, and returns their responses in the same order.
+    /// Sends the calls, and returns their responses in the same order.
     pub(crate) async fn exchange(
         &self,
         calls: &[Call],

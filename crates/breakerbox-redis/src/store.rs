@@ -24,7 +24,7 @@ pub struct RedisStore {
     servers: Servers,
     announcer: Arc<Announcer>,
     listening: Listening,
-    /// Opens another store with the same settings.
+    /// Opens another store with the same settings, in the current tokio runtime.
     reopen: Box<dyn Fn() -> Option<Self> + Send + Sync>,
 }
 
@@ -38,7 +38,7 @@ impl RedisStore {
         Self { servers, announcer, listening, reopen: Box::new(reopen) }
     }
 
-    /// Waits until every server has been reached. Returns an error if one can't be.
+    /// Waits until every server has been reached. Returns an error if a server can't be reached.
     pub(crate) async fn is_ready(&self) -> Result<(), ConnectError> {
         self.servers.wire.is_ready().await?;
         self.listening.is_ready().await

@@ -21,7 +21,8 @@ pub(crate) async fn swap_if(servers: &Servers, swap: &Swap) -> Result<Answer<Swa
     Ok(Answer { now, value: value.pop().ok_or(CallError::InvalidResponse)?? })
 }
 
-/// Makes one call for each swap, all in one pipeline. The server may serve other requests between two swaps.
+/// Makes one script call for each swap, all in one pipeline. The server may execute other clients' requests
+/// between two swaps.
 pub(crate) async fn swap_all(
     servers: &Servers,
     swaps: &[Swap],
@@ -103,7 +104,7 @@ pub(crate) fn forget_call(servers: &Servers, bucket: Bucket, circuits: &[String]
     Call::script(ScriptName::Forget, bucket, keys, arguments)
 }
 
-/// Formats a version as it is stored: as a string, which keeps all digits.
+/// Formats a version or nonce as hexadecimal digits, because Lua numbers would lose some.
 pub(crate) fn hex(token: u128) -> Vec<u8> {
     format!("{token:032x}").into_bytes()
 }

@@ -29,7 +29,7 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 pub(crate) enum Target {
     /// A single server.
     Server(Servers),
-    /// The master that the sentinels name, with the login for the master.
+    /// The master that the sentinels name. `login` is for the master.
     Sentinel { sentinels: Servers, master: String, login: Login },
     /// A cluster, found through any of its nodes.
     Cluster(Servers),
@@ -126,7 +126,7 @@ impl Target {
     }
 }
 
-/// The client version that is reported to servers.
+/// The client version that connections report to servers.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 fn wrong(reason: &str) -> ConnectError {

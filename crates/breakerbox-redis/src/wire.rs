@@ -22,11 +22,11 @@ use crate::script::ScriptName;
 /// The maximum number of times that one exchange follows redirections.
 const MAX_REDIRECTIONS: u32 = 6;
 
-/// The maximum number of waits, and the length of each, while a call's keys are being moved between nodes.
+/// How many times a call waits (for `MOVE_WAIT` each) while its keys are being moved between nodes.
 const MAX_MOVE_WAITS: u32 = 30;
 const MOVE_WAIT: Duration = Duration::from_millis(10);
 
-/// The connections to the servers.
+/// The connections to a store's servers.
 pub(crate) enum Wire {
     /// A single server.
     One(Arc<Link>),
@@ -34,7 +34,7 @@ pub(crate) enum Wire {
     Cluster(Arc<Cluster>),
 }
 
-/// A command or script call, addressed to the server that owns a bucket.
+/// A command or script call, which is sent to the server that owns the bucket.
 pub(crate) struct Call {
     bucket: Bucket,
     kind: CallKind,
@@ -56,7 +56,7 @@ impl Call {
         Self { bucket, kind: CallKind::Script { name, keys, arguments } }
     }
 
-    /// Creates a call of a plain command.
+    /// Creates a call that executes a plain command.
     pub(crate) fn plain(bucket: Bucket, command: Cmd) -> Self {
         Self { bucket, kind: CallKind::Plain(command) }
     }
@@ -77,8 +77,8 @@ struct Group {
     pending: Vec<Pending>,
 }
 
-/// Links with outstanding responses. Dropping it before they arrive (at a timeout) triggers a test of the
-/// links.
+/// The links from which responses are outstanding. Dropping this before all responses have arrived, such as at
+/// a timeout, triggers a test of the links.
 struct Waiting(Vec<Arc<Link>>);
 
 impl Drop for Waiting {
@@ -93,7 +93,7 @@ impl Wire {
         matches!(self, Self::One(_))
     }
 
-    /// Waits until the servers are known. Returns an error if they can't be determined.
+    /// Waits until the addresses of the servers are known. Returns an error if they can't be determined.
     pub(crate) async fn is_ready(&self) -> Result<(), ConnectError> {
         match self {
             Self::One(link) => link.connection().await.map(drop),
@@ -116,7 +116,7 @@ impl Wire {
         }
     }
 
-    /// Makes the calls, and returns their responses in the same order.
+    /// Sends the calls, and returns their responses in the same order.
     pub(crate) async fn exchange(
         &self,
         calls: &[Call],
@@ -199,7 +199,7 @@ impl Wire {
         Ok(groups.into_values().collect())
     }
 
-    /// Returns how to retry a call that was not executed, or `None` if it must not be retried.
+    /// Returns how to retry a call that was not executed; `None` if the call must not be retried.
     fn again(
         &self,
         waiting: Pending,
@@ -245,7 +245,7 @@ fn refused(link: &Link, source: RedisError) -> StoreError {
     CallError::Refused { address: link.name().to_owned(), source }.into()
 }
 
-/// Sends a group's calls in one pipeline.
+/// Sends a group's calls to its server, in one pipeline.
 async fn send(calls: &[Call], group: Group) -> Result<(Group, Vec<Value>), StoreError> {
     let mut connection = group.link.connection().await?;
     let mut pipeline = Pipeline::with_capacity(group.pending.len());

@@ -18,8 +18,8 @@ fn changed(key: &Arc<str>, record: Record) -> StoreEvent {
     StoreEvent::Changed { key: Arc::clone(key), record: Arc::new(record) }
 }
 
-/// Listeners in all processes receive changes in the order in which they happened, whether or not they fit into
-/// a message.
+/// Verifies that listeners in all processes receive changes in the order in which they happened, even if a
+/// record does not fit into a message.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_are_heard_in_their_order_however_long_they_are() {
     let (one, other) = (alone("heard").await, alone("heard").await);
@@ -46,7 +46,7 @@ async fn changes_are_heard_in_their_order_however_long_they_are() {
     }
 }
 
-/// `NOTIFY` takes a server-wide lock, so merges, and swaps that do not win, must not notify.
+/// Verifies that merges and failed swaps do not notify, because `NOTIFY` takes a server-wide lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_what_changed_is_announced() {
     let held = alone("silent").await;

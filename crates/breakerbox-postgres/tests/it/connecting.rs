@@ -52,7 +52,7 @@ async fn an_error_says_what_is_wrong_and_what_to_do() {
     assert!(matches!(refused("mysql://somewhere").await, ConnectError::Url { .. }));
 }
 
-/// A server that accepts connections and never responds.
+/// Connects to a server that accepts connections and never responds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connecting_has_an_end() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -63,7 +63,7 @@ async fn connecting_has_an_end() {
     assert!(matches!(error, ConnectError::TimedOut { limit: stated, .. } if stated == limit), "{error:?}");
 }
 
-/// A service that must start even if its store is down.
+/// Opens a store while its server is down, as a service that must start nevertheless does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_can_be_opened_before_its_server_is_there() {
     let mut server = PostgresServer::start().unwrap();
@@ -80,7 +80,7 @@ async fn a_store_can_be_opened_before_its_server_is_there() {
     assert!(matches!(PostgresStore::builder("nonsense").open(), Err(ConnectError::Url { .. })));
 }
 
-/// Eight processes of a fleet start at once on an empty database.
+/// Starts eight processes of a fleet at once on an empty database.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eight_at_once_on_an_empty_database() {
     let server = PostgresServer::start().unwrap();
@@ -100,7 +100,7 @@ async fn eight_at_once_on_an_empty_database() {
     }
 }
 
-/// While a fleet is upgraded, the older processes find newer tables.
+/// Verifies that older processes can use newer tables, as they do while a fleet is upgraded.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_that_are_newer_will_do() {
     let held = alone("newer").await;
@@ -159,7 +159,8 @@ fn sql_of_the_document() -> [String; 2] {
     blocks.collect::<Vec<_>>().try_into().unwrap()
 }
 
-/// The fleet's user need not have the permission to create tables, if another user has created them.
+/// Verifies that the fleet's user need not have the permission to create tables, if another user has created
+/// them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_with_few_rights_will_do_once_the_tables_are_there() {
     let server = PostgresServer::start().unwrap();

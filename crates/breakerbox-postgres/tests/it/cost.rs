@@ -17,8 +17,8 @@ use crate::server::{alone, on_shared, patient, until};
 /// How long the store must be idle before the proxy passes on the server's responses.
 const SILENCE: Duration = Duration::from_millis(30);
 
-/// A proxy between the store and the server. It holds back the server's responses until the store sends nothing
-/// more, and counts how often that happens: that is the number of round trips.
+/// A proxy between the store and the server that counts round trips. It holds back the server's responses until
+/// the store sends nothing more, which is the end of one round trip.
 struct Between {
     port: u16,
     answers: Arc<AtomicUsize>,
@@ -111,7 +111,7 @@ async fn a_verb_costs_one_round_trip_even_for_a_thousand_circuits() {
     assert!(least.values().all(|answers| *answers == 1), "{least:?}");
 }
 
-/// A merge writes almost no WAL, does not wait for the disk, and leaves nothing for vacuum.
+/// Verifies that a merge writes almost no WAL, does not wait for the disk, and leaves no dead rows for vacuum.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn merges_write_no_log_and_stay_in_their_pages() {
     const MERGES: i64 = 50;
@@ -144,8 +144,8 @@ async fn merges_write_no_log_and_stay_in_their_pages() {
     assert!(pages <= CIRCUITS, "{pages} pages for {CIRCUITS} circuits");
 }
 
-/// Each operation uses an index, so its cost does not depend on the number of circuits, even if its plan was
-/// made while the tables were empty and no statistics have been collected since.
+/// Verifies that each operation uses an index, so that its cost does not depend on the number of circuits, even
+/// if its plan was made while the tables were empty and without statistics.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_verb_looks_at_all_circuits() {
     let server = PostgresOptions::new().set("autovacuum", "off").start().unwrap();
@@ -191,7 +191,7 @@ async fn no_verb_looks_at_all_circuits() {
     assert_eq!(server.query(sql).unwrap(), "circuits|0\ncounts|0");
 }
 
-/// Buckets that have left the window are dropped, whatever the lengths of the windows.
+/// Verifies that buckets that have left the window are dropped, whatever the lengths of the windows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_window_has_no_more_buckets_than_count() {
     let held = alone("buckets").await;

@@ -26,7 +26,7 @@ async fn has_passed(held: &StoreWithServer, by: Duration) {
     until("time passes", async || held.read(&[]).await.unwrap().now > end).await;
 }
 
-/// Returns a store on which no cleanup runs.
+/// Returns a store in whose schema no cleanup runs.
 async fn never_cleaned(schema: &str) -> StoreWithServer {
     let rarely = |builder: Builder| builder.schema(schema).clean_every(Duration::from_secs(3_600));
     let first = on_shared_with(rarely).await;
@@ -38,7 +38,7 @@ async fn never_cleaned(schema: &str) -> StoreWithServer {
     held
 }
 
-/// The rows still exist, but no operation sees them.
+/// Verifies that no operation sees expired rows, even while the rows still exist.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_has_expired_is_not_there_for_any_verb() {
     let held = never_cleaned("expired").await;
@@ -64,7 +64,7 @@ async fn what_has_expired_is_not_there_for_any_verb() {
     assert_eq!(read(&held, &key).await, Some(record(6, 3)));
 }
 
-/// Counts that have not been added to for a long time have expired as well.
+/// Verifies that counts that no merge has added to for a long time expire, unless their record is kept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counts_expire_unless_their_record_stays() {
     let held = never_cleaned("expired_counts").await;
@@ -85,7 +85,7 @@ async fn counts_expire_unless_their_record_stays() {
     assert_eq!((merged[0].totals.failures, merged[1].totals.failures), (0, 4));
 }
 
-/// A record is kept for a certain time after the latest merge.
+/// Verifies that a record's retention time starts anew with each merge.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_merge_prolongs_a_record() {
     let held =
@@ -118,7 +118,7 @@ async fn a_merge_prolongs_a_record() {
     put(&held, &key, Some(1), record(6, 2)).await;
 }
 
-/// More rows than one step examines, mixed with rows that stay.
+/// Cleans up more rows than one step examines, some of which must stay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_that_have_expired_are_cleared_and_no_others() {
     let held =

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use crate::samples::{counted, failures, put, read, record, swap, unique, whole};
 use crate::server::{WAIT_LIMIT, alone, patient, until};
 
-/// Waits for a change, or for the event that some were missed.
+/// Waits for a change, or for the event that some changes were missed.
 async fn next_event(changes: &mut Changes) -> StoreEvent {
     let next = tokio::time::timeout(Duration::from_secs(20), changes.next());
     next.await.expect("something is heard in time").expect("the store is there")
@@ -41,7 +41,7 @@ async fn after_a_restart_it_is_back_by_itself_and_says_that_changes_were_missed(
     }
 }
 
-/// A server crash loses counts, but no records.
+/// Verifies that a server crash may lose counts, but no records.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_loses_counts_and_no_records() {
     let mut server = PostgresOptions::new().durable().start().unwrap();
@@ -57,7 +57,7 @@ async fn a_crash_loses_counts_and_no_records() {
     assert_eq!(counted(&store, &counts).await, 0);
 }
 
-/// A regular restart loses nothing.
+/// Verifies that a regular restart of the server loses nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_loses_nothing() {
     let mut server = PostgresServer::start().unwrap();
@@ -89,7 +89,7 @@ async fn while_the_server_stands_still_every_verb_times_out() {
     is_back(&store).await;
 }
 
-/// A connection that is neither closed nor responding is detected as well.
+/// Verifies that a listening connection is replaced if it stops responding without being closed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listening_connection_that_is_dead_is_replaced() {
     let mut server = PostgresServer::start().unwrap();
@@ -111,7 +111,7 @@ async fn a_listening_connection_that_is_dead_is_replaced() {
     assert!(matches!(next_event(&mut changes).await, StoreEvent::Changed { .. }));
 }
 
-/// Listens on the port of a stopped server. Another connection may use that port for a moment, because ports
+/// Listens on a stopped server's port. Retries if another connection uses the port for a moment, because ports
 /// are assigned at random.
 async fn listen_in_its_place(port: u16) -> TcpListener {
     let began = Instant::now();
@@ -124,7 +124,7 @@ async fn listen_in_its_place(port: u16) -> TcpListener {
     }
 }
 
-/// While the server is down, the store makes far fewer connection attempts than there are calls.
+/// Verifies that while the server is down, the store makes far fewer connection attempts than there are calls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn attempts_to_connect_are_few_while_the_server_is_away() {
     let mut server = PostgresServer::start().unwrap();
@@ -163,7 +163,7 @@ async fn attempts_to_connect_are_few_while_the_server_is_away() {
     is_back(&store).await;
 }
 
-/// A record that another program or a newer version wrote.
+/// Reads a record that another program or a newer version wrote.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_that_makes_no_sense_is_named() {
     let held = alone("senseless").await;

@@ -37,8 +37,10 @@ async fn process_storing(
         .build()
 }
 
-/// A trip in one process opens the circuit in the other, even after a server restart; of all callers, one
-/// probes; and when the destination recovers, both processes close the circuit.
+/// Verifies the following for two processes:
+/// - A trip in one process opens the circuit in the other, even after a server restart.
+/// - Only one of all callers probes.
+/// - When the destination recovers, both processes close the circuit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_one_process_learns_the_other_knows() {
     let mut server = PostgresServer::start().unwrap();

@@ -76,7 +76,8 @@ async fn long_and_strange_keys_are_keys_like_others() {
     assert!(whole(&error).contains("key: must be at most 2048 bytes, but is 2049"), "{error}");
 }
 
-/// A database with another encoding can't store every string, but it stores all bytes.
+/// Uses databases whose encoding can't represent every string. Keys are stored as bytes, so the encoding does
+/// not matter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_encoding_of_the_database_does_not_matter() {
     let held = on_shared().await;

@@ -88,7 +88,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The memory store, with its clock set to the other store's time.
+/// The memory store, with its clock set to the Postgres server's time.
 struct Memory {
     store: MemoryStore,
     clock: ManualClock,
@@ -161,8 +161,8 @@ fn every_answer_is_that_of_the_memory_store() {
     ran.unwrap();
 }
 
-/// Orders that random tests rarely produce: a success that is reported after a run of failures that began
-/// later.
+/// Covers an order that random tests rarely produce, a success that is reported after a run of failures that
+/// began later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_run_begins_with_its_first_failure_whatever_was_told_before() {
     let held = on_shared().await;

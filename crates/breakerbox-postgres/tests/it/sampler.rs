@@ -63,7 +63,8 @@ impl Attempts {
         PostgresSampler::new(&self.server.url(), self.table()).unwrap()
     }
 
-    /// Adds an attempt for each key, which started and ended this many seconds ago.
+    /// Adds an attempt for each key, which started `from` and finished `to` seconds ago; with `None`, it has
+    /// not finished.
     async fn add(&self, keys: &[&str], outcome: &str, from: u32, to: Option<u32>) {
         let ago = |seconds: u32| {
             let then = format!("extract(epoch FROM clock_timestamp() - interval '{seconds} s')");
@@ -223,7 +224,7 @@ async fn a_poll_that_takes_too_long_is_ended_at_the_server() {
     assert!(matches!(error, SampleError::TimedOut { .. }), "{error}");
 }
 
-/// End to end: two agents, one table and one store, all on one server.
+/// Tests end to end with two agents, one table and one store, all on one server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_agents_one_table_one_leader() {
     let server = Arc::new(tokio::task::spawn_blocking(PostgresServer::start).await.unwrap().unwrap());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use breakerbox::store::{BucketDelta, Delta, Store, Swap, Swapped};
 use breakerbox::{Attribution, Epoch, Mode, Record, State, Timestamp, Version};
 
-/// A time that is never reached.
+/// A deadline that is never reached.
 pub(crate) const NEVER: Timestamp = Timestamp::from_micros(u64::MAX >> 11);
 
 /// Returns a key that no other test uses.
@@ -37,7 +37,8 @@ pub(crate) fn record(epoch: u64, version: u128) -> Record {
     }
 }
 
-/// Returns the same record, with a very long reason.
+/// Returns the record of a disabled circuit with a very long attribution, so that it does not fit into a
+/// message.
 pub(crate) fn long_record(epoch: u64, version: u128) -> Record {
     let by = Attribution::new(&"\u{1}".repeat(1_024), &"\u{1f50c}".repeat(256)).unwrap();
     Record { mode: Mode::Disabled(by), ..record(epoch, version) }

@@ -20,7 +20,7 @@ pub(crate) fn shared() -> Arc<PostgresServer> {
     })
 }
 
-/// Returns a builder with long timeouts, for tests that are not about time: the machine may be busy.
+/// Returns a builder with long timeouts, for tests that are not about time, because the machine may be busy.
 pub(crate) fn patient(url: &str) -> Builder {
     PostgresStore::builder(url).time_limit(Duration::from_secs(20)).start_within(Duration::from_secs(20))
 }
@@ -32,7 +32,7 @@ pub(crate) async fn on_shared() -> StoreWithServer {
     on_shared_with(|builder| builder).await
 }
 
-/// Returns a store in a schema of its own, on the shared server.
+/// Returns a store on the shared server, in a schema that no other test uses.
 pub(crate) async fn alone(schema: &str) -> StoreWithServer {
     on_shared_with(|builder| builder.schema(schema)).await
 }

@@ -49,7 +49,7 @@ async fn swap_after_a_wait(
     answer.value
 }
 
-/// A swap that waited for a lock may be past its deadline.
+/// Verifies that a swap whose deadline passed while it waited for a lock is too late.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deadline_counts_after_a_wait_for_the_record() {
     let schema = "wait_for_record";
@@ -85,7 +85,8 @@ async fn a_deadline_counts_after_a_wait_for_the_counts() {
     assert_eq!(counted(&held, &key).await, 3, "nothing was dropped");
 }
 
-/// A statement that takes too long returns an error in time, and does not continue in the background.
+/// Verifies that a statement that takes too long returns an error in time, and does not continue in the
+/// background.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_statement_that_waits_too_long_is_ended() {
     let (schema, limit) = ("wait_too_long", Duration::from_millis(300));
@@ -114,7 +115,7 @@ async fn a_statement_that_waits_too_long_is_ended() {
     put(&hasty, &unique("afterwards"), None, record(5, 1)).await;
 }
 
-/// Batches acquire locks in key order, whatever the order of their deltas.
+/// Verifies that batches acquire locks in key order, whatever the order of their deltas.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn batches_in_other_orders_and_swaps_do_not_wait_in_a_circle() {
     const TASKS: usize = 16;

@@ -9,7 +9,7 @@ use breakerbox_testkit::servers::RedisCluster;
 use crate::faults::{eventually, missed_before, next};
 use crate::server::{connect, delta, message, put, record, swap};
 
-/// Returns the hash slot that contains a key, and the node that owns the slot.
+/// Returns the hash slot of the key that matches `pattern`, and the index of the node that owns the slot.
 fn located(cluster: &RedisCluster, pattern: &str) -> (u16, usize) {
     for (n, node) in cluster.nodes().iter().enumerate() {
         let keys: Vec<String> = node.query(&["KEYS", pattern]).unwrap_or_default();
@@ -20,12 +20,13 @@ fn located(cluster: &RedisCluster, pattern: &str) -> (u16, usize) {
     panic!("{pattern} is nowhere");
 }
 
-/// Returns the bucket of a circuit. A node computes the CRC16.
+/// Returns the number of a circuit's bucket. A Redis node computes the CRC16, independently of the store's
+/// code.
 fn bucket(cluster: &RedisCluster, key: &str) -> u16 {
     cluster.nodes()[0].query::<u16>(&["CLUSTER", "KEYSLOT", key]).unwrap() % 1_024
 }
 
-/// Merges the deltas, and returns how often each was counted.
+/// Merges the deltas, and returns how many times each delta was counted.
 async fn merged(store: &RedisStore, deltas: &[Delta]) -> Vec<u64> {
     let merged = store.merge(deltas).await.unwrap().all().unwrap().value;
     merged.iter().map(|merged| merged.totals.successes / 3).collect()
@@ -83,7 +84,7 @@ async fn slots_that_move_are_followed_and_nothing_counts_twice() {
 }
 
 /// Changes the circuit `e1` repeatedly until a listener receives one of the changes. No change after the
-/// `latest` version received may be skipped without a `Missed` event. `None`: that event was received already.
+/// version `latest` may be skipped without a `Missed` event. `None` means that this event was already received.
 async fn changes_until_heard(store: &RedisStore, changes: &mut Changes, latest: Option<u128>) {
     let mut is_gap_known = latest.is_none();
     eventually("a change is heard", async || {

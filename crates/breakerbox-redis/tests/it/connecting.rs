@@ -118,7 +118,7 @@ async fn tls_needs_a_certificate_that_is_trusted() {
     says(&error, &["check"]);
 }
 
-/// The permissions in `docs/operating/redis.md` are sufficient.
+/// Verifies that the permissions in `docs/operating/redis.md` are sufficient.
 #[tokio::test]
 async fn a_user_needs_few_rights() {
     let server = RedisServer::start().unwrap();

@@ -12,8 +12,8 @@ use crate::server::{delta, on_cluster, on_one, put, record, swap};
 
 const CIRCUITS: u64 = 2_000;
 
-/// Returns how often a command was called since the previous check, and for how long it kept the server busy,
-/// in microseconds.
+/// Returns how often a command was called since the previous call of this function, and how long the server was
+/// busy with it, in microseconds.
 fn since_last_look(server: &RedisServer, command: &str) -> (u64, u64) {
     let stats: String = server.query(&["INFO", "commandstats"]).unwrap();
     let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:")));
@@ -29,7 +29,7 @@ fn used_memory(server: &RedisServer) -> u64 {
     server.info("memory", "used_memory").unwrap().unwrap().parse().unwrap()
 }
 
-/// Returns a delta for an endpoint under constant load: it has counts in every bucket of a minute.
+/// Returns a delta for an endpoint under constant load, which has counts in every bucket of a minute.
 fn full_window(key: &str, failing: bool) -> Delta {
     let bucket = |n: u64| BucketDelta {
         age: Duration::from_secs(54 - 6 * n),

@@ -11,7 +11,7 @@ use breakerbox_testkit::servers::{RedisOptions, RedisServer, Restart};
 
 use crate::server::{WAIT_LIMIT, connect, delta, message, on_one, put, record, swap};
 
-/// Retries `look` until it returns a value, for a limited time.
+/// Retries `look` until it returns a value. Panics after a timeout.
 pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let limit = Instant::now() + WAIT_LIMIT;
     loop {
@@ -23,7 +23,7 @@ pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Opt
     }
 }
 
-/// Returns the next event that the listener receives.
+/// Returns the next event that the listener receives. Panics after a timeout.
 pub(crate) async fn next(changes: &mut Changes) -> StoreEvent {
     tokio::time::timeout(WAIT_LIMIT, changes.next())
         .await
@@ -31,7 +31,8 @@ pub(crate) async fn next(changes: &mut Changes) -> StoreEvent {
         .expect("the store is there")
 }
 
-/// Waits for this version of this circuit, and returns whether a `Missed` event was received before it.
+/// Waits until the listener receives this version of this circuit. Returns whether it received a `Missed` event
+/// before.
 pub(crate) async fn missed_before(changes: &mut Changes, of: &str, version: u128) -> bool {
     let mut missed = false;
     loop {
@@ -144,7 +145,7 @@ async fn a_server_that_hangs_costs_no_more_than_the_limit() {
     assert_eq!(next(&mut changes).await, StoreEvent::Missed);
 }
 
-/// As after a failover in which the old master's packets are dropped.
+/// Simulates a failover in which the old master's packets are dropped.
 #[tokio::test]
 async fn a_connection_that_is_dead_without_an_end_is_replaced_however_impatient_callers_are() {
     let server = RedisServer::start().unwrap();

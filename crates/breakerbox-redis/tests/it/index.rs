@@ -21,7 +21,7 @@ fn closed(version: u128) -> Record {
     Record { state: State::Closed, ..record(version) }
 }
 
-/// Returns all entries in all indices of one kind.
+/// Returns the entries of all indices of this kind.
 fn entries(server: &RedisServer, kind: &str) -> Vec<String> {
     let keys: Vec<String> = server.query(&["KEYS", &format!("*:{kind}")]).unwrap();
     let mut entries: Vec<String> = keys
@@ -143,7 +143,7 @@ async fn windows_and_records_expire_together_or_stay_together() {
     assert!((59_000..=60_000).contains(&ttl("record")) && (59_000..=60_000).contains(&ttl("window")));
 }
 
-/// An independent implementation of Redis Cluster's CRC16: a circuit's bucket must not change by mistake.
+/// An independent implementation of Redis Cluster's CRC16, to verify that a circuit's bucket never changes.
 fn crc16(key: &str) -> u16 {
     key.bytes().fold(0, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {

@@ -46,7 +46,7 @@ async fn a_replica_and_a_user_without_rights_are_no_store_to_write_to() {
     assert!(error.contains("replica"), "{error}");
 }
 
-/// All that a check leaves behind expires.
+/// Verifies that every key that a check writes expires.
 #[tokio::test]
 async fn a_check_leaves_one_key_that_expires() {
     let server = RedisServer::start().unwrap();

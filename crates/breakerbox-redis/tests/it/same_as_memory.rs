@@ -33,7 +33,7 @@ enum Step {
     },
 }
 
-/// Generates ages, many of them at the edges of buckets: windows are whole seconds, and so are many ages.
+/// Generates ages. Many of them are whole seconds, as windows are, so that they are at the edges of buckets.
 fn age() -> impl Strategy<Value = u64> {
     prop_oneof![(0..70_u64).prop_map(|seconds| seconds * 1_000_000), 0..70_000_000_u64, Just(u64::MAX),]
 }

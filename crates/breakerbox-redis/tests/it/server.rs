@@ -26,15 +26,15 @@ pub(crate) fn message(error: &dyn Error) -> String {
     }
 }
 
-/// A request timeout that is sufficient on a busy machine.
+/// A request timeout that is long enough on a busy machine.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Connects with that timeout.
+/// Connects with a request timeout that is long enough on a busy machine.
 pub(crate) async fn connect(url: &str) -> RedisStore {
     RedisStore::builder(url).time_limit(LIMIT).connect().await.unwrap()
 }
 
-/// Returns a store on a new server of its own.
+/// Returns a store on a new server that no other test uses.
 pub(crate) async fn on_one() -> StoreWithServer<RedisStore, RedisServer> {
     let server = RedisServer::start().unwrap();
     let store = connect(&server.url()).await;
