@@ -103,8 +103,8 @@ impl Backing {
         self.url().replace(&format!(":{}/", self.port()), &format!(":{port}/"))
     }
 
-    /// Makes the server reject writes but answer reads, or accept writes again. Redis then reports that it is
-    /// out of memory; Postgres makes transactions read-only.
+    /// Makes the server reject writes but answer reads, or accept writes again. To reject writes, Redis is made
+    /// to run out of memory, and Postgres to make transactions read-only.
     ///
     /// # Errors
     /// Returns an error if the server does not respond.

@@ -114,7 +114,7 @@ impl Lane<'_> {
     }
 
     /// Makes the victim probe, pauses it, and then makes the receiver respond to the probe. With `by_hand`, the
-    /// victim is told to settle with a success when it resumes; otherwise the library settles according to the
+    /// victim settles with a success as soon as it resumes. Otherwise the library settles according to the
     /// response.
     async fn victim_is_stopped_with_a_success(&self, by_hand: bool) -> Result<(PendingAnswer, Timestamp)> {
         let victim = self.victim();

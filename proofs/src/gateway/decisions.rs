@@ -110,7 +110,7 @@ fn figures(site: &Site, load: Load, size: Size) -> Result<Figures> {
     Ok(Figures::of(&report, site.gateway.usage()?.cpu - before))
 }
 
-/// Measures permits: each worker acquires and settles one after the other.
+/// Measures the decision API: each worker repeatedly acquires a permit and settles it.
 fn decide(site: &Site, size: Size) -> Result<Figures> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (before, began) = (site.gateway.usage()?.cpu, Instant::now());

@@ -9,9 +9,9 @@ use rand::rngs::SmallRng;
 /// How a probe ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProbeEnd {
-    /// The probe succeeds: the destination has recovered.
+    /// The probe succeeds, because the destination has recovered.
     Succeeds,
-    /// The probe fails: the destination has not recovered.
+    /// The probe fails, because the destination has not recovered.
     Fails,
     /// The caller cancels the probe within `cancel_grace`.
     IsCancelled,

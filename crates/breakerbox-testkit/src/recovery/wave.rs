@@ -115,8 +115,8 @@ impl Wave {
         self.clock.advance(self.moment.since(self.clock.now()));
     }
 
-    /// Returns whether only a probe can be admitted. If the circuit is closed, or closes while others still
-    /// acquire, regular calls can be admitted too.
+    /// Returns whether only a probe can be admitted. If the circuit is closed, or closes while other callers
+    /// still acquire, regular calls can be admitted too.
     pub(super) fn admits_only_probes(&self) -> bool {
         self.plan.probe.is_some_and(|probe_end| probe_end != ProbeEnd::Succeeds || !self.hasty)
     }

@@ -34,9 +34,9 @@ impl Settings {
     /// | step | maximum time |
     /// | --- | --- |
     /// | a request that was in flight when the fault ended times out | `store_timeout` |
-    /// | then the longest of: circuits that are not closed are read again, and 1,000 of those that are closed | `reread_every` |
-    /// | an unreachable store is retried, and then all circuits are read again | 2 x 500 ms, and a request |
-    /// | then the request itself; if it shows that the store lost something, another one that writes it | 2 x `store_timeout` |
+    /// | then either circuits that are not closed are read again, with 1,000 closed circuits | `reread_every` |
+    /// | or an unreachable store is retried, and then all circuits are read again | 2 x 500 ms, and a request |
+    /// | then that read ends, and if the store lost a record, another request writes it again | 2 x `store_timeout` |
     #[must_use]
     pub fn agree_within(&self) -> Duration {
         let longest = self.reread_every.max(3 * TRY_AGAIN);

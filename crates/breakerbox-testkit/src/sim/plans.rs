@@ -31,7 +31,7 @@ impl Scenario {
     }
 
     /// Returns a scenario in which the endpoint recovers for all workers but worker 0, which acquires about as
-    /// often as all others together.
+    /// often as all other workers together.
     pub(super) fn broken_prober(seed: u64, chance: &mut ScenarioRng) -> Self {
         let dead_at = chance.ms(1_000, 2_000);
         let well_at = dead_at + chance.ms(1_500, 4_000);

@@ -410,7 +410,8 @@ impl History {
     }
 
     /// Records a failed probe by the broken worker. After the endpoint has recovered for all other workers, the
-    /// broken worker may make one more probe, and must then let others probe first until the circuit closes.
+    /// broken worker may make one more probe, and must then let other workers probe first until the circuit
+    /// closes.
     fn probe_of_broken_failed(&mut self, key: usize, at: Duration) {
         let Some(well_at) = self.well_beside_broken.filter(|well_at| at > *well_at) else { return };
         let key_history = &mut self.keys[key];

@@ -191,8 +191,9 @@ async fn a_process_that_sees_nothing_but_failures_opens_the_circuit_sooner_than_
     }
 }
 
-/// Makes calls for ten seconds, in which all calls by one process fail and all calls by others succeed. Drops
-/// the first `calls_to_lose` requests for reports. Returns whether the fleet's circuit ever opened.
+/// Makes calls for ten seconds, in which all calls by one process fail and all calls by other processes
+/// succeed. Drops the first `calls_to_lose` requests for reports. Returns whether the fleet's circuit ever
+/// opened.
 async fn opens_with_one_broken(calls_to_lose: u32) -> bool {
     let fleet = Process::fleet(4, &half_of(10));
     fleet[0].way.calls_to_lose.store(calls_to_lose, Ordering::Relaxed);

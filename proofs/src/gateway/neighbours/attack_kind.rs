@@ -1,6 +1,6 @@
 //! The attacks by a hostile tenant.
 
-/// An attack by which one tenant tries to affect others.
+/// An attack by which one tenant tries to affect other tenants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AttackKind {
     /// Events that go to thousands of endpoints.

@@ -111,7 +111,7 @@ impl SampledPlan {
         self.sample_every.max(self.poll_timeout) + self.poll_timeout + requests + Duration::from_millis(100)
     }
 
-    /// Returns the maximum time until the circuit of a healthy endpoint is closed.
+    /// Returns the maximum time after the last fault until the circuit of a healthy endpoint is closed.
     ///
     /// | step | maximum time |
     /// | --- | --- |
