@@ -78,7 +78,7 @@ enum Action {
         tenant: Option<String>,
         /// Only changes to this state: closed, open, half_open or disabled
         #[arg(long, value_name = "STATE")]
-        to: Option<String>,
+        state: Option<String>,
         /// Only changes at this time or later, such as 2030-01-31T12:00:00Z
         #[arg(long, value_name = "TIME")]
         from: Option<String>,
@@ -110,12 +110,12 @@ pub(super) fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> 
             let (items, more) = gateway.pages(&ask, *limit)?;
             return output.list(COLUMNS, &items, more);
         }
-        Action::History { id, tenant, to, from, until, limit } => {
+        Action::History { id, tenant, state, from, until, limit } => {
             let circuit = id.as_ref().map(|id| circuit_of(gateway, id)).transpose()?;
             let ask = Ask::get(&["changes"])
                 .query("circuit", circuit)
                 .query("tenant", tenant.as_ref())
-                .query("to", to.as_ref())
+                .query("to", state.as_ref())
                 .query("from", from.as_ref())
                 .query("until", until.as_ref());
             let (items, more) = gateway.pages(&ask, *limit)?;

@@ -19,7 +19,7 @@ pub(super) struct Output {
     #[arg(long, global = true)]
     pub(super) json: bool,
 
-    /// Print only IDs or the created key, if there are any; no hints, summaries or progress
+    /// Print no hints or summaries, and only the IDs of resources or the created key
     #[arg(long, short, global = true)]
     pub(super) quiet: bool,
 }

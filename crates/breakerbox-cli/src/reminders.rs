@@ -51,20 +51,26 @@ pub(super) struct Arguments {
     gateway: Gateway,
 }
 
+/// The help for `--time-zone` in the command that changes a reminder.
+const NEW_TIME_ZONE: &str = "Time zone of the cron expression, such as Europe/Berlin";
+
+/// The help for `--payload` in the command that changes a reminder.
+const NEW_PAYLOAD: &str = "New payload: JSON, @FILE, or - for standard input";
+
 /// The fields that define a reminder's schedule.
 #[derive(Args)]
 struct Times {
-    /// Time of the run, such as 2030-01-31T09:00:00+01:00; with --every, of the first run; with --cron, the earliest
+    /// Time of the run, such as 2030-01-31T09:00:00+01:00; with --every, time of the first run; with --cron, earliest
     /// time of a run
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
     /// Interval between runs, such as 24h
     #[arg(long, value_name = "DURATION", conflicts_with = "cron")]
     every: Option<String>,
-    /// Cron expression in local time: minute, hour, day, month, weekday, such as '0 9 * * MON-FRI'
+    /// Cron expression, in the reminder's time zone: minute, hour, day, month, weekday, such as '0 9 * * MON-FRI'
     #[arg(long, value_name = "EXPRESSION")]
     cron: Option<String>,
-    /// Time zone of --cron, such as Europe/Berlin. Default: UTC
+    /// Time zone of the cron expression, such as Europe/Berlin. Default: UTC
     #[arg(long, value_name = "ZONE")]
     time_zone: Option<String>,
     /// Time after which the reminder does not run
@@ -92,7 +98,7 @@ impl Times {
 /// The fields of a reminder other than its schedule.
 #[derive(Args)]
 struct Sent {
-    /// Payload: JSON, @FILE, or - for standard input. Default for a new reminder: {}
+    /// Payload: JSON, @FILE, or - for standard input. Default: {}
     #[arg(long, value_name = "JSON")]
     payload: Option<String>,
     /// File with the payload
@@ -113,7 +119,7 @@ struct Sent {
     /// Maximum time that a run waits before it expires, such as 1h
     #[arg(long, value_name = "DURATION")]
     expires_after: Option<String>,
-    /// API fields, such as max_runs=null
+    /// Other API fields, such as max_runs=null
     #[arg(value_name = "FIELD=VALUE")]
     fields: Vec<Field>,
 }
@@ -204,6 +210,8 @@ enum Action {
         sent: Sent,
     },
     /// Change a reminder; FIELD=null restores the default
+    #[command(mut_arg("time_zone", |zone| zone.help(NEW_TIME_ZONE)))]
+    #[command(mut_arg("payload", |payload| payload.help(NEW_PAYLOAD)))]
     Change {
         /// ID of the reminder (rem_...)
         id: String,
@@ -220,7 +228,7 @@ enum Action {
         /// ID of the reminder (rem_...)
         id: String,
     },
-    /// Resume a paused or stopped reminder; occurrences in the meantime are skipped
+    /// Resume a paused or stopped reminder; occurrences during the pause are skipped
     Resume {
         /// ID of the reminder (rem_...)
         id: String,

@@ -19,17 +19,19 @@ use super::{Failure, output_failed, say};
 ///
 /// Nothing is sent anywhere. Each transition is one JSON line on standard output; a summary follows on standard error.
 ///
-/// A line of traffic is a call:
+/// With --quiet, there is no summary. --json affects only errors, because transitions are always JSON.
+///
+/// Each line of traffic is either a call:
 ///
 ///   {"at_ms":0,"key":"e1","outcome":"failure","latency_ms":12,"retry_after_ms":500}
 ///
-/// The outcome is success, failure or ignored; latency_ms and retry_after_ms are optional. Alternatively, a line is a
-/// sampler's tick, with the totals for each key:
+/// or a sample with the totals for each key:
 ///
 ///   {"at_ms":0,"samples":{"e1":{"successes":9,"failures":3,"latency_sum_ms":840}}}
 ///
-/// CSV with the same columns works too (samples: at_ms,key,successes,failures,latency_sum_ms). Lines must be ordered by
-/// time, and one file contains either calls or samples.
+/// The outcome is success, failure or ignored; latency_ms and retry_after_ms are optional. Lines must be ordered by
+/// time, and one file contains either calls or samples. CSV with the same columns works too (for samples:
+/// at_ms,key,successes,failures,latency_sum_ms).
 ///
 /// Exit codes: 0, success; 1, a file can't be read or written; 2, the traffic, the policy or an argument is invalid.
 #[derive(Args)]
@@ -43,7 +45,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
 
-    /// Preset to start from: convoy, reminders, redis_lua or stoplight
+    /// Preset to start from, with the values of an existing breaker: convoy, reminders, redis_lua or stoplight
     #[arg(long, value_name = "NAME")]
     preset: Option<Preset>,
 
@@ -55,7 +57,7 @@ pub(super) struct Arguments {
     #[arg(long)]
     decisions: bool,
 
-    /// Write the summary as JSON to this file instead of as a table to standard error; "-" is standard output
+    /// Write the summary to this file as JSON, instead of to standard error as a table; "-" is standard output
     #[arg(long, value_name = "FILE")]
     summary_json: Option<PathBuf>,
 

@@ -27,7 +27,7 @@ const INTERRUPTED: Duration = Duration::from_secs(2);
 /// (BREAKERBOX_...), and from flags. A flag overrides a variable; a variable overrides the file.
 ///
 /// The first start prints an admin key once, if standard output is a terminal; otherwise use --admin-key-file. SIGTERM
-/// stops the gateway gracefully: requests in flight have until --grace to finish.
+/// shuts the gateway down gracefully: requests in flight have --grace (default 30s) to finish.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Arguments {

@@ -105,7 +105,7 @@ fn filters_become_a_query() {
     assert_eq!(api.asked()[2].line(), "GET /v1/deliveries/dlv_1/attempts?limit=100");
     against(
         &api,
-        &["circuits", "history", "--tenant", "acme", "--to", "open", "--from", "2030-01-01T00:00:00Z"],
+        &["circuits", "history", "--tenant", "acme", "--state", "open", "--from", "2030-01-01T00:00:00Z"],
     );
     let expected = "GET /v1/changes?tenant=acme&to=open&from=2030-01-01T00%3A00%3A00Z&limit=100";
     assert_eq!(api.asked()[3].line(), expected);
