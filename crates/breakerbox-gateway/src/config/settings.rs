@@ -114,7 +114,7 @@ pub static SETTINGS: &[Setting] = &[
         "grace",
         grace,
         millis(0, HOUR),
-        "The time limit for a graceful stop: after SIGTERM, requests in flight may take this long."
+        "The grace period of a graceful shutdown: how long requests in flight have to finish after SIGTERM."
     ),
     setting!(
         "delivery.timeout",
@@ -157,19 +157,19 @@ pub static SETTINGS: &[Setting] = &[
         "delivery.expires_after",
         delivery.expires_after,
         Or(millis(SECOND, 10 * YEAR), "off"),
-        "The maximum time that a delivery waits; then it fails as expired. Tenants, endpoints and events can override it."
+        "The maximum time that a delivery waits before it fails as expired. Tenants, endpoints and events can override it."
     ),
     setting!(
         "delivery.response_kept",
         delivery.response_kept,
         bytes(0, MIB),
-        "The number of bytes of a response that are stored with the attempt."
+        "The maximum number of bytes of a response to store with the attempt."
     ),
     setting!(
         "delivery.response_read",
         delivery.response_read,
         bytes(0, 64 * MIB),
-        "The maximum number of bytes of a response that are read. The connection is closed if the response is longer."
+        "The maximum number of bytes of a response to read. If the response is longer, the connection is closed."
     ),
     setting!("limits.payload", limits.payload, bytes(1, 64 * MIB), "The maximum payload size of an event."),
     setting!(
@@ -195,7 +195,7 @@ pub static SETTINGS: &[Setting] = &[
         "limits.tenant_share",
         limits.tenant_share,
         count(1, 100),
-        "The share of one tenant in each limit that all tenants share (limits.body_memory, permits.max, test sends), in percent; beyond it, the API responds with 429. While no other tenant uses the limit, a tenant may use more, as long as one share stays free. 100: no shares."
+        "The share of one tenant in each limit that all tenants share (limits.body_memory, permits.max, test requests), in percent; beyond it, the API responds with 429. While no other tenant uses the limit, a tenant may use more, as long as one share stays free. With 100, one tenant may use everything."
     ),
     setting!(
         "limits.first_request_timeout",
@@ -337,7 +337,7 @@ pub static SETTINGS: &[Setting] = &[
         "secrets.print_admin_key",
         secrets.print_admin_key,
         Or(Switch, "auto"),
-        "Whether the first start prints a generated admin key. \"auto\": only to a terminal, so that the key gets into no log. A key that can't be shown is not generated."
+        "Whether the first start prints a generated admin key. \"auto\" prints it only to a terminal, which keeps the key out of logs. A key that can't be shown is not generated."
     )
     .called("print_admin_key")
     .switch(),
@@ -433,7 +433,7 @@ pub static SETTINGS: &[Setting] = &[
         "notify.dead_letters",
         notify.dead_letters,
         Or(Count { least: 1, most: 1_000_000_000_u64 }, "off"),
-        "The number of dead letters of one tenant within an hour that causes a notification; each tenfold number causes another."
+        "The number of dead letters of one tenant within an hour that causes a notification. Each tenfold number causes another one."
     ),
     setting!("log.level", log.level, LEVEL, "The log level, for the whole program or for each module."),
     setting!("log.format", log.format, LOG_FORMAT, "The format of log lines: \"text\" to read, \"json\" to parse."),
