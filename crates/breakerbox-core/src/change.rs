@@ -67,7 +67,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Creates a step to a new epoch: fills in the epoch, version, time and cause of `next`, and its change.
+    /// Creates a step to a new epoch. Fills in the epoch, version, time and cause of `next`, and the change to publish.
     pub(crate) fn transition(
         from: &Record,
         mut next: Record,

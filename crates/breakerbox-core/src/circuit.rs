@@ -239,12 +239,12 @@ impl Circuit {
         self.admits_all() && !TripRule::successes_could_break(policy, &self.window.totals(now))
     }
 
-    /// Whether the circuit admits every call: it is closed, not overridden, and has no ramp.
+    /// Whether the circuit admits every call, because it is closed, not overridden, and has no ramp.
     pub(crate) fn admits_all(&self) -> bool {
         self.counts_calls() && self.ramp.is_none()
     }
 
-    /// Whether outcomes of ordinary calls count: the circuit is closed and has no override.
+    /// Whether outcomes of ordinary calls count, because the circuit is closed and has no override.
     #[must_use]
     pub fn counts_calls(&self) -> bool {
         match &self.memory {

@@ -125,8 +125,8 @@ impl Permit {
 
 /// The response to a caller that gets no permit. It states the reason, and when to acquire again.
 ///
-/// A refusal is a decision, not a fault. It implements `Error` so that it can be the source of another error: code
-/// that inspects an error chain can then distinguish a call that was not made from one that failed.
+/// A refusal is a decision, not a fault. It implements `Error` so that it can be the source of another error, and code
+/// that inspects an error chain can distinguish a call that was not made from a call that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {

@@ -68,7 +68,7 @@ impl Delta {
     }
 }
 
-/// The store's response to a delta: the key's shared window and record.
+/// The store's response to a delta, with the key's shared window and record.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Merged {
     /// Whether the counts were not added, because they belong to another epoch than the record's.

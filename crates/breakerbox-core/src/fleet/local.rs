@@ -46,7 +46,7 @@ impl LocalCircuit {
         self.0.status() != Status::Closed
     }
 
-    /// Whether the local circuit can be dropped without loss: it is closed, and its trips are forgiven.
+    /// Whether the local circuit can be dropped without loss, because it is closed and its trips are forgiven.
     pub(super) fn is_forgettable(&self, policy: &Policy, now: Timestamp) -> bool {
         self.0.is_forgettable(policy, now)
     }

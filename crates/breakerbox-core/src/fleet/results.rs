@@ -102,7 +102,7 @@ pub struct MemberSettled {
 pub enum ReportDue {
     /// No report is due.
     Nothing,
-    /// Report the counts within a second. They are successes for a circuit under suspicion.
+    /// Report the counts within a second. All of them are successes, for a circuit under suspicion.
     Later,
     /// Report the counts with the next batch.
     Soon,

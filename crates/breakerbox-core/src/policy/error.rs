@@ -41,9 +41,9 @@ pub enum PolicyErrorReason {
     /// The number is outside its range.
     #[error("must be {min} to {max}, but is {found}")]
     OutOfRange {
-        /// The minimum.
+        /// The smallest valid number.
         min: u64,
-        /// The maximum.
+        /// The largest valid number.
         max: u64,
         /// The number that was given.
         found: u64,

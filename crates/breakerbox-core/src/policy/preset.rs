@@ -13,13 +13,13 @@ use crate::nearest::nearest;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Preset {
-    /// Convoy's asynchronous breaker, made for sampling: trips on the failure rate over five minutes.
+    /// Reproduces Convoy's asynchronous breaker, which trips on the failure rate over five minutes. Made for sampling.
     Convoy,
-    /// Razorpay's Reminders: trips on a tenant's mean latency and number of failures.
+    /// Reproduces Razorpay's Reminders, which trips on a tenant's mean latency and number of failures.
     Reminders,
-    /// Per-endpoint breakers in Redis: trips on the number of failures.
+    /// Reproduces per-endpoint breakers in Redis, which trip on the number of failures.
     RedisLua,
-    /// Stoplight: trips on consecutive failures.
+    /// Reproduces Stoplight, which trips on consecutive failures.
     Stoplight,
 }
 

@@ -18,9 +18,9 @@ pub enum Cause {
     CoolOffOver,
     /// Enough probes succeeded.
     ProbesSucceeded,
-    /// In sampling mode: the success rate while half-open reached `recovery_rate`.
+    /// The success rate while half-open reached `recovery_rate`, in sampling mode.
     RecoveryRateMet,
-    /// In sampling mode: the success rate while half-open did not reach `recovery_rate`.
+    /// The success rate while half-open did not reach `recovery_rate`, in sampling mode.
     RecoveryRateMissed,
     /// The store no longer has a record, because records of closed circuits expire, but this process still had an older
     /// state. Only this process's observers receive this cause; no record contains it.

@@ -63,15 +63,15 @@ impl fmt::Display for Status {
     }
 }
 
-/// What decides about a circuit: the outcomes of calls, or an operator's override.
+/// Whether the outcomes of calls decide about a circuit, or an operator's override.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// The outcomes of calls decide.
     Automatic,
-    /// An operator forced the circuit open: every call is refused.
+    /// An operator forced the circuit open, so every call is refused.
     ForcedOpen(Attribution),
-    /// An operator forced the circuit closed: every call is admitted.
+    /// An operator forced the circuit closed, so every call is admitted.
     ForcedClosed(Attribution),
     /// The circuit was disabled, by an operator or after too many trips. Every call is refused until an operator
     /// enables it.
@@ -326,7 +326,8 @@ impl LatestOutcomes {
         self.failing_since.get_or_insert(now);
     }
 
-    /// Merges the latest outcomes that two processes know: the latest success, and the first failure after it.
+    /// Merges the latest outcomes that two processes know. The result has the later success, and the first failure
+    /// after it.
     #[must_use]
     pub fn merged_with(self, other: Self) -> Self {
         let last_success = self.last_success.max(other.last_success);

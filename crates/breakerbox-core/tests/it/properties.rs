@@ -59,7 +59,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
     })
 }
 
-/// Generates time steps: zero, short, about a bucket, about a window, long.
+/// Generates time steps, which are zero, short, about a bucket, about a window, or long.
 fn time_step() -> impl Strategy<Value = Duration> {
     prop_oneof![
         4 => Just(Duration::ZERO),

@@ -59,7 +59,7 @@ pub(crate) struct Cell {
 /// The fields of a `Cell` that its lock protects.
 struct Cold {
     /// The circuit's state; `None` until the first step, and again once an idle circuit's memory was released. The
-    /// tenant is not part of it, because it is derived from the key.
+    /// state contains no tenant, because the tenant is derived from the key.
     circuit: Option<Box<Member>>,
     policy: Arc<Policy>,
     born_at: Timestamp,
@@ -321,7 +321,8 @@ impl Cell {
         self.step(times, |member, at| member.pending(at.store_time))
     }
 
-    /// Performs one step of the circuit under the lock: adds the tallies, runs the step, then updates the gate.
+    /// Performs one step of the circuit under the lock. Moves the tallies to the core, runs the step, then updates the
+    /// gate.
     pub(crate) fn step<R>(&self, times: &Times, step: impl FnOnce(&mut Member, StepInput<'_>) -> R) -> R {
         let mut cold = self.lock();
         let local_time = times.now();

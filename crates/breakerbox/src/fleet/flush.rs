@@ -53,8 +53,8 @@ const RECHECK_AFTER: Duration = Duration::from_millis(5);
 /// The number of circuits to examine before yielding to other tasks.
 const YIELD_EVERY: usize = 1_024;
 
-/// The number of store timeouts that a flush may take, in addition to the wait for a confirmation. They are for reading
-/// the record, a report, a swap, and one in reserve.
+/// The number of store timeouts that a flush may take, in addition to the wait for a confirmation: three for reading
+/// the record, a report and a swap, and one in reserve.
 const STORE_TIMEOUTS: u32 = 4;
 
 /// A circuit whose outcomes have not all been reported to the store.

@@ -37,7 +37,7 @@ struct Due {
     count: u64,
 }
 
-/// A position in the queue: by time, then by order of arrival.
+/// A position in the queue, ordered by due time, then by order of arrival.
 type Position = (Timestamp, u64);
 type Entries = BTreeMap<Position, Arc<Cell>>;
 

@@ -39,7 +39,7 @@ impl fmt::Display for Tenant {
     }
 }
 
-/// Extracts keys from URLs: one key for each endpoint, host or tenant, as [`Key::of`] builds them.
+/// Extracts keys from URLs, with one key for each endpoint, host or tenant, as [`Key::of`] builds them.
 ///
 /// The request's [`Tenant`] is part of the key. If a service has only one tenant, name it with
 /// [`or_tenant`](Self::or_tenant). Otherwise a request without a tenant is not sent, because it would share circuits

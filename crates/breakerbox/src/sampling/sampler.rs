@@ -45,7 +45,7 @@ pub struct Poll {
     /// The attempts to count are those that finished within this time. For the keys in `since`, fewer attempts count.
     pub window: Duration,
     /// The keys for which fewer attempts count, because they had a transition within the window, or are half-open.
-    /// These are only a few. Each key occurs once.
+    /// There are usually few such keys. Each key occurs once.
     pub since: Vec<Since>,
     /// Closed circuits' attempts that finished within this time are also counted separately, as [`Sample::recent`];
     /// `None` if only the window is evaluated. If a sampler does not support this, a destination that was healthy for

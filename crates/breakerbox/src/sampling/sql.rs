@@ -60,8 +60,8 @@ enum Outcome {
     Says { column: String, good: Vec<String>, bad: Vec<String> },
 }
 
-/// The format of times in a table. Prefer a precise one. With a coarse format, attempts shortly after a transition may
-/// have the same time as the transition, and are then not counted.
+/// The format of times in a table. Prefer a precise format. With a coarse format, attempts shortly after a transition
+/// may have the same time as the transition, and are not counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum TimeFormat {

@@ -76,7 +76,7 @@ pub(super) enum Mode {
     Calm,
     /// Calls are sent within the budget.
     Shedding,
-    /// The destination accepts no calls: only probes are sent.
+    /// The destination accepts no calls, so only probes are sent.
     Probing,
 }
 
