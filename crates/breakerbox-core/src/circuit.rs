@@ -170,8 +170,8 @@ impl Circuit {
         }
     }
 
-    /// Whether the store may have expired this circuit's record, because the record can be dropped without loss and its
-    /// retention time is over. This distinguishes an expiry from a response that is older than the record.
+    /// Whether the record can be dropped without loss and its retention time is over, so that the store may have
+    /// expired it. This distinguishes an expiry from a response that is older than the record.
     pub(crate) fn may_have_expired(&self, policy: &Policy, now: Timestamp) -> bool {
         match &self.memory {
             Memory::Pristine { .. } => true,
@@ -239,12 +239,12 @@ impl Circuit {
         self.admits_all() && !TripRule::successes_could_break(policy, &self.window.totals(now))
     }
 
-    /// Whether the circuit admits every call, because it is closed, not overridden, and has no ramp.
+    /// Whether the circuit is closed, not overridden, and has no ramp, so that it admits every call.
     pub(crate) fn admits_all(&self) -> bool {
         self.counts_calls() && self.ramp.is_none()
     }
 
-    /// Whether outcomes of ordinary calls count, because the circuit is closed and has no override.
+    /// Whether the circuit is closed and has no override, so that outcomes of ordinary calls count.
     #[must_use]
     pub fn counts_calls(&self) -> bool {
         match &self.memory {

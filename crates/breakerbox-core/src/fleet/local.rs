@@ -46,7 +46,7 @@ impl LocalCircuit {
         self.0.status() != Status::Closed
     }
 
-    /// Whether the local circuit can be dropped without loss, because it is closed and its trips are forgiven.
+    /// Whether the local circuit is closed and its trips are forgiven, so that it can be dropped without loss.
     pub(super) fn is_forgettable(&self, policy: &Policy, now: Timestamp) -> bool {
         self.0.is_forgettable(policy, now)
     }
@@ -115,7 +115,8 @@ impl Link {
 }
 
 impl Member {
-    /// Whether only this process refuses calls, because its own outcomes meet a rule and the fleet's do not.
+    /// Whether this process's own outcomes meet a rule while the fleet's do not, so that only this process refuses
+    /// calls.
     #[must_use]
     pub fn is_open_locally(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.is_open_locally())

@@ -164,8 +164,8 @@ impl Suspicion {
         Some(every.saturating_sub(now.since(looked_at)))
     }
 
-    /// Whether to call for reports, because the latest call by any process was at least `every` ago. If so, records a
-    /// call at `now`.
+    /// Returns whether the latest call for reports by any process was at least `every` ago. If so, records a call at
+    /// `now`, which the caller must make.
     fn call_again(&mut self, every: Duration, now: Timestamp) -> bool {
         let is_time = self.called_at.is_none_or(|at| now.since(at) >= every);
         if is_time {

@@ -158,7 +158,7 @@ pub struct Learnt {
     pub overlapped: bool,
     /// Whether this process opened its process-local circuit.
     pub opened_locally: bool,
-    /// Whether the response was ignored, because the store gave it before this process saw a newer record.
+    /// Whether the store gave the response before this process saw a newer record, so that the response was ignored.
     pub overtaken: bool,
 }
 

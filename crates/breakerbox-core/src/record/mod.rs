@@ -273,8 +273,8 @@ impl Record {
         Epoch::default().next(now)
     }
 
-    /// Whether this record can be dropped without loss, because the circuit is closed, has no override and no trip that
-    /// would still count, and its ramp is over. A forgettable record may be evicted when it is idle.
+    /// Whether this record can be dropped without loss. This requires that the circuit is closed, has no override and
+    /// no trip that would still count, and that its ramp is over. A forgettable record may be evicted when it is idle.
     #[must_use]
     pub fn is_forgettable(&self, policy: &Policy, now: Timestamp) -> bool {
         self.is_automatic()
@@ -352,8 +352,8 @@ impl LatestOutcomes {
 }
 
 impl Record {
-    /// Whether `other`, a record with the same epoch, was written after this record, because more probes have succeeded
-    /// in it, or it has a later lease.
+    /// Whether `other`, a record with the same epoch, was written after this record. This is so if more probes have
+    /// succeeded in `other`, or if it has a later lease.
     pub(crate) fn is_followed_by(&self, other: &Self) -> bool {
         let expiry = |record: &Self| record.lease.map(|lease| lease.expires_at);
         other.probe_successes > self.probe_successes

@@ -217,8 +217,8 @@ impl Throttle {
         }
     }
 
-    /// Whether this throttle can be dropped without loss, because there was no call for so long that everything it
-    /// learnt has expired.
+    /// Whether there was no call for so long that everything this throttle learnt has expired, so that it can be
+    /// dropped without loss.
     #[must_use]
     pub fn is_forgettable(&self, now: Timestamp) -> bool {
         match &self.brain {

@@ -309,9 +309,9 @@ impl Circuit {
         self.cell.status()
     }
 
-    /// Returns whether the circuit is open in this process only, because this process's calls fail while those of the
-    /// other processes succeed. Calls are then refused with [`Refusal::OpenLocally`], while the [state](Self::status),
-    /// which is the fleet's, stays closed. Always false without a store, and with an [exclusive
+    /// Returns whether the circuit is open in this process only. This happens if this process's calls fail while those
+    /// of the other processes succeed. Calls are then refused with [`Refusal::OpenLocally`], while the
+    /// [state](Self::status), which is the fleet's, stays closed. Always false without a store, and with an [exclusive
     /// store](crate::Builder::exclusive_store).
     #[must_use]
     pub fn is_open_locally(&self) -> bool {

@@ -118,7 +118,7 @@ pub(crate) struct Times {
     pub(crate) shared: Option<Consistency>,
     /// Whether this process is the store's only user.
     pub(crate) is_exclusive: bool,
-    /// Whether every call must take the slow path, because the store is unavailable.
+    /// Whether the store is unavailable, so that every call must take the slow path.
     shut: AtomicBool,
     random: RandomSource,
 }

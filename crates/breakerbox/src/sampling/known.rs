@@ -26,7 +26,7 @@ pub(super) struct Known {
     /// The records by key. They are sorted, so that simulations with a seed are reproducible.
     records: BTreeMap<Arc<str>, Record>,
     changes: Changes,
-    /// Whether this copy is complete, because every record in the store has been read or received.
+    /// Whether every record in the store has been read or received, so that this copy is complete.
     is_whole: bool,
 }
 

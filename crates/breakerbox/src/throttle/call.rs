@@ -126,8 +126,8 @@ impl<C> Throttle<C> {
         result.map_err(CallError::Failed)
     }
 
-    /// Returns whether a call that returned this error may be retried, because it was sent and the retry budget allows
-    /// a retry. If so, the retry is taken from the budget.
+    /// Returns whether a call that returned this error was sent and the retry budget allows a retry. If so, the retry
+    /// is taken from the budget, and the caller may make it.
     ///
     /// A call that was shed, that a circuit refused or that has no valid key was never sent. A retry would fail again
     /// at once, and the budget is for calls that a retry may help. Such an error is found however deeply it is nested.

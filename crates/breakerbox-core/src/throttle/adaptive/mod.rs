@@ -228,7 +228,7 @@ impl Adaptive {
     }
 }
 
-/// Whether an evaluation is due, because the two times differ in more than their low bits.
+/// Whether the two times differ in more than their low bits, so that an evaluation is due.
 const fn is_later_look(now: u64, last: u64) -> bool {
     (now ^ last) >> LOOK_BITS != 0
 }
