@@ -1,8 +1,8 @@
 //! The replay engine: past calls acquire permits and settle them in virtual time, with one circuit for each key.
 //!
 //! A permit is settled when its call ends, before any call that starts at the same time. A probe that would take
-//! longer than `probe_timeout` fails at that time. Samples are evaluated tick by tick; a key that is missing in a
-//! tick had no calls, and an empty tick changes nothing.
+//! longer than `probe_timeout` fails when the timeout has passed. Samples are evaluated tick by tick; a key that is
+//! missing in a tick had no calls, and an empty tick changes nothing.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
@@ -293,8 +293,8 @@ impl<'w> Engine<'w> {
         Ok(())
     }
 
-    /// Returns pseudo-random bits from a counter. That is sufficient: no other process writes these records, and
-    /// jitter is off.
+    /// Returns bits derived from a counter instead of random ones. They are sufficient, because no other process
+    /// writes these records and jitter is off.
     fn draw(&mut self) -> RandomBits {
         self.draws += 1;
         RandomBits(self.draws)

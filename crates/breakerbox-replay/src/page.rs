@@ -14,16 +14,18 @@ use super::timeline::{Cell, Shown, Stretch, Timeline};
 
 const STYLE: &str = include_str!("page.css");
 
-/// The maximum number of keys on a page, and of state periods in total; browsers are slow with more.
+/// The maximum number of keys on a page. Browsers are slow with more.
 const KEYS: usize = 2_000;
+/// The maximum number of state periods on a page, of all keys together. Browsers are slow with more.
 const STRETCHES: usize = 50_000;
 
 /// The maximum number of transitions listed below a timeline.
 const LISTED: usize = 200;
 
-/// The width of a drawing, in SVG units; it is stretched to the width of the page. States are above, calls below.
+/// The width of a drawing, in SVG units. Browsers stretch the drawing to the width of the page.
 const WIDTH: f64 = 1_000.0;
 const HEIGHT: f64 = 72.0;
+/// The height of the state band at the top of a drawing. The calls are drawn below the band.
 const BAND: f64 = 16.0;
 const GAP: f64 = 4.0;
 const THINNEST: f64 = 2.0;

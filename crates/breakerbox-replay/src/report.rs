@@ -100,8 +100,7 @@ impl<'w> Report<'w> {
     }
 }
 
-/// Returns the rule that opened the circuit. In the half-open state, rules are a failed probe and a missed recovery
-/// rate.
+/// Returns the name of the rule that opened the circuit. For a half-open circuit, this is `probe` or `recovery_rate`.
 pub(super) fn rule_name(cause: &Cause) -> Option<&'static str> {
     match cause {
         Cause::Rule(rule) => Some(rule.name()),

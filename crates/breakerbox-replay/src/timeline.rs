@@ -45,7 +45,7 @@ impl Shown {
 pub struct Stretch {
     /// The start of the period, in milliseconds.
     pub from_ms: u64,
-    /// The state. `None`: many changes were merged.
+    /// The circuit's state in the period. `None`: many changes were merged.
     pub status: Option<Status>,
     /// The rule that caused the state, if any.
     pub rule: Option<&'static str>,
@@ -66,7 +66,7 @@ pub struct Timeline {
     origin_ms: u64,
     cell_ms: u64,
     cells: Vec<Cell>,
-    /// The state periods, in order. Before the first, the circuit is closed.
+    /// The state periods, in chronological order. Before the first period, the circuit is closed.
     stretches: Vec<Stretch>,
 }
 
@@ -123,7 +123,8 @@ impl Timeline {
         }
     }
 
-    /// Adds to the last cell or after it, because calls arrive in chronological order.
+    /// Adds the counts to the last cell if it has the same index, otherwise appends the cell. Calls arrive in
+    /// chronological order, so no earlier cell can match.
     fn add(&mut self, cell: Cell) {
         match self.cells.last_mut().filter(|last| last.index == cell.index) {
             Some(last) => {
@@ -135,7 +136,7 @@ impl Timeline {
         }
     }
 
-    /// Merges the earlier half of the periods into one of many changes; the later half keeps its detail.
+    /// Merges the earlier half of the periods into one, shown as "many changes". The later half keeps its detail.
     fn merge_stretches(&mut self) {
         let half = STRETCHES / 2;
         let merged = self.stretches.first().map(|first| Stretch { status: None, rule: None, ..*first });

@@ -14,7 +14,7 @@ pub(super) struct AbandonedResults(Arc<Mutex<Abandoned>>);
 pub(super) struct Abandoned {
     /// Leased deliveries that no process will attempt.
     pub(super) leases: Vec<(DeliveryId, Lease)>,
-    /// Woken lanes that no caller was told about.
+    /// Woken lanes that no caller received.
     pub(super) woken: Vec<WaitingLane>,
 }
 

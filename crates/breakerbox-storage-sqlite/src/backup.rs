@@ -46,7 +46,7 @@ pub struct DatabaseCopy {
     pub path: PathBuf,
     /// The size of the copy, in bytes.
     pub bytes: u64,
-    /// The number of the last migration applied to it.
+    /// The number of the last migration applied to the copy.
     pub schema: u32,
     /// The number of tenants in the copy.
     pub tenants: u64,
@@ -101,7 +101,7 @@ pub enum CopyError {
     },
 }
 
-/// Copies the database in a data directory into a file. A gateway may be using it.
+/// Copies the database in a data directory into a file. A gateway may be using the database.
 ///
 /// # Errors
 /// Returns an error if there is no database, the target exists and may not be overwritten, or the copy fails.
@@ -164,7 +164,7 @@ pub fn restore(
     Ok(DatabaseCopy { path: target, ..copy })
 }
 
-/// An unfinished copy. It is removed when dropped, unless [`become_file`](Self::become_file) was called.
+/// An unfinished copy, whose file is removed on drop unless [`become_file`](Self::become_file) was called.
 struct Partial {
     path: PathBuf,
     file: Option<File>,
@@ -208,8 +208,8 @@ impl Drop for Partial {
     }
 }
 
-/// Prepares a database to be replaced. Its write-ahead log must not be applied to another database: it is merged into
-/// its own or, if that fails, removed.
+/// Prepares a database to be replaced. Its write-ahead log must not be applied to the new database, so the log is
+/// merged into the old one or, if that fails, removed.
 fn settle_old(path: &Path) -> Result<(), CopyError> {
     if path.exists() {
         let settled = Connection::open(path)
@@ -257,14 +257,14 @@ fn copy(source: &Path, target: &Path, progress: &(dyn Fn(CopyProgress) + Sync)) 
     .map_err(failed)
 }
 
-/// Returns the number of bytes in the pages in use.
+/// Returns the total size of the database pages in use, in bytes.
 fn used_bytes(connection: &Connection) -> rusqlite::Result<u64> {
     let number = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
     let pages = number("page_count")?.saturating_sub(number("freelist_count")?);
     Ok(u64::try_from(pages.saturating_mul(number("page_size")?)).unwrap_or(0))
 }
 
-/// Reads a whole database, checks that it is intact and a gateway's, and counts its content.
+/// Reads a whole database, checks that it is intact and belongs to a gateway, and counts its content.
 fn check(path: &Path) -> Result<DatabaseCopy, CopyError> {
     let connection = open(path)?;
     let schema = Schema::of(&connection, path)?;

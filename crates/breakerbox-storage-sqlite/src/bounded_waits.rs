@@ -30,7 +30,7 @@ struct LaterDelivery {
 
 impl SqliteQueue {
     /// Bounds the due times of all deliveries, if the clock was ahead earlier. Returns the number of deliveries
-    /// changed. It is called at startup, before any claim.
+    /// changed. Call this at startup, before any claim.
     ///
     /// # Errors
     /// Returns an error if the database fails.
@@ -100,7 +100,8 @@ fn find_later(connection: &Connection, after: i64, now: Timestamp) -> rusqlite::
         .collect()
 }
 
-/// Returns a delivery's retry schedule, or `None` if its endpoint or tenant was deleted and it will be cancelled.
+/// Returns a delivery's retry schedule, or `None` if its endpoint or tenant was deleted, so that the delivery will be
+/// cancelled.
 fn schedule(directory: &Directory, later: &LaterDelivery) -> Option<Arc<RetrySchedule>> {
     if let Some(endpoint) = directory.endpoint(later.lane) {
         return Some(Arc::clone(&endpoint.retry));

@@ -18,19 +18,21 @@ use rusqlite::Connection;
 const PAGES: i64 = 2_000;
 /// The maximum number of remaining pages that are left to the writer.
 const LITTLE: i64 = 200;
-/// The maximum number of rounds of the thread. After that, it leaves all remaining pages to the writer.
+/// The maximum number of rounds in which the thread copies pages. After the last round, all remaining pages are left
+/// to the writer.
 const ROUNDS: u32 = 4;
 
 pub(super) struct Checkpoints {
-    /// Asks the thread for a checkpoint.
+    /// The channel on which the writer requests a checkpoint from the thread.
     ask: mpsc::SyncSender<()>,
-    /// Set when the thread has finished; the writer then copies the rest.
+    /// Set by the thread when it has copied most pages, so that the writer copies the rest.
     copied: Arc<AtomicBool>,
     asked: bool,
 }
 
 impl Checkpoints {
-    /// Starts the thread. `file` is the database file; it must stay open as long as any connection.
+    /// Starts the thread. `file` is the database file, which must stay open as long as any connection to the
+    /// database.
     pub(super) fn start(path: &Path, file: Arc<File>) -> rusqlite::Result<(Self, Option<JoinHandle<()>>)> {
         let connection = Connection::open(path)?;
         connection.execute_batch(
@@ -69,7 +71,7 @@ impl Checkpoints {
     }
 }
 
-/// Copies and syncs until few pages are left. An error does no harm: the writer's own checkpoint also syncs.
+/// Copies and syncs until few pages are left. Errors are ignored, because the writer's own checkpoint also syncs.
 fn copy_most(connection: &Connection, file: &File) {
     for _ in 0..ROUNDS {
         copy_and_warn(connection);

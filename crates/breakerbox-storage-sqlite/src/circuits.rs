@@ -12,7 +12,7 @@
 //! records that could not be written are written with the next swap. After a crash in between, the file contains the
 //! previous record.
 //!
-//! **Time** is the database's: the wall clock at startup plus the monotonic time since then.
+//! **Time** is the database's: the wall clock at startup plus the monotonic time since startup.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -39,7 +39,8 @@ use crate::error::JobError;
 const SWAP_WRITE_TIMEOUT: Duration = Duration::from_millis(100);
 /// The maximum number of records written by one job.
 const PIECE: usize = 512;
-/// The maximum time that a record may be ahead of the clock, since clocks are adjusted.
+/// The time by which a record must be ahead of the clock to be corrected. Smaller differences are caused by clock
+/// adjustments.
 const STEP: Duration = Duration::from_secs(1);
 /// The maximum number of forgotten records deleted by one job.
 const CLEARED_AT_ONCE: u32 = 16;
@@ -51,12 +52,12 @@ pub struct SqliteCircuits(Arc<Inner>);
 struct Inner {
     memory: MemoryStore,
     database: Database,
-    /// Records that were swapped in memory but may not be in the file yet. It is locked during each swap, so that it
-    /// contains the latest record of each key.
+    /// Records that were swapped in memory but may not be in the file yet. The lock is held during each swap, so that
+    /// the map contains the latest record of each key.
     unwritten: Mutex<BTreeMap<Arc<str>, StoredCircuit>>,
 }
 
-/// A record, and when it is forgotten unless it is swapped again.
+/// A circuit's record, and the time at which it is forgotten unless it is swapped again.
 #[derive(Clone)]
 struct StoredCircuit {
     record: Record,
@@ -64,8 +65,8 @@ struct StoredCircuit {
 }
 
 impl StoredCircuit {
-    /// Returns a corrected record if this one was changed at a future time, because the clock was ahead: the same
-    /// record as if it had changed now, so that cool-offs and leases keep their duration.
+    /// Returns a corrected record if this one was changed at a time in the future, because the clock was ahead. The
+    /// corrected record was changed now, so that cool-offs and leases keep their duration.
     fn rebased(&self, now: Timestamp) -> Option<Self> {
         let ahead = self.record.changed_at.since(now);
         if ahead < STEP {
@@ -76,7 +77,7 @@ impl StoredCircuit {
     }
 }
 
-/// The database's time, as the memory store's clock.
+/// The database's clock, for use by the memory store.
 struct DatabaseClock(Database);
 
 impl Clock for DatabaseClock {
@@ -146,7 +147,7 @@ impl SqliteCircuits {
         Ok(answer)
     }
 
-    /// Waits for a limited time until these records are in the file.
+    /// Waits until these records are in the file, for at most [`SWAP_WRITE_TIMEOUT`].
     async fn written(&self, swaps: &[Swap], answers: &[Readable<Swapped>]) {
         let won = swaps.iter().zip(answers).filter(|(_, answer)| **answer == Ok(Swapped::Won));
         let won: Vec<(&Arc<str>, Version)> = won.map(|(swap, _)| (&swap.key, swap.record.version)).collect();
@@ -174,8 +175,8 @@ impl Inner {
         self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the unwritten records. If several jobs run concurrently, the first writes all records, and the others
-    /// have nothing to do.
+    /// Writes up to [`PIECE`] unwritten records. If several jobs run concurrently, later ones write only the records
+    /// that earlier ones left.
     fn write_some(
         self: Arc<Self>,
         transaction: &mut WriteTransaction<'_>,
@@ -294,8 +295,8 @@ impl Store for SqliteCircuits {
         self.0.memory.lead(name, candidate, ttl).await
     }
 
-    /// Always succeeds: writes go to memory first and are never refused there. A full disk does not make a swap fail
-    /// either.
+    /// Always succeeds, because writes go to memory first and are never rejected there. Swaps succeed even if the
+    /// disk is full.
     async fn check_write(&self) -> Result<Answer<()>, StoreError> {
         self.0.memory.check_write().await
     }

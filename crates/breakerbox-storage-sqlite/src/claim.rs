@@ -1,7 +1,7 @@
 //! Leases waiting deliveries. Each query seeks directly in the index of waiting deliveries: rows of other lanes, rows
 //! that are due later and finished rows are never read.
 //!
-//! Expired deliveries are never leased: they fail during the claim. The number of these is bounded, too.
+//! Expired deliveries are never leased. Instead, a claim fails those that it finds, a bounded number of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,7 +115,7 @@ fn due(
     Ok(claimed)
 }
 
-/// Adds a leased delivery, or counts one that can't be read.
+/// Adds a leased delivery to the result, or counts it as unreadable if it is `None`.
 fn add(claimed: &mut Claimed, taken: Option<Leased>) {
     match taken {
         Some(leased) => claimed.deliveries.push(leased),
@@ -160,8 +160,11 @@ fn probe(
     Ok(claimed)
 }
 
-/// Finds a delivery for a probe, in this order: due, without a failed probe in this outage; due later, without a
-/// failed probe in this outage; the one that is due first.
+/// Finds a delivery for a probe. In order of preference:
+///
+/// 1. a due delivery that has not failed a probe in this outage;
+/// 2. a delivery that is due later and has not failed a probe in this outage;
+/// 3. the delivery that is due first.
 fn candidate(
     connection: &Connection,
     lane: i64,

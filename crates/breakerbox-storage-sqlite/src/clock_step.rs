@@ -5,7 +5,7 @@
 //! each stored time that something waits for is limited to now plus its own duration. Ids are not changed: see
 //! [`ids`](super::ids).
 //!
-//! This reads each delivery once, which is acceptable because it is rare.
+//! This reads each delivery once, which is acceptable because such startups are rare.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,20 +18,22 @@ use super::columns::micros;
 use super::error::OpenError;
 use super::ids;
 
-/// The time by which the newest stored time must be ahead for a startup to be refused, unless the operator accepts
-/// the step.
+/// A startup is refused if the newest stored time is ahead of the clock by more than this, unless the operator
+/// accepts the step.
 const REFUSED_FROM: Duration = Duration::from_secs(86_400);
 
-/// Names in the table `meta`: the wall-clock time of the latest startup, the microseconds by which the store clock
-/// was ahead of the wall clock when that was last detected, and whether due times are still to be bounded.
+/// The name in the table `meta` for the wall-clock time of the latest startup.
 const STARTED_AT: &str = "started_at";
+/// The name in the table `meta` for the time by which the store clock was ahead of the wall clock when its drift was
+/// last stored, in microseconds.
 const STORE_AHEAD: &str = "store_ahead";
+/// The name in the table `meta` for the mark that due times are still to be bounded.
 const PENDING: &str = "clock_step_pending";
 
 /// Reports that the newest stored time was ahead of the clock at startup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockStep {
-    /// The time by which it was ahead.
+    /// The time by which the newest stored time was ahead of the clock.
     pub ahead: Duration,
 }
 
@@ -45,8 +47,8 @@ fn set(connection: &Connection, name: &str, value: i64) -> rusqlite::Result<()> 
         .map(drop)
 }
 
-/// Checks whether stored times are ahead of the clock, and bounds those for which the file alone is sufficient. Due
-/// times that depend on a retry schedule are bounded later, before [`done`] is called.
+/// Checks whether stored times are ahead of the clock, and bounds those that can be bounded with the data in the file
+/// alone. Due times that depend on a retry schedule are bounded later, before [`done`] is called.
 pub(super) fn look(
     connection: &mut Connection,
     path: &Path,
@@ -112,8 +114,8 @@ pub(super) fn done(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute("DELETE FROM meta WHERE name = ?1", [PENDING]).map(drop)
 }
 
-/// Stores the difference between the store clock and the wall clock, by which store-clock times are off after the
-/// next startup.
+/// Stores the time by which the store clock is ahead of the wall clock. After the next startup, stored times of the
+/// store clock are ahead by that much.
 pub(super) fn note(connection: &Connection, drift: Drift) -> rusqlite::Result<()> {
     match drift {
         Drift::Behind(by) => set(connection, STORE_AHEAD, i64::try_from(by.as_micros()).unwrap_or(i64::MAX)),

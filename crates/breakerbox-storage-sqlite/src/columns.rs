@@ -28,18 +28,18 @@ pub(crate) fn time(micros: i64) -> Timestamp {
     Timestamp::from_micros(whole(micros))
 }
 
-/// Not finished: the delivery waits in its lane.
+/// The `state` of a delivery that waits in its lane. It is not finished.
 pub(crate) const WAITING: i64 = 0;
-/// Not finished: the delivery is leased.
+/// The `state` of a leased delivery. It is not finished.
 pub(crate) const LEASED: i64 = 1;
-/// Finished: the receiver accepted the delivery.
+/// The `state` of a finished delivery that the receiver accepted.
 pub(crate) const DELIVERED: i64 = 2;
-/// Finished: the delivery is a dead letter.
+/// The `state` of a dead letter, which is a finished delivery that failed.
 pub(crate) const FAILED: i64 = 3;
-/// Finished: the endpoint was deleted, or the delivery was cancelled.
+/// The `state` of a finished delivery that was cancelled, or whose endpoint was deleted.
 pub(crate) const CANCELLED: i64 = 4;
 
-/// Returns the state of a delivery, given its columns `state`, `reason` and `attempts`.
+/// Decodes a delivery's state from the columns `state`, `reason` and `attempts`.
 #[must_use]
 pub(crate) fn state(state: i64, reason: Option<i64>, attempts: u32) -> DeliveryState {
     match state {
@@ -58,7 +58,7 @@ pub(crate) fn state(state: i64, reason: Option<i64>, attempts: u32) -> DeliveryS
     }
 }
 
-/// Returns the `reason` column's value for this reason.
+/// Encodes a fail reason for the column `reason`.
 #[must_use]
 pub(crate) const fn reason(reason: FailReason) -> i64 {
     match reason {
@@ -70,7 +70,7 @@ pub(crate) const fn reason(reason: FailReason) -> i64 {
     }
 }
 
-/// Returns the `priority` column's value for this priority.
+/// Encodes a priority for the column `priority`.
 #[must_use]
 pub(crate) const fn level(priority: Priority) -> i64 {
     match priority {
@@ -81,20 +81,20 @@ pub(crate) const fn level(priority: Priority) -> i64 {
     }
 }
 
-/// Returns the priority, given the value of its column.
+/// Decodes the column `priority`. Unknown values mean low priority.
 #[must_use]
 pub(crate) fn priority(level: i64) -> Priority {
     let index = usize::try_from(level).unwrap_or(usize::MAX);
     Priority::ALL.get(index).copied().unwrap_or(Priority::Low)
 }
 
-/// Returns the `content_type` column's value. JSON, the most frequent type, is stored as NULL.
+/// Encodes a content type for the column `content_type`. JSON, the most frequent type, is stored as NULL.
 #[must_use]
 pub(crate) fn content_type(text: &str) -> Option<&str> {
     (text != JSON).then_some(text)
 }
 
-/// Returns the content type, given the value of its column.
+/// Decodes the column `content_type`; NULL means `application/json`.
 #[must_use]
 pub(crate) fn content_type_of(column: Option<String>) -> Arc<str> {
     static SHARED: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(JSON));
@@ -112,7 +112,7 @@ where
         .map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
 }
 
-/// Returns whether the error concerns only the values of one row, so that the database itself works.
+/// Returns whether the error concerns only the values of one row, which means that the database itself works.
 pub(crate) fn is_unreadable(error: &rusqlite::Error) -> bool {
     matches!(
         error,
@@ -123,7 +123,7 @@ pub(crate) fn is_unreadable(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// Converts an SQLite integer to an id.
+/// Converts an SQLite integer to an id. Negative numbers, which are invalid, become the lowest id.
 pub(crate) fn id(number: i64) -> Id {
     Id::from_number(number).unwrap_or_else(|| Id::first_at(Timestamp::ZERO))
 }

@@ -39,7 +39,7 @@ const FILE: &str = "breakerbox.db";
 /// Options for opening a database.
 #[derive(Clone)]
 pub struct Options {
-    /// The clock for leases, retries and expiry: the wall clock at startup plus the monotonic time since then.
+    /// The clock for leases, retries and expiry: the wall clock at startup plus the monotonic time since startup.
     pub clock: Arc<dyn Clock>,
     /// The wall clock, for recorded times and for ids. `None`: the same as `clock`.
     pub wall: Option<WallClock>,
@@ -47,9 +47,9 @@ pub struct Options {
     pub accept_clock_step: bool,
     /// The number of bytes on the disk that are reserved for settlements.
     pub reserve: u64,
-    /// Returns the number of free bytes. `None`: ask the file system.
+    /// The source of the number of free bytes. `None`: the file system.
     pub free_space: Option<FreeSpace>,
-    /// Called after each commit with the number of its jobs and the time it took. It must not block.
+    /// Called after each commit with the commit's number of jobs and its duration. The function must not block.
     pub on_commit: Option<OnCommit>,
     /// The number of reader threads.
     pub readers: usize,
@@ -72,7 +72,8 @@ impl Default for Options {
     }
 }
 
-/// An open database. Clones share it. It is closed when the last clone is dropped, or by [`close`](Self::close).
+/// An open database, which all clones share. It is closed when the last clone is dropped, or by
+/// [`close`](Self::close).
 #[derive(Clone)]
 pub struct Database(Arc<Open>);
 
@@ -86,8 +87,8 @@ struct Open {
     write_queue: Arc<WriteQueue>,
     readers: Readers,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Closing any descriptor of the file releases SQLite's locks on it, so this one is closed after the threads have
-    /// ended.
+    /// A descriptor of the database file. It is closed after the threads have ended, because closing any descriptor
+    /// of the file releases SQLite's locks on it.
     _file: Arc<File>,
 }
 
@@ -215,7 +216,7 @@ impl Database {
         answered.await.map_err(|_| QueueError::Closed)?
     }
 
-    /// Runs a job on a read-only connection. It sees one snapshot of the committed data.
+    /// Runs a job on a read-only connection. The job sees one snapshot of the committed data.
     ///
     /// # Errors
     /// Returns the closure's error, or the reason why the job could not run.
@@ -250,7 +251,7 @@ impl Database {
         received(answered).await
     }
 
-    /// Writes a few bytes, and returns once they are durable: only a write shows whether the database accepts writes.
+    /// Checks that the database accepts writes, by writing a few bytes. Returns once they are durable.
     ///
     /// # Errors
     /// Returns the reason why the write failed.
@@ -280,14 +281,15 @@ impl Database {
         (self.0.wall)()
     }
 
-    /// Returns the time by which the newest stored time was ahead of the clock at startup, if it was.
+    /// Returns the time by which the newest stored time was ahead of the clock at startup, or `None` if it was not
+    /// ahead.
     #[must_use]
     pub fn clock_step(&self) -> Option<ClockStep> {
         self.0.clock_step
     }
 
-    /// Stores the drift between the wall clock and the store clock, for the next startup. It writes nothing if the
-    /// drift has hardly changed.
+    /// Stores the drift between the wall clock and the store clock, for the next startup. Nothing is written if the
+    /// drift has hardly changed since it was last stored.
     ///
     /// # Errors
     /// Returns an error if the write fails.
@@ -313,7 +315,7 @@ impl Database {
         &self.0.path
     }
 
-    /// Refuses new jobs, runs the waiting ones, and returns once the file is closed.
+    /// Rejects new jobs, runs the waiting ones, and returns once the file is closed.
     pub async fn close(self) {
         let open = Arc::clone(&self.0);
         // If the async runtime shuts down first, the threads end by themselves.
@@ -359,7 +361,7 @@ pub(super) fn folder_of(file: &Path) -> &Path {
     }
 }
 
-/// Opens the write connection, and takes the lock that it requires.
+/// Locks the data directory, and opens the write connection.
 fn connect(path: &Path) -> Result<(Connection, FileLock), OpenError> {
     let file = |error| OpenError::File { path: path.to_owned(), error };
     fs::create_dir_all(folder_of(path)).map_err(file)?;

@@ -49,7 +49,7 @@ impl fmt::Debug for FreeSpace {
     }
 }
 
-/// The latest result, and the number of bytes written since then.
+/// The cached number of free bytes, and the number of bytes written since it was queried.
 #[derive(Debug)]
 pub(super) struct Disk {
     free: FreeSpace,

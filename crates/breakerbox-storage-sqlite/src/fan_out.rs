@@ -48,7 +48,7 @@ impl Audience {
     }
 }
 
-/// Iterates over the endpoints in a part of an audience.
+/// Decodes the endpoints in a part of a stored audience.
 fn endpoints(bytes: &[u8]) -> impl Iterator<Item = EndpointRoute> {
     bytes.as_chunks::<ENTRY>().0.iter().map(|entry| {
         let (lane, expires_after) = entry.split_at(ENTRY / 2);
@@ -66,7 +66,7 @@ pub(super) struct NewFanOut<'a> {
     pub(super) tenant: i64,
     pub(super) event: i64,
     pub(super) audience: &'a Audience,
-    /// The number of endpoints in the audience whose delivery is written.
+    /// The number of endpoints in the audience whose delivery is already written.
     pub(super) written: u32,
     /// The number of endpoints whose delivery is not written yet.
     pub(super) rest: u32,

@@ -1,5 +1,5 @@
-//! Ensures that only one process uses a data directory: the writer's state in memory would be wrong if another
-//! process also wrote.
+//! Ensures that only one process uses a data directory, because the writer's state in memory would be wrong if
+//! another process also wrote.
 //!
 //! There are two locks, and both are released when the process ends, in whatever way. The lock on the directory can't
 //! be deleted together with a file. The lock on a file next to the database keeps out older versions that know no
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::OpenError;
 
-/// The locks on a data directory, released when this is dropped.
+/// The locks on a data directory, which are released on drop.
 #[derive(Debug)]
 pub(super) struct FileLock {
     _folder: Option<File>,

@@ -114,8 +114,8 @@ impl FreshDeliveries {
         self.reserved.drain(..).for_each(|lane| self.reservations.release(lane));
     }
 
-    /// Releases the reserved slots, and leaves the deliveries to the next reclaim: they are durable, but no caller
-    /// receives them.
+    /// Releases the reserved slots, and leaves the deliveries to the next reclaim, because they are durable but no
+    /// caller receives them.
     pub(super) fn on_caller_gone(&mut self, taken: &[Leased], woken: Vec<WaitingLane>) {
         self.reserved.drain(..).for_each(|lane| self.reservations.release(lane));
         self.abandoned.add(taken, woken);

@@ -14,7 +14,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::transaction::WriteTransaction;
 
-/// The time for which an idempotency key is kept.
+/// How long an idempotency key is kept.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(24 * 3_600);
 
 /// The scope of requests that do not belong to a tenant. No tenant has this number.
@@ -81,8 +81,8 @@ impl Earlier {
     }
 }
 
-/// Stores a batch of events. Their ids are consecutive, so the first id and the numbers of deliveries determine all
-/// of them.
+/// Stores the idempotency key of a batch of events. The events' ids are consecutive, so the first id and the numbers
+/// of deliveries determine all of them.
 pub(super) fn remember_events(
     connection: &Connection,
     scope: i64,
@@ -99,7 +99,8 @@ pub(super) fn remember_events(
     Ok(())
 }
 
-/// Stores a request and its response. If the response contains a secret, only the created object's id is stored.
+/// Stores a request's idempotency key and its response. If the response contains a secret, only the created object's
+/// id is stored.
 pub(super) fn remember(
     transaction: &mut WriteTransaction<'_>,
     scope: i64,
@@ -128,7 +129,8 @@ pub(super) fn remember(
     Ok(())
 }
 
-/// Deletes the row of this key. If a row still exists, it has expired; otherwise the request would have been found.
+/// Deletes the expired row with this key, if there is one. A row that has not expired would have been found as the
+/// earlier request.
 fn forget(connection: &Connection, scope: i64, key: &IdempotencyKey) -> rusqlite::Result<()> {
     connection
         .prepare_cached("DELETE FROM idempotency_keys WHERE tenant = ?1 AND key = ?2")?

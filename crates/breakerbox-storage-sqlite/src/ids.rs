@@ -25,10 +25,11 @@ const TABLES: [&str; 9] = [
     "idempotency_keys",
 ];
 
-/// The maximum time that an id may be ahead of the clock: a large batch takes many ids, and clocks are adjusted.
+/// The maximum time that an id may be ahead of the clock, because a large batch takes many ids and clocks are
+/// adjusted.
 pub(super) const TOLERANCE: Duration = Duration::from_secs(30);
 
-/// The time for which a range is kept after the clock has passed it.
+/// How long a range is kept after the clock has passed it.
 const KEPT: Duration = Duration::from_secs(2 * 86_400);
 
 /// A range of ids that were generated while the clock was ahead.
@@ -36,7 +37,7 @@ const KEPT: Duration = Duration::from_secs(2 * 86_400);
 pub(super) struct IdsAhead {
     pub(super) first: i64,
     pub(super) last: i64,
-    /// When the range was detected. Rows with these ids count as created at that time.
+    /// When the range was detected. Rows with ids in the range count as created at this time.
     pub(super) seen_at: Timestamp,
 }
 
@@ -72,7 +73,7 @@ impl IdsAhead {
     }
 }
 
-/// Returns the highest id in the database below this one.
+/// Returns the highest id in the database below `limit`.
 fn highest_below(connection: &Connection, limit: i64) -> rusqlite::Result<i64> {
     let mut highest = 0;
     for table in TABLES {
@@ -117,11 +118,11 @@ pub(super) fn note_ahead(connection: &Connection, now: Timestamp) -> rusqlite::R
     range.merged(IdsAhead::load(connection)?).save(connection)
 }
 
-/// Generates ids.
+/// Generates ids that sort by creation time and are never reused.
 pub(super) struct Ids {
     last: i64,
     ahead: Option<IdsAhead>,
-    /// The first id after the clock last jumped forward by more than the tolerance, and the last id before it.
+    /// The first id after the clock last jumped forward by more than [`TOLERANCE`], and the last id before that jump.
     since_jump: (i64, i64),
 }
 

@@ -26,7 +26,7 @@ pub(super) struct NewRun {
     pub(super) id: RunId,
     pub(super) scheduled_at: Timestamp,
     pub(super) skipped: u32,
-    /// Whether the run stands for the latest occurrence at the time it is sent.
+    /// Whether the run serves the latest occurrence at the time when it is sent.
     pub(super) latest: bool,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct NewDeliveryRow {
     pub(super) priority: Priority,
     pub(super) due_at: Timestamp,
     pub(super) expires_at: Option<Timestamp>,
-    /// When the delivery ended, if that was before it was written.
+    /// When the delivery ended, if it ended before it was written.
     pub(super) finished_at: Option<Timestamp>,
 }
 

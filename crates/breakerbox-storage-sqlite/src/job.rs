@@ -23,8 +23,8 @@ pub(super) trait Job: Send {
     fn bytes(&self) -> usize;
 }
 
-/// A hot-path command. It refuses before it writes anything, and reports the refusal in its output. So it needs no
-/// savepoint, and can be run again.
+/// A hot-path command. If a command rejects its input, it does so before it writes anything, and reports the
+/// rejection in its output. So a command needs no savepoint, and can be run again.
 pub(super) trait Command: Send + 'static {
     type Output: Send + 'static;
 
@@ -34,7 +34,7 @@ pub(super) trait Command: Send + 'static {
     /// Called when the command's work, or a part of it, did not become durable.
     fn on_rollback(&mut self) {}
 
-    /// Called when the command's work is durable, but the caller is gone. It may be called on any thread.
+    /// Called when the command's work is durable, but the caller is gone. This method may be called on any thread.
     fn on_caller_gone(&mut self, answer: Self::Output) {
         drop(answer);
     }

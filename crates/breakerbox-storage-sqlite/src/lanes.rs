@@ -147,7 +147,7 @@ pub(super) fn forget_unused(
     Ok(unused.len())
 }
 
-/// Returns the lane for a circuit's key, creating it if necessary.
+/// Returns the tenant's dynamic-URL lane with this circuit key, creating the lane if necessary.
 pub(super) fn of_key(
     connection: &Connection,
     writer_state: &mut WriterState,

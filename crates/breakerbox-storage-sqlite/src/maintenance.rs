@@ -13,7 +13,7 @@ use super::settle::{give_up_expired, hand_back, stop_waiting};
 use super::transaction::WriteTransaction;
 use crate::error::JobError;
 
-/// Makes deliveries wait again whose lease has expired, or whose claimer never received them.
+/// Makes leased deliveries wait again if their lease has expired or the caller that claimed them is gone.
 pub(super) struct Reclaim {
     pub(super) limit: usize,
     pub(super) abandoned: AbandonedResults,

@@ -114,8 +114,8 @@ impl WriteTransaction<'_> {
         Ok(found)
     }
 
-    /// Returns the start of the outage that this circuit recovers from: its latest trip, if it has not recovered
-    /// since.
+    /// Returns the start of the outage that this circuit recovers from: the time of its latest trip, if the circuit
+    /// has not recovered since that trip.
     fn outage_since(&self, key: &str, epoch: u64) -> Result<Option<Moment>, JobError<QueueError>> {
         let mut latest = self.connection.prepare_cached(
             "SELECT epoch, at FROM notifications WHERE subject = ?1 AND kind = ?2 AND epoch < ?3 ORDER BY epoch DESC LIMIT 1",

@@ -25,7 +25,7 @@ use crate::error::JobError;
 
 /// The maximum number of rows deleted by one job.
 const ROWS_IN_A_JOB: usize = 200;
-/// The number of events scanned for each row that may be deleted.
+/// The maximum number of events scanned at a time, as a multiple of the maximum number of rows to delete.
 const LOOKS_FOR_EACH: usize = 8;
 /// The interval between sweeps that begin with the oldest event.
 const FROM_THE_START_EVERY: Duration = Duration::from_secs(3_600);

@@ -26,9 +26,9 @@ pub trait Routes: Send + Sync + 'static {
 /// The targets of a notification.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Audience {
-    /// The number of the tenant that the notification concerns. `None`: only the operator.
+    /// The number of the tenant that the notification concerns. `None`: it concerns only the operator.
     pub tenant: Option<i64>,
-    /// The targets' names, each with the number of its tenant. `None`: it is the operator's.
+    /// The targets' names, each with the number of its tenant. `None`: the target is the operator's.
     pub targets: Vec<(Arc<str>, Option<i64>)>,
 }
 
@@ -54,7 +54,8 @@ pub trait TenantRoutes: Send + Sync {
     /// are parked.
     fn endpoints(&self, kind: &EventType, each: &mut dyn FnMut(EndpointRoute));
 
-    /// Finds the endpoints for events of this type in advance, if that is slow. It is called before the writer runs.
+    /// Finds the endpoints for events of this type in advance, if that is slow. Called before the writer accepts the
+    /// events.
     fn match_ahead(&self, kind: &EventType) {
         let _ = kind;
     }

@@ -1,5 +1,5 @@
-//! Ends leases and deliveries: settled, handed back, failed, cancelled. Outdated leases are refused; the writer has
-//! the current ones in memory.
+//! Ends leases and deliveries: settled, handed back, failed, cancelled. Operations with outdated leases are rejected.
+//! The writer keeps the current leases in memory.
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::delivery::NextStep;
@@ -95,7 +95,8 @@ pub(super) fn hand_back(
     Ok(Some(held))
 }
 
-/// Returns whether the delivery's reminder was paused or cancelled while it was in flight. If so, it is not retried.
+/// Returns whether the delivery's reminder was paused or cancelled while the delivery was in flight. If so, the
+/// delivery is not retried.
 fn is_withdrawn(
     transaction: &mut WriteTransaction<'_>,
     delivery: i64,

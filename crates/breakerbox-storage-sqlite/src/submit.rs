@@ -3,7 +3,7 @@
 //! The transaction writes a bounded number of deliveries per tenant, and a durable job ([`fan_out`](super::fan_out))
 //! writes the rest. Limits count all deliveries at once.
 //!
-//! A batch is refused before the first row is written. A retry with the same idempotency key is detected before the
+//! A batch is rejected before the first row is written. A retry with the same idempotency key is detected before the
 //! limits are checked, and writes nothing.
 
 use std::sync::Arc;
@@ -230,8 +230,8 @@ fn audience(tenant: &dyn TenantRoutes, kind: &EventType, fan_out: u32) -> Audien
     audience
 }
 
-/// Returns the earliest time at which an event may be sent, by the store clock. The client specifies it by the wall
-/// clock.
+/// Returns the earliest time at which an event may be sent, by the store clock. The client specifies this time by the
+/// wall clock.
 fn starts_at(event: &NewEvent, now: Timestamp, drift: Drift) -> Timestamp {
     event.not_before.map_or(now, |at| drift.to_store(at).max(now))
 }

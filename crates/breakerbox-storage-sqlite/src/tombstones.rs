@@ -2,7 +2,7 @@
 //! deliveries and notifications refer to their tenant. Finished jobs are deleted together with the tenant.
 //!
 //! Deliveries have no index by tenant, which would slow down each delivery. But nothing is created for a tenant after
-//! its deletion, and ids sort by time: if no event that old is left, none of that tenant's events is.
+//! its deletion, and ids sort by time: if no event from before the deletion is left, no event of that tenant is left.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use breakerbox_model::objects::Id;
 use super::columns::{number, time};
 use super::transaction::WriteTransaction;
 
-/// The maximum time that ids may be ahead of the clock: they continue from the last id when the clock is set back.
+/// The maximum time that ids may be ahead of the clock, because new ids continue from the last id when the clock is
+/// set back.
 const AHEAD: Duration = Duration::from_secs(2 * 86_400);
 
 /// Selects tenants that were deleted before a time, longest ago first. The newest row always stays, so that no number
@@ -30,7 +31,7 @@ const NAMED: &str = "SELECT EXISTS (SELECT 1 FROM lanes WHERE tenant = ?1)
     OR EXISTS (SELECT 1 FROM notifications WHERE tenant = ?1)
     OR EXISTS (SELECT 1 FROM notification_targets WHERE tenant = ?1)";
 
-/// Deletes deleted tenants that nothing refers to. It checks at most `limit` of them.
+/// Deletes deleted tenants that nothing refers to. At most `limit` tenants are checked.
 pub(super) fn forget(transaction: &WriteTransaction<'_>, limit: usize) -> rusqlite::Result<()> {
     let connection = transaction.connection;
     let deleted = connection

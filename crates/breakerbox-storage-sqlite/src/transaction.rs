@@ -17,7 +17,7 @@ use crate::error::JobError;
 /// A function that runs after the commit.
 pub(super) struct Hook {
     pub(super) call: Box<dyn FnOnce() + Send>,
-    /// Whether later jobs depend on its effect. If so, the next job must run after it.
+    /// Whether later jobs depend on the hook's effect. If so, the next job must run after the hook.
     pub(super) changes_memory: bool,
 }
 
@@ -66,15 +66,15 @@ impl WriteTransaction<'_> {
         self.writer_state.next_ids(1, self.wall)
     }
 
-    /// Runs a hook after the commit, before the next job runs and before any caller gets a result. It must be fast.
-    /// If the transaction fails, the hook is not called.
+    /// Runs a hook after the commit, before the next job runs and before any caller gets a result. The hook must be
+    /// fast. If the transaction fails, the hook is not called.
     pub fn after_commit(&mut self, hook: impl FnOnce() + Send + 'static) {
         self.hooks.push(Hook { call: Box::new(hook), changes_memory: true });
     }
 
-    /// Runs a hook that only reports, after the commit and before any caller gets a result. It must be fast, and must
-    /// not change anything that jobs depend on, because other jobs may share the transaction. If the transaction
-    /// fails, the hook is not called.
+    /// Runs a hook that only reports, after the commit and before any caller gets a result. The hook must be fast,
+    /// and must not change anything that jobs depend on, because other jobs may share the transaction. If the
+    /// transaction fails, the hook is not called.
     pub fn report_after_commit(&mut self, hook: impl FnOnce() + Send + 'static) {
         self.hooks.push(Hook { call: Box::new(hook), changes_memory: false });
     }

@@ -19,7 +19,7 @@ use super::job::Job;
 const GROUP_COMMIT_DELAY: Duration = Duration::from_millis(10);
 /// The number of waiting lazy jobs at which the writer begins at once.
 const GROUP_COMMIT_READY: usize = 256;
-/// The maximum number of jobs in one commit. With more, the first of them would wait too long.
+/// The maximum number of jobs in one commit. With more jobs, the first ones would wait too long.
 const GROUP_COMMIT_MAX: usize = 512;
 /// The maximum number of bytes in one commit, not counting the last job.
 const GROUP_COMMIT_MAX_BYTES: usize = 4 << 20;
@@ -27,9 +27,9 @@ const GROUP_COMMIT_MAX_BYTES: usize = 4 << 20;
 /// How soon a job has to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Urgency {
-    /// As soon as the writer is idle.
+    /// The job runs as soon as the writer is idle.
     Urgent,
-    /// Within [`GROUP_COMMIT_DELAY`].
+    /// The job runs within [`GROUP_COMMIT_DELAY`].
     Lazy,
 }
 
@@ -50,7 +50,8 @@ struct PendingJobs {
 }
 
 impl PendingJobs {
-    /// Returns `Ok` if the writer should begin, or else the time until it should check again.
+    /// Returns `Ok` if the writer should begin. Otherwise, returns how long it should sleep before it checks again;
+    /// `None` means until a job arrives.
     fn begins(&self, now: Instant) -> Result<(), Option<Duration>> {
         if self.urgent || self.closed || self.jobs.len() >= GROUP_COMMIT_READY {
             return Ok(());
@@ -145,7 +146,7 @@ impl WriteQueue {
         taken > 0
     }
 
-    /// Refuses new jobs. Waiting jobs are still run.
+    /// Rejects new jobs. Waiting jobs are still run.
     pub(super) fn close(&self) {
         self.room.close();
         self.lock().closed = true;

@@ -1,9 +1,9 @@
 //! The writer thread. It takes the waiting jobs, runs all of them in one transaction, commits, and only then sends
 //! the results.
 //!
-//! A job that refuses does so before it writes, or is rolled back alone (closures run in a savepoint). If a job fails
-//! unexpectedly, the whole transaction is rolled back, and the other jobs are run again without it. If the commit
-//! fails, all jobs get the error, nothing is changed, and the thread continues.
+//! A job that rejects its input does so before it writes, or is rolled back alone (closures run in a savepoint). If a
+//! job fails unexpectedly, the whole transaction is rolled back, and the other jobs are run again without it. If the
+//! commit fails, all jobs get the error, nothing is changed, and the thread continues.
 //!
 //! Memory follows the disk: hooks run after the commit and before the next job, and a job that changes memory is the
 //! last in its transaction. So jobs that read memory never see a change that is not durable, and never miss one that
@@ -28,7 +28,7 @@ use super::write_queue::WriteQueue;
 use super::writer_state::WriterState;
 use crate::error::queue_error;
 
-/// Called after each commit with the number of its jobs and the time it took.
+/// Called after each commit with the commit's number of jobs and its duration.
 pub type OnCommit = Arc<dyn Fn(usize, Duration) + Send + Sync>;
 
 /// The state of the writer thread.

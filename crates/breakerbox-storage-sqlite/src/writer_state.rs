@@ -15,8 +15,8 @@ use super::columns::{micros, number, whole};
 use super::disk::Disk;
 use super::ids::Ids;
 
-/// A lease number consists of the number of the startup, shifted by this many bits, and a counter of the leases since
-/// then.
+/// The number of low bits of a lease number that count the leases since startup. The high bits are the number of the
+/// startup, so that lease numbers are never reused.
 const STARTS_SHIFT: u32 = 32;
 
 /// The maximum number of deliveries that submits of one tenant write in one group of jobs. Fan-out jobs write the
@@ -92,7 +92,7 @@ pub(super) struct WriterState {
 }
 
 impl WriterState {
-    /// Reads the stored state, and voids the leases of earlier processes: their deliveries wait again.
+    /// Reads the stored state, and voids the leases of earlier processes, so that their deliveries wait again.
     pub(super) fn open(connection: &mut Connection, disk: Disk, now: Timestamp) -> rusqlite::Result<Self> {
         let transaction = connection.transaction()?;
         let starts: i64 = transaction.query_row(
@@ -232,7 +232,7 @@ impl WriterState {
         });
     }
 
-    /// Subtracts deferred deliveries that are written now. They are then counted [by lane](Self::begun).
+    /// Subtracts deferred deliveries that are written now. Written deliveries are counted [by lane](Self::begun).
     pub(super) fn written_later(&mut self, tenant: i64, count: u64, bytes: u64) {
         self.change_deferred(tenant, |was| Unfinished {
             count: was.count.saturating_sub(count),
@@ -253,7 +253,7 @@ impl WriterState {
         self.deferred.values().fold(0, |sum, deferred| sum.saturating_add(deferred.count))
     }
 
-    /// Returns the audience of a tenant's latest fan-out, if it has the same endpoints.
+    /// Returns the id of the tenant's latest audience, if it has these endpoints.
     pub(super) fn audience_like(&self, tenant: i64, endpoints: &[u8]) -> Option<i64> {
         self.audiences.get(&tenant).filter(|(_, known)| known == endpoints).map(|(id, _)| *id)
     }
@@ -331,7 +331,7 @@ impl WriterState {
         Ok(id)
     }
 
-    /// Returns the current length of the undo list.
+    /// Returns a mark for [`undo_to`](Self::undo_to): the current length of the undo list.
     pub(super) fn mark(&self) -> usize {
         self.undo.len()
     }

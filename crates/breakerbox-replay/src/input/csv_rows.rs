@@ -22,7 +22,7 @@ pub(super) struct CsvRows<'r> {
     lines: Lines<'r>,
     cells: Cells,
     columns: Vec<&'static str>,
-    /// The first row of the next tick, which was read to find the end of the current one.
+    /// The first row of the next tick, which was read to find the end of the current tick.
     next_tick: Option<Result<Row, ReadError>>,
 }
 

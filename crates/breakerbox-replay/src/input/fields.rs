@@ -40,7 +40,7 @@ pub(super) const CALL_FIELDS: [&str; 5] = ["at_ms", "key", "outcome", "latency_m
 /// The fields of a key's sample, in JSON and as CSV columns.
 pub(super) const SAMPLE_FIELDS: [&str; 3] = ["successes", "failures", "latency_sum_ms"];
 
-/// The fields of a line, as far as they are parsed.
+/// The fields of a line that have been parsed so far.
 #[derive(Default)]
 pub(super) struct Fields<'a> {
     pub(super) at_ms: Option<u64>,
@@ -79,7 +79,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The fields of one key's sample, as far as they are parsed.
+/// The fields of one key's sample that have been parsed so far.
 #[derive(Default)]
 pub(super) struct SampleFields {
     pub(super) successes: Option<u64>,

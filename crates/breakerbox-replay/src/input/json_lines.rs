@@ -45,7 +45,7 @@ fn parse(text: &str) -> Result<Line<'_>, Fault> {
     fields.finish()
 }
 
-/// The errors found by the visitors, because serde's own errors contain only text.
+/// Collects the errors that the visitors find, because serde's own errors contain only text.
 #[derive(Default)]
 struct Faults {
     /// The field whose value is being parsed.

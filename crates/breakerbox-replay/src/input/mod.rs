@@ -52,7 +52,7 @@ pub struct Call<'a> {
     pub outcome: OutcomeKind,
     /// The call's latency, in milliseconds.
     pub latency_ms: u64,
-    /// The delay that the destination asked for, in milliseconds. `None`: it did not ask.
+    /// The delay that the destination asked for, in milliseconds. `None`: the destination did not ask for a delay.
     pub retry_after_ms: Option<u64>,
 }
 
@@ -61,7 +61,7 @@ pub struct Call<'a> {
 pub struct Tick {
     /// The time of the tick, in milliseconds since any origin.
     pub at_ms: u64,
-    /// The keys, each with its totals.
+    /// The keys, each with its sample.
     pub samples: Vec<(String, Sample)>,
 }
 
@@ -113,8 +113,8 @@ enum Rows<'r> {
 }
 
 impl<'r> Reader<'r> {
-    /// Creates a reader for this format. If it is `None`, the first character determines the format: JSON begins with
-    /// `{`.
+    /// Creates a reader for this format. If `format` is `None`, the first character determines the format: JSON
+    /// begins with `{`.
     ///
     /// # Errors
     /// Returns an error if the input can't be read or the CSV header is invalid.

@@ -22,7 +22,7 @@ struct Moved {
     tenant: i64,
     lane: i64,
     state: DeliveryState,
-    /// The time to live that the event set, counted from the earliest time at which it could be sent.
+    /// The time to live that the event set, counted from the earliest time at which the event could be sent.
     lives_for: Option<Duration>,
     url: Option<String>,
     /// The purpose of the delivery's circuit.
@@ -130,7 +130,7 @@ pub(super) fn resend(
 }
 
 impl WriteTransaction<'_> {
-    /// Cancels a delivery if it is waiting. Returns whether it was.
+    /// Cancels a delivery if it is waiting. Returns whether it was cancelled.
     pub(crate) fn cancel(&mut self, delivery: DeliveryId) -> Result<bool, JobError<QueueError>> {
         let state: Option<i64> = self
             .connection

@@ -44,7 +44,7 @@ impl CursorPosition for u64 {
     }
 }
 
-/// A time, an epoch and a circuit key.
+/// A position in the circuit history: a time, an epoch and a circuit key.
 impl CursorPosition for (u64, u64, String) {
     fn write(&self) -> String {
         format!("{}.{}.{}", self.0, self.1, URL_SAFE_NO_PAD.encode(&self.2))

@@ -21,7 +21,7 @@ use crate::columns::{content_type_of, id, number, parsed, priority, state, time,
 
 pub(super) const DELIVERY: &str = "delivery";
 
-/// The maximum number of rows that are read for one page, which takes a few milliseconds.
+/// The maximum number of rows that are read for one page, so that a page takes at most a few milliseconds.
 const LOOKS: usize = 20_000;
 
 /// Returns the delivery with this id, as the API shows it.

@@ -62,7 +62,8 @@ fn status(name: &str) -> Status {
     known.into_iter().find(|status| status.name() == name).unwrap_or(Status::Closed)
 }
 
-/// Scans one index, reads a bounded number of rows, and returns the matches and where it stopped.
+/// Scans one index, reads a bounded number of rows, and returns the matches and the position at which the scan
+/// stopped.
 fn scan(
     connection: &Connection,
     filter: &ChangeFilter,
@@ -99,7 +100,7 @@ fn scan(
     Ok(page)
 }
 
-/// Returns the SQL query: for one circuit ordered by epoch, otherwise by time.
+/// Returns the SQL query for a filter. Changes are ordered by epoch if the filter names a circuit, otherwise by time.
 const fn question(filter: &ChangeFilter) -> &'static str {
     match (&filter.circuit, &filter.tenant) {
         (Some(_), _) => {

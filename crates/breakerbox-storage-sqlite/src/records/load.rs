@@ -1,5 +1,5 @@
-//! Loads the directory at startup. Every secret is decrypted, so that a missing master key is detected here and not
-//! at the first delivery.
+//! Loads the directory at startup. Every secret is decrypted, so that a missing master key is detected at startup and
+//! not at the first delivery.
 
 use breakerbox_core::Timestamp;
 use breakerbox_model::objects::{
@@ -35,7 +35,8 @@ pub enum LoadError {
         /// The name of the column that can't be read.
         column: &'static str,
     },
-    /// A row is inconsistent with others, for example a policy with the layers below it.
+    /// A row is inconsistent with other rows, for example a policy that is invalid in combination with the layers
+    /// below it.
     #[error(transparent)]
     Records(#[from] RecordsError),
     /// The database failed.

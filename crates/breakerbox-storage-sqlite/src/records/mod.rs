@@ -94,7 +94,8 @@ impl SqliteRecords {
     }
 }
 
-/// Returns the result of a query for one row. Its errors distinguish an unreadable row from a failed database.
+/// Converts the result of a query for one row. A missing row and an unreadable row have their own errors, which
+/// differ from a database error.
 fn readable<T>(
     found: rusqlite::Result<Option<T>>,
     what: &'static str,
@@ -112,7 +113,7 @@ fn readable<T>(
     }
 }
 
-/// Returns a row of a listing, or `None` if it can't be read, so that the other rows are still listed.
+/// Returns a row of a listing, or `None` if the row can't be read, so that the other rows are still listed.
 fn listed<T>(row: rusqlite::Result<T>, what: &'static str, id: impl ToString) -> rusqlite::Result<Option<T>> {
     match row {
         Ok(found) => Ok(Some(found)),

@@ -23,7 +23,7 @@ const LOOKS: usize = 5_000;
 
 const COLUMNS: &str = "n.id, n.subject, n.epoch, t.id, n.at, n.news FROM notifications n LEFT JOIN tenants t ON t.row = n.tenant";
 
-/// Returns the `state` column's value for this state.
+/// Encodes a state for the column `state`.
 const fn state_number(state: SendState) -> i64 {
     match state {
         SendState::Waiting => 0,

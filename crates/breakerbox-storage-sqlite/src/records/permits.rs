@@ -94,7 +94,7 @@ fn find(transaction: &WriteTransaction<'_>, permit: PermitTerm) -> rusqlite::Res
     found.optional()
 }
 
-/// Returns the number that is stored for a value: its index.
+/// Returns the number that the database stores for a value, which is its index in `words`.
 fn position<T: PartialEq>(words: &[T], word: T) -> i64 {
     number(words.iter().position(|other| *other == word).unwrap_or_default() as u64)
 }

@@ -18,7 +18,7 @@ use crate::error::JobError;
 use crate::idempotency::{OPERATOR, earlier, remember};
 
 impl SqliteRecords {
-    /// Carries out a request, unless its key shows that it was already carried out.
+    /// Carries out a request, unless an earlier request with the same key was already carried out.
     async fn once<T: Send + 'static>(
         &self,
         request: Request<T>,

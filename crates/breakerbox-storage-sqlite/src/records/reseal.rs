@@ -30,8 +30,8 @@ struct Row {
 }
 
 impl SqliteRecords {
-    /// Reseals everything with the newest key. It can be interrupted at any time and repeated. Rows that change in
-    /// the meantime are sealed with the newest key anyway.
+    /// Reseals everything with the newest key. This operation can be interrupted at any time and repeated. Rows that
+    /// change in the meantime are sealed with the newest key anyway.
     ///
     /// # Errors
     /// Returns an error if a value can't be opened, or the database fails. Rows that were already resealed stay

@@ -1,5 +1,5 @@
 //! Resends by filter. A step finds deliveries on a reader thread, then makes them pending and stores its progress in
-//! one transaction, after checking that no other step was faster.
+//! one transaction, after checking that no other step has processed them in the meantime.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -29,7 +29,7 @@ const KIND: &str = "resend";
 
 /// The maximum number of rows that one step reads.
 const LOOKS: usize = 20_000;
-/// The time for which a finished job is kept.
+/// How long a finished job is kept.
 const REMEMBERED: Duration = Duration::from_secs(30 * 86_400);
 /// The maximum number of finished jobs that are deleted when a job is created.
 const FORGOTTEN_AT_ONCE: u32 = 16;
@@ -121,7 +121,8 @@ struct ResendPiece {
     found: Found,
 }
 
-/// Returns the next running job after `after`, or the first one.
+/// Returns the next running job after the job `after`, or else the first running job, with the deliveries found for
+/// it.
 fn next_piece(connection: &Connection, after: i64, limit: usize) -> rusqlite::Result<Option<ResendPiece>> {
     let mut next = connection.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM jobs INDEXED BY jobs_to_do
@@ -152,8 +153,8 @@ fn next_piece(connection: &Connection, after: i64, limit: usize) -> rusqlite::Re
 }
 
 impl SqliteRecords {
-    /// Makes the deliveries found for a job pending. Returns `None` if another step was faster or the backlog is
-    /// full.
+    /// Makes the deliveries found for a job pending. Returns `None` if another step has already processed them or the
+    /// tenant's backlog is full.
     async fn write_piece(&self, next_piece: ResendPiece) -> Result<Option<BatchResult>, RecordsError> {
         let records = self.clone();
         self.database

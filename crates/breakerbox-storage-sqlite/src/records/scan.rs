@@ -70,7 +70,7 @@ impl Scan {
         Ok(Some(scan))
     }
 
-    /// Returns the number of the tenant whose deliveries match. `None`: those of all tenants.
+    /// Returns the number of the tenant whose deliveries match. `None`: the deliveries of all tenants match.
     pub(super) fn tenant(&self) -> Option<i64> {
         self.tenant
     }

@@ -98,7 +98,7 @@ struct StoredEndpoint {
     expires_after_us: Option<u64>,
 }
 
-/// The part that is stored sealed. Header values are often credentials.
+/// The secret part of a tenant or an endpoint, which is stored sealed. Header values are often credentials.
 #[derive(Serialize, Deserialize)]
 struct StoredSecrets {
     secrets: Vec<StoredSecret>,
@@ -212,7 +212,8 @@ pub(super) fn endpoint_of(
     Ok((settings, secrets))
 }
 
-/// Returns the `disabled` column's value. The state of a circuit is stored with the circuit.
+/// Encodes a reason for the column `disabled`. A circuit's state is stored with the circuit, so
+/// [`DisabledBecause::Circuit`] is stored as `owner`.
 pub(super) const fn disabled_name(because: DisabledBecause) -> &'static str {
     match because {
         DisabledBecause::Owner | DisabledBecause::Circuit => "owner",
@@ -220,7 +221,7 @@ pub(super) const fn disabled_name(because: DisabledBecause) -> &'static str {
     }
 }
 
-/// Returns the reason, given the value of the column `disabled`.
+/// Decodes the column `disabled`. Unknown values mean [`DisabledBecause::Owner`].
 pub(super) fn disabled(name: &str) -> DisabledBecause {
     if name == "gone" { DisabledBecause::Gone } else { DisabledBecause::Owner }
 }

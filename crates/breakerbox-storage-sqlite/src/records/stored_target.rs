@@ -16,7 +16,7 @@ pub(super) struct StoredTarget {
     secret: Option<String>,
     #[serde(default)]
     to: Vec<String>,
-    /// Empty means all kinds.
+    /// The names of the notification kinds that the target receives. An empty list means all kinds.
     #[serde(default)]
     on: Vec<String>,
 }

@@ -33,14 +33,14 @@ pub(crate) struct ApplyDecisions {
     pub(crate) deliveries: FreshDeliveries,
 }
 
-/// The columns of a reminder that has not changed since it was read.
+/// The columns of a reminder that has not changed since the scheduler read it.
 struct Current {
     id: i64,
     tenant: i64,
     size: u64,
     /// The highest run number that a receiver may have seen.
     numbered: u32,
-    /// The content of a run. `None` unless a run is fired.
+    /// The content of the run to fire. `None`: no run is fired.
     content: Option<Content>,
 }
 
@@ -141,7 +141,7 @@ impl Command for ApplyDecisions {
 }
 
 impl ApplyDecisions {
-    /// Fires a run. Returns false if its tenant was deleted or its content can't be read.
+    /// Fires a run. Returns false if the tenant was deleted or the run's content can't be read.
     fn fire(
         &mut self,
         transaction: &mut WriteTransaction<'_>,
@@ -231,7 +231,8 @@ fn kind() -> EventType {
 /// The index of the column `settings` in the query of [`find`].
 const SETTINGS: usize = 3;
 
-/// Returns the reminder, if it has not changed since it was read, with the run's content if a run is fired.
+/// Returns the reminder that a decision applies to, with the run's content if a run is fired. Returns `None` if the
+/// reminder has changed since the scheduler read it.
 fn find(transaction: &WriteTransaction<'_>, decision: &Decision) -> rusqlite::Result<Option<Current>> {
     let fires = matches!(decision.action, Action::Step(Step::Fire { .. }));
     let question = if fires {
@@ -256,7 +257,7 @@ fn find(transaction: &WriteTransaction<'_>, decision: &Decision) -> rusqlite::Re
     found.optional()
 }
 
-/// Sets when the reminder is checked next. `None`: only after an event such as a client's request.
+/// Sets when the reminder is checked next. `None`: it is checked only after an event such as a client's request.
 fn set_next_check(
     transaction: &WriteTransaction<'_>,
     found: &Current,
@@ -275,7 +276,7 @@ fn set_next_check(
     Ok(())
 }
 
-/// Returns the notification about a reminder that is stopped. It is called before the reminder ends, because the open
+/// Returns the notification about a reminder that is stopped. Call this before ending the reminder, because the open
 /// run contains the reason.
 fn stopped(
     transaction: &mut WriteTransaction<'_>,

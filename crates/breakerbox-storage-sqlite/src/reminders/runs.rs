@@ -7,8 +7,8 @@ use super::stored::{CANCELLED, PAUSED};
 use crate::columns::micros;
 use crate::transaction::WriteTransaction;
 
-/// Schedules an immediate check of the reminder, because its run has ended. It has no effect if the delivery is not a
-/// run, or not the latest run.
+/// Schedules an immediate check of the reminder, because its run has ended. This has no effect if the delivery is not
+/// a run, or not the latest run.
 pub(crate) fn ended(connection: &Connection, reminder: Option<i64>, delivery: i64) -> rusqlite::Result<()> {
     let Some(reminder) = reminder else { return Ok(()) };
     connection
@@ -17,8 +17,7 @@ pub(crate) fn ended(connection: &Connection, reminder: Option<i64>, delivery: i6
     Ok(())
 }
 
-/// Records that a run was sent later than it was due, and so stands for a later occurrence than the one it was fired
-/// for.
+/// Records that a run was sent late, and so serves a later occurrence than the one for which it was fired.
 pub(crate) fn stands_for(
     connection: &Connection,
     reminder: i64,
@@ -43,8 +42,8 @@ pub(crate) fn stands_for(
     Ok(())
 }
 
-/// Returns whether a run must not be retried, because its reminder was paused or cancelled in the meantime. If it was
-/// paused, the run is then treated as not fired.
+/// Returns whether a run must not be retried, because its reminder was paused or cancelled in the meantime. If the
+/// reminder was paused, the run is treated as if it had not been fired.
 pub(crate) fn is_withdrawn(
     transaction: &mut WriteTransaction<'_>,
     reminder: i64,
@@ -68,10 +67,10 @@ pub(crate) enum WasSent {
     No,
 }
 
-/// Undoes the firing of a reminder's latest run. The caller handles its delivery.
+/// Undoes the firing of a reminder's latest run. The caller handles the run's delivery.
 ///
-/// The run's number is reused only if no receiver has seen it: a receiver that knows a `webhook-id` treats another
-/// request with it as a retry.
+/// The run's number is reused only if no receiver has seen it, because a receiver treats another request with a known
+/// `webhook-id` as a retry.
 pub(crate) fn undo_firing(connection: &Connection, reminder: i64, was_sent: WasSent) -> rusqlite::Result<()> {
     let free = i64::from(was_sent == WasSent::No);
     connection

@@ -76,7 +76,7 @@ impl StoredReminder {
     }
 }
 
-/// Returns the `state` column's value for this state.
+/// Encodes a state for the column `state`.
 pub(crate) const fn state_number(state: ReminderStateName) -> i64 {
     match state {
         ReminderStateName::Active => ACTIVE,
@@ -87,7 +87,7 @@ pub(crate) const fn state_number(state: ReminderStateName) -> i64 {
     }
 }
 
-/// Returns the `reason` column's value for this reason.
+/// Encodes a stop reason for the column `reason`.
 pub(crate) const fn reason(reason: StopReason) -> i64 {
     match reason {
         StopReason::Rejected => 0,
@@ -97,7 +97,7 @@ pub(crate) const fn reason(reason: StopReason) -> i64 {
     }
 }
 
-/// Returns the state, given the values of the columns `state` and `reason`.
+/// Decodes a reminder's state from the columns `state` and `reason`.
 fn state(state: i64, reason: Option<i64>) -> ReminderState {
     match state {
         ACTIVE => ReminderState::Active,

@@ -1,5 +1,5 @@
-//! Each tenant's number of unfinished reminders and of their payload bytes. The counts are maintained, because each
-//! new reminder is checked against a limit.
+//! Each tenant's number of unfinished reminders, and the total size of their payloads. The totals are maintained,
+//! because each new reminder is checked against a limit.
 
 use breakerbox_model::objects::Backlog;
 use rusqlite::{Connection, OptionalExtension, params};

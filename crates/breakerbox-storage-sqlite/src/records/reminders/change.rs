@@ -78,7 +78,7 @@ fn reschedule(
     Ok(())
 }
 
-/// Withdraws a run, as if it had not been fired, if it is waiting. Returns whether it was.
+/// Withdraws a run if it is waiting, as if it had not been fired. Returns whether the run was withdrawn.
 pub(super) fn withdraw(
     transaction: &mut WriteTransaction<'_>,
     reminder: i64,

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 use super::rig::SqliteRig;
 
-/// Fails a test that would hang.
+/// The timeout after which a test that would hang fails.
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
@@ -356,7 +356,7 @@ async fn accepts_are_refused_when_too_many_wait_and_settlements_wait_for_room() 
     assert!(matches!(refused, Err(SubmitError::UnknownTenant(_))), "there is room again: {refused:?}");
 }
 
-/// A commit is an fsync: scheduling many reminders at once costs only a few.
+/// Each commit costs an fsync, so creating many reminders at once must need only a few commits.
 #[tokio::test]
 async fn reminders_that_are_created_together_share_a_commit_and_a_change_of_memory_ends_it() {
     let folder = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ use breakerbox_storage::secrets::{Keyring, MasterKey};
 use breakerbox_storage_sqlite::{Database, Options, SqliteRecords};
 use serde_json::json;
 
-/// Before there were reminders, a tenant's policy was not checked in combination with theirs.
+/// Before there were reminders, a tenant's policy was not checked in combination with the policy for reminders.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_policy_from_before_reminders_still_governs_deliveries() {
     let folder = tempfile::tempdir().unwrap();

@@ -31,7 +31,7 @@ const SCHEMA_9: [&str; 9] = [
 
 const AT: i64 = 1_763_000_000_000_000;
 
-/// An id as new as those that a database of that time contains.
+/// Returns an id from the time at which the rows of this test were created.
 fn id(number: i64) -> i64 {
     let first = breakerbox_model::objects::Id::first_at(Timestamp::from_micros(AT.unsigned_abs())).number();
     first + number

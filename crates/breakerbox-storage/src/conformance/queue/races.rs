@@ -24,8 +24,8 @@ struct Witness {
 }
 
 impl Witness {
-    /// Fails the delivery the first time, hands it back the second time, then delivers it. The choice depends only on
-    /// the delivery's number, so that each run is the same.
+    /// Handles a leased delivery, and checks that no delivery is leased or delivered twice. Of every five deliveries,
+    /// one is handed back, one fails and is retried, and three are delivered.
     async fn handle(&self, queue: &Arc<dyn Queue>, leased: Leased) {
         assert!(self.held.lock().unwrap().insert(leased.id.number()), "held twice");
         tokio::task::yield_now().await;
