@@ -101,6 +101,7 @@ impl<'w> Report<'w> {
 }
 
 /// Returns the name of the rule that opened the circuit. For a half-open circuit, this is `probe` or `recovery_rate`.
+/// `None`: no rule opened it.
 pub(super) fn rule_name(cause: &Cause) -> Option<&'static str> {
     match cause {
         Cause::Rule(rule) => Some(rule.name()),

@@ -50,6 +50,7 @@ pub struct Options {
     /// The source of the number of free bytes. `None`: the file system.
     pub free_space: Option<FreeSpace>,
     /// Called after each commit with the commit's number of jobs and its duration. The function must not block.
+    /// `None`: nothing is called.
     pub on_commit: Option<OnCommit>,
     /// The number of reader threads.
     pub readers: usize,

@@ -43,7 +43,7 @@ pub(super) struct WriteQueue {
 struct PendingJobs {
     jobs: VecDeque<Box<dyn Job>>,
     urgent: bool,
-    /// When the oldest lazy job arrived.
+    /// When the oldest waiting lazy job arrived. `None`: no lazy job waits.
     lazy_since: Option<Instant>,
     sleeping: bool,
     closed: bool,

@@ -285,7 +285,7 @@ impl WriterState {
         self.closed.contains(&lane)
     }
 
-    /// Returns the closed lane with the next higher number.
+    /// Returns the closed lane with the next higher number, if there is one.
     pub(super) fn closed_after(&self, lane: i64) -> Option<i64> {
         self.closed.range(lane.saturating_add(1)..).next().copied()
     }

@@ -9,7 +9,7 @@ pub enum Reply {
     Answered {
         /// The response's HTTP status.
         status: u16,
-        /// The delay that the receiver asked for with `Retry-After`.
+        /// The delay that the receiver asked for with `Retry-After`, if any.
         retry_after: Option<Duration>,
     },
     /// The request had no response.

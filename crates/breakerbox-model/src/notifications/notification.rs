@@ -150,7 +150,7 @@ pub struct Tripped {
     /// The rule that tripped the circuit. `None`: the trip was observed too late, and the circuit's record does not
     /// contain the rule.
     pub cause: Option<Why>,
-    /// The earliest time of the first probe.
+    /// The earliest time of the first probe. `None`: not known.
     pub retry_at: Option<Moment>,
     /// The number of probes that must succeed before the circuit closes.
     pub probes: u32,
@@ -181,11 +181,11 @@ pub struct Disabled {
     pub circuit: Option<CircuitFacts>,
     /// The disabled endpoint's id. `None` if a circuit was disabled.
     pub endpoint: Option<String>,
-    /// The host in the disabled endpoint's URL.
+    /// The host in the disabled endpoint's URL. `None` if a circuit was disabled.
     pub host: Option<String>,
-    /// The time of the latest success. `None`: there was none.
+    /// The time of the circuit's latest success. `None`: there was none, or an endpoint was disabled.
     pub last_success_at: Option<Moment>,
-    /// The human-readable reason.
+    /// The human-readable reason why the circuit or the endpoint was disabled.
     pub reason: String,
 }
 
@@ -194,7 +194,7 @@ pub struct Disabled {
 pub struct Warned {
     /// The circuit that will be disabled.
     pub circuit: CircuitFacts,
-    /// The time of the latest success. `None`: there was none.
+    /// The time of the circuit's latest success. `None`: there was none.
     #[serde(default)]
     pub last_success_at: Option<Moment>,
     /// The time of the first failure after the latest success. `None` in notifications stored by an older version.
@@ -202,7 +202,7 @@ pub struct Warned {
     pub failing_since: Option<Moment>,
     /// The time after which a failed probe disables the circuit.
     pub disabled_at: Moment,
-    /// The earliest time of the next probe.
+    /// The earliest time of the next probe. `None`: not known.
     pub retry_at: Option<Moment>,
     /// The circuit's number of trips so far.
     pub trips: u32,
@@ -219,7 +219,7 @@ pub struct Stopped {
     pub run: u32,
     /// The host that the reminder called.
     pub host: String,
-    /// The human-readable reason.
+    /// The human-readable reason why the reminder stopped.
     pub reason: String,
 }
 

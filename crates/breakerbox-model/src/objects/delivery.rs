@@ -38,9 +38,9 @@ pub struct Delivery {
     pub state: DeliveryState,
     /// The number of attempts used so far.
     pub attempts: u32,
-    /// While the delivery waits: the earliest time of the next attempt.
+    /// The earliest time of the next attempt, or of the attempt in flight. `None`: the delivery is finished.
     pub due_at: Option<Timestamp>,
-    /// While the delivery waits: the time at which it fails as expired. `None`: it does not expire.
+    /// The time at which the delivery fails as expired if it still waits. `None`: it is finished, or does not expire.
     pub expires_at: Option<Timestamp>,
     /// When the gateway accepted the event or fired the reminder run.
     pub created_at: Timestamp,
@@ -152,7 +152,7 @@ pub struct Attempt {
     pub status: Option<u16>,
     /// Why there was no response. `None`: there was a response.
     pub fault: Option<Fault>,
-    /// Human-readable details of the fault.
+    /// Human-readable details of the fault, if any.
     pub detail: Option<String>,
     /// The first bytes of the response body.
     pub response: Bytes,

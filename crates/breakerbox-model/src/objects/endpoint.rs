@@ -60,7 +60,7 @@ pub struct EndpointSettings {
     /// The delays before failed attempts are retried. `None`: the tenant's delays.
     pub retry: Option<RetrySchedule>,
     /// The circuit's policy, as JSON with the field names of the policy file. Its values override the tenant's
-    /// policy.
+    /// policy. `None`: only the tenant's policy applies.
     pub policy: Option<serde_json::Value>,
     /// The maximum time that a delivery may wait before it fails as expired. `None`: the tenant's maximum.
     pub expires_after: Option<Duration>,

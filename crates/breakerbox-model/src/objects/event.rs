@@ -130,7 +130,7 @@ pub struct NewEvent {
     pub content_type: Arc<str>,
     /// The priority within the tenant. Higher priorities are sent first.
     pub priority: Priority,
-    /// The dynamic URL that the event is sent to, instead of the tenant's endpoints.
+    /// The dynamic URL that the event is sent to. `None`: it is sent to the tenant's endpoints.
     pub url: Option<Url>,
     /// The earliest time of the first attempt. `None`: as soon as possible.
     pub not_before: Option<Timestamp>,

@@ -38,6 +38,7 @@ pub struct Reminder {
     /// The scheduled time of the occurrence for which the latest run was fired. `None`: no run was fired yet.
     pub last_at: Option<Timestamp>,
     /// The latest occurrence that is done. This occurrence and all earlier ones were fired, skipped or cancelled.
+    /// `None`: no occurrence is done yet.
     pub done_until: Option<Timestamp>,
     /// When the reminder is due next. `None` while a run is open, or if no occurrence is left.
     pub next_at: Option<Timestamp>,
@@ -54,7 +55,7 @@ pub struct Reminder {
 /// A reminder's changeable settings, without its payload.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReminderSettings {
-    /// The tenant's own identifier for the reminder, unique within the tenant.
+    /// The tenant's own identifier for the reminder, if any. It is unique within the tenant.
     pub reference: Option<String>,
     /// The URL that each run calls.
     pub url: Url,

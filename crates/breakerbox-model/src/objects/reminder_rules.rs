@@ -17,7 +17,7 @@ pub struct ReminderRules {
     /// Which URLs share a circuit. Callback URLs usually all differ, so by default all of a tenant's callbacks share
     /// one circuit.
     pub circuit_by: CircuitBy,
-    /// The delays before a run's failed attempts are retried.
+    /// The delays before a run's failed attempts are retried. `None`: [`RetrySchedule::for_reminders`].
     pub retry: Option<RetrySchedule>,
     /// The tenant's exceptions to the default response rules for reminders.
     pub response_rules: ResponseRules,
@@ -25,11 +25,12 @@ pub struct ReminderRules {
     pub when_failed: WhenFailed,
     /// Which missed occurrences are fired, for reminders that don't set their own `catch_up`.
     pub catch_up: CatchUp,
-    /// The timeout for one callback request.
+    /// The timeout for one callback request. `None`: the gateway's default.
     pub timeout: Option<Duration>,
-    /// The maximum number of callbacks in flight per circuit.
+    /// The maximum number of callbacks in flight per circuit. `None`: the gateway's default.
     pub max_in_flight: Option<u32>,
-    /// The maximum number of unfinished reminders, and the maximum total size of their payloads.
+    /// The maximum number of unfinished reminders, and the maximum total size of their payloads. `None`: the defaults
+    /// of [`Backlog`].
     pub limit: Option<Backlog>,
 }
 

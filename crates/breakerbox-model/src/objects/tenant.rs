@@ -33,20 +33,21 @@ pub struct TenantSettings {
     pub name: String,
     /// Whether the tenant's deliveries are sent. If not, they are parked.
     pub enabled: bool,
-    /// The policy for the tenant's circuits, as JSON with the field names of the policy file.
+    /// The policy for the tenant's circuits, as JSON with the field names of the policy file. `None`: the gateway's
+    /// policy.
     pub policy: Option<serde_json::Value>,
     /// Which destinations share a circuit: those with the same URL, the same host, or all of the tenant's.
     pub circuit_by: CircuitBy,
-    /// The delays before failed attempts are retried.
+    /// The delays before failed attempts are retried. `None`: the gateway's default.
     pub retry: Option<RetrySchedule>,
     /// The tenant's exceptions to the default response rules.
     pub response_rules: ResponseRules,
-    /// The maximum backlog of waiting deliveries.
+    /// The maximum backlog of waiting deliveries. `None`: the gateway's default.
     pub backlog: Option<Backlog>,
-    /// The limit on events submitted per second.
+    /// The limit on events submitted per second. `None`: no limit.
     pub ingest_rate: Option<RateLimit>,
     /// The maximum time that a delivery may wait before it fails as expired, unless the endpoint or the event sets
-    /// its own.
+    /// its own. `None`: the gateway's default.
     pub expires_after: Option<Duration>,
     /// The settings for the tenant's reminders.
     pub reminders: ReminderRules,

@@ -28,7 +28,7 @@ pub struct DueReminder {
     pub runs: u32,
     /// The scheduled time of the occurrence that the latest run serves. `None`: there was no run.
     pub last_at: Option<Timestamp>,
-    /// A client's request that is not carried out yet.
+    /// A client's request that is not carried out yet, if any.
     pub request: Option<ClientRequest>,
     /// The latest run, unless its end was already processed.
     pub run: OpenRun,

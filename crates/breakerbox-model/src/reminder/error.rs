@@ -48,7 +48,7 @@ pub enum ScheduleError {
     UnknownZone {
         /// The name as given, truncated for the error message.
         found: String,
-        /// A similar name that is known.
+        /// A similar name that is known, if any.
         near: Option<String>,
     },
     /// The schedule ends in the past.

@@ -76,7 +76,7 @@ pub struct Progress {
     /// The number of runs fired so far, including the open one.
     pub runs: u32,
     /// The scheduled time of the occurrence that the latest run serves. This occurrence and all earlier ones are
-    /// done.
+    /// done. `None`: no occurrence is done yet.
     pub last: Option<Timestamp>,
 }
 

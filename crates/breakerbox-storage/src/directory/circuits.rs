@@ -58,7 +58,7 @@ impl Circuits {
         self.all.range(first_of(key)..).next().is_some_and(|(found, _)| **found == *key)
     }
 
-    /// Returns the endpoint whose policy applies to the circuit.
+    /// Returns the endpoint whose own policy applies to the circuit, if any.
     pub(super) fn deciding(&self, key: &str) -> Option<&Arc<EndpointEntry>> {
         let ((found, _), entry) = self.own.range(first_of(key)..).next()?;
         (**found == *key).then_some(entry)

@@ -26,7 +26,8 @@ pub struct Defaults {
     pub backlog: Backlog,
     /// The maximum number of endpoints per tenant.
     pub endpoints: u32,
-    /// The circuit policy from the gateway's configuration, as JSON with the names of the policy file.
+    /// The circuit policy from the gateway's configuration, as JSON with the field names of the policy file, if it
+    /// sets one.
     pub policy: Option<Value>,
     /// The gateway's built-in policy, for values that the configuration does not set.
     pub built_in_policy: Option<Value>,

@@ -213,7 +213,7 @@ impl Directory {
         (is_it && is_good).then_some(key)
     }
 
-    /// Returns an API key by its id, valid or not.
+    /// Returns the API key with this id, even if it is revoked or expired, or `None` if it does not exist.
     #[must_use]
     pub fn api_key_named(&self, id: ApiKeyId) -> Option<Arc<ApiKey>> {
         self.read().keys.get(&id).cloned()
@@ -281,7 +281,7 @@ impl Directory {
         Ok(TenantEndpoints::new(entry, endpoints))
     }
 
-    /// Stores a tenant and its endpoints after their commit.
+    /// Adds or replaces a tenant and its endpoints in the directory, after their commit.
     pub fn put_tenant_endpoints(&self, tenant_endpoints: TenantEndpoints) {
         let (entry, endpoints) = (Arc::clone(&tenant_endpoints.entry), tenant_endpoints.endpoints.clone());
         let mut policies = Vec::new();
@@ -309,7 +309,7 @@ impl Directory {
         self.notify(Changed::TenantGone(id));
     }
 
-    /// Stores an endpoint after its commit.
+    /// Adds or replaces an endpoint in the directory, after its commit.
     pub fn put_endpoint(&self, entry: EndpointEntry) {
         let entry = Arc::new(entry);
         let policies = {
@@ -340,7 +340,7 @@ impl Directory {
         self.notify(Changed::EndpointGone(id.into()));
     }
 
-    /// Stores an API key after its commit.
+    /// Adds or replaces an API key in the directory, after its commit.
     pub fn put_api_key(&self, key: ApiKey) {
         let key = Arc::new(key);
         let mut known = self.write();
@@ -358,7 +358,8 @@ impl Directory {
         self.notify(Changed::Reminders);
     }
 
-    /// Returns a tenant and its current endpoints. Backends call this while they accept events.
+    /// Returns a tenant and its current endpoints, or `None` if the tenant does not exist. Backends call this while
+    /// they accept events.
     #[must_use]
     pub fn tenant_endpoints(&self, tenant: &TenantId) -> Option<Arc<TenantEndpoints>> {
         self.read().tenants.get(tenant).cloned()

@@ -69,7 +69,7 @@ impl fmt::Display for PolicyOrigin {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PolicyLayers {
     said: BTreeMap<String, (Value, PolicyOrigin)>,
-    /// The highest layer that sets a value.
+    /// The highest layer that sets a value. `None`: no layer sets one.
     top: Option<PolicyOrigin>,
     /// Whether a layer is invalid because it is not a map.
     wrong: bool,

@@ -30,16 +30,16 @@ impl From<PastChange> for ObservedChange {
 /// A filter for circuit changes. A change must match all fields that are set.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ChangeFilter {
-    /// Only changes of this tenant's circuits, for deliveries and reminders. Changes of a deleted tenant with the
-    /// same name are excluded.
+    /// Matches only changes of this tenant's circuits, for deliveries and reminders. Changes of a deleted tenant with
+    /// the same name are excluded.
     pub tenant: Option<TenantId>,
-    /// Only changes of the circuit with this key.
+    /// Matches only changes of the circuit with this key.
     pub circuit: Option<Arc<str>>,
-    /// Only changes at this time or later.
+    /// Matches only changes at this time or later.
     pub from: Option<Timestamp>,
-    /// Only changes before this time.
+    /// Matches only changes before this time.
     pub until: Option<Timestamp>,
-    /// Only changes into this state.
+    /// Matches only changes into this state.
     pub to: Option<Status>,
 }
 

@@ -13,11 +13,11 @@ use crate::QueueError;
 /// A filter for notifications. A notification must match all fields that are set.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct NotificationFilter {
-    /// Only notifications that concern this tenant.
+    /// Matches only notifications that concern this tenant.
     pub tenant: Option<TenantId>,
-    /// Only notifications of this kind.
+    /// Matches only notifications of this kind.
     pub kind: Option<Kind>,
-    /// Only notifications in this state at one of the tenant's targets or, without a tenant, at any target.
+    /// Matches only notifications in this state at one of the tenant's targets or, without a tenant, at any target.
     pub state: Option<SendState>,
 }
 
@@ -45,9 +45,9 @@ pub struct PastSend {
     pub due_at: Option<Timestamp>,
     /// When sending the notification was last tried. `None`: it was not tried yet.
     pub tried_at: Option<Timestamp>,
-    /// The result of the latest try, in a few words.
+    /// The result of the latest try, in a few words. `None`: it was not tried yet.
     pub answer: Option<String>,
-    /// The id of the latest message that contained the notification.
+    /// The id of the latest message that contained the notification, if any.
     pub message: Option<String>,
 }
 

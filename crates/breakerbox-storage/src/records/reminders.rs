@@ -144,10 +144,10 @@ pub struct ReminderChange {
 /// A filter for reminders. A reminder must match all fields that are set.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ReminderFilter {
-    /// Only reminders of this tenant.
+    /// Matches only reminders of this tenant.
     pub tenant: Option<TenantId>,
-    /// Only reminders in this state.
+    /// Matches only reminders in this state.
     pub state: Option<ReminderStateName>,
-    /// Only reminders with this reference. With a tenant, the lookup uses an index; otherwise it is a scan.
+    /// Matches only reminders with this reference. With a tenant, the lookup uses an index; otherwise it is a scan.
     pub reference: Option<String>,
 }

@@ -32,7 +32,7 @@ pub struct RequestResponse {
     pub created: String,
     /// The response's HTTP status.
     pub status: u16,
-    /// The created object's revision, for the `etag` header.
+    /// The created object's revision, for the `etag` header. `None`: the object has no revision.
     pub revision: Option<Revision>,
     /// The response body, as JSON.
     pub body: Bytes,

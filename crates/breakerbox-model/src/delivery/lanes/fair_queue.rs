@@ -34,7 +34,7 @@ impl FairQueue {
         self.tenants.insert(tenant.clone(), TenantLanes { used, last_turn, lanes: VecDeque::from([lane]) });
     }
 
-    /// Returns the tenant whose turn is next.
+    /// Returns the tenant whose turn is next, or `None` if no lane waits.
     pub(super) fn next_tenant(&self) -> Option<&TenantId> {
         self.order.first().map(|(_, _, tenant)| tenant)
     }

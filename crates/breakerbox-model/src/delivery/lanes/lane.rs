@@ -51,12 +51,12 @@ struct Level {
     waiting: u32,
     /// The number of waiting deliveries that already have a turn.
     turns_taken: u32,
-    /// The time until which the throttle sheds this level.
+    /// The time until which the throttle sheds this level, if it does.
     shed_until: Option<Timestamp>,
 }
 
 impl Level {
-    /// Returns when the earliest delivery may have a turn.
+    /// Returns when the earliest delivery may have a turn, or `None` if no delivery waits.
     fn ready_at(&self) -> Option<Timestamp> {
         self.due.map(|due| self.shed_until.map_or(due, |until| due.max(until)))
     }

@@ -413,13 +413,13 @@ impl Lanes {
         }
     }
 
-    /// Returns when to call [`tick`](Self::tick) next.
+    /// Returns when to call [`tick`](Self::tick) next, or `None` if no lane has an alarm.
     #[must_use]
     pub fn next_alarm(&self) -> Option<Timestamp> {
         self.alarms.first().map(|(at, _)| *at)
     }
 
-    /// Returns the tenant that a lane belongs to.
+    /// Returns the tenant that a lane belongs to, or `None` if the lane is not registered.
     #[must_use]
     pub fn tenant(&self, id: LaneId) -> Option<&TenantId> {
         Some(&self.lanes.get(&id)?.tenant)

@@ -10,7 +10,7 @@ use super::SEARCH_YEARS;
 use super::fields::Fields;
 
 impl Fields {
-    /// Returns the first match at or after this time, which must be a full minute.
+    /// Returns the first match at or after this time, if there is one. The time must be a full minute.
     pub(super) fn next(&self, from: DateTime) -> Option<DateTime> {
         let limit = from.date().checked_add(i32::from(SEARCH_YEARS).years()).unwrap_or(Date::MAX);
         let mut day = self.next_day(from.date(), limit)?;
@@ -24,7 +24,7 @@ impl Fields {
         Some(day.at(hour, minute, 0, 0))
     }
 
-    /// Returns the last match at or before this time.
+    /// Returns the last match at or before this time, if there is one.
     pub(super) fn previous(&self, until: DateTime) -> Option<DateTime> {
         let limit = until.date().checked_sub(i32::from(SEARCH_YEARS).years()).unwrap_or(Date::MIN);
         let mut day = self.previous_day(until.date(), limit)?;

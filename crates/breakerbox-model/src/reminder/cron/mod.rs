@@ -92,17 +92,17 @@ impl Cron {
         &self.zone
     }
 
-    /// Returns the first occurrence at or after this time.
+    /// Returns the first occurrence at or after this time, if there is one.
     pub(super) fn from(&self, at: Timestamp) -> Option<Timestamp> {
         self.forward(at.as_micros().div_ceil(1_000_000))
     }
 
-    /// Returns the first occurrence after this time.
+    /// Returns the first occurrence after this time, if there is one.
     pub(super) fn after(&self, at: Timestamp) -> Option<Timestamp> {
         self.forward(at.as_micros() / 1_000_000 + 1)
     }
 
-    /// Returns the last occurrence at or before this time.
+    /// Returns the last occurrence at or before this time, if there is one.
     pub(super) fn until(&self, at: Timestamp) -> Option<Timestamp> {
         let until = moment(at.as_micros() / 1_000_000)?;
         let limit = until - (i64::from(SEARCH_YEARS) * 366 * 24).hours();

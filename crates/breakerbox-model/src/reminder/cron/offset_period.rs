@@ -71,7 +71,7 @@ impl OffsetPeriod {
         self.end.is_none_or(|end| end > at)
     }
 
-    /// Returns the period's first occurrence at or after this time.
+    /// Returns the period's first occurrence at or after this time, if there is one.
     pub(super) fn first(&self, fields: &Fields, from: Timestamp) -> Option<Timestamp> {
         if let Some(jump) = self.moved_here(fields).filter(|jump| *jump >= from) {
             return Some(jump);
@@ -80,7 +80,7 @@ impl OffsetPeriod {
         if found < self.closes() { self.offset.to_timestamp(found).ok() } else { None }
     }
 
-    /// Returns the period's last occurrence at or before this time.
+    /// Returns the period's last occurrence at or before this time, if there is one.
     pub(super) fn last(&self, fields: &Fields, until: Timestamp) -> Option<Timestamp> {
         let last_second = self.end.and_then(|end| end.checked_sub(1.second()).ok());
         let until = last_second.map_or(until, |last| until.min(last));
