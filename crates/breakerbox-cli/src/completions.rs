@@ -12,7 +12,7 @@ use super::output::print;
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Arguments {
-    /// Shell to complete for
+    /// Shell to print the script for
     shell: Shell,
 }
 

@@ -110,7 +110,7 @@ enum Action {
         /// ID of the delivery (dlv_...)
         id: String,
     },
-    /// Resend a finished delivery: make it pending again
+    /// Resend a finished delivery, which becomes pending again
     Resend {
         /// ID of the delivery (dlv_...)
         id: String,

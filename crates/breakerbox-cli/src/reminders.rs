@@ -73,7 +73,7 @@ struct Times {
     /// Time zone of the cron expression, such as Europe/Berlin. Default: UTC
     #[arg(long, value_name = "ZONE")]
     time_zone: Option<String>,
-    /// Time after which the reminder does not run
+    /// Time after which the reminder no longer runs
     #[arg(long, value_name = "TIME")]
     ends_at: Option<String>,
     /// Maximum number of runs

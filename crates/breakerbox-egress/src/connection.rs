@@ -76,7 +76,7 @@ impl Wire {
         Self(Arc::new(Passed { is_http2, is_used, is_answering }))
     }
 
-    /// Returns the traffic observer of the connection that a request used.
+    /// Returns the traffic observer of the connection that a request used, if it has one.
     pub(super) fn of(connected: &Connected) -> Option<Self> {
         let mut extensions = Extensions::new();
         connected.get_extras(&mut extensions);

@@ -245,7 +245,8 @@ fn request(outgoing: &Outgoing) -> Request<Full<Bytes>> {
     request
 }
 
-/// Returns the fault and the detail for a timeout: the gateway's own fault, or the receiver's.
+/// Returns the fault and the detail for a timeout. The fault is local if the request was waiting for one of the
+/// gateway's own resources.
 fn timed_out(progress: &Progress, limit: Duration) -> (Fault, String) {
     let limit = limit.as_millis();
     match progress.local_fault() {

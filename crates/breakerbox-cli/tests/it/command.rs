@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// One run of `breakerbox replay`.
+/// A run of `breakerbox replay` in its own directory.
 pub(crate) struct Replay {
     command: Command,
     folder: tempfile::TempDir,
@@ -51,7 +51,7 @@ impl Replay {
         self.folder.path()
     }
 
-    /// Runs with this standard input.
+    /// Runs the command with this standard input.
     pub(crate) fn run(mut self, input: impl AsRef<[u8]>) -> Ran {
         let mut child =
             self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -51,7 +51,7 @@ impl Answer {
     }
 }
 
-/// The server. It stops when dropped.
+/// A server with scripted responses, which stops when dropped.
 pub(crate) struct FakeApi {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,

@@ -2,13 +2,13 @@
 
 use std::process::{Command, Stdio};
 
-/// One run of `breakerbox`.
+/// A run of the `breakerbox` command in its own directory.
 pub(crate) struct Program {
     command: Command,
     folder: tempfile::TempDir,
 }
 
-/// The result of a run.
+/// The exit code and the output of a run.
 #[derive(Debug)]
 pub(crate) struct ProgramOutput {
     pub(crate) code: i32,

@@ -92,7 +92,7 @@ codes! {
     DiskReserve "disk_reserve" 507 "Disk nearly full",
 }
 
-/// An error response (RFC 9457).
+/// An error response in the format of RFC 9457 (`application/problem+json`).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Problem {
     code: Code,
@@ -227,7 +227,7 @@ impl Problem {
         self.field.as_deref()
     }
 
-    /// Returns the human-readable explanation.
+    /// Returns the human-readable explanation: what is wrong, and what to do.
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail
@@ -276,7 +276,7 @@ fn shortened(text: &str) -> Cow<'_, str> {
     line.into()
 }
 
-/// An error response (RFC 9457).
+/// An error response in the format of RFC 9457 (`application/problem+json`).
 #[derive(Serialize, ToSchema)]
 #[schema(as = Problem, example = json!({
     "type": "/docs#invalid_field",
@@ -296,7 +296,7 @@ pub(crate) struct Written<'a> {
     status: u16,
     /// The machine-readable code. Its meaning never changes.
     code: &'a str,
-    /// A human-readable explanation.
+    /// A human-readable explanation: what is wrong, and what to do.
     detail: &'a str,
     /// The invalid field, such as `events[3].priority`.
     #[serde(skip_serializing_if = "Option::is_none")]

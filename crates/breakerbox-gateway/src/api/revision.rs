@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::Api;
 use super::problem::{ApiResult, Code, Problem};
 
-/// The revision in the request's `If-Match` header. `None` if there is none.
+/// The revision in the request's `If-Match` header. `None` if the header is missing.
 pub(super) struct IfMatch(pub(super) Option<Revision>);
 
 impl FromRequestParts<Api> for IfMatch {

@@ -48,7 +48,7 @@ pub struct Services {
     pub health: Arc<dyn Health>,
     /// The metrics that `/metrics` returns.
     pub metrics: Arc<Metrics>,
-    /// The store clock, which the queue uses. It never steps.
+    /// The store clock, which the queue uses. Unlike the wall clock, it never steps.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// The wall clock, for times in requests and responses.
     pub wall: WallClock,
@@ -137,7 +137,7 @@ pub struct Limits {
     pub open_metrics: bool,
     /// Whether a mail server for notifications is configured.
     pub mail: bool,
-    /// Connection limits.
+    /// Limits and timeouts for API connections.
     pub connections: Connections,
 }
 

@@ -65,8 +65,8 @@ async fn healthz(State(api): State<Api>) -> (StatusCode, axum::Json<HealthView>)
 
 /// Check readiness
 ///
-/// Returns whether the gateway accepts requests, and lists what is degraded. A gateway can be degraded and ready. It is not ready
-/// while it starts or stops, and while its database accepts no writes.
+/// Returns whether the gateway accepts requests, and lists what is degraded. A gateway can be degraded and ready. A
+/// gateway is not ready while it starts or shuts down, and while its database accepts no writes.
 #[utoipa::path(
     get,
     path = "/readyz",

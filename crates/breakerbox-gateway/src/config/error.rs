@@ -13,7 +13,7 @@ use super::size::SizeError;
 pub struct ConfigError {
     /// The setting's key, as written in the file.
     pub key: String,
-    /// The source of the value.
+    /// Where the value was set: in a file, a variable or a flag, or by default.
     pub origin: Origin,
     /// What is wrong with the value or the key.
     #[source]
@@ -65,25 +65,25 @@ pub enum Wrong {
     /// The value has the wrong type.
     #[error("must be {expected}, but is {found}")]
     Type {
-        /// The accepted type.
+        /// The type that the setting accepts.
         expected: String,
-        /// The type or value given.
+        /// The type or value that was given instead.
         found: String,
     },
     /// The value is out of range.
     #[error("must be {least} to {most}, but is {found}")]
     Range {
-        /// The minimum value.
+        /// The minimum value that the setting accepts.
         least: String,
-        /// The maximum value.
+        /// The maximum value that the setting accepts.
         most: String,
-        /// The value given.
+        /// The value that was given.
         found: String,
     },
     /// The string is not a valid duration.
     #[error("{found:?} {error}")]
     Duration {
-        /// The string given.
+        /// The string that was given.
         found: String,
         /// The parser's error.
         error: DurationError,
@@ -91,15 +91,15 @@ pub enum Wrong {
     /// The string is not a valid size.
     #[error("{found:?} {error}")]
     Size {
-        /// The string given.
+        /// The string that was given.
         found: String,
         /// The parser's error.
         error: SizeError,
     },
-    /// The string can't be parsed.
+    /// The string can't be parsed as a value of the setting's type.
     #[error("{found:?} is not {expected}")]
     Unreadable {
-        /// The string given.
+        /// The string that was given.
         found: String,
         /// A description of the accepted values.
         expected: String,
@@ -115,9 +115,9 @@ pub enum Wrong {
     /// The list has too many items.
     #[error("must have at most {most} items, but has {found}")]
     TooMany {
-        /// The maximum number of items.
+        /// The maximum number of items that the setting accepts.
         most: usize,
-        /// The number of items given.
+        /// The number of items that were given.
         found: usize,
     },
     /// A secret is set where others could read it.
@@ -135,21 +135,21 @@ pub enum Wrong {
     /// The value is above that of another setting, which is its limit.
     #[error("must be at most {other} ({bound}), but is {found}")]
     Above {
-        /// The key of the other setting.
+        /// The key of the setting that limits this one.
         other: &'static str,
-        /// The value of the other setting.
+        /// The value of the setting that limits this one.
         bound: String,
-        /// The value given.
+        /// The value that was given.
         found: String,
     },
     /// The value is below that of another setting, which is its limit.
     #[error("must be at least {other} ({bound}), but is {found}")]
     Below {
-        /// The key of the other setting.
+        /// The key of the setting that limits this one.
         other: &'static str,
-        /// The value of the other setting.
+        /// The value of the setting that limits this one.
         bound: String,
-        /// The value given.
+        /// The value that was given.
         found: String,
     },
     /// The value violates a rule of its type, which the string states.

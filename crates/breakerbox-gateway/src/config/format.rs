@@ -24,7 +24,7 @@ use crate::telemetry::log::{self, LogFormat};
 pub(super) enum Raw {
     /// Strings from a variable or a flag, whose type is not known yet.
     Words(Vec<String>),
-    /// A string in a file.
+    /// A string from a file.
     Text(String),
     Integer(i128),
     Float(f64),
@@ -148,7 +148,7 @@ impl Format for Size {
     }
 }
 
-/// A whole number.
+/// A whole number within a range.
 pub(super) struct Count<T> {
     pub(super) least: T,
     pub(super) most: T,

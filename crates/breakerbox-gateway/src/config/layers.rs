@@ -165,7 +165,7 @@ fn key_of_flag(name: &str) -> Option<String> {
 /// A [`Config`], and the source of each value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Loaded {
-    /// The resulting settings.
+    /// The settings that result from all sources.
     pub config: Config,
     /// The file that was read. `None` if there was none.
     pub file: Option<PathBuf>,

@@ -70,11 +70,11 @@ pub struct Config {
     pub data: PathBuf,
     /// The grace period for requests in flight after SIGTERM.
     pub grace: Duration,
-    /// Delivery settings.
+    /// Settings for deliveries, such as timeouts, retries and limits.
     pub delivery: Delivery,
     /// Limits for requests, tenants and disk space.
     pub limits: Limits,
-    /// Retention times.
+    /// How long finished deliveries, circuit history and notifications are kept.
     pub retention: RetentionSettings,
     /// Settings for outgoing requests.
     pub egress: Egress,
@@ -140,7 +140,7 @@ pub struct Delivery {
     pub max_in_flight: u32,
     /// How much longer a delivery's lease lasts than its request timeout.
     pub lease_margin: Duration,
-    /// The delays between attempts.
+    /// The delays between the attempts of a delivery.
     pub retry: RetrySchedule,
     /// Whether the throttle sheds calls that an overloaded endpoint can't handle.
     pub throttle: bool,
@@ -222,7 +222,7 @@ impl Default for Limits {
     }
 }
 
-/// Retention times.
+/// How long finished deliveries, circuit history and notifications are kept.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RetentionSettings {
     /// How long finished deliveries and their events are kept.
@@ -278,7 +278,7 @@ pub struct Secrets {
     pub print_admin_key: Option<bool>,
 }
 
-/// Circuit limits.
+/// Limits on the number of circuits and their memory.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Circuits {
     /// The maximum number of circuits in memory.

@@ -355,7 +355,7 @@ impl Destinations {
         }
     }
 
-    /// Removes a lane's destination because its endpoint changed. It is rebuilt when next used.
+    /// Removes a lane's destination because its endpoint changed. The destination is rebuilt when it is next used.
     pub(super) fn forget(&self, lane: LaneId) -> Option<Arc<Destination>> {
         let gone = self.known.write().unwrap_or_else(PoisonError::into_inner).remove(&lane);
         if let Some(bucket) = gone.as_ref().and_then(|gone| gone.rate()) {

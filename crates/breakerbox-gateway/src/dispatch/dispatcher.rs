@@ -22,7 +22,7 @@ use super::destination::{Destination, Destinations};
 use super::maintenance_records::MaintenanceRecords;
 use crate::telemetry::Metrics;
 
-/// Dispatch limits.
+/// Limits for dispatching deliveries.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Settings {
     /// The maximum number of requests in flight in this process.
@@ -39,7 +39,7 @@ impl Default for Settings {
     }
 }
 
-/// The dependencies of dispatch.
+/// The parts of the gateway that [`Dispatch`] uses.
 pub struct Parts {
     /// The queue of deliveries.
     pub queue: Arc<dyn Queue>,
@@ -101,7 +101,7 @@ pub struct DispatchSnapshot {
 }
 
 impl Dispatch {
-    /// Creates a dispatcher. It does nothing until [`run`](Self::run).
+    /// Creates a dispatcher, which does nothing until [`run`](Self::run) is called.
     #[must_use]
     pub fn new(parts: Parts, settings: Settings) -> Arc<Self> {
         let Parts { queue, maintenance_records, directory, breakers, throttles, http_sender, metrics, wall } =

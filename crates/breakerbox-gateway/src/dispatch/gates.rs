@@ -31,7 +31,7 @@ pub(super) struct Pass {
 pub(super) enum Refused {
     /// The lane sleeps and sends nothing.
     Sleep(Sleep),
-    /// The throttle sheds calls of this priority and below; their deliveries wait.
+    /// The throttle sheds calls of this priority and below, so their deliveries wait.
     Shed(Hold),
 }
 

@@ -19,10 +19,10 @@ use crate::notifications::Notifier;
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::{CircuitState, Label, LaneState, Waiting};
 
-/// The interval between checks.
+/// The interval between health checks.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// The timeout of one check.
+/// The timeout of one health check.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The result of the latest health checks.
@@ -100,7 +100,7 @@ pub(super) struct Watcher {
     pub(super) notifier: Arc<Notifier>,
     /// The number of calls without a circuit, at the last check.
     pub(super) uncontrolled: AtomicU64,
-    /// The reason why the open-file limit is too small for the settings. `None` if it suffices.
+    /// The reason why the open-file limit is too small for the settings. `None` if the limit suffices.
     pub(super) shortfall: Option<String>,
 }
 

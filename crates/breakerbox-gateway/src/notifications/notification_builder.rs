@@ -18,7 +18,7 @@ pub struct NotificationBuilder {
 
 /// A circuit change, and whether its outage has not been reported yet.
 pub struct ChangeToReport {
-    /// The circuit's change.
+    /// The change to report.
     pub change: PastChange,
     /// Whether the change that started the outage is missing from the history.
     pub is_unreported_outage: bool,

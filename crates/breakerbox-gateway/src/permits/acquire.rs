@@ -31,7 +31,7 @@ pub struct AcquireRequest {
     pub timeout: Duration,
 }
 
-/// The result of an acquire.
+/// The result of acquiring a permit.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Acquired {
     /// The worker may make the call, and must report its outcome.
@@ -56,12 +56,12 @@ pub struct GrantedPermit {
 /// A refusal to give a permit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PermitRefusal {
-    /// The gate that refused, or the state of the circuit.
+    /// Why the permit was refused: the gate, or the state of the circuit.
     pub reason: Reason,
     /// The time to wait before the next acquire. `None` if waiting does not help, because an operator has to change
     /// something.
     pub retry_in: Option<Duration>,
-    /// The time at which to acquire again: `retry_in` from now.
+    /// The time at which to acquire again, which is `retry_in` from now. `None` if `retry_in` is `None`.
     pub retry_at: Option<Timestamp>,
 }
 

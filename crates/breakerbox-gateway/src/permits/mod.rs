@@ -58,7 +58,7 @@ pub struct PermitParts {
     pub settled: Arc<dyn SettledPermits>,
     /// The metrics that acquires and settlements update.
     pub metrics: Arc<Metrics>,
-    /// The store clock, which the queue uses. It never steps.
+    /// The store clock, which the queue uses. Unlike the wall clock, it never steps.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// The maximum number of unsettled permits.
     pub max: usize,

@@ -31,7 +31,7 @@ pub struct Report {
 pub enum CallResult {
     /// The worker classified the call itself.
     Outcome {
-        /// The outcome for the circuit.
+        /// The outcome that is reported to the circuit.
         kind: OutcomeKind,
         /// The wait that the destination requested. Only with a failure.
         retry_after: Option<Duration>,

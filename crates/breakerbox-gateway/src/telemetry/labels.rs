@@ -193,15 +193,15 @@ labels! {
 
     /// The result of settling a permit.
     PermitEnd "settled" {
-        /// The outcome was counted.
+        /// The circuit counted the outcome.
         Counted "counted",
-        /// The outcome was not counted.
+        /// The circuit did not count the outcome, because it is ignored or an override is active.
         Uncounted "uncounted",
-        /// The outcome was late, and was not counted.
+        /// The outcome arrived too late for the circuit to count it.
         Late "late",
-        /// The circuit store did not respond.
+        /// The circuit store did not respond, so it is unknown whether the outcome was counted.
         Unconfirmed "unconfirmed",
-        /// The permit had expired.
+        /// The permit had expired before it was settled.
         Expired "expired",
         /// The permit had already been settled.
         Repeated "repeated",

@@ -57,7 +57,7 @@ pub fn start(settings: &Log) {
     let _ = tracing_subscriber::registry().with(layer).try_init();
 }
 
-/// Parses a log filter: a level, or comma-separated levels for modules. `None` if it is neither.
+/// Parses a log filter: a level, or comma-separated levels for modules. Returns `None` if the filter is invalid.
 pub(crate) fn filter(text: &str) -> Option<Targets> {
     let parts: Vec<_> = text.split(',').filter(|part| !part.is_empty()).collect();
     // `Targets` would ignore what is in brackets.

@@ -10,7 +10,7 @@ use crate::api::serve::network;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The maximum number of addresses to remember. Above it, the address whose minute began first is evicted.
+/// The maximum number of addresses to remember. Above this number, the address whose minute began first is evicted.
 const REMEMBERED: usize = 4_096;
 
 /// Authentication failures, by address.

@@ -107,7 +107,7 @@ async fn shown(api: &Api, caller: &Caller, key: &str) -> ApiResult<CircuitShown>
 }
 
 /// Returns whether the caller may see a circuit's record. A tenant may not see a record that a deleted tenant of the
-/// same name left behind; such a circuit looks new to it.
+/// same name left behind, so such a circuit looks new to the tenant.
 fn is_visible(caller: &Caller, record: &Record) -> bool {
     caller.0.tenant.is_none() || !reset::is_left_behind(record)
 }

@@ -79,7 +79,7 @@ impl From<Incoming> for TestView {
 
 /// Send a test event
 ///
-/// Sends one signed request now, regardless of the circuit. It is not retried, not counted and not stored.
+/// Sends one signed request now, regardless of the circuit. The request is not retried, not counted and not stored.
 #[utoipa::path(
     post,
     path = "/v1/endpoints/{endpoint}/test",

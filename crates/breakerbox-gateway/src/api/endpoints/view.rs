@@ -22,9 +22,9 @@ use crate::api::tenants::{RateView, checked_name, checked_policy};
 const LONGEST_DESCRIPTION: usize = 500;
 /// The maximum number of event types and patterns.
 const MOST_TYPES: usize = 100;
-/// The maximum request timeout.
+/// The maximum value of an endpoint's request timeout.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(300);
-/// The maximum in-flight limit.
+/// The maximum value of an endpoint's in-flight limit.
 const MOST_IN_FLIGHT: u32 = 10_000;
 
 /// A tenant's registered destination for events.
@@ -55,12 +55,12 @@ pub(super) struct EndpointView {
     header_names: Vec<String>,
     /// The request timeout; null means the gateway's default.
     timeout: Option<String>,
-    /// The maximum number of concurrent requests; null means the gateway's default.
+    /// The maximum number of concurrent requests to the endpoint; null means the gateway's default.
     max_in_flight: Option<u32>,
-    /// The rate limit for requests; null means no limit.
+    /// The rate limit for requests to the endpoint; null means no limit.
     #[schema(inline)]
     rate: Option<RateView>,
-    /// The delays between attempts; null means the tenant's.
+    /// The delays between the attempts of a delivery; null means the tenant's.
     #[schema(value_type = Option<Vec<String>>)]
     retry: Option<RetrySchedule>,
     /// Circuit policy values that override the tenant's; null if there are none.
@@ -155,13 +155,13 @@ bodies! {
         /// The request timeout, from `100ms` to `5m`.
         #[schema(value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "15s")]
         timeout: [Change<Span>],
-        /// The maximum number of concurrent requests.
+        /// The maximum number of concurrent requests to the endpoint.
         #[schema(value_type = Option<u32>, minimum = 1, maximum = 10_000)]
         max_in_flight: [Change<u32>],
-        /// The rate limit for requests.
+        /// The rate limit for requests to the endpoint.
         #[schema(value_type = Option<RateView>, inline)]
         rate: [Change<Object<RateView>>],
-        /// The delays between attempts.
+        /// The delays between the attempts of a delivery.
         #[schema(value_type = Option<Vec<String>>, max_items = 50, example = json!(["5s", "5m", "30m"]))]
         retry: [Change<RetrySchedule>],
         /// Circuit policy values, with the names used in policy files. Needs an admin key.

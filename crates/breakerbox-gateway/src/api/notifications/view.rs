@@ -106,7 +106,7 @@ pub(super) struct NotificationView {
     at: Moment,
     /// The affected tenant; null if only the operator is concerned.
     tenant: Option<String>,
-    /// The title, in one line.
+    /// The notification's title, in one line.
     title: String,
     /// The message: what is affected, since when, the reason, what happens next, and what to do.
     text: String,

@@ -36,7 +36,7 @@ macro_rules! names {
             $name: Change<Value>,
         )*}
 
-        /// All values of a policy.
+        /// The effective values of a policy, each with its origin.
         #[derive(Default, Serialize, ToSchema)]
         #[schema(as = PolicyValues)]
         pub(in crate::api) struct NamesView {$(
@@ -46,7 +46,7 @@ macro_rules! names {
         )*}
 
         impl PolicyChange {
-            /// Returns the tenant's or endpoint's own values with the change applied. `None` if none are left.
+            /// Returns the tenant's or endpoint's own values with the change applied. `None` if no values are left.
             pub(in crate::api) fn onto(self, before: Option<Value>) -> Option<Value> {
                 let mut said = match before {
                     Some(Value::Object(said)) => said,
@@ -73,8 +73,8 @@ macro_rules! names {
 }
 
 names! {
-    /// Preset to start from: `convoy`, `reminders`, `redis_lua` or `stoplight`, each the values of an existing circuit
-    /// breaker. Inherited values are ignored.
+    /// Preset to start from, with the values of an existing circuit breaker: `convoy`, `reminders`, `redis_lua` or
+    /// `stoplight`. Inherited values are ignored.
     preset { value_type = Option<String>, pattern = "^(convoy|reminders|redis_lua|stoplight)$", example = "reminders" }
     /// The length of the rolling window in which outcomes count.
     window { value_type = Option<String>, pattern = "^([0-9]+(d|h|m|s|ms))+$", example = "5m" }

@@ -50,7 +50,7 @@ pub(super) trait Body: Sized {
     /// [`read`](Self::read).
     fn media_type(headers: &HeaderMap) -> ApiResult<ApiResult<()>>;
 
-    /// Parses the body.
+    /// Parses the body. `media_type` is the result of checking its content type.
     fn read(bytes: &Bytes, media_type: ApiResult<()>) -> ApiResult<Self>;
 }
 
@@ -100,7 +100,7 @@ impl<T: DeserializeOwned + Default> FromRequest<Api> for OptionalJson<T> {
     }
 }
 
-/// A body that is ignored.
+/// A request body whose content is ignored.
 pub(super) struct AnyBody;
 
 impl Body for AnyBody {

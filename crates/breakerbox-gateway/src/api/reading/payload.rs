@@ -252,7 +252,7 @@ pub(in crate::api) fn wrong_batch<T: DeserializeOwned>(
     wrong_count(list, most, None)
 }
 
-/// Returns the problem for a batch with too many items, or none.
+/// Returns the problem for a batch with too many items, or with no items.
 pub(in crate::api) fn wrong_count(list: &str, most: usize, found: Option<usize>) -> Problem {
     let found = found.map_or_else(String::new, |found| format!(", but are {found}"));
     Problem::invalid(list, format_args!("must be 1 to {most} {list}{found}"))

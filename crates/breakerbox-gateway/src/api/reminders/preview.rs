@@ -44,7 +44,7 @@ struct PreviewBody {
     #[schema(value_type = Option<String>, max_length = 64, example = "Europe/Berlin")]
     #[serde(default)]
     time_zone: Change<String>,
-    /// The time after which the reminder does not run. Only with `every` or `cron`.
+    /// The time after which the reminder no longer runs. Only with `every` or `cron`.
     #[schema(value_type = Option<String>, format = "date-time")]
     #[serde(default)]
     ends_at: Change<Text<Moment>>,

@@ -77,7 +77,7 @@ schemas! {
         /// The time zone of `cron`, a name from the IANA database. Default: `UTC`.
         #[schema(max_length = 64, example = "Europe/Berlin")]
         time_zone: [Option<String>],
-        /// The time after which the reminder does not run. Only with `every` or `cron`.
+        /// The time after which the reminder no longer runs. Only with `every` or `cron`.
         #[schema(format = "date-time")]
         ends_at: [Option<String>],
         /// The maximum number of runs. Only with `every` or `cron`.

@@ -41,7 +41,7 @@ pub(super) struct ReminderView {
     cron: Option<String>,
     /// The time zone of `cron`; null without `cron`.
     time_zone: Option<String>,
-    /// The time after which the reminder does not run; null means no end.
+    /// The time after which the reminder no longer runs; null means no end.
     #[schema(value_type = Option<String>, format = "date-time")]
     ends_at: Option<Moment>,
     /// The maximum number of runs; null means no limit.

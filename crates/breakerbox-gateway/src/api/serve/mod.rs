@@ -38,7 +38,7 @@ use self::table::{Admission, ConnectionTable};
 pub(super) use self::table::{OpenConnection, network};
 use crate::telemetry::Metrics;
 
-/// Connection limits.
+/// Limits and timeouts for API connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Connections {
     /// The maximum number of open connections.

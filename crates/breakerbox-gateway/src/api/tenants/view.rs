@@ -36,7 +36,7 @@ pub(in crate::api) struct TenantView {
     /// Policy values for the tenant's circuits, with the names used in policy files; null means the gateway's policy.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
-    /// The delays between attempts; null means the gateway's.
+    /// The delays between the attempts of a delivery; null means the gateway's.
     #[schema(value_type = Option<Vec<String>>, example = json!(["5s", "5m", "30m"]))]
     retry: Option<RetrySchedule>,
     /// Rules that override the default effect of responses, by status, status class or fault.
@@ -208,7 +208,7 @@ bodies! {
         /// Policy values for the tenant's circuits, with the names used in policy files. Needs an admin key.
         #[schema(value_type = Option<Object>)]
         policy: [Change<Value>],
-        /// The delays between attempts.
+        /// The delays between the attempts of a delivery.
         #[schema(value_type = Option<Vec<String>>, max_items = 50, example = json!(["5s", "5m", "30m"]))]
         retry: [Change<RetrySchedule>],
         /// Rules that override the default effect of responses, by status, status class or fault, such as `{"404":

@@ -1,5 +1,5 @@
-//! `Idempotency-Key` on every request that creates a resource: however often it is sent, concurrently or later, it
-//! creates one.
+//! `Idempotency-Key` on every request that creates a resource. However often such a request is sent, concurrently or
+//! later, it creates one resource.
 
 use breakerbox_gateway::api;
 use futures_util::future::join_all;

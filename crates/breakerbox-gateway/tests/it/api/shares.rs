@@ -1,4 +1,4 @@
-//! One tenant, one API key or one address takes as much as it can get: the others are still served.
+//! While one tenant, API key or address takes as much as it can get, the others are still served.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! One of each resource of a tenant. The command-line tests use it, too.
+//! Creates one resource of each kind for a tenant. The command-line tests use this module, too.
 
 use serde_json::json;
 

@@ -67,7 +67,7 @@ struct Page {
     /// The scheduled time of each run, and the wall-clock time when it was fired.
     fired: Vec<(Timestamp, Timestamp)>,
     looks: u32,
-    /// Whether due reminders are withheld.
+    /// Whether the store withholds due reminders from the scheduler.
     hides: bool,
     /// The number of further writes that fail.
     fails: u32,

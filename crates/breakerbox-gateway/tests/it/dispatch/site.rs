@@ -196,8 +196,8 @@ impl Site {
         id
     }
 
-    /// Creates an endpoint of a tenant at `https://HOST/` with these responses. It receives events of type HOST and of
-    /// type `all`.
+    /// Creates an endpoint of a tenant at `https://HOST/` with these responses. The endpoint receives events of type
+    /// HOST and of type `all`.
     pub(super) fn endpoint(
         &self,
         tenant: &TenantId,

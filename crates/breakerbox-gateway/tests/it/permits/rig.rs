@@ -1,4 +1,4 @@
-//! A gateway in this process, and workers that call it over HTTP. It can be stopped and started again on the same
+//! A gateway in this process, and workers that call it over HTTP. The gateway can be stopped and restarted on the same
 //! directory.
 
 use std::time::{Duration, Instant};
