@@ -35,7 +35,7 @@ use crate::host::Pauses;
 /// The maximum size of response headers, in bytes.
 const MAX_HEADERS: usize = 64 << 10;
 
-/// The maximum time past its deadline within which a request may still complete, if the timer fired late.
+/// How long past its deadline a request may still complete, if the timer fired late.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// Settings for [`Sender`].

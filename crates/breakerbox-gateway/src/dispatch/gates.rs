@@ -13,7 +13,8 @@ use breakerbox_model::objects::Priority;
 use super::destination::Destination;
 use crate::telemetry::labels::Gate;
 
-/// The delay before a lane tries again, if the refusal states no time and may end without an event that wakes the lane.
+/// The delay before a lane tries again after a refusal that states no time. Such a refusal may end without an event
+/// that wakes the lane.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The maximum time that a throttle holds a lane.

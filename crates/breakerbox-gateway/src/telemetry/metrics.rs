@@ -272,14 +272,16 @@ impl Metrics {
     }
 }
 
-/// Histogram buckets for requests, up to the longest sensible timeout.
+/// Histogram buckets for the duration of requests, in seconds, up to a long timeout.
 const REQUEST: [f64; 15] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 60.0];
-/// Histogram buckets for deliveries, from milliseconds (direct dispatch) to a day (the last retry).
+/// Histogram buckets for the duration of deliveries, in seconds, from milliseconds (direct dispatch) to a day (the last
+/// retry).
 const DELIVERY: [f64; 16] = [
     0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1_800.0, 7_200.0, 86_400.0,
 ];
-/// Histogram buckets for commits: a sync takes from a tenth of a millisecond to seconds on a failing disk.
+/// Histogram buckets for the duration of commits, in seconds. A sync takes from a tenth of a millisecond to seconds on
+/// a failing disk.
 const COMMIT: [f64; 12] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5];
 const WRITES: [f64; 11] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0];
 

@@ -152,8 +152,8 @@ impl From<SettleResponse> for SettledView {
 
 /// Settle a permit
 ///
-/// The first request counts. A repeated request gets the same response, and is not counted again; so retry if you do
-/// not know whether a request arrived.
+/// The first request counts. A repeated request gets the same response and is not counted again, so you can retry if
+/// you do not know whether a request arrived.
 #[utoipa::path(
     post,
     path = "/v1/permits/settle",

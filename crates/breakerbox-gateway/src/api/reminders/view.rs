@@ -61,7 +61,7 @@ pub(super) struct ReminderView {
     /// retries are left, or the run expired), or `unreadable` (the stored reminder can't be read).
     #[schema(value_type = Option<StopReasonView>, inline)]
     stopped_reason: Option<&'static str>,
-    /// The number of runs fired.
+    /// The number of runs fired so far.
     runs: u32,
     /// The number of missed occurrences that were skipped because `catch_up` is `latest`.
     skipped: u64,

@@ -17,7 +17,7 @@ use tokio::time::{Duration, Instant};
 /// The number of longest-idle connections to choose from when one must be closed.
 const LOOKED_AT: usize = 64;
 
-/// All open connections.
+/// The open connections, their number per client address, and which of them are idle.
 pub(super) struct ConnectionTable {
     entries: Mutex<Entries>,
     start: Instant,
