@@ -89,10 +89,11 @@ impl History {
             return;
         }
         worker.store.is_lost = *health != StoreHealth::Connected;
-        // At the moment when a worker resumes after a pause, it may find a response from before.
-        let has_resumed_now = at == worker.resumed_at;
+        // A worker that resumes after a pause may find the response to a write from before the pause, and then complete
+        // that check of the store with a read.
+        let has_just_resumed = at <= worker.resumed_at + self.store_timeout;
         let refuses = self.no_writes_since.is_some_and(|since| at > since + self.store_timeout * 2);
-        let refuses = refuses && !has_resumed_now;
+        let refuses = refuses && !has_just_resumed;
         if refuses && *health == StoreHealth::Connected {
             let what = format!("{who:?} takes the store for well, which refuses writes");
             self.violate(Invariant::StoreLossReported, at, what);
