@@ -24,7 +24,7 @@ use crate::peers::{
 pub(crate) struct Arguments {
     #[command(flatten)]
     size: Rounds,
-    /// Leave out the benchmark with a million keys, which takes a gigabyte
+    /// Leave out the benchmark with a million keys, which takes a gigabyte of memory
     #[arg(long)]
     quick: bool,
 }

@@ -33,7 +33,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         what: Vec<String>,
     },
-    /// Simulate a fleet, one seed after the other, and fail if an invariant is violated
+    /// Simulate a fleet, one seed after another, and fail if an invariant is violated
     Sim {
         /// Number of seeds, or one seed; use --help to list the options
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

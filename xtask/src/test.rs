@@ -12,8 +12,8 @@ use crate::{graph, language, packages};
 /// numbers.
 const CORE_DEPENDENCIES: [&str; 4] = ["serde", "sha2", "thiserror", "url"];
 
-/// For each package, the forbidden direct or transitive dependencies, separated by spaces. They state what a
-/// package must never do.
+/// For each package, the forbidden direct or transitive dependencies, separated by spaces. For example, a
+/// package that must not access databases must not depend on `rusqlite`.
 const BOUNDARIES: [(&str, &str); 5] = [
     ("breakerbox-replay", "tokio rusqlite hyper axum breakerbox breakerbox-model"),
     ("breakerbox-model", "tokio mio rusqlite tokio-postgres redis hyper h2 axum reqwest rustls breakerbox"),

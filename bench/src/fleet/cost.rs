@@ -14,8 +14,8 @@ use crate::interleave::{Rounds, Row, interleave, timed};
 const HOT: &str = "asked and settled at once";
 const WAITED: &str = "waited for";
 
-/// The factor by which fewer calls are measured if each call waits for the server, so that a round doesn't take
-/// too long.
+/// The factor by which the number of calls is reduced if each call waits for the server, so that a round
+/// doesn't take too long.
 const WAITING_IS_SLOWER: u64 = 1_000;
 
 pub(super) fn run(server: &RedisServer, runtime: &Runtime, size: &Rounds) -> Result<()> {

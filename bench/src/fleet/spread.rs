@@ -60,7 +60,7 @@ pub(super) fn run(server: &RedisServer, runtime: &Runtime, trips: u32) -> Result
 
 const MESSAGE: &str = "message ";
 
-/// Opens one circuit after the other with failing calls, and sends a plain Redis message after each.
+/// Opens one circuit after another with failing calls, and sends a plain Redis message after each.
 async fn make_trips(server: &RedisServer, trips: u32, sent: &Arc<Mutex<HashMap<String, u64>>>) -> Result<()> {
     let store = RedisStore::builder(&server.url()).namespace(NAMESPACE).connect().await?;
     let log = Arc::clone(sent);

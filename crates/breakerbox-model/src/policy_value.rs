@@ -6,7 +6,7 @@ use std::time::Duration;
 use breakerbox_core::{POLICY_KEYS, Policy, format_duration};
 use serde_json::{Map, Value};
 
-/// The time added to the request timeout to get a probe's lease, unless the policy sets the lease.
+/// The time by which a probe's lease exceeds the request timeout, unless the policy sets `probe_timeout`.
 pub const PROBE_MARGIN: Duration = Duration::from_secs(2);
 
 /// Returns the value with this name in the policy file, or `None` for `preset` and unknown names.

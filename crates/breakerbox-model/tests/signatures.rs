@@ -38,8 +38,8 @@ for case in json.load(sys.stdin):
 json.dump(answers, sys.stdout)
 "#;
 
-/// Returns the directory with the library. Several tests may install it at once, so it is moved into place
-/// atomically.
+/// Returns the directory with the official Python library, which is installed if necessary. Several tests may install
+/// it at once, so it is moved into place atomically.
 fn library() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(LIBRARY.replace("==", "-"));
     if !folder.exists() {

@@ -29,8 +29,8 @@ struct LaterDelivery {
 }
 
 impl SqliteQueue {
-    /// Bounds the due times of all deliveries, if the clock was ahead earlier. Returns the number of deliveries
-    /// changed. Call this at startup, before any claim.
+    /// If stored times were ahead of the clock at startup, corrects the due times of waiting deliveries with
+    /// [`bounded_due`]. Returns the number of deliveries changed. Call this at startup, before any claim.
     ///
     /// # Errors
     /// Returns an error if the database fails.

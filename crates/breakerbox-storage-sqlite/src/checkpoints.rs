@@ -16,7 +16,7 @@ use rusqlite::Connection;
 /// The number of pages in the log at which a checkpoint begins. It is low, because the writer's own syncs are slower
 /// while these pages are synced.
 const PAGES: i64 = 2_000;
-/// The maximum number of remaining pages that are left to the writer.
+/// The thread stops copying when at most this many pages remain, which the writer then copies.
 const LITTLE: i64 = 200;
 /// The maximum number of rounds in which the thread copies pages. After the last round, all remaining pages are left
 /// to the writer.
@@ -71,7 +71,7 @@ impl Checkpoints {
     }
 }
 
-/// Copies and syncs until few pages are left. Errors are ignored, because the writer's own checkpoint also syncs.
+/// Copies and syncs until few pages are left. Errors are only logged, because the writer's own checkpoint also syncs.
 fn copy_most(connection: &Connection, file: &File) {
     for _ in 0..ROUNDS {
         copy_and_warn(connection);

@@ -6,18 +6,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The maximum age of a cached result.
+/// The maximum age of the cached number of free bytes.
 const STALE_AFTER: Duration = Duration::from_millis(200);
-/// The number of bytes that may be written before the file system is queried again, even if the cached result is
-/// recent.
+/// The number of bytes that may be written before the file system is queried again, even if the cached number of free
+/// bytes is recent.
 const STALE_AFTER_BYTES: u64 = 16 << 20;
 
-/// A function that returns the number of free bytes.
+/// A function that returns the number of free bytes on the disk.
 #[derive(Clone)]
 pub struct FreeSpace(Arc<dyn Fn() -> std::io::Result<u64> + Send + Sync>);
 
 impl FreeSpace {
-    /// Creates a source that calls this function instead of the file system.
+    /// Creates a source that calls this function instead of querying the file system.
     pub fn by(ask: impl Fn() -> std::io::Result<u64> + Send + Sync + 'static) -> Self {
         Self(Arc::new(ask))
     }

@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::columns::{micros, time};
 
-/// The tables whose ids are generated here.
+/// The tables whose ids [`Ids`] generates.
 const TABLES: [&str; 9] = [
     "events",
     "deliveries",
@@ -29,7 +29,7 @@ const TABLES: [&str; 9] = [
 /// adjusted.
 pub(super) const TOLERANCE: Duration = Duration::from_secs(30);
 
-/// How long a range is kept after the clock has passed it.
+/// How long an [`IdsAhead`] range is kept after the clock has passed it.
 const KEPT: Duration = Duration::from_secs(2 * 86_400);
 
 /// A range of ids that were generated while the clock was ahead.

@@ -32,7 +32,7 @@ pub struct Audience {
     pub targets: Vec<(Arc<str>, Option<i64>)>,
 }
 
-/// A tenant's settings, as far as the writer needs them.
+/// The parts of a tenant's settings that the writer needs.
 pub trait TenantRoutes: Send + Sync {
     /// Returns the tenant's number in the database.
     fn row(&self) -> i64;

@@ -72,19 +72,19 @@ pub trait Queue: Send + Sync + 'static {
     /// Leases waiting deliveries, in the order of the claims. A claim that finds nothing is not an error.
     ///
     /// # Errors
-    /// Returns an error if the database fails. In that case,  nothing was leased.
+    /// Returns an error if the database fails. In that case, nothing was leased.
     async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, QueueError>;
 
     /// Stores the result of an attempt to send a leased delivery. The call waits up to 10 ms for a group commit.
     ///
     /// # Errors
-    /// Returns an error if the database fails. In that case,  nothing was written.
+    /// Returns an error if the database fails. In that case, nothing was written.
     async fn settle(&self, settlement: Settlement) -> Result<Settled, QueueError>;
 
     /// Returns a leased delivery that was not attempted. The delivery waits again, at its old position.
     ///
     /// # Errors
-    /// Returns an error if the database fails. In that case,  the lease stays valid until it expires.
+    /// Returns an error if the database fails. In that case, the lease stays valid until it expires.
     async fn hand_back(&self, delivery: DeliveryId, lease: Lease) -> Result<Settled, QueueError>;
 
     /// Returns up to `limit` lanes with waiting deliveries, ordered by id, that follow `after`. Used at startup and
@@ -115,7 +115,7 @@ pub trait Queue: Send + Sync + 'static {
     /// tenant at a time.
     ///
     /// # Errors
-    /// Returns an error if the database fails. In that case,  nothing was written.
+    /// Returns an error if the database fails. In that case, nothing was written.
     async fn fan_out(&self, limit: u32) -> Result<BatchResult, QueueError>;
 
     /// Fails up to `limit` waiting deliveries that have expired, with the reason `expired`.
@@ -161,7 +161,7 @@ pub struct Submitted {
     /// Deliveries that wait and were not taken: the number of new ones for each lane and priority, and when the
     /// earliest is due.
     pub woken: Vec<WaitingLane>,
-    /// The number of deliveries that are not written yet: [`fan_out`](Queue::fan_out) will write them.
+    /// The number of the batch's deliveries that are not written yet, and that [`fan_out`](Queue::fan_out) will write.
     pub deferred: u64,
 }
 

@@ -214,7 +214,7 @@ impl Reader<'_> {
         self.add(&path, None, false);
     }
 
-    /// Adds a path, resolved as far as its first segments allow.
+    /// Adds a path, in which leading `crate`, `self` and `super` are resolved.
     fn add(&mut self, path: &[String], import: Option<String>, is_reexport: bool) {
         if path.is_empty() {
             return;

@@ -9,8 +9,8 @@ use breakerbox_core::Timestamp;
 use super::TokenBucket;
 use crate::values::RateLimit;
 
-/// A token bucket for each of a limited number of keys. At the limit, a new key replaces those with full buckets or,
-/// if no bucket is full, all other keys.
+/// A token bucket for each of a limited number of keys. When the limit is reached, adding a key first removes all keys
+/// whose buckets are full or, if no bucket is full, all keys.
 #[derive(Debug)]
 pub struct KeyedBuckets<K> {
     limit: RateLimit,

@@ -68,8 +68,8 @@ impl AttemptContext {
     }
 }
 
-/// Corrects the due time of a waiting delivery that may have been set while the clock was ahead. The result is never
-/// later than now plus the retry delay after `attempts`, or than `not_before`, whichever is later.
+/// Corrects the due time of a waiting delivery that may have been set while the clock was ahead. The result is at
+/// most `not_before`, or now plus the retry delay after `attempts`, whichever is later.
 #[must_use]
 pub fn bounded_due(
     due_at: Timestamp,

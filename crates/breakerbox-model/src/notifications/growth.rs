@@ -13,7 +13,7 @@ const MINUTES: u64 = 60;
 /// Counts each tenant's failed deliveries within the last hour.
 #[derive(Debug)]
 pub struct Growth {
-    /// The first limit. Each further limit is ten times the previous one.
+    /// The first limit, in failed deliveries per hour. Each further limit is ten times the previous one.
     limit: u64,
     tenants: BTreeMap<TenantId, LastHour>,
 }

@@ -82,7 +82,7 @@ pub struct Pacing {
 }
 
 impl Pacing {
-    /// Creates a pacing that allows each target `burst` messages at once, and then one per interval.
+    /// Creates a `Pacing` that allows each target `burst` messages at once, and then one per interval.
     #[must_use]
     pub fn new(burst: u32, interval: Duration) -> Self {
         let limit = RateLimit { per_second: 1.0 / interval.as_secs_f64(), burst };

@@ -24,7 +24,7 @@ pub struct TestPace {
 }
 
 impl TestPace {
-    /// Creates a limit that allows each destination `burst` messages at once, and then one per interval.
+    /// Creates a limiter that allows each destination `burst` messages at once, and then one per interval.
     #[must_use]
     pub fn new(burst: u32, interval: Duration) -> Self {
         let limit = |burst| RateLimit { per_second: 1.0 / interval.as_secs_f64(), burst };

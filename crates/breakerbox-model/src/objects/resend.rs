@@ -10,7 +10,8 @@ use super::{ApiKeyId, DeliveryFilter, JobId, TenantNumber};
 pub struct Resend {
     /// The job's id, `job_...`.
     pub id: JobId,
-    /// Which deliveries to resend. Its time range ends at the job's creation at the latest, so that the job ends.
+    /// The filter for the deliveries to resend. Its time range ends no later than the job's creation, so that the job
+    /// comes to an end.
     pub filter: DeliveryFilter,
     /// The number of the filter's tenant. Unlike a name, a number is never reused for another tenant. `None`: all
     /// tenants.

@@ -9,7 +9,7 @@ use super::{RateLimit, ReminderRules, Revision, SigningSecrets, TenantId};
 use crate::delivery::{ResponseRules, RetrySchedule};
 use crate::notifications::NotificationTarget;
 
-/// A tenant: a client that the gateway's operator serves.
+/// A tenant: a customer of the gateway's operator.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tenant {
     /// The tenant's name in circuit keys, paths and responses.

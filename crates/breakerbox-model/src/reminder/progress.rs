@@ -16,7 +16,7 @@ use super::schedule::{Repeat, Schedule};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CatchUp {
-    /// Every missed occurrence is fired, one after the other.
+    /// Every missed occurrence is fired, one after another.
     #[default]
     All,
     /// Only the latest missed occurrence is fired.

@@ -63,8 +63,8 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         Self { whole, percent: percent.clamp(1, 100), used: 0, held: HashMap::new() }
     }
 
-    /// Returns the share that an owner may hold regardless of the number of other owners, as long as that much is
-    /// free; at least 1.
+    /// Returns each owner's share, which is at least 1. An owner may hold this much regardless of the number of other
+    /// owners, as long as that much is free.
     #[must_use]
     pub fn share(&self) -> u64 {
         let share = u128::from(self.whole) * u128::from(self.percent) / 100;

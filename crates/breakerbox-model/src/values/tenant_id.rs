@@ -18,11 +18,11 @@ impl TenantId {
         &self.0
     }
 
-    /// Checks the name of a new tenant. A name made of dots can't be used in a path: `/v1/tenants/..` means `/v1`, so
+    /// Checks the name of a new tenant. A name made only of dots can't be used in a path: `/v1/tenants/..` means `/v1`, so
     /// such a tenant could never be changed or deleted.
     ///
     /// # Errors
-    /// Returns an error if the name consists of dots. Existing tenants with such names can still be read.
+    /// Returns an error if the name consists only of dots. Existing tenants with such names can still be read.
     pub fn check_new(&self) -> Result<(), DotsOnly> {
         if self.0.bytes().all(|byte| byte == b'.') { Err(DotsOnly) } else { Ok(()) }
     }
@@ -33,7 +33,7 @@ impl TenantId {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TenantNumber(pub i64);
 
-/// The name consists of dots, so a tenant can't be created with it.
+/// The name consists only of dots, so a tenant can't be created with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must not consist of dots only, because it is part of paths; add a letter or a digit")]
 pub struct DotsOnly;

@@ -121,8 +121,8 @@ struct ResendPiece {
     found: Found,
 }
 
-/// Returns the next running job after the job `after`, or else the first running job, with the deliveries found for
-/// it.
+/// Returns the first running job after the job `after`, wrapping around to the first of all, with the deliveries found
+/// for it.
 fn next_piece(connection: &Connection, after: i64, limit: usize) -> rusqlite::Result<Option<ResendPiece>> {
     let mut next = connection.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM jobs INDEXED BY jobs_to_do

@@ -28,8 +28,8 @@ pub trait ApiKeys: Send + Sync + 'static {
     /// Creates an API key, which is valid at once.
     ///
     /// # Errors
-    /// Returns [`Missing`](RecordsError::Missing) if the tenant does not exist, [`Exists`](RecordsError::Exists), or
-    /// a database error.
+    /// Returns [`Missing`](RecordsError::Missing) if the tenant does not exist, [`Exists`](RecordsError::Exists) if
+    /// a key with the same hash is stored, or a database error.
     async fn create_api_key(&self, new: NewApiKey) -> Result<ApiKey, RecordsError>;
 
     /// Returns the API key with this id.

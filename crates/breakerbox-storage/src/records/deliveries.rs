@@ -62,7 +62,7 @@ pub trait Deliveries: Send + Sync + 'static {
     /// [`BacklogFull`](RecordsError::BacklogFull), or a database error.
     async fn resend_delivery(&self, id: DeliveryId) -> Result<Delivery, RecordsError>;
 
-    /// Returns the unfinished work of all tenants. The counts are maintained, so this is cheap.
+    /// Returns the unfinished work of all tenants. The counts are updated with each change, so this is cheap.
     ///
     /// # Errors
     /// Returns an error if the database fails.

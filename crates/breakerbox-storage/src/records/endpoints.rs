@@ -26,7 +26,7 @@ pub struct NewEndpoint {
 /// The result of deleting an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deleted {
-    /// The number of waiting deliveries that are cancelled. Requests in flight end normally, but are not retried.
+    /// The number of waiting deliveries, which are being cancelled. Requests in flight end normally, but are not retried.
     pub cancelled: u64,
 }
 
@@ -37,7 +37,7 @@ pub trait Endpoints: Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns [`Missing`](RecordsError::Missing) if the tenant does not exist, [`Url`](RecordsError::Url),
-    /// [`Policy`](RecordsError::Policy), or a database error.
+    /// [`Policy`](RecordsError::Policy), [`EndpointsFull`](RecordsError::EndpointsFull), or a database error.
     async fn create_endpoint(&self, new: NewEndpoint) -> Result<Endpoint, RecordsError>;
 
     /// Returns the endpoint with this id, with its secrets.
@@ -95,9 +95,8 @@ pub trait Endpoints: Send + Sync + 'static {
         disabled: Option<DisabledBecause>,
     ) -> Result<Endpoint, RecordsError>;
 
-    /// Deletes an endpoint and cancels its waiting deliveries. This returns at once, even if many deliveries are
-    /// waiting, because [`cancel_orphans`](Self::cancel_orphans) cancels the rest. None of them is sent in the
-    /// meantime.
+    /// Deletes an endpoint. Its waiting deliveries are no longer sent. They are not cancelled by this call, which would
+    /// take long if there are many, but later by [`cancel_orphans`](Self::cancel_orphans).
     ///
     /// # Errors
     /// Returns [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed), or a database error.
@@ -129,7 +128,7 @@ pub trait Endpoints: Send + Sync + 'static {
     async fn end_endpoint_rotation(&self, id: EndpointId) -> Result<Endpoint, RecordsError>;
 
     /// Returns the number and bytes of an endpoint's deliveries that are waiting or in flight. The counts are
-    /// maintained, so this is cheap.
+    /// updated with each change, so this is cheap.
     ///
     /// # Errors
     /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, or a database error.

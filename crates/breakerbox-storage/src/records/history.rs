@@ -50,7 +50,7 @@ pub trait History: Send + Sync + 'static {
     /// skipped, with its notifications. Returns the number of new changes.
     ///
     /// # Errors
-    /// Returns an error if the database fails. In that case,  nothing was written.
+    /// Returns an error if the database fails. In that case, nothing was written.
     async fn append_history(&self, changes: Vec<ObservedChange>) -> Result<u64, QueueError>;
 
     /// Lists the changes of one circuit, latest epoch first.

@@ -39,13 +39,13 @@ pub struct PastSend {
     pub target: Arc<str>,
     /// The notification's current state at the target.
     pub state: SendState,
-    /// The number of times that sending the notification to the target was tried so far.
+    /// How often the gateway has tried to send the notification to the target.
     pub tries: u32,
     /// When the next try is due. `None`: the notification no longer waits.
     pub due_at: Option<Timestamp>,
-    /// When sending the notification was last tried. `None`: it was not tried yet.
+    /// When the gateway last tried to send the notification. `None`: it has not tried yet.
     pub tried_at: Option<Timestamp>,
-    /// The result of the latest try, in a few words. `None`: it was not tried yet.
+    /// The result of the latest try, in a few words. `None`: there was no try yet.
     pub answer: Option<String>,
     /// The id of the latest message that contained the notification, if any.
     pub message: Option<String>,
@@ -101,7 +101,7 @@ pub struct WaitingTarget {
 pub struct WaitingNotification {
     /// The parts of the notification that a digest needs.
     pub headline: Headline,
-    /// The number of times that sending the notification to the target was tried so far.
+    /// How often the gateway has tried to send the notification to the target.
     pub tries: u32,
 }
 
@@ -138,7 +138,7 @@ pub trait Notifications: Send + Sync + 'static {
     /// subject and epoch together are unique.
     ///
     /// # Errors
-    /// Returns an error if the database fails. In that case,  nothing was stored.
+    /// Returns an error if the database fails. In that case, nothing was stored.
     async fn notify(&self, notification: Notification) -> Result<bool, QueueError>;
 
     /// Lists the notifications that match a filter, newest first.
@@ -176,7 +176,7 @@ pub trait Notifications: Send + Sync + 'static {
     /// Stores the result of sending a message.
     ///
     /// # Errors
-    /// Returns an error if the database fails. In that case,  nothing was written.
+    /// Returns an error if the database fails. In that case, nothing was written.
     async fn settle_message(&self, result: SendResult) -> Result<(), QueueError>;
 
     /// Deletes up to `limit` notifications from before this time that no longer wait for any target. Returns the

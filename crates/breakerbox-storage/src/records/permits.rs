@@ -22,18 +22,18 @@ pub enum PermitClaim {
 /// Operations on settled permits.
 #[async_trait]
 pub trait SettledPermits: Send + Sync + 'static {
-    /// Claims the settlement of a permit permanently, before its outcome is counted. If the process crashes in
-    /// between, the outcome is lost rather than counted twice.
+    /// Claims the settlement of a permit permanently, before its outcome is counted. If the process crashes
+    /// after the claim, the outcome may be lost, but is never counted twice.
     ///
     /// # Errors
-    /// Returns an error if the database fails. In that case,  nothing was written.
+    /// Returns an error if the database fails. In that case, nothing was written.
     async fn claim_permit(&self, permit: PermitTerm, outcome: OutcomeKind)
     -> Result<PermitClaim, QueueError>;
 
     /// Stores the circuit's response to the outcome of a claimed permit.
     ///
     /// # Errors
-    /// Returns an error if the database fails. In that case,  the permit stays stored as counted.
+    /// Returns an error if the database fails. In that case, the permit stays stored as counted.
     async fn note_settlement(&self, permit: PermitTerm, settled: SettledAs) -> Result<(), QueueError>;
 
     /// Returns which of these expired permits were settled in time, with their settlements.

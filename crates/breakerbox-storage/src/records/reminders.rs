@@ -16,8 +16,8 @@ pub trait Reminders: Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns [`Missing`](RecordsError::Missing) if the tenant does not exist, [`Exists`](RecordsError::Exists) if
-    /// the reference is in use, [`RemindersFull`](RecordsError::RemindersFull), [`Url`](RecordsError::Url), or a
-    /// database error.
+    /// the reference is in use, [`RemindersFull`](RecordsError::RemindersFull), [`Url`](RecordsError::Url),
+    /// [`DiskReserve`](RecordsError::DiskReserve), or a database error.
     async fn create_reminder(&self, new: NewReminder) -> Result<Reminder, RecordsError>;
 
     /// Creates several reminders, either all or none.

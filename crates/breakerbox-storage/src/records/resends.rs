@@ -51,6 +51,6 @@ pub trait Resends: Send + Sync + 'static {
     /// woken lanes are only returned; watchers are not notified.
     ///
     /// # Errors
-    /// Returns an error if the database fails. In that case,  nothing was resent.
+    /// Returns an error if the database fails. In that case, nothing was resent.
     async fn step_resends(&self, limit: usize) -> Result<BatchResult, QueueError>;
 }

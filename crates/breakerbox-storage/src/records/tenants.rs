@@ -33,7 +33,8 @@ pub trait Tenants: Send + Sync + 'static {
     /// Creates a tenant with these settings.
     ///
     /// # Errors
-    /// Returns [`Exists`](RecordsError::Exists), [`Policy`](RecordsError::Policy), or a database error.
+    /// Returns [`Exists`](RecordsError::Exists), [`Policy`](RecordsError::Policy),
+    /// [`ReminderPolicy`](RecordsError::ReminderPolicy), or a database error.
     async fn create_tenant(&self, new: NewTenant) -> Result<Tenant, RecordsError>;
 
     /// Returns the tenant with this name, with its secrets.
@@ -52,8 +53,9 @@ pub trait Tenants: Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed),
-    /// [`Policy`](RecordsError::Policy) (also if an endpoint's policy conflicts with the new one), or a database
-    /// error.
+    /// [`Policy`](RecordsError::Policy), [`ReminderPolicy`](RecordsError::ReminderPolicy),
+    /// [`EndpointPolicy`](RecordsError::EndpointPolicy) if an endpoint's policy conflicts with the new one, or a
+    /// database error.
     async fn change_tenant(
         &self,
         id: &TenantId,
@@ -101,7 +103,7 @@ pub trait Tenants: Send + Sync + 'static {
     async fn end_tenant_rotation(&self, id: &TenantId) -> Result<Tenant, RecordsError>;
 
     /// Lists the tenants' backlogs, ordered by name, without tenants whose backlog is empty. The counts are
-    /// maintained, so the cost depends only on the page size.
+    /// updated with each change, so this reads no deliveries.
     ///
     /// # Errors
     /// Returns an error if the cursor is invalid or the database fails.

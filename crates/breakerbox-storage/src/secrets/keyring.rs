@@ -26,7 +26,8 @@ pub struct Owner<'o> {
 }
 
 impl Owner<'_> {
-    /// Returns the associated data. A kind never contains a zero byte, so different owners have different bytes.
+    /// Returns the associated data of the encryption, which ties a sealed value to its owner. A kind never contains a
+    /// zero byte, so different owners have different associated data.
     fn associated(self) -> Vec<u8> {
         [self.what.as_bytes(), &[0], self.name.as_bytes()].concat()
     }

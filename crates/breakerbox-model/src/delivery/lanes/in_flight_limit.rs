@@ -12,10 +12,10 @@ const FIRST: u32 = 2;
 pub(super) struct InFlightLimit {
     limit: u32,
     max: u32,
-    /// The limit at which growth becomes slow: half of the load that was last too much.
+    /// The limit at which growth becomes slow: the limit after it was last halved, or `u32::MAX` if it never was.
     careful_from: u32,
-    /// The number of successes since the limit last changed. While growth is slow, a full round of successes raises
-    /// the limit.
+    /// The number of successes since the limit last changed. While growth is slow, the limit grows by one
+    /// when this number reaches it.
     round: u32,
     /// The number of unfinished requests that were already in flight when the limit last fell. Their failures do not
     /// lower the limit again.

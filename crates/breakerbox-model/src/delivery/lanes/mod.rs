@@ -130,7 +130,7 @@ pub struct Hold {
     pub until: Timestamp,
 }
 
-/// The result of a request, as far as it affects later turns.
+/// What the result of a request says about its endpoint. The lane's limit on requests in flight depends on it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LaneSignal {
     /// The endpoint accepted the request.

@@ -36,11 +36,11 @@ pub enum Disposition {
     Delivered,
     /// The delivery is retried, if attempts are left.
     Retry,
-    /// The receiver rejected the payload: the delivery fails at once.
+    /// The receiver rejected the payload, so the delivery fails at once.
     Rejected,
-    /// The endpoint is gone: the delivery fails at once, and the endpoint is disabled.
+    /// The endpoint is gone, so the delivery fails at once, and the endpoint is disabled.
     Gone,
-    /// The gateway was at fault: the delivery waits as before, and no attempt is used.
+    /// The gateway or its host was at fault, so the delivery waits again, and no attempt is used.
     PutOff,
 }
 
@@ -53,8 +53,8 @@ pub(super) struct Row {
 }
 
 impl ResponseRules {
-    /// Returns the effect of a reply. `cool_off` is the circuit's cool-off, for which the lane sleeps after a probe
-    /// that decided nothing.
+    /// Returns the effect of a reply. `cool_off` is the circuit's cool-off. The lane sleeps for that time after a probe
+    /// that is retried and whose outcome is ignored, unless the receiver asked for another delay.
     ///
     /// ```
     /// use breakerbox_core::OutcomeKind;

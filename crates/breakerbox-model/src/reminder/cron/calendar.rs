@@ -10,7 +10,7 @@ use super::SEARCH_YEARS;
 use super::fields::Fields;
 
 impl Fields {
-    /// Returns the first match at or after this time, if there is one. The time must be a full minute.
+    /// Returns the first matching local time at or after `from`, if there is one. `from` must be a full minute.
     pub(super) fn next(&self, from: DateTime) -> Option<DateTime> {
         let limit = from.date().checked_add(i32::from(SEARCH_YEARS).years()).unwrap_or(Date::MAX);
         let mut day = self.next_day(from.date(), limit)?;
@@ -24,7 +24,7 @@ impl Fields {
         Some(day.at(hour, minute, 0, 0))
     }
 
-    /// Returns the last match at or before this time, if there is one.
+    /// Returns the last matching local time at or before `until`, if there is one.
     pub(super) fn previous(&self, until: DateTime) -> Option<DateTime> {
         let limit = until.date().checked_sub(i32::from(SEARCH_YEARS).years()).unwrap_or(Date::MIN);
         let mut day = self.previous_day(until.date(), limit)?;
@@ -38,7 +38,7 @@ impl Fields {
         Some(day.at(hour, minute, 0, 0))
     }
 
-    /// Counts the matches at or after `from` and before `before`, up to `most`. Both times must be full minutes.
+    /// Counts the matching local times at or after `from` and before `before`, up to `most`. Both times must be full minutes.
     pub(super) fn count(&self, from: DateTime, before: DateTime, most: u32) -> u32 {
         let mut counted = 0;
         let mut day = self.next_day(from.date(), before.date());

@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 
 use super::rig::{Rig, Verbs, batch, event, seconds, tenant, with_key};
 
-/// The number of deliveries that the accepting transaction writes.
+/// The maximum number of deliveries that are written in the transaction that accepts their events.
 const AT_SUBMIT: u64 = 1_000;
 
 async fn crowd<R: Rig>(endpoints: usize) -> (R, Vec<LaneId>) {

@@ -28,7 +28,7 @@ async fn dead_letters(world: &World, tenant: &str, count: usize) -> Endpoint {
     endpoint
 }
 
-/// Performs steps until no job is running. Returns the number of resent deliveries and of steps.
+/// Runs resend steps until no job is running. Returns the number of resent deliveries and the number of steps.
 async fn finish(world: &World, limit: usize) -> (u64, usize) {
     let (mut resent, mut steps) = (0, 0);
     loop {

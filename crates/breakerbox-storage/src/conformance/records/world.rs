@@ -18,7 +18,7 @@ use breakerbox_model::objects::{
 };
 use bytes::Bytes;
 
-/// A backend under test. Its stored data outlives a close.
+/// A backend under test. Its stored data is kept when it is closed.
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
     /// Opens the stored data, for the first time or again. No deliveries are taken while events are accepted
