@@ -18,8 +18,8 @@ impl TenantId {
         &self.0
     }
 
-    /// Checks the name of a new tenant. A name made only of dots can't be used in a path: `/v1/tenants/..` means `/v1`, so
-    /// such a tenant could never be changed or deleted.
+    /// Checks the name of a new tenant. A name made only of dots can't be used in a path: `/v1/tenants/..` means `/v1`,
+    /// so such a tenant could never be changed or deleted.
     ///
     /// # Errors
     /// Returns an error if the name consists only of dots. Existing tenants with such names can still be read.

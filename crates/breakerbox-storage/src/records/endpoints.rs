@@ -26,7 +26,8 @@ pub struct NewEndpoint {
 /// The result of deleting an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deleted {
-    /// The number of waiting deliveries, which are being cancelled. Requests in flight end normally, but are not retried.
+    /// The number of waiting deliveries, which are being cancelled. Requests in flight end normally, but are not
+    /// retried.
     pub cancelled: u64,
 }
 

@@ -38,7 +38,8 @@ impl Fields {
         Some(day.at(hour, minute, 0, 0))
     }
 
-    /// Counts the matching local times at or after `from` and before `before`, up to `most`. Both times must be full minutes.
+    /// Counts the matching local times at or after `from` and before `before`, up to `most`. Both times must be
+    /// full minutes.
     pub(super) fn count(&self, from: DateTime, before: DateTime, most: u32) -> u32 {
         let mut counted = 0;
         let mut day = self.next_day(from.date(), before.date());
