@@ -83,7 +83,7 @@ impl Step {
         Self { record: next, change }
     }
 
-    /// Shortens the cool-off by the time since `since`, because calls have been refused from that time on.
+    /// Shortens the cool-off by the time since `since`, because calls have been refused since then.
     pub(crate) fn refused_since(mut self, since: Timestamp, now: Timestamp) -> Self {
         let times =
             [Some(&mut self.record.retry_at), self.change.as_mut().map(|change| &mut change.retry_at)];

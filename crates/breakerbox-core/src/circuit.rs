@@ -127,8 +127,8 @@ impl Circuit {
         Self { memory, window: Window::new(policy), ramp: ramp.map(Box::new) }
     }
 
-    /// Starts a ramp if the fleet may still be ramping up. Used when a process joins the fleet, because a ramp can last
-    /// longer than a window.
+    /// Starts a ramp if the fleet may still be ramping up. Used when a process joins the fleet;
+    /// [`from_record`](Self::from_record) is not enough, because a ramp can last longer than a window.
     pub(crate) fn joining_ramp(mut self, policy: &Policy, now: Timestamp) -> Self {
         if let Memory::Lived(record) = &self.memory
             && self.ramp.is_none()
@@ -432,7 +432,7 @@ impl Circuit {
         Settled { settlement: Settlement::Counted, change }
     }
 
-    /// Replaces this circuit's record by the step's. If the step begins an epoch, the window is emptied. The latest
+    /// Replaces this circuit's record with the step's. If the step begins an epoch, the window is emptied. The latest
     /// success that this process knows of is kept if it is later than the record's.
     pub(crate) fn apply(&mut self, step: Step, policy: &Policy, now: Timestamp) -> Option<Change> {
         let record = step.record.with_success_at(self.latest_outcomes().until(now).last_success);

@@ -198,8 +198,8 @@ fn has_userinfo(url: &str) -> bool {
     authority.split(['/', '\\', '?', '#']).next().is_some_and(|authority| authority.contains('@'))
 }
 
-/// Returns the URL's scheme, host, port unless it is the default, and path without one trailing slash. The parser has
-/// already lower-cased the scheme and host and dropped a default port.
+/// Returns the URL's scheme, host, non-default port, and path without one trailing slash. The parser has already
+/// lower-cased the scheme and the host, and dropped a default port.
 fn normalised(url: &Url) -> Result<String, KeyError> {
     let scheme = url.scheme();
     let host = url.host_str().ok_or(KeyError::NoHost)?;

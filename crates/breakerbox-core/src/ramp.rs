@@ -68,7 +68,7 @@ impl Ramp {
         self.limit
     }
 
-    /// Records that the fleet's ramp refused a call, for the case that this process's own ramp takes over.
+    /// Records that the fleet's ramp refused a call, in case this process's own ramp takes over.
     pub(crate) fn note_refusal(&mut self, now: Timestamp) {
         self.refused_at = self.refused_at.max(now);
     }
@@ -127,8 +127,8 @@ impl Ramp {
     }
 }
 
-/// Returns how long a full ramp waits for a call to settle. This is at least a window, and longer than a probe may
-/// take.
+/// Returns how long a ramp at its limit refuses calls while none of its calls settles. After that, all calls in flight
+/// are written off. The time is at least a window, and longer than a probe may take.
 fn patience(policy: &Policy) -> Duration {
     policy.window().max(policy.probe_timeout() + LEASE_MARGIN)
 }

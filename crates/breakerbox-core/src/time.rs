@@ -46,8 +46,8 @@ impl Timestamp {
         self.0
     }
 
-    /// Returns the milliseconds since the origin, rounded up, so that a caller that waits for this time does not return
-    /// early.
+    /// Returns the milliseconds since the origin, rounded up, so that a caller that waits until this time does not wake
+    /// up early.
     #[must_use]
     pub const fn as_millis_ceil(self) -> u64 {
         self.0.div_ceil(1_000)

@@ -20,8 +20,8 @@ impl RandomBits {
         Version(self.0)
     }
 
-    /// Returns a nonce with the same bits as the version. This is safe, because a nonce must be unique only among
-    /// nonces.
+    /// Returns these bits as a nonce. The same bits may also be used as a version, because a nonce must be unique only
+    /// among nonces.
     pub(crate) const fn nonce(self) -> Nonce {
         Nonce(self.0)
     }

@@ -129,7 +129,7 @@ impl Builder {
         self
     }
 
-    /// Uses a separate connection, even if a shared database was set.
+    /// Limits the store to one separate connection, even if a shared database was set.
     pub(crate) fn alone(mut self) -> Self {
         self.database = None;
         self.connections = 1;

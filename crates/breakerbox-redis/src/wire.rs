@@ -22,7 +22,8 @@ use crate::script::ScriptName;
 /// The maximum number of times that one exchange follows redirections.
 const MAX_REDIRECTIONS: u32 = 6;
 
-/// How many times a call waits (for `MOVE_WAIT` each) while its keys are being moved between nodes.
+/// The maximum number of times that a call waits for `MOVE_WAIT` while its keys are being moved between
+/// nodes.
 const MAX_MOVE_WAITS: u32 = 30;
 const MOVE_WAIT: Duration = Duration::from_millis(10);
 

@@ -24,11 +24,11 @@ mod tenants;
 /// The number of shards in the table, each with its own lock.
 const PARTS: usize = 64;
 
-/// The maximum number of cells that one search for evictable cells examines.
+/// A search for evictable cells ends once it has examined more cells than this. It examines whole shards at a time.
 const MAX_WALK: usize = 4_096;
 
-/// The maximum number of cells that one search for a tenant's evictable cells examines. The shard of a large table in
-/// which the search starts may have more.
+/// A search for a tenant's evictable cells ends once it has examined more cells than this. It examines whole shards at
+/// a time, and a shard of a large table may already have more.
 const MAX_WALK_FOR_TENANT: usize = 256;
 
 /// How long to wait before searching a shard again if the last search found almost no evictable cells.
@@ -120,8 +120,8 @@ impl<C: RegistryEntry> Registry<C> {
     }
 
     /// Reserves a slot for one more cell, evicting other cells if necessary. Returns whether it succeeded. The caller
-    /// holds the lock on `own`. Other shards are searched only if their lock is free, and only until [`MAX_WALK`] cells
-    /// were examined, because a new key must not cost a search through a million others.
+    /// holds the lock on `own`. Other shards are searched only if their lock is free, and only until more than
+    /// [`MAX_WALK`] cells have been examined, because a new key must not cost a search through a million others.
     fn make_room(&self, own: &mut Part<C>, times: &C::Times) -> bool {
         let take = |count: usize| (count < self.max).then_some(count + 1);
         let try_take = || self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();

@@ -114,8 +114,8 @@ impl Link {
     }
 
     /// Whether the store gave this response before this process saw a newer record, for example because a pushed change
-    /// overtook the response to a read. Such a response does not show that the store lost a write. A response that
-    /// seems older than `answered_within`, the store's timeout, is not overtaken, because then the store's clock was
+    /// overtook the response to a read. Such a response does not show that the store lost a write. If the response
+    /// seems older than `answered_within`, the store's timeout, returns false, because the store's clock must have been
     /// set back.
     pub(super) fn is_overtaken(
         &self,

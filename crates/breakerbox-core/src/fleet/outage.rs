@@ -146,7 +146,7 @@ impl Member {
         Learnt::default()
     }
 
-    /// Replaces this process's record by the store's. If this process made newer decisions without the store, the
+    /// Replaces this process's record with the store's. If this process made newer decisions without the store, the
     /// store's record applies in a new epoch, and that record is to be swapped in.
     pub(super) fn adopt(&mut self, record: Record, at: StepContext<'_>) -> Learnt {
         let StepContext { policy, now, .. } = at;
@@ -172,8 +172,8 @@ impl Member {
         Learnt { change, publish, overlapped, ..Learnt::default() }
     }
 
-    /// Returns a store's record that is older than this process's decisions, moved to a new epoch. If this process has
-    /// already moved the same change, returns it in the current epoch.
+    /// Returns the store's record, which is older than this process's decisions, with a new epoch. If this process's
+    /// state already results from the same change, the record gets this process's current epoch.
     fn in_new_epoch(&self, record: Record, now: Timestamp) -> Record {
         let own = self.circuit.epoch();
         let is_there = !self.differs_from(&record) && self.is_at_change_of(&record);

@@ -78,8 +78,8 @@ pub enum RampReply {
 /// A ramp's state after a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RampView {
-    /// The ramp's state. Its `refused_at` is the value before this request, so that a refusal by this request does not
-    /// hide how long there was no refusal.
+    /// The ramp's state. Its `refused_at` is the value before this request, so that it still shows how long no slot had
+    /// been refused.
     pub state: RampState,
     /// The number of taken slots, over all processes.
     pub in_flight: u32,

@@ -47,7 +47,7 @@ const LOOK_AFTER: Duration = Duration::from_millis(250);
 /// The minimum number of consecutive failures that puts a key under suspicion.
 const SUSPECTED_RUN: u64 = 2;
 
-/// When a process must report a key.
+/// When a process must report a key's counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Due {
     /// No report is due at present.
@@ -87,7 +87,7 @@ pub(super) struct Known<'k> {
     pub(super) run_began: Option<Timestamp>,
 }
 
-/// Returns when a process must report a key that is not under suspicion.
+/// Returns when a process must report the counts for a key that is not under suspicion.
 pub(super) fn due(policy: &Policy, known: &Known<'_>, now: Timestamp) -> Due {
     let Known { unreported, all, own, run_began } = known;
     if unreported.calls() == 0 {
@@ -199,7 +199,7 @@ pub(super) struct PendingTrip {
     called_at: Option<Timestamp>,
 }
 
-/// The next step of a pending trip.
+/// What a process with a pending trip must do next: wait for further reports, or decide.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PendingTripStep {
     /// Read the totals again after `wait`.
@@ -209,7 +209,7 @@ pub(super) enum PendingTripStep {
         /// Whether to call for reports.
         call: bool,
     },
-    /// The other processes have had their time to report, so decide now.
+    /// The other processes have had enough time to report, so decide now.
     Decide,
 }
 
@@ -218,9 +218,9 @@ impl PendingTrip {
         Self { since: now, called_at: None }
     }
 
-    /// Returns the next step while the reports so far meet the rule. The other processes have the time `confirm` to
-    /// report, measured from the first call for reports, so that their reports are as recent as this process's counts.
-    /// If there are no other processes, `confirm` is zero.
+    /// Returns what to do next if the reports so far still meet the rule. The other processes have the time `confirm`
+    /// to report, measured from the first call for reports, so that their reports are as recent as this process's
+    /// counts. If there are no other processes, `confirm` is zero.
     pub(super) fn go_on(
         &mut self,
         confirm: Duration,

@@ -11,7 +11,7 @@ use crate::record::Record;
 use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce, RandomBits, Version};
 
-/// How long a fleet's processes wait for each other and for the store, at most.
+/// The maximum times that a fleet's processes wait for each other and for the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Waits {
     /// The time after a decision within which its record may be swapped in.
@@ -42,7 +42,7 @@ pub struct StepContext<'p> {
     pub draw: RandomBits,
     /// The current time by the store's clock.
     pub now: Timestamp,
-    /// The maximum times to wait.
+    /// The maximum times to wait for the store and for other processes.
     pub waits: Waits,
 }
 

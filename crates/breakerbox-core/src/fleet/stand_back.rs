@@ -26,7 +26,7 @@ const SHORTEST: Duration = Duration::from_millis(250);
 /// The maximum time for which a process stands back.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// This process's latest failed probe, because of which the process lets others probe first.
+/// This process's latest failed probe, after which the process lets others probe first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct StandBack {
     /// The time at which the failed probe opened the circuit. It identifies the cool-off and the half-open state that

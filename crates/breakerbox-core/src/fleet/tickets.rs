@@ -18,8 +18,8 @@ use crate::token::{Epoch, RandomBits};
 
 impl Member {
     /// Returns the permit as data, with times by the clock that records use; `started_at` is the start by that clock.
-    /// From now on any process may settle the ticket. A record without the ticket's lease is therefore no longer taken
-    /// for an older one.
+    /// From now on, any process may settle the ticket, so a record without the ticket's lease no longer counts as older
+    /// than this process's record.
     pub fn to_ticket(&mut self, key: Arc<str>, permit: &Permit, started_at: Timestamp) -> Ticket {
         let kind = match permit.kind {
             PermitKind::Call | PermitKind::Ramped { .. } | PermitKind::OnRamp { .. } => TicketKind::Call,

@@ -20,7 +20,7 @@ const BUCKETS: u64 = 10;
 /// same rules.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct SharedWindow {
-    /// The buckets, by their start time in microseconds.
+    /// The buckets, by their start time in microseconds since the origin of the store's clock.
     buckets: BTreeMap<u64, Counts>,
     last_success: Option<Timestamp>,
     /// The time of the first failure in the run of consecutive failures.
@@ -107,7 +107,7 @@ fn width(window: Duration) -> u64 {
     (micros(window) / BUCKETS).max(1)
 }
 
-/// Returns the start of the oldest bucket that is still in the window, in microseconds.
+/// Returns the start of the oldest bucket that is still in the window, in microseconds since the clock's origin.
 fn oldest(width: u64, now: Timestamp) -> u64 {
     (now.as_micros() / width).saturating_sub(BUCKETS - 1) * width
 }

@@ -19,12 +19,12 @@ pub const POLICY_BOUNDS: &[(&str, RangeInclusive<u64>)] = &[
     ("sample_recent", 1..=MAX_TICKS),
 ];
 
-/// The maximum number of calls in a policy, chosen above any window's number of calls.
+/// The upper bound for policy fields that count calls. In practice, no window has as many.
 const MAX_CALLS: u64 = 1_000_000_000;
-/// The maximum number of probes, calls in flight or trips in a policy, chosen above any circuit's.
+/// The upper bound for policy fields that count probes, calls in flight or trips. In practice, no circuit has as many.
 const MAX_SMALL: u64 = 1_000_000;
 
-/// The maximum number of ticks in a policy, chosen above any useful window's.
+/// The upper bound for policy fields that count ticks. No useful window has as many.
 const MAX_TICKS: u64 = 1_000;
 
 /// Returns a field's valid range, or all numbers if the table does not list it.

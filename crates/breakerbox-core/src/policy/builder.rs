@@ -114,7 +114,8 @@ impl PolicyBuilder {
         slow_rate: impl Percentage;
         /// Sets how long the circuit stays open after the first trip.
         cool_off: Duration;
-        /// Sets the factor by which the cool-off grows with each further trip. At least 1, which keeps it constant.
+        /// Sets the factor by which the cool-off grows with each further trip. At least 1, which keeps the cool-off
+        /// constant.
         cool_off_factor: f64;
         /// Sets the maximum cool-off.
         cool_off_max: Duration;
@@ -160,7 +161,7 @@ impl PolicyBuilder {
     /// Builds the policy for circuits that count every outcome.
     ///
     /// # Errors
-    /// Names the first field that is out of range or inconsistent with the others.
+    /// The error names the first field that is out of range or inconsistent with the others.
     pub fn build(&self) -> Result<Policy, PolicyError> {
         let policy = self.checked(self.preset.map_or_else(Policy::default, Preset::policy))?;
         let rules = [

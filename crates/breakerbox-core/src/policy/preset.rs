@@ -13,7 +13,8 @@ use crate::nearest::nearest;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Preset {
-    /// Reproduces Convoy's asynchronous breaker, which trips on the failure rate over five minutes. Made for sampling.
+    /// Reproduces Convoy's asynchronous breaker, which trips on the failure rate over five minutes. Intended for
+    /// sampling.
     Convoy,
     /// Reproduces Razorpay's Reminders, which trips on a tenant's mean latency and number of failures.
     Reminders,

@@ -63,11 +63,11 @@ impl fmt::Display for Status {
     }
 }
 
-/// Whether the outcomes of calls decide about a circuit, or an operator's override.
+/// Whether a circuit is governed by the outcomes of its calls or by an override.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// The outcomes of calls decide.
+    /// The outcomes of calls determine the circuit's state.
     Automatic,
     /// An operator forced the circuit open, so every call is refused.
     ForcedOpen(Attribution),
@@ -191,7 +191,7 @@ pub struct Record {
     /// The number of probes that succeeded while half-open. In sampling mode, the number of leases given since the
     /// latest tick.
     pub probe_successes: u32,
-    /// Whether the outcomes of calls decide about the circuit, or an operator's override.
+    /// Whether the circuit is governed by the outcomes of its calls or by an override.
     pub mode: Mode,
     /// The time at which the current epoch began.
     pub changed_at: Timestamp,
@@ -240,7 +240,7 @@ impl Record {
         }
     }
 
-    /// Whether the circuit has no override, so that outcomes decide.
+    /// Whether the circuit has no override, so that the outcomes of calls determine its state.
     #[must_use]
     pub fn is_automatic(&self) -> bool {
         self.mode == Mode::Automatic
@@ -256,8 +256,8 @@ impl Record {
             && now.since(self.changed_at) < policy.window()
     }
 
-    /// Whether the fleet's ramp that began when the circuit closed may still be running. The time limit is an upper
-    /// bound, by which even a ramp whose rounds all take as long as a slot can be held is over.
+    /// Whether the fleet's ramp that began when the circuit closed may still be running. To be safe, assumes that
+    /// every round of the ramp takes as long as a call can hold a slot.
     pub(crate) fn may_ramp(&self, policy: &Policy, now: Timestamp) -> bool {
         let rounds = policy.ramp_cap().map_or(0, |cap| u32::BITS - cap.leading_zeros());
         let all_rounds = (policy.probe_timeout() + LEASE_MARGIN).saturating_mul(rounds);
@@ -274,7 +274,8 @@ impl Record {
     }
 
     /// Whether this record can be dropped without loss. This requires that the circuit is closed, has no override and
-    /// no trip that would still count, and that its ramp is over. A forgettable record may be evicted when it is idle.
+    /// no trip that would still count, and did not close less than a window ago. A forgettable record may be evicted
+    /// when it is idle.
     #[must_use]
     pub fn is_forgettable(&self, policy: &Policy, now: Timestamp) -> bool {
         self.is_automatic()

@@ -233,7 +233,8 @@ impl Throttle {
 #[must_use = "a pass must be settled"]
 pub struct Pass {
     level: u16,
-    /// The adaptive strategy's era in which the call was sent. Rejects of calls from an earlier era do not count.
+    /// The adaptive strategy's era in which the call was sent. A new era begins when the throttle turns calm or starts
+    /// probing; rejects of calls from an earlier era do not count.
     era: u32,
     asked_at: Timestamp,
 }

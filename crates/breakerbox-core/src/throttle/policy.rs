@@ -147,7 +147,7 @@ impl ThrottlePolicyBuilder {
     /// Checks the settings and builds the policy.
     ///
     /// # Errors
-    /// Names the first field that is out of range.
+    /// The error names the first field that is out of range.
     pub fn build(&self) -> Result<ThrottlePolicy, ThrottlePolicyError> {
         let Self { strategy, levels, k, window, min_rate, retry_percent } = *self;
         let levels = Levels::new(levels).map_err(|_| ThrottlePolicyError::NoLevels)?;

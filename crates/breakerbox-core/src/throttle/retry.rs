@@ -10,8 +10,8 @@ use super::shared::Ordering::Relaxed;
 use super::shared::{AtomicU64, Number};
 use crate::time::{Timestamp, micros};
 
-/// How long an accepted call allows retries. This is short enough that old accepts do not count, and long enough that a
-/// slow caller's budget does not round to zero.
+/// How long an accepted call counts towards the retry budget. This is short enough that old accepts do not count, and
+/// long enough that the budget of a client with few calls does not round to zero.
 const WINDOW: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(super) struct RetryBudget {
     /// The number of retries per hundred accepts. Allowances are in hundredths of a retry, so that whole percentages
     /// are exact.
     percent: f64,
-    /// The start of the current window, in microseconds.
+    /// The start of the current window, in microseconds since the clock's origin.
     since: AtomicU64,
     /// The total number of accepts at the start of the current window.
     accepts_before: AtomicU64,

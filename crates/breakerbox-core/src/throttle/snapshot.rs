@@ -9,7 +9,7 @@ use core::fmt;
 pub enum ThrottleState {
     /// Every call is admitted.
     Calm,
-    /// Callers acquire more calls than the destination can take. The excess is shed.
+    /// Callers request more calls than the destination can handle. The excess is shed.
     Shedding,
     /// The destination has stopped accepting calls. Only a few are admitted, to detect its recovery.
     Probing,
@@ -46,8 +46,9 @@ pub struct ThrottleSnapshot {
     pub admitted: u64,
     /// The number of calls that the destination accepted.
     pub accepted: u64,
-    /// The number of calls that the destination rejected, except those sent before the latest change of state. `None`
-    /// with [`Strategy::Sre`](super::Strategy::Sre), which does not count rejects.
+    /// The number of calls that the destination rejected. A reject does not count if the throttle has turned calm or
+    /// started probing since the call was sent. `None` with [`Strategy::Sre`](super::Strategy::Sre), which does not
+    /// count rejects.
     pub rejected: Option<u64>,
     /// The number of calls that were shed, by priority level, the most important first.
     pub shed: Box<[u64]>,

@@ -23,7 +23,7 @@ const SLOTS: u64 = 10;
 #[derive(Debug)]
 pub(super) struct Sre {
     k: f64,
-    /// The value `min_rate * window`, which keeps the formula's denominator positive without requests.
+    /// The value `min_rate * window`, which keeps the formula's denominator positive even without requests.
     min_requests: f64,
     /// The length of a slot in microseconds.
     width: u64,

@@ -12,8 +12,8 @@ const STEP: Duration = Duration::from_secs(1);
 
 impl Record {
     /// Converts a record from a clock that showed `before` to the store's clock, which shows `after`. Every time in the
-    /// record keeps its distance from now. The epoch follows the clock, but never decreases. A record that was just
-    /// decided by the store's clock stays unchanged.
+    /// record keeps its distance from now. The epoch follows the clock, but never decreases. A record that changed
+    /// within a second of `after` stays unchanged, because its times are already by the store's clock.
     #[must_use]
     pub(crate) fn moved(&self, before: Timestamp, after: Timestamp) -> Self {
         let off = self.changed_at.since(after).max(after.since(self.changed_at));
@@ -36,7 +36,7 @@ impl Record {
     }
 
     /// As [`rebased`](Self::rebased), for a record whose writer could only estimate the store's time. A record that is
-    /// less than a second ahead of the clock is correct.
+    /// less than a second ahead of the clock counts as correct.
     pub(crate) fn rebased_in_fleet(&self, draw: RandomBits, now: Timestamp) -> Option<Self> {
         if self.changed_at.since(now) < STEP { None } else { self.rebased(draw, now) }
     }

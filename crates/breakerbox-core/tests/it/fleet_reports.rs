@@ -144,9 +144,9 @@ proptest! {
     /// A fleet whose processes report only what they must trips like a single circuit over all of their outcomes.
     ///
     /// Once calls have ended and every process has had time to report, the circuit is open if all outcomes meet a rule.
-    /// It never opens if they never met one. For the consecutive-failures rule, this is certain only if no process was
-    /// failing before the latest success without succeeding since, because a store drops a whole run of failures when
-    /// it learns of a success after the run's first failure.
+    /// It never opens if they never met one. For the consecutive-failures rule, the circuit is certain to open only if
+    /// no process's last call before the final run of failures failed, because a store drops a whole run of failures
+    /// when it learns of a success after the run's first failure.
     #[test]
     fn a_frugal_fleet_decides_by_all_outcomes(policy in policies(), steps in steps()) {
         let mut fleet = Fleet::new(4, &policy);

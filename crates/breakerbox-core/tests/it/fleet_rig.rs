@@ -126,7 +126,7 @@ impl Fleet {
         self.apply_learnt(n, learnt);
     }
 
-    /// Publishes the change, if any, and swaps in the record that must be published again, if any.
+    /// Publishes the change, if any, and swaps in the record that the store does not have, if any.
     pub(crate) fn apply_learnt(&mut self, n: usize, learnt: Learnt) {
         self.changes.extend(learnt.change.map(|change| (n, change)));
         if let Some(proposal) = learnt.publish {
@@ -194,7 +194,7 @@ impl Fleet {
         Some((view, news))
     }
 
-    /// Takes a slot in the ramp, and every step that is due.
+    /// Takes a slot in the ramp, after replacing the ramp's limit if that is due.
     pub(crate) fn take_slot(&mut self, n: usize, epoch: Epoch) -> Result<Permit, Refusal> {
         let mut replace = None;
         loop {
@@ -213,7 +213,7 @@ impl Fleet {
         }
     }
 
-    /// Releases a slot, and takes every step that is due.
+    /// Releases a slot, then replaces the ramp's limit if that is due.
     fn release_slot(&mut self, n: usize, (epoch, slot): (Epoch, Nonce), kind: OutcomeKind) {
         let give = vec![ReleasedSlot { slot, succeeded: kind == OutcomeKind::Success }];
         let mut failures = u32::from(kind == OutcomeKind::Failure);

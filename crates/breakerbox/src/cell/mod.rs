@@ -38,7 +38,8 @@ use crate::clock::{Clock, Times};
 use crate::registry::RegistryEntry;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
-/// How many attempts at updating the shared tally indicate that threads contend for it.
+/// The number of failed attempts at one update of the shared tally at which threads are considered to contend for the
+/// tally.
 const CONTENDED: u32 = 3;
 
 /// One circuit in this process. The fields that every call uses come first and together, because with a million
@@ -58,8 +59,8 @@ pub(crate) struct Cell {
 
 /// The fields of a `Cell` that its lock protects.
 struct Cold {
-    /// The circuit's state; `None` until the first step, and again once an idle circuit's memory was released. The
-    /// state contains no tenant, because the tenant is derived from the key.
+    /// The circuit's state; `None` until the first step, and again once the memory of an idle circuit has been
+    /// released. The state contains no tenant, because the tenant is derived from the key.
     circuit: Option<Box<Member>>,
     policy: Arc<Policy>,
     born_at: Timestamp,

@@ -3,7 +3,7 @@
 
 use breakerbox_core::Epoch;
 
-/// How a caller acquires a permit, as the gate states.
+/// The way in which callers acquire permits at present, which the gate contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FastPath {
     /// Admit the call without the lock.

@@ -173,8 +173,8 @@ impl Circuit {
         }
     }
 
-    /// Returns the result if it does not depend on the circuit's state, which is a probe that was already granted, or
-    /// the common result of all calls while the store is unavailable. `None` if the core must decide.
+    /// Returns a result that does not depend on the circuit's state: a probe that was already granted or, while the
+    /// store is unavailable, the result that applies to all calls. `None` if the core must decide.
     pub(crate) fn result_without_core(&self) -> Option<Result<Option<Box<core::Permit>>, Box<Refusal>>> {
         if let Some(result) = self.shared.without_store() {
             return Some(match result {

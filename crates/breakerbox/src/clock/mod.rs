@@ -31,7 +31,7 @@ pub trait Clock: Send + Sync + 'static {
     }
 }
 
-/// The machine's monotonic clock, which starts at its first use.
+/// The machine's monotonic clock. Its origin is the process's first use of the clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -56,8 +56,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that starts with the Unix time at its first use and is monotonic from then on. Used for stores, because
-/// other processes read their times.
+/// A monotonic clock that shows Unix time. It reads the system's time once, at its first use, and does not follow later
+/// adjustments. Used for stores, because other processes read the times in a store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WallClock;
 

@@ -18,8 +18,8 @@ pub(crate) enum Access {
     Write,
 }
 
-/// A token for a request in flight. The request's result counts only if the store was neither lost nor recovered after
-/// it was sent.
+/// A token for a request in flight. The request's result counts only if the store has been neither lost nor recovered
+/// since the request was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Sent {
     access: Access,

@@ -60,7 +60,8 @@ const STORE_TIMEOUTS: u32 = 4;
 /// A circuit whose outcomes have not all been reported to the store.
 struct Unreported {
     cell: Arc<Cell>,
-    /// Whether this flush has reported the circuit. Outcomes that are still unreported were settled later.
+    /// Whether this flush has reported the circuit's outcomes. If so, outcomes that are still unreported were settled
+    /// later.
     was_reported: bool,
 }
 

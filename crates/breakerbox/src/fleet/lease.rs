@@ -21,8 +21,8 @@ use crate::fleet::Shared;
 use crate::registry::RegistryEntry;
 use crate::store::StoreError;
 
-/// The circuits with a request in flight, by the circuit's address. A request holds a reference to its circuit, so no
-/// other circuit can get that address meanwhile.
+/// The circuits with a request in flight, or with a granted lease for the next caller, by the circuit's address. A
+/// request holds a reference to its circuit, so no other circuit can get that address meanwhile.
 #[derive(Default)]
 pub(super) struct Requests(Mutex<HashMap<usize, Request>>);
 
@@ -37,7 +37,7 @@ enum Request {
 pub(super) struct RequestGuard {
     shared: TaskRef,
     cell: Arc<Cell>,
-    /// Whether another request has taken over the circuit's entry.
+    /// Whether the circuit's entry now keeps a granted lease, so that dropping this guard must not remove the entry.
     is_over: bool,
 }
 

@@ -115,7 +115,7 @@ impl Default for Settings {
     }
 }
 
-/// The state with which a process shares its circuits.
+/// The state that a process needs to share its circuits.
 pub(crate) struct Fleet {
     pub(crate) store: StoreHandle,
     settings: Settings,

@@ -219,7 +219,7 @@ impl Shared {
         }
     }
 
-    /// Returns the next step for the entry's task. If no work remains, removes the entry.
+    /// Returns what the entry's task must do next. If no work remains, removes the entry, and returns `None`.
     fn next_of(&self, server: &mut Server) -> Option<Next> {
         let mut entries = self.fleet.as_ref()?.ramps.lock();
         let draw = || Nonce(self.times.draw().0);

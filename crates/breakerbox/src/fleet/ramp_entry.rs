@@ -44,11 +44,12 @@ pub(super) struct Entry {
     is_wanted: bool,
     /// The slot for a caller that cannot wait, and the time until which it is reserved.
     held: Option<(core::Permit, Timestamp)>,
-    /// The time until which the store is not asked for slots, and calls without one are refused.
+    /// The time until which no slots are requested from the store, and calls without a slot are refused.
     paused_until: Option<Instant>,
     pause: Duration,
     stays_until: Option<Instant>,
-    /// The number of consecutive requests that failed, or did not replace the limit.
+    /// The number of consecutive requests to the store that failed, or did not replace the ramp's limit as
+    /// requested.
     tries: u32,
     changed: Arc<Notify>,
 }
@@ -59,7 +60,7 @@ pub(super) struct Waiting {
     pub(super) sender: oneshot::Sender<Lease>,
 }
 
-/// The next step for the entry's task.
+/// What the entry's task must do next: send a request, or wait.
 pub(super) enum Next {
     Send(Work),
     /// Wait until this time, or until the entry changes.
@@ -70,7 +71,7 @@ pub(super) enum Next {
     },
 }
 
-/// One request, and the callers for which it is made.
+/// One ramp request, and the callers for which it requests slots.
 pub(super) struct Work {
     pub(super) demand: RampDemand,
     pub(super) waiting: VecDeque<Waiting>,
@@ -176,7 +177,7 @@ impl Entry {
         self.changed.notify_one();
     }
 
-    /// Returns the next step for the entry's task; `None` if no work remains.
+    /// Returns what the entry's task must do next; `None` if no work remains.
     pub(super) fn next(
         &mut self,
         now: Timestamp,

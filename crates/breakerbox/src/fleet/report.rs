@@ -40,7 +40,7 @@ pub(super) async fn keep_reporting(shared: Weak<Shared>) {
     }
 }
 
-/// The result of reporting one circuit.
+/// The result of reporting one circuit's counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reply {
     /// There were no counts to report, or a report was in flight.
@@ -57,7 +57,7 @@ pub(super) enum Reply {
 }
 
 impl Shared {
-    /// Reports these circuits to the store. Returns the results in the same order.
+    /// Reports these circuits' counts to the store. Returns the results in the same order.
     pub(super) async fn report_to_store(self: &Arc<Self>, fleet: &Fleet, cells: &[Arc<Cell>]) -> Vec<Reply> {
         let mut replies = vec![Reply::Nothing; cells.len()];
         // These circuits were forgotten while a call was in flight: its outcome has no epoch until the record has

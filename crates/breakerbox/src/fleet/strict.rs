@@ -53,8 +53,8 @@ impl Shared {
         self.times.shared == Some(Consistency::Strict)
     }
 
-    /// Sends the reports that are due to the store, and returns their result. With local-first consistency, callers
-    /// wait only for a probe's outcome, after which the next probe may begin.
+    /// Sends a due report to the store, and returns its result. With local-first consistency, callers wait only for a
+    /// probe's outcome, after which the next probe may begin.
     pub(crate) fn report_and_wait(
         self: &Arc<Self>,
         cell: &Arc<Cell>,

@@ -10,7 +10,7 @@ use http::{Response, StatusCode};
 
 use crate::throttle::chain;
 
-/// The reason why a call was not sent, which is that a circuit refused it, a throttle shed it, or its key is not valid.
+/// The reason why a call was not sent: a circuit refused it, a throttle shed it, or its key is not valid.
 ///
 /// [`find`](Self::find) finds the reason however deeply it is nested in other errors. Servers and proxies can respond
 /// with [`response`](Self::response).

@@ -30,8 +30,8 @@ impl Checked {
         self.lease.is_some()
     }
 
-    /// Returns the time left for a probe, which must end before the next probe may begin; `None` for other calls. If it
-    /// is zero, it is too late to start the call.
+    /// Returns the time left until a probe's deadline; `None` for other calls. If it is zero, it is too late to start
+    /// the call.
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
         let deadline: Timestamp = self.lease.as_ref()?.deadline()?;

@@ -113,7 +113,7 @@ impl Known {
     }
 
     /// Reads every record in this state into this copy, and applies records that are not closed to this process's
-    /// circuits. Returns the keys; none if `status` is `None`.
+    /// circuits. Returns the keys of these records; no keys if `status` is `None`.
     async fn list(
         &mut self,
         leader: &Leader<'_>,

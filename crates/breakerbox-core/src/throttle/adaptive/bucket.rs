@@ -10,7 +10,7 @@ use core::time::Duration;
 use super::super::shared::Ordering::Relaxed;
 use super::super::shared::{AtomicU64, Number};
 
-/// The bucket's depth, in seconds at its current rate. `DEPTH_CALLS` applies instead if that is deeper.
+/// The token bucket's depth, in seconds at its current rate. `DEPTH_CALLS` applies instead if that is more.
 const DEPTH_SECONDS: f64 = 0.5;
 /// The minimum depth of the bucket, in calls, so that bursts of calls are admitted.
 const DEPTH_CALLS: f64 = 10.0;

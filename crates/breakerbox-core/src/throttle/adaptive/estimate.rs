@@ -20,7 +20,7 @@ const LONGEST_MEMORY: f64 = 120.0;
 const OFFERED_SECONDS: f64 = 0.2;
 /// The minimum number of calls over which counts of offered calls decay.
 const OFFERED_COUNT: f64 = 7.0;
-/// How many times more slowly the usual offered rate decays than the current one.
+/// How many times more slowly the usual offered rate decays than the current offered rate.
 const USUAL_FACTOR: f64 = 5.0;
 /// The multiple of the usual time between calls after which there is a pause. Time beyond that does not lower the rate
 /// of accepts, because no call could be accepted in it.
@@ -32,10 +32,10 @@ const PLAINLY_FALLEN: f64 = 0.5;
 const EVIDENCE_OUTCOMES: f64 = 10.0;
 /// The number of accepts that must be among the `EVIDENCE_OUTCOMES`. A rate learnt from fewer would be a guess or zero.
 const EVIDENCE_ACCEPTS: f64 = 1.0;
-/// The margin by which the offered rate must exceed the budget for shedding to begin, as a multiple of the rate's
-/// sampling error (one over the square root of the count).
+/// Shedding begins when the offered rate exceeds `budget * (1 + BEGIN_ERRORS / sqrt(count))`, where `1 / sqrt(count)` is
+/// the rate's relative sampling error.
 const BEGIN_ERRORS: f64 = 0.5;
-/// The margin above the budget below which shedding ends, divided by the count. Ending too early costs only one or
+/// Shedding ends once the offered rate is at most `budget * (1 + END_ERRORS / count)`. Ending too early costs only one or
 /// two rejects, so the margin may be wide for clients with few calls.
 const END_ERRORS: f64 = 4.0;
 /// Shedding ends after this many seconds without a reject, regardless of the estimates, if there were `CLEAN_ACCEPTS`
@@ -88,7 +88,8 @@ pub(super) struct Seen {
     pub(super) sent: f64,
     pub(super) accepted: f64,
     pub(super) rejected: f64,
-    /// Calls that were neither accepted nor rejected, and rejects of calls from an earlier era.
+    /// Calls that were neither accepted nor rejected, and rejects of calls sent before the throttle last turned calm or
+    /// started probing.
     pub(super) neither: f64,
     /// The usual latency of an accept, in seconds; 0 before the first.
     pub(super) latency: f64,
@@ -122,7 +123,7 @@ impl Rate {
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub(super) struct Estimate {
     offered: Rate,
-    /// The offered rate over a longer time, for comparison with the current one.
+    /// The offered rate over a longer time, for comparison with the current offered rate.
     usual: Rate,
     accepts: Rate,
     outcomes: Rate,

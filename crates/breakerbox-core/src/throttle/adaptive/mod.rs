@@ -27,23 +27,24 @@ use super::shared::{AtomicBool, AtomicU32, AtomicU64, Number};
 use super::{LoadSignal, Reason, Shed, ThrottleState};
 use crate::time::Timestamp;
 
-/// The low bits of a time in microseconds that are ignored when deciding whether an evaluation is due: 14 bits mean
-/// every 16 ms.
+/// The number of low bits that are ignored when times in microseconds are compared to decide whether an evaluation is
+/// due. With 14 bits, an evaluation is due every 16 ms.
 const LOOK_BITS: u32 = 14;
-/// The maximum delay of a thread, in microseconds. A time that lies further before the latest evaluation is from a
-/// clock that stepped back.
+/// The maximum delay of a thread, in microseconds. If a thread's time is further behind the latest evaluation, the
+/// clock has stepped back.
 const LATE_MICROS: u64 = 1_000_000;
 /// The time without a call, in microseconds, after which everything that the throttle learnt has expired.
 const HEALED_MICROS: u64 = 30_000_000;
 /// The number of calls that an accepted probe allows, so that traffic doubles with each round trip during recovery.
 const FREED_BY_ACCEPT: f64 = 2.0;
-/// The fraction of the difference by which the usual latency falls at each evaluation with a faster accept. A slower
-/// accept raises the usual latency at once.
+/// When an accept is faster than the usual latency, the usual latency falls by this fraction of the difference, at most
+/// once per evaluation interval. A slower accept raises the usual latency at once.
 const LATENCY_FALL: f64 = 0.1;
 
 #[derive(Debug)]
 pub(super) struct Adaptive {
-    /// The era and, in the two lowest bits, the mode.
+    /// The mode, in the two lowest bits, and the era, which increases whenever the throttle turns calm or starts
+    /// probing.
     state: AtomicU32,
     looked_at: AtomicU64,
     calls: Calls,
@@ -89,7 +90,8 @@ impl Adaptive {
         }
     }
 
-    /// Decides whether to send a call. Returns the current era, which the call's result must be settled with.
+    /// Decides whether to send a call. Returns the current era, which must be passed to `settle` with the call's
+    /// result.
     #[inline]
     pub(super) fn try_acquire(&self, level: u16, now: Timestamp) -> Result<u32, Shed> {
         self.calls.asked.fetch_add(1, Relaxed);
