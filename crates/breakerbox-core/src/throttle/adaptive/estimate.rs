@@ -32,11 +32,11 @@ const PLAINLY_FALLEN: f64 = 0.5;
 const EVIDENCE_OUTCOMES: f64 = 10.0;
 /// The number of accepts that must be among the `EVIDENCE_OUTCOMES`. A rate learnt from fewer would be a guess or zero.
 const EVIDENCE_ACCEPTS: f64 = 1.0;
-/// Shedding begins when the offered rate exceeds `budget * (1 + BEGIN_ERRORS / sqrt(count))`, where `1 / sqrt(count)` is
-/// the rate's relative sampling error.
+/// Shedding begins when the offered rate exceeds `budget * (1 + BEGIN_ERRORS / sqrt(count))`, where `1 / sqrt(count)`
+/// is the rate's relative sampling error.
 const BEGIN_ERRORS: f64 = 0.5;
-/// Shedding ends once the offered rate is at most `budget * (1 + END_ERRORS / count)`. Ending too early costs only one or
-/// two rejects, so the margin may be wide for clients with few calls.
+/// Shedding ends once the offered rate is at most `budget * (1 + END_ERRORS / count)`. Ending too early costs only one
+/// or two rejects, so the margin may be wide for clients with few calls.
 const END_ERRORS: f64 = 4.0;
 /// Shedding ends after this many seconds without a reject, regardless of the estimates, if there were `CLEAN_ACCEPTS`
 /// accepts meanwhile.
