@@ -37,6 +37,7 @@ pub(super) struct Backup {
 /// The backup is verified first. Events accepted after the backup are missing, and deliveries made after the backup are
 /// made again. Put the backup's master key in place before you start the gateway.
 #[derive(Args)]
+#[command(mut_arg("overwrite", |overwrite| overwrite.help("Overwrite the database if it exists")))]
 pub(super) struct Restore {
     /// Backup file to restore
     #[arg(value_name = "FILE")]
@@ -52,7 +53,7 @@ struct Shared {
     #[arg(long, value_name = "DIRECTORY", env = "BREAKERBOX_DATA", default_value = "breakerbox-data")]
     data: PathBuf,
 
-    /// Overwrite the target if it exists: FILE for backup, the database for restore
+    /// Overwrite FILE if it exists
     #[arg(long)]
     overwrite: bool,
 }

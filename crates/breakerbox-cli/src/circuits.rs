@@ -73,7 +73,7 @@ enum Action {
     History {
         /// ID of a circuit (cir_...) or of its endpoint (ep_...); default: all circuits
         id: Option<String>,
-        /// Only circuits of this tenant
+        /// Only changes of this tenant's circuits
         #[arg(long, value_name = "ID")]
         tenant: Option<String>,
         /// Only changes to this state: closed, open, half_open or disabled

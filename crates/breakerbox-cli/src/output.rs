@@ -19,7 +19,7 @@ pub(super) struct Output {
     #[arg(long, global = true)]
     pub(super) json: bool,
 
-    /// Print no hints or summaries, and only the IDs of resources or the created key
+    /// Print only resource IDs or the created key, without hints and summaries
     #[arg(long, short, global = true)]
     pub(super) quiet: bool,
 }

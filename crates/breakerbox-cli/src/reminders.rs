@@ -57,6 +57,15 @@ const NEW_TIME_ZONE: &str = "Time zone of the cron expression, such as Europe/Be
 /// The help for `--payload` in the command that changes a reminder.
 const NEW_PAYLOAD: &str = "New payload: JSON, @FILE, or - for standard input";
 
+/// The help for `--priority` in the command that changes a reminder.
+const NEW_PRIORITY: &str = "Priority: high, important, medium or low";
+
+/// The help for `--catch-up` in the command that changes a reminder.
+const NEW_CATCH_UP: &str = "Which missed occurrences to catch up on: all or latest";
+
+/// The help for `FIELD=VALUE` in the command that changes a reminder.
+const NEW_FIELDS: &str = "API fields, such as max_runs=null; they override the options";
+
 /// The fields that define a reminder's schedule.
 #[derive(Args)]
 struct Times {
@@ -107,10 +116,10 @@ struct Sent {
     /// Content type of a payload that is not JSON, such as text/plain
     #[arg(long, value_name = "TYPE")]
     content_type: Option<String>,
-    /// Priority: high, important, medium or low
+    /// Priority: high, important, medium or low. Default: medium
     #[arg(long)]
     priority: Option<String>,
-    /// Which missed occurrences to catch up on: all or latest
+    /// Which missed occurrences to catch up on: all or latest. Default: the tenant's setting
     #[arg(long, value_name = "RULE")]
     catch_up: Option<String>,
     /// Your own name for the reminder, unique within the tenant
@@ -119,7 +128,7 @@ struct Sent {
     /// Maximum time that a run waits before it expires, such as 1h
     #[arg(long, value_name = "DURATION")]
     expires_after: Option<String>,
-    /// Other API fields, such as max_runs=null
+    /// API fields, such as priority=low; they override the options
     #[arg(value_name = "FIELD=VALUE")]
     fields: Vec<Field>,
 }
@@ -212,6 +221,9 @@ enum Action {
     /// Change a reminder; FIELD=null restores the default
     #[command(mut_arg("time_zone", |zone| zone.help(NEW_TIME_ZONE)))]
     #[command(mut_arg("payload", |payload| payload.help(NEW_PAYLOAD)))]
+    #[command(mut_arg("priority", |priority| priority.help(NEW_PRIORITY)))]
+    #[command(mut_arg("catch_up", |catch_up| catch_up.help(NEW_CATCH_UP)))]
+    #[command(mut_arg("fields", |fields| fields.help(NEW_FIELDS)))]
     Change {
         /// ID of the reminder (rem_...)
         id: String,

@@ -46,7 +46,7 @@ impl Connections {
     }
 }
 
-/// Counts one open connection until it is dropped.
+/// Counts as one open connection until the slot is dropped.
 #[derive(Debug)]
 struct ConnectionSlot {
     connections: Arc<Connections>,

@@ -39,8 +39,8 @@ impl Dialer {
         Self { look_ups, connections }
     }
 
-    /// Connects to a host, at an address that the policy allows. `None` allows any address, for a host that the
-    /// operator configured.
+    /// Connects to a host, at an address that `policy` allows. Without a policy, any address is allowed; this is for
+    /// hosts that the operator configured.
     pub(super) async fn dial(
         &self,
         host: &str,
@@ -133,8 +133,8 @@ fn worse(before: Option<io::Error>, error: io::Error) -> io::Error {
     }
 }
 
-/// Replaces `EADDRNOTAVAIL` if its cause is not a lack of ports but a missing route, for example because IPv6 is
-/// disabled. A missing route is permanent, so it counts as a failed connection.
+/// Replaces `EADDRNOTAVAIL` with `NetworkUnreachable` if its cause is not a lack of ports but a missing route, for
+/// example because IPv6 is disabled. A missing route is permanent, so it counts as a failed connection.
 fn blamed(address: SocketAddr, error: io::Error) -> io::Error {
     if local_fault(&error) != Some(LocalFault::Ports) {
         return error;

@@ -9,7 +9,7 @@ use breakerbox_model::delivery::{Fault, LocalFault};
 use super::connection::Wire;
 use crate::host::local_fault;
 
-/// The maximum length of a detail, in characters.
+/// The maximum length of a fault's description, in characters.
 const MAX_DETAIL: usize = 200;
 
 /// The reason why a connection failed.

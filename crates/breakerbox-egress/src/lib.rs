@@ -48,8 +48,8 @@ pub struct Outgoing {
     pub body: Bytes,
     /// The timeout of the whole request, from DNS look-up to the end of the response body.
     pub limit: Duration,
-    /// The tenant that the request is made for. `None` means the operator. Each of them has a share of the DNS
-    /// look-ups.
+    /// The tenant that the request is made for. `None` means the operator. Each tenant and the operator have their own
+    /// share of the concurrent DNS look-ups.
     pub tenant: Option<TenantId>,
 }
 

@@ -13,7 +13,7 @@ use breakerbox_model::objects::TenantId;
 use breakerbox_model::shares::{DEFAULT_SHARE, Shares};
 use tokio::sync::oneshot;
 
-/// The maximum number of look-ups that wait for a slot. Each tenant may have a quarter of them.
+/// The maximum number of look-ups that wait for a slot, of which at most a quarter may be for the same tenant.
 const MAX_WAITING: usize = 2_048;
 /// The maximum time that a look-up waits for a slot.
 const MAX_WAIT: Duration = Duration::from_secs(10);
@@ -156,7 +156,8 @@ impl SlotTable {
         self.grant();
     }
 
-    /// Grants free slots to waiting look-ups that may have one.
+    /// Grants free slots to waiting look-ups whose tenants are below their share. The tenant with the fewest slots goes
+    /// first.
     fn grant(&mut self) {
         let may_have =
             |waiter: &Waiter| self.shares.held(&waiter.owner) < self.shares.allowance(&waiter.owner);

@@ -115,7 +115,7 @@ struct CachedAnswer {
     found_at: Option<Instant>,
 }
 
-/// The cached state of a name before a look-up.
+/// The state of a name in the cache, which decides whether a look-up is needed.
 enum CacheState {
     Cached(Found),
     Pending(PendingLookUp),
@@ -126,7 +126,8 @@ enum CacheState {
 }
 
 impl LookUps {
-    /// Creates a cache that runs at most `at_once` look-ups concurrently.
+    /// Creates an empty cache. At most `at_once` look-ups run concurrently: half of them for known names, half for
+    /// others.
     pub(super) fn new(resolver: Arc<dyn Resolve>, at_once: usize) -> Self {
         let half = (at_once / 2).max(1);
         let names = Names { answered: LruCache::new(MAX_NAMES), pending: HashMap::new() };

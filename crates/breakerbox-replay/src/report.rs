@@ -36,8 +36,8 @@ struct DecisionLine<'a> {
 }
 
 impl<'w> Report<'w> {
-    /// Creates a report that writes to `output`. If `decisions` is set, it has a line for each call. The output
-    /// should be buffered.
+    /// Creates a report that writes to `output`, which should be buffered. If `decisions` is set, the report also has a
+    /// line for each call.
     pub fn new(output: impl Write + 'w, decisions: bool) -> Self {
         Self { output: Box::new(output), decisions, line: Vec::new(), outlives_output: false, closed: false }
     }
@@ -101,7 +101,7 @@ impl<'w> Report<'w> {
 }
 
 /// Returns the name of the rule that opened the circuit. For a half-open circuit, this is `probe` or `recovery_rate`.
-/// `None`: no rule opened it.
+/// `None` if no rule opened the circuit.
 pub(super) fn rule_name(cause: &Cause) -> Option<&'static str> {
     match cause {
         Cause::Rule(rule) => Some(rule.name()),

@@ -35,7 +35,7 @@ pub struct Tally {
     pub time_half_open: Duration,
     /// The total time that the circuit was disabled.
     pub time_disabled: Duration,
-    /// The current state and when it began. `None`: the circuit is closed.
+    /// The current state and when it began. `None` while the circuit is closed.
     since: Option<(Status, Timestamp)>,
 }
 

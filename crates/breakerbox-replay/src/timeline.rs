@@ -45,7 +45,7 @@ impl Shown {
 pub struct Stretch {
     /// The start of the period, in milliseconds.
     pub from_ms: u64,
-    /// The circuit's state in the period. `None`: many changes were merged.
+    /// The circuit's state in the period. `None` if many changes were merged.
     pub status: Option<Status>,
     /// The rule that caused the state, if any.
     pub rule: Option<&'static str>,

@@ -219,7 +219,7 @@ impl Gateway {
         ))
     }
 
-    /// Returns the failure for a response that is not from a gateway, or from another version.
+    /// Returns the failure for a response that is not from a gateway, or is from an incompatible version.
     fn odd(&self, why: &str) -> Failure {
         Failure::Environment(format!("the server at {} is not a Breakerbox gateway: {why}", self.url))
     }

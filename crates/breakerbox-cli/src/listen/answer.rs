@@ -34,7 +34,8 @@ impl Answering {
         Self { plan, fail_next, failing }
     }
 
-    /// Returns the response to the next request. A request with an invalid signature is rejected, and not counted.
+    /// Returns the response to the next request. If `refused` is set, because the signature is invalid, the response
+    /// is 401, and the request does not count towards `fail_next`.
     pub(super) fn next(&mut self, refused: bool) -> Answer {
         let Plan { status, delay, fail_status, retry_after } = self.plan;
         if refused {

@@ -16,7 +16,7 @@ use crate::failure::printable;
 
 /// The maximum length of a body that is printed without `--full`, in characters.
 const SHOWN: usize = 2_000;
-/// The maximum number of ids to remember, to detect repeated requests.
+/// The maximum number of `webhook-id`s to remember for detecting repeated requests.
 const REMEMBERED: usize = 100_000;
 
 /// One received request.
@@ -27,7 +27,7 @@ pub(super) struct Arrival {
     verdict: Option<Result<(), SignatureError>>,
     answered: u16,
     at: Duration,
-    /// Whether a request with this id was received before: a retry or a resend.
+    /// Whether an earlier request had the same `webhook-id`, so that this one is a retry or a resend.
     again: bool,
 }
 
@@ -51,7 +51,7 @@ impl Arrival {
         Self { parts, body, verdict, answered, at, again: false }
     }
 
-    /// Returns the request's `webhook-id`.
+    /// Returns the request's `webhook-id`, or `-` if it has none.
     pub(super) fn name(&self) -> String {
         let id = self.parts.headers.get(&WEBHOOK_ID).and_then(|id| id.to_str().ok());
         printable(id.unwrap_or("-").chars())
@@ -149,7 +149,7 @@ fn shown(body: &[u8], full: bool) -> Vec<String> {
     shortened.lines().map(|line| printable(line.chars())).collect()
 }
 
-/// Formats the time of day, in UTC.
+/// Formats a time, given since the Unix epoch, as the time of day in UTC.
 fn clock(at: Duration) -> String {
     let millis = at.as_millis() % 86_400_000;
     let (hours, minutes) = (millis / 3_600_000, millis / 60_000 % 60);

@@ -35,8 +35,9 @@ use super::output::{Output, colourful, print};
 
 /// The maximum size of a request body, in bytes.
 const LARGEST: usize = 64 << 20;
-/// The path of the request that makes the receiver fail, followed by that of the request that makes it recover.
+/// The path of the control request that makes the receiver fail every webhook.
 const FAIL: &str = "/-/fail";
+/// The path of the control request that makes the receiver recover.
 const RECOVER: &str = "/-/recover";
 
 /// Receive webhooks, verify their signatures, and print them.
@@ -210,7 +211,7 @@ fn show(arrival: &Arrival, full: bool, colour: bool, output: Output) -> Result<(
     }
 }
 
-/// Toggles whether requests fail whenever Enter is pressed. Blocks the thread.
+/// Whenever Enter is pressed, toggles whether requests fail. Blocks the thread until standard input ends.
 fn heed_the_keyboard(receiver: &Receiver) {
     for line in io::stdin().lines() {
         if line.is_err() {

@@ -78,7 +78,7 @@ pub(super) struct Destination {
     /// The lane's endpoint. `None` for a dynamic lane, whose deliveries contain their own URL.
     pub(super) endpoint: Option<Arc<EndpointEntry>>,
     settings: LaneSettings,
-    /// The endpoint's parsed URL. `None` for a dynamic lane, or if the URL can't be called.
+    /// The endpoint's parsed URL. `None` for a dynamic lane, or if the URL is invalid.
     target: Option<Target>,
     pub(super) circuit: Circuit,
     pub(super) throttle: Option<Throttle>,
@@ -143,8 +143,9 @@ impl Destination {
         self.rate.as_ref().map(|rate| rate.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Builds the request for a delivery. Returns `None` if its URL, which was checked when it was accepted, can no
-    /// longer be parsed. A reminder's run may serve a later occurrence than the one it was fired for.
+    /// Builds the request for a delivery. Returns `None` if the URL, which was checked when it was accepted, can no
+    /// longer be parsed. `stands_for` is set if a reminder's run serves a later occurrence than the one that it was
+    /// fired for.
     pub(super) fn request(
         &self,
         leased: &Leased,
@@ -202,7 +203,7 @@ impl Destination {
     }
 }
 
-/// Returns the purpose of a dynamic lane, encoded in the key of its circuit.
+/// Decodes the purpose of a dynamic lane from its circuit's key.
 fn purpose_of(key: &str) -> Purpose {
     CircuitOwner::of_key(key).map_or(Purpose::Deliveries, |owner| owner.purpose)
 }

@@ -88,8 +88,8 @@ impl Dispatch {
         }
     }
 
-    /// Removes circuits that no endpoint uses any more. Otherwise an open one would stay open forever, since no call is
-    /// left to probe it.
+    /// Resets circuits that no endpoint uses any more. Otherwise, an open circuit would stay open forever, because no
+    /// call is left to probe it.
     async fn forget_orphans(&self) {
         let keys = std::mem::take(&mut *self.orphans.lock().unwrap_or_else(PoisonError::into_inner));
         for key in keys {

@@ -38,7 +38,8 @@ impl EventSubmitter for Arc<Dispatch> {
 }
 
 impl Dispatch {
-    /// Starts new deliveries: those reserved at commit, and the lanes in which others wait.
+    /// Starts new deliveries: attempts those that were leased when they were committed (`taken`), and wakes the lanes
+    /// in which others wait.
     pub(super) fn start_fresh(self: &Arc<Self>, taken: Vec<Leased>, woken: &[WaitingLane]) {
         self.arrived(woken);
         self.metrics.handed_over.inc_by(taken.len() as u64);

@@ -9,7 +9,7 @@ use tracing::warn;
 
 use super::dispatcher::Dispatch;
 
-/// Observes changes for a dispatcher.
+/// Makes a dispatcher react to changes of tenants, endpoints, policies and reminders.
 pub struct Watch(Weak<Dispatch>);
 
 impl Watch {

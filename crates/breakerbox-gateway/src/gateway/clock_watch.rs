@@ -17,7 +17,7 @@ const SETTLES_AFTER: Duration = Duration::from_secs(300);
 /// The maximum change of the drift that counts as noise, in seconds.
 const SAME: f64 = 2.0;
 
-/// Monitors the drift between the clocks.
+/// Monitors the drift between the wall clock and the store clock.
 pub(super) struct ClockWatch {
     clock: StoreClock,
     drifts: Drifts,
@@ -28,7 +28,7 @@ pub(super) struct ClockWatch {
 /// The result of checking the clocks once.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct ClockCheck {
-    /// The current drift between the clocks.
+    /// The current drift between the wall clock and the store clock.
     pub(super) drift: Drift,
     /// The reasons why the gateway is degraded. Empty if it is not.
     pub(super) degraded: Vec<String>,

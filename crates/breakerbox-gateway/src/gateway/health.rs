@@ -98,7 +98,7 @@ pub(super) struct Watcher {
     pub(super) free_space: FreeSpace,
     pub(super) reserve: u64,
     pub(super) notifier: Arc<Notifier>,
-    /// The number of calls without a circuit, at the last check.
+    /// The total number of calls made without a circuit, as of the last check.
     pub(super) uncontrolled: AtomicU64,
     /// The reason why the open-file limit is too small for the settings. `None` if the limit suffices.
     pub(super) shortfall: Option<String>,

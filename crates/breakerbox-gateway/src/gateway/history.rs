@@ -113,7 +113,7 @@ impl HistoryTask {
         }
     }
 
-    /// Retries a write until it succeeds, up to a number of attempts.
+    /// Tries a write until it succeeds, at most [`TRIES`] times. If it never does, reports `count` changes as lost.
     async fn persist<T, F>(&self, count: usize, write: impl Fn() -> F)
     where
         F: Future<Output = Result<T, QueueError>>,
@@ -133,8 +133,8 @@ impl HistoryTask {
     }
 }
 
-/// Writes the history and notifications for circuits that changed recently and whose change is missing from the history
-/// because the process ended in between. Returns the number of such circuits.
+/// Writes the history and notifications for circuits whose latest change is recent, but missing from the history,
+/// because the process ended before it was written. Returns the number of such circuits.
 ///
 /// Only a circuit's latest change is known. If the change that started an outage is missing, the notification for a
 /// later change reports the outage.

@@ -31,7 +31,7 @@ impl From<PastChange> for ChangeToReport {
 }
 
 impl NotificationBuilder {
-    /// Creates a builder that looks up policies and endpoints here.
+    /// Creates a builder that looks up policies in `breakers` and endpoints in `directory`.
     #[must_use]
     pub fn new(breakers: Breakerbox, directory: Arc<Directory>) -> Self {
         Self { breakers, directory }

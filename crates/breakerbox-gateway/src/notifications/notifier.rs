@@ -340,8 +340,8 @@ impl Notifier {
         }
     }
 
-    /// Returns the operator's targets that do not accept notifications, each with the time since when, for the health
-    /// report. A tenant's failing targets concern only the tenant.
+    /// Returns the operator's targets that do not accept notifications, each with the time at which this began, for the
+    /// health report. A tenant's failing targets concern only the tenant.
     #[must_use]
     pub fn failing(&self) -> Vec<(Arc<str>, Timestamp)> {
         let pacing = self.pacing();

@@ -26,8 +26,8 @@ pub struct AcquireRequest {
     pub key: Arc<str>,
     /// The priority of the call. Level 0 is the most important.
     pub priority: Priority,
-    /// The timeout of the call, at most an hour. The permit expires after this time. A permit for a probe also expires
-    /// at the probe's deadline.
+    /// The timeout of the call, at most an hour. The permit expires after this time, or at the probe's deadline if the
+    /// permit is for a probe and the deadline is earlier.
     pub timeout: Duration,
 }
 

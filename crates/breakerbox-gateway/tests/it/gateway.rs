@@ -31,7 +31,7 @@ async fn the_first_start_lets_somebody_in_and_later_ones_do_not_again() {
     assert!(again.stop().await);
 }
 
-/// A first start that was interrupted before its key was shown, and one that was interrupted afterwards.
+/// Tests two first starts that do not hand over their key: printing the key fails, and the key is not shown.
 #[tokio::test]
 async fn a_first_start_that_was_cut_off_leaves_no_key_that_nobody_has() {
     let folder = tempfile::tempdir().unwrap();

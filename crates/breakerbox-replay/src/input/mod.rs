@@ -52,7 +52,7 @@ pub struct Call<'a> {
     pub outcome: OutcomeKind,
     /// The call's latency, in milliseconds.
     pub latency_ms: u64,
-    /// The delay that the destination asked for, in milliseconds. `None`: the destination did not ask for a delay.
+    /// The delay that the destination asked for, in milliseconds. `None` if it did not ask for one.
     pub retry_after_ms: Option<u64>,
 }
 

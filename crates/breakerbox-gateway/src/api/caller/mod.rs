@@ -22,19 +22,19 @@ use super::Api;
 use super::problem::{ApiResult, Code, Problem};
 use super::serve::{OpenConnection, Peer};
 
-/// The tenant for requests that name none, made with a key for all tenants.
+/// The tenant for requests that name no tenant and whose key is not bound to one.
 pub const DEFAULT_TENANT: &str = "default";
 
 /// An authenticated caller, identified by its API key.
 #[derive(Clone, Debug)]
 pub(super) struct Caller(pub(super) Arc<ApiKey>);
 
-/// A caller that has the scopes `S`.
+/// A caller whose key has at least one of the scopes in `S`.
 pub(super) struct Allowed<S>(pub(super) Caller, pub(super) PhantomData<S>);
 
-/// The scopes that a route requires.
+/// The scopes that give access to a route.
 pub(super) trait Wanted: std::marker::Send + Sync + 'static {
-    /// The scopes. The caller needs at least one of them.
+    /// The scopes of which the caller's key needs at least one.
     const SCOPES: &'static [Scope];
 }
 

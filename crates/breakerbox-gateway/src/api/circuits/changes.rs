@@ -27,7 +27,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct ListQuery {
-    /// Only circuits of this tenant, including those of its reminders.
+    /// Only changes of this tenant's circuits, including those of its reminders.
     #[param(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     tenant: Option<Text<TenantId>>,
     /// Only changes of this circuit.

@@ -141,7 +141,7 @@ pub(super) async fn statuses(api: &Api, keys: &[Option<Arc<str>>]) -> ApiResult<
     Ok(statuses.into_iter().map(|status| status.unwrap_or(Status::Closed)).collect())
 }
 
-/// Applies an operator's override, and records the caller's API key as its actor.
+/// Applies an operator's override, and records the ID of the caller's API key as its actor.
 pub(super) async fn apply_override(
     api: &Api,
     caller: &Caller,
@@ -167,8 +167,8 @@ pub(super) async fn apply_override(
     Ok(circuit)
 }
 
-/// Maps a store error to a problem. The error does not tell whether the request itself was invalid, for example its
-/// cursor.
+/// Maps any store error to the problem `unavailable`, because the error does not tell whether the request was at
+/// fault, for example because its cursor is invalid.
 fn store_problem(error: &StoreError) -> Problem {
     Problem::new(Code::Unavailable, "the circuit store does not respond; retry later")
         .caused_by(error.to_string())

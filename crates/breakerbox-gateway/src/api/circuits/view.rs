@@ -280,9 +280,9 @@ pub(super) struct ChangeView {
     cause: String,
     /// The trip rule that caused the change; null if none did.
     rule: Option<String>,
-    /// The actor of an override: an API key ID.
+    /// The actor of an override: an API key ID, or `gateway`; null if the change is not an override.
     actor: Option<String>,
-    /// The reason for an override.
+    /// The reason for an override; null if the change is not an override.
     reason: Option<String>,
     /// If the circuit is open, the earliest time of the next probe.
     #[schema(value_type = Option<String>, format = "date-time")]

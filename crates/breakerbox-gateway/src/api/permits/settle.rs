@@ -106,8 +106,9 @@ impl From<FaultWord> for Fault {
 #[schema(as = Settled)]
 pub(super) struct SettledView {
     /// `counted`: the circuit counted the outcome. `uncounted`: the outcome is ignored, or an override is active.
-    /// `late`: the permit's epoch or probe lease is no longer current. `expired`: the permit had expired.
-    /// `unconfirmed`: the circuit store did not respond. Only `counted` changes the circuit.
+    /// `late`: the permit's epoch or probe lease is no longer current, so the outcome was not counted. `expired`: the
+    /// permit had expired and was counted as a failure. `unconfirmed`: the circuit store did not respond, so the
+    /// outcome may or may not have been counted.
     #[schema(inline)]
     settled: SettledWord,
     /// Whether the permit was already settled. If so, `settled` is the first result, and nothing is counted again.

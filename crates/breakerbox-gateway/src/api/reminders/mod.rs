@@ -211,8 +211,8 @@ async fn show(
 /// Change a reminder
 ///
 /// Omitted fields stay unchanged; `null` restores the default. A new schedule applies immediately: a waiting run is
-/// withdrawn, and earlier occurrences are not caught up. If the schedule is unchanged, a waiting run continues with the
-/// changed fields.
+/// withdrawn, and earlier occurrences are not caught up on. If the schedule is unchanged, a waiting run continues with
+/// the changed fields.
 #[utoipa::path(
     patch,
     path = "/v1/reminders/{reminder}",

@@ -26,7 +26,7 @@ use super::write_timeout::WriteTimeout;
 use super::{Connections, Peer};
 use crate::api::problem::{Code, Problem};
 
-/// What the server needs to serve a connection.
+/// Serves API connections, all with the same routes, limits and HTTP settings.
 pub(super) struct Server {
     front: Front,
     ids: RequestIds,
@@ -89,7 +89,7 @@ impl Server {
         }
     }
 
-    /// Completes when the client has sent nothing for too long.
+    /// Waits until the client has had no request in flight for too long, and returns how to end the connection.
     async fn client_timeout(&self, admitted: &Admitted) -> End {
         let limits = &self.limits;
         loop {

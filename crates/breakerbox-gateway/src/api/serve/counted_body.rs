@@ -9,7 +9,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use super::table::InFlight;
 
-/// A response body, and the request that it belongs to.
+/// A response body whose request counts as in flight until the body is dropped.
 pub(super) struct CountedBody {
     body: Body,
     #[allow(dead_code, reason = "the request ends when it is dropped")]

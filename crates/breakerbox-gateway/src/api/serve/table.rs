@@ -26,7 +26,7 @@ pub(super) struct ConnectionTable {
 struct Entries {
     shares: Shares<IpAddr>,
     next: u64,
-    /// The connections that may be closed for another one, oldest first.
+    /// The idle connections, which may be closed for another one. The longest idle comes first.
     idle: BTreeMap<u64, Arc<OpenConnection>>,
     idle_of: HashMap<IpAddr, BTreeSet<u64>>,
 }
@@ -114,7 +114,7 @@ impl ConnectionTable {
         Ok((Admitted { table: Arc::clone(self), connection }, admission))
     }
 
-    /// Closes the oldest idle connection, to free its file descriptor. Returns whether there was one.
+    /// Closes the connection that has been idle longest, to free its file descriptor. Returns false if none is idle.
     pub(super) fn close_oldest(&self) -> bool {
         let mut entries = self.lock();
         let Some(oldest) = entries.oldest() else { return false };

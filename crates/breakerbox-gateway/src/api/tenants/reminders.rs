@@ -126,7 +126,7 @@ impl RemindersChange {
         .find_map(|(field, is_changed)| is_changed.then_some(field))
     }
 
-    /// Returns whether the limit changes.
+    /// Returns whether the request changes `limit`, the limit for the tenant's reminders.
     pub(super) const fn changes_limit(&self) -> bool {
         !self.limit.is_keep()
     }

@@ -102,7 +102,7 @@ fn encoded(key: &str) -> String {
     base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(key)
 }
 
-/// Records a trip and a recovery for each circuit, and an override for the whole tenant's.
+/// Records a trip and a recovery for each circuit, and an override for the circuit of the whole tenant `acme`.
 async fn written(site: &Site) -> Vec<PastChange> {
     let start = (site.services.clock)();
     let at = |seconds: u64| start + Duration::from_secs(seconds);

@@ -8,7 +8,8 @@ use super::site::{Said, Site};
 
 const MANY: usize = 50;
 
-/// Returns the body of the change with this number. Each changes another field, so that a lost change is detected.
+/// Returns the body of the change with this number. Consecutive changes set different fields, so that a lost change is
+/// detected.
 type Changes = fn(usize) -> Value;
 
 fn policy(n: usize) -> Value {

@@ -461,7 +461,8 @@ async fn who_guesses_keys_has_to_wait_and_others_do_not() {
     site.get("/v1/tenants", &site.admin).await.expect(200);
 }
 
-/// Sends bytes unchanged, and returns the response until the server closes the connection or it is complete.
+/// Sends bytes unchanged, and returns what is received until the server closes the connection. If `says_it_is_done` is
+/// set, the client first closes its sending side.
 async fn raw(site: &Site, bytes: &[u8], says_it_is_done: bool) -> String {
     let mut stream = TcpStream::connect(site.address).await.unwrap();
     // The server may have responded and closed before everything is written.

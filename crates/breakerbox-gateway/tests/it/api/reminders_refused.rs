@@ -28,7 +28,7 @@ fn check(said: &Said, body: &Value, code: &str, field: &str, words: &str) {
     assert_eq!(said.header("content-type"), "application/problem+json");
 }
 
-/// Returns invalid fields, each with the code and parts of the detail.
+/// Returns invalid schedules, each with the expected code, field and part of the detail.
 fn wrong_times() -> Vec<(Value, &'static str, &'static str, &'static str)> {
     let (future, past) = ("2099-01-01T00:00:00Z", "2001-01-01T00:00:00Z");
     vec![

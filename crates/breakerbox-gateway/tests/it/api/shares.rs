@@ -125,7 +125,7 @@ async fn a_tenants_own_admin_key_does_not_change_its_limits() {
     patch(&own, change).await.expect(200);
 }
 
-/// Opens a connection from this loopback address.
+/// Opens a connection from the loopback address `127.0.0.{last}`.
 async fn connected(site: &Site, last: u8) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((Ipv4Addr::new(127, 0, 0, last), 0).into()).unwrap();

@@ -55,7 +55,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// Starts a gateway whose wall clock is this many seconds ahead.
+    /// Starts a gateway whose wall clock is this many seconds ahead of the system's clock.
     pub(super) fn start(ahead: i64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let arrived: Arc<Mutex<Vec<Arrived>>> = Arc::default();
@@ -118,12 +118,12 @@ impl Site {
         }
     }
 
-    /// Sets the wall clock to this many seconds ahead.
+    /// Sets the gateway's wall clock to this many seconds ahead of the system's clock.
     pub(super) fn set(&self, ahead: i64) {
         self.ahead.store(ahead, Ordering::SeqCst);
     }
 
-    /// Stops the gateway, sets the clock and starts it again.
+    /// Stops the gateway, sets its wall clock, and starts it again.
     pub(super) fn restart(&mut self, ahead: i64) {
         self.stop();
         self.set(ahead);
@@ -206,7 +206,7 @@ impl Site {
         }
     }
 
-    /// Waits until health reports this about the clock.
+    /// Waits until the response of `/readyz` contains this string.
     #[track_caller]
     pub(super) fn until_degraded(&self, text: &str) {
         let report = || self.api().request(&Method::GET, "/readyz", None).unwrap();

@@ -78,7 +78,7 @@ pub(super) fn webhook(name: &str, url: &str) -> NotificationTarget {
 }
 
 impl Rig {
-    /// Starts with these targets of the operator, and no targets of a tenant.
+    /// Starts a notifier with these operator targets, and with a tenant that has no targets.
     pub(super) async fn new(operators: Vec<NotificationTarget>) -> Self {
         Self::with(operators, NotifierSettings::default()).await
     }
@@ -119,7 +119,7 @@ impl Rig {
         self.book.answers.lock().unwrap().insert(host.to_owned(), reply);
     }
 
-    /// Lets all requests to a host fail.
+    /// Makes all requests to a host time out.
     pub(super) fn kill(&self, host: &str) {
         self.answer(host, Reply::Failed(Fault::Timeout));
     }
