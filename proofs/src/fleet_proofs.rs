@@ -26,13 +26,13 @@ pub(crate) struct Fleet {
     /// Run only this part
     #[arg(long, value_enum)]
     only: Option<Part>,
-    /// Number of recoveries for each row, in parallel on 20 endpoints
+    /// Number of recoveries for each row of results, spread over 20 endpoints in parallel
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(20..))]
     rounds: u32,
-    /// Number of rounds for each fault of a prober, in parallel in ten groups of processes
+    /// Number of rounds for each injected fault, spread over ten groups of processes in parallel
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(10..))]
     faults: u32,
-    /// Number of rounds for each of the other parts
+    /// Number of rounds for each part other than recoveries and faults
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     promises: u32,
     /// Number of processes that recover together
@@ -48,7 +48,7 @@ pub(crate) struct Fleet {
 enum Part {
     /// One probe for each recovery
     Recoveries,
-    /// Probers that are killed or paused, and processes that are disconnected from the store
+    /// Processes that are killed or paused while they probe, or disconnected from the store
     Faults,
     /// Recovery despite a process whose own network is broken
     Broken,

@@ -25,8 +25,8 @@ pub(crate) enum Proof {
     Isolation(Isolation),
     /// Check that a hostile tenant does not affect other tenants
     Neighbours(Rows),
-    /// Measure rate, latency and CPU time of the decision API under load, and check that one probe runs at a
-    /// time
+    /// Measure rate, latency and CPU time of the decision API under load, and check that only one probe runs at
+    /// a time
     Decisions(Part),
     /// Check that circuits open in time for new endpoints that fail from the first request
     FirstFailures(Part),
@@ -36,10 +36,10 @@ pub(crate) enum Proof {
     RecoveryDrain(Part),
     /// Run the gateway against hostile receivers and hostile clients
     Hostile(Part),
-    /// Fill the disk and a tenant's backlog
+    /// Fill the disk and a tenant's backlog, and check which events the gateway rejects
     Diskfull(Part),
-    /// Cause local faults (no file descriptors, a pause, connections that end regularly, a wrong clock) and
-    /// check that no receiver is blamed
+    /// Cause local faults (no file descriptors, a pause, a clock correction), let receivers close connections,
+    /// and check that no receiver is blamed
     OwnFaults(Only),
     /// Check that 100,000 reminders due at once start on time, within their limits, and do not affect other traffic
     RemindersBurst(Part),
@@ -47,8 +47,8 @@ pub(crate) enum Proof {
     RemindersFuture(Part),
     /// Kill the gateway with SIGKILL while reminders fire, 100 times
     ReminderKills(Seeded),
-    /// Check that the circuit of a tenant that exceeds its limits opens at once, parks, probes, and fires the
-    /// missed reminders
+    /// Check that the circuit for a tenant's reminders opens as soon as the tenant exceeds its limits, and that
+    /// missed reminders fire after the recovery
     TenantLimits(Part),
     /// Check that every callback is counted in its circuit's window
     Counters(Part),
@@ -68,7 +68,7 @@ pub(crate) struct Seeded {
 
 #[derive(Args)]
 pub(crate) struct Part {
-    /// Run only about a twentieth of the full size, like the tests
+    /// Run at about a twentieth of the full size, as `cargo test` does
     #[arg(long)]
     small: bool,
 }
@@ -77,7 +77,8 @@ pub(crate) struct Part {
 pub(crate) struct Rows {
     #[command(flatten)]
     part: Part,
-    /// Run only the row whose name contains this string, such as permits; `all` runs every attack at once
+    /// Run only the attacks whose name contains this string, such as permits, one at a time; `all` runs all
+    /// attacks at once
     #[arg(long, default_value = "")]
     only: String,
 }

@@ -26,7 +26,7 @@ use clap::{Args, Parser};
 enum Command {
     /// Run every overload scenario for the throttle and compare the results with the targets
     Throttle(Throttle),
-    /// Check that one probe runs at a time during a recovery, with concurrent callers and probe failures
+    /// Check that only one probe runs at a time during a recovery, with concurrent callers and probe failures
     Recovery(Recovery),
     /// Kill, pause, empty, fail over or disconnect the store and check the library's behaviour
     Outages(Outages),
@@ -40,15 +40,15 @@ enum Command {
     /// Run a gateway that stores nothing (internal: started by a test)
     #[command(hide = true)]
     LossyGateway(lossy_gateway::Settings),
-    /// Run a gateway with its own host names (internal: started by a proof)
+    /// Run a gateway that resolves test host names (internal: started by the neighbours proof)
     #[command(hide = true)]
     Named(names::Settings),
-    /// Run a program whose power fails (internal: started by the power failure proof)
+    /// Write data until a simulated power failure (internal: started by a test)
     #[command(hide = true)]
     Witness(witness::Settings),
-    /// Simulate a fleet with injected faults, one seed after the other
+    /// Simulate a fleet with injected faults, one seed after another
     Sim(sim::Arguments),
-    /// Run a sampling agent (internal: started by its proof)
+    /// Run a sampling agent (internal: started by the leaders proof)
     #[command(hide = true)]
     Agent(leaders::agent::Settings),
     /// Sample many circuits in one tick and check that no caller waits for it

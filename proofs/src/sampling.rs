@@ -43,7 +43,7 @@ pub struct Seen {
     /// The tick in which the failing circuits opened.
     pub tick: Ticked,
     quiet_tick: Ticked,
-    /// The time from the end of this tick until another process knew every circuit that had opened.
+    /// The time from the end of `tick` until another process knew every circuit that had opened.
     spread: Duration,
     /// How long it took to read all open circuits.
     reread: Duration,

@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: simulates a fleet, one seed after the other, and prints the trace of a run that failed.
+//! `cargo xtask sim`: simulates a fleet, one seed after another, and prints the trace of a run that failed.
 
 use std::time::Instant;
 
@@ -10,10 +10,10 @@ const LAST_LINES: usize = 100;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Number of seeds
+    /// Number of seeds to run
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
-    /// First seed
+    /// First seed to run
     #[arg(long, default_value_t = 0)]
     from: u64,
     /// Run only this seed, and print its whole trace

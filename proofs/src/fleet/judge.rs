@@ -34,7 +34,8 @@ impl Seen {
 /// no other request until the last probe was answered.
 ///
 /// The first requests must be the probes, according to the receiver's times. A later request may be a regular
-/// call, if it is declared as one and started after the last probe was answered.
+/// call, if it is declared as one and started after the last probe was answered. `claimed` is the number of
+/// probes that the workers counted.
 #[must_use]
 pub fn judge(seen: &Seen, probes: u32, claimed: u64) -> Vec<String> {
     let mut faults = Vec::new();

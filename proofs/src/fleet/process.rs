@@ -131,7 +131,7 @@ impl Process {
         }
     }
 
-    /// Settles a permit, and returns the settlement: `counted`, `uncounted` or `late`.
+    /// Settles a permit, and returns the settlement, as in [`Answer::Settled`].
     ///
     /// # Errors
     /// See [`command`](Self::command).

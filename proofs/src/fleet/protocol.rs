@@ -6,7 +6,7 @@
 use breakerbox::{Epoch, OverrideCommand, Record};
 use serde::{Deserialize, Serialize};
 
-/// One message of the protocol, with the number of its command.
+/// One message between the test and a worker.
 #[derive(Serialize, Deserialize, Debug)]
 pub struct Numbered<T> {
     /// The number of the command, which its response repeats.
@@ -183,7 +183,8 @@ pub enum Answer {
     },
     /// A permit was settled.
     Settled {
-        /// The settlement: `counted`, `uncounted` or `late`. Empty for a dropped permit.
+        /// The settlement: `counted`, `uncounted`, `late` or `unconfirmed`; or `dropped` for a permit without
+        /// an outcome.
         how: String,
     },
     /// What the process knows about a circuit.

@@ -105,7 +105,7 @@ impl Receiver {
         self.address.port()
     }
 
-    /// Sets how an endpoint responds, also to requests that already hang at the endpoint.
+    /// Sets how an endpoint responds, including to requests that already hang at the endpoint.
     pub fn set(&self, path: &str, behaviour: Behaviour) {
         self.endpoints.with(path, |endpoint| endpoint.behaviour.send_replace(behaviour));
     }

@@ -55,8 +55,7 @@ impl Size {
     };
 }
 
-/// The allowed increase in latency due to the dead endpoints. If twice the latency is more than that, it is the
-/// limit instead.
+/// With the dead endpoints, latencies may be longer by this much, or twice as long, whichever is more.
 const OR_LONGER_BY: Duration = Duration::from_millis(20);
 
 /// Measures the healthy endpoints' latencies, first without the dead endpoints, then with them.

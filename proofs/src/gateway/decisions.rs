@@ -43,7 +43,7 @@ impl Size {
 }
 
 /// The maximum allowed CPU time for a permit and its settlement, as a multiple of the CPU time for accepting an
-/// event. The two take two requests, one of which writes.
+/// event. A permit and its settlement take one request each, and one of the two requests writes.
 const WORTH_EVENTS: f64 = 3.0;
 
 /// The number of probes that fail before the destination recovers.

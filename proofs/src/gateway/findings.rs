@@ -41,7 +41,7 @@ impl Findings {
         self.rows.push(Row { what: what.into(), seen, promised, holds });
     }
 
-    /// Adds a measured value that must equal the promised value.
+    /// Adds a measured value that must equal the guaranteed value.
     pub fn exactly<T: Display + PartialEq>(&mut self, what: &str, seen: T, promised: T) {
         let holds = seen == promised;
         self.hold(what, seen, promised, holds);

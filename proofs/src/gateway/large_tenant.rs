@@ -38,8 +38,8 @@ impl Size {
 /// The number of events in one request.
 const BATCH: usize = 500;
 
-/// The allowed increase in the small tenant's latency. If twice the latency is more than that, it is the limit
-/// instead.
+/// With the large tenant, the small tenant's latencies may be longer by this much, or twice as long, whichever
+/// is more.
 const OR_LONGER_BY: Duration = Duration::from_millis(20);
 
 /// Measures the small tenant's latencies, first alone, then with the large tenant.

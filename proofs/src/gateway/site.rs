@@ -189,8 +189,8 @@ impl Latency {
         Self { p50, p99, usual_p99: slices[slices.len() / 2] }
     }
 
-    /// Compares this latency with the latency during a fault (`beside`), which may be at most twice as long, or
-    /// longer by `or_longer_by`.
+    /// Compares this latency with the latency during a fault (`beside`), which may be twice as long, or longer
+    /// by `or_longer_by`, whichever is more.
     fn compare(
         self,
         beside: Self,
@@ -212,8 +212,8 @@ impl Latency {
 }
 
 impl Measured {
-    /// Compares these delivery latencies with those during a fault (`beside`), which may be at most twice as
-    /// long, or longer by `or_longer_by`.
+    /// Compares these delivery latencies with those during a fault (`beside`), which may be twice as long, or
+    /// longer by `or_longer_by`, whichever is more.
     pub(super) fn compare(
         &self,
         beside: &Self,

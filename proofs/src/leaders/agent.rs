@@ -47,9 +47,9 @@ pub struct Settings {
 pub(super) enum WorkerCommand {
     /// Return the report without changing anything.
     Report,
-    /// Make all keys fail from now on, or make all keys succeed.
+    /// Make all keys fail (`true`) or succeed (`false`) from now on.
     Failing(bool),
-    /// Make polls hang from now on, or let them continue.
+    /// Make polls hang from now on (`true`), or let them continue (`false`).
     Hanging(bool),
 }
 

@@ -13,7 +13,7 @@ pub enum Case {
     Restarted,
     /// The server is killed, and restarted without data.
     Emptied,
-    /// All of the server's data are deleted.
+    /// All of the server's data is deleted.
     Flushed,
     /// Redis forgets its loaded scripts.
     ScriptsForgotten,

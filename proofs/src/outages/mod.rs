@@ -48,7 +48,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The interval at which the circuits' states are read during an outage.
 const SAMPLE_EVERY: Duration = Duration::from_millis(200);
 
-/// How long an outage lasts at least after every process has detected it.
+/// The minimum time for which an outage continues after every process has detected it.
 const NOTICED_FOR: Duration = Duration::from_secs(1);
 
 /// The scale at which the test runs.
@@ -68,7 +68,7 @@ pub struct Size {
     pub fresh: usize,
     /// The timeout for store requests.
     pub store_timeout: Duration,
-    /// How long the outage lasts at least.
+    /// The minimum duration of the outage.
     pub away: Duration,
     /// The maximum allowed time until every process reports that the store rejects writes.
     pub notice_within: Duration,

@@ -37,7 +37,7 @@ pub enum Kind {
 /// The command-line options of a witness program.
 #[derive(Clone, Debug, Args)]
 pub struct Settings {
-    /// What the program does
+    /// How the program writes data
     #[arg(long, value_enum)]
     kind: Kind,
     /// Directory to write to
@@ -117,12 +117,12 @@ pub struct Found {
     pub kept: u64,
     /// Any other fault that was found, or `None`.
     pub wrong: Option<String>,
-    /// Whether the directory contains further data, which are parts of unsynced writes.
+    /// Whether the directory also contains parts of unsynced writes.
     pub pieces: bool,
 }
 
 impl Found {
-    /// Returns whether all data that were reported as durable are present.
+    /// Returns whether all data that was reported as durable is present.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.kept >= self.said && self.wrong.is_none()

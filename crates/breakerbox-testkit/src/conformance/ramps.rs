@@ -12,7 +12,8 @@ const LONG: Duration = Duration::from_secs(600);
 
 const BEGUN: Timestamp = Timestamp::from_micros(1_700_000_000_123_456);
 
-/// Returns a request in epoch 5, the circuit's first, that neither acquires nor releases slots.
+/// Returns a request that neither acquires nor releases slots, in epoch 5, which is the epoch in which
+/// [`closed`] creates circuits.
 fn request(key: &Arc<str>) -> RampRequest {
     RampRequest {
         key: Arc::clone(key),
@@ -95,8 +96,8 @@ pub async fn a_slot_that_is_given_back_is_free(store: AnyStore) {
     assert_eq!(brief(&done(send(&store, &both).await)), (1, 1, 1), "an unsuccessful call adds nothing");
 }
 
-/// If several processes saw the same step, one of them replaces the limit. A new limit starts with zero
-/// successes.
+/// A request replaces the ramp's limit only if it names the current step of the ramp. A new limit starts with
+/// zero successes.
 pub async fn a_limit_is_replaced_by_whoever_saw_the_latest_step(store: AnyStore) {
     let key = closed(&store, "ramp limit").await;
     send(&store, &take(&key, [1])).await;

@@ -27,7 +27,7 @@ pub async fn the_first_record_needs_that_there_is_none(store: AnyStore) {
     assert_eq!(answer, Swapped::Lost(Some(first)));
 }
 
-/// Every field survives a round trip, with its smallest and largest values.
+/// Every field of a record survives a round trip through the store, with its smallest and largest values.
 pub async fn a_record_comes_back_whole(store: AnyStore) {
     let key = unique_key("whole \u{1f50c} key");
     let by = Attribution::new("Zo\u{eb} \"ops\"", "line one\nline two: {}'\\ \0").expect("short");
@@ -79,7 +79,7 @@ pub async fn a_swap_needs_the_version_that_is_there(store: AnyStore) {
     assert_eq!(read(&store, &key).await, Some(second));
 }
 
-/// A process that was paused between its decision and its write writes nothing.
+/// A swap that arrives after its deadline, for example because its process was paused, writes nothing.
 pub async fn a_swap_after_its_deadline_writes_nothing(store: AnyStore) {
     let key = unique_key("deadlines");
     let now = store.read(&[]).await.expect("the store answers").now;

@@ -21,7 +21,8 @@ impl Metrics {
         self.sum_with(name, "")
     }
 
-    /// Returns the sum of the samples whose labels contain this string.
+    /// Returns the sum of this metric's samples whose labels contain the string `label`. `None` if there are
+    /// none.
     #[must_use]
     pub fn sum_with(&self, name: &str, label: &str) -> Option<f64> {
         let is = |sample: &&(String, f64)| {

@@ -16,7 +16,7 @@ use super::{Api, GatewayError};
 use crate::servers::Process;
 use crate::usage::Usage;
 
-/// The pause between two checks whether the process has ended.
+/// The pause between two checks of whether the process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// The prefix of API keys, by which the admin key is found in the output.

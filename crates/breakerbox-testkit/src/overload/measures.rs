@@ -67,8 +67,8 @@ impl Measures {
         }
     }
 
-    /// Returns by how much this run shed more calls than the other run, compared in intervals of ten seconds,
-    /// in percent of all calls.
+    /// Returns how many calls this run shed in excess of the other run, in percent of all calls. Each interval
+    /// of ten seconds is compared separately, and intervals in which this run shed fewer calls count as zero.
     #[must_use]
     pub fn sheds_beyond(&self, other: &Self) -> f64 {
         let beyond = self.sheds.iter().zip(&other.sheds).map(|(own, others)| (own - others).max(0.0));

@@ -113,7 +113,8 @@ pub enum Spacing {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phase {
-    /// The duration of the phase. In a list that has no other end, the last phase continues.
+    /// The duration of the phase. The last phase of [`Scenario::offered`] ends the scenario; the last phase of
+    /// any other list continues until then.
     #[serde(rename = "for", deserialize_with = "duration")]
     pub lasts: Duration,
     /// The number of calls per second.
@@ -225,7 +226,7 @@ impl Scenario {
     }
 }
 
-/// Returns the phase at a time. The last phase continues.
+/// Returns the phase at the time `passed` after the start of the first phase. The last phase never ends.
 pub(super) fn holds_at<T>(phases: &[T], lasts: impl Fn(&T) -> Duration, mut passed: Duration) -> Option<&T> {
     for phase in phases {
         if passed < lasts(phase) {

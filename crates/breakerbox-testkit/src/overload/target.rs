@@ -22,8 +22,8 @@ pub struct Targets {
     pub needless_max: Option<f64>,
     /// The maximum time from the end of the overload to normal service, in seconds.
     pub back_max: Option<f64>,
-    /// The maximum time to the first shed call in an outage, in seconds. If the number of calls is given as
-    /// well, one of the two targets is sufficient.
+    /// The maximum time to the first shed call in an outage, in seconds. If `first_shed_calls_max` is also set,
+    /// reaching one of the two targets is sufficient.
     pub first_shed_seconds_max: Option<f64>,
     /// The maximum number of calls sent before the first shed call in an outage.
     pub first_shed_calls_max: Option<f64>,

@@ -59,8 +59,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns the next request when it is completely in the buffer, at the start. `None` if the caller has
-    /// closed the connection.
+    /// Reads until the buffer starts with a complete request, and returns the request's head. `None` if the
+    /// caller has closed the connection or the request is invalid.
     async fn request(&mut self) -> io::Result<Option<Head>> {
         let head = loop {
             match Head::parse(&self.buffer) {

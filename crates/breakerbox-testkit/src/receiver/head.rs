@@ -104,7 +104,7 @@ impl<'a> Received<'a> {
         Some(Self { path, headers, body: request.get(head.length..head.end())? })
     }
 
-    /// Returns the value of a header. `None` if it is missing or not valid UTF-8.
+    /// Returns the value of a header. `None` if the header is missing, or its value is not valid UTF-8.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&'a str> {
         let named = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name))?;

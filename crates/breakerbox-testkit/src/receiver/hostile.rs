@@ -66,7 +66,7 @@ pub(super) async fn answer(connection: &mut Connection, how: Hostile) -> io::Res
     Ok(AfterRequest::End)
 }
 
-/// Returns about 60 KB of gzip data that decompress to 10 MB of zeros. The data are sent repeatedly, because
+/// Returns a gzip member of about 60 KB that decompresses to 10 MB of zeros. It is sent repeatedly, because
 /// several gzip members in a row are a valid body.
 fn gzip_bomb() -> Vec<u8> {
     const MATCHES: usize = 40_000;

@@ -56,7 +56,7 @@ use self::visits::VisitLog;
 pub use self::visits::{GROUPS, IdHash, Recording, Visit, latencies};
 use crate::usage::ThreadId;
 
-/// Returns whether the signature of a request is valid.
+/// A function that returns whether a request's signature is valid.
 pub type Check = dyn Fn(&Received<'_>) -> bool + Send + Sync;
 
 /// The maximum number of endpoints. All further paths share one endpoint.
@@ -215,7 +215,8 @@ impl Receiver {
         self.shared.start
     }
 
-    /// Sets an endpoint's behaviour from now on. Requests that hang at the endpoint stop waiting.
+    /// Sets an endpoint's behaviour from now on. Requests that hang at the endpoint get the response of the new
+    /// behaviour.
     pub fn set(&self, path: &str, behaviour: Behaviour) {
         let endpoint = self.shared.endpoint(path.as_bytes());
         endpoint.is_ordinary.store(false, Ordering::Relaxed);
@@ -249,8 +250,8 @@ impl Receiver {
         self.shared.endpoint(path.as_bytes()).seen()
     }
 
-    /// Returns the counts for all endpoints together, except that the maximum in flight is that of a single
-    /// endpoint.
+    /// Returns the sums of all endpoints' counts, except that `most_in_flight` is the highest value of any
+    /// single endpoint.
     #[must_use]
     pub fn seen_in_all(&self) -> Seen {
         let endpoints = self.shared.endpoints();

@@ -50,8 +50,9 @@ impl ProbeEnd {
         matches!(self, Self::IsLost | Self::ComesLate)
     }
 
-    /// Returns the waves in a round, from an open circuit to one that is open or closed. If the probe's result
-    /// is late, its outcome and the wave in which it arrives are random.
+    /// Returns the waves in a round. The round starts with an open circuit, and ends when the circuit has
+    /// closed or reopened. If the probe's result is late, its outcome and the wave in which it arrives are
+    /// random.
     pub(super) fn waves(self, chance: &mut SmallRng) -> Vec<Plan> {
         use Moment::{CoolOffEnds, LeaseEnds, LeaseNearlyEnds, Now};
         use Status::{Closed, HalfOpen, Open};

@@ -7,7 +7,7 @@ use super::probe_end::ProbeEnd;
 /// The maximum number of deviations that are printed.
 const MAX_SHOWN: usize = 5;
 
-/// The results of all rounds in which the probe ended in one way.
+/// The results of all rounds with the same [`ProbeEnd`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Proof {
     /// How the probes ended.

@@ -48,7 +48,7 @@ pub fn prove(probe_end: ProbeEnd, rounds: u64) -> Result<Proof, RecoveryError> {
     Ok(course.finish())
 }
 
-/// The state that is shared by all rounds in which the probe ends in one way.
+/// The state that is shared by all rounds with the same [`ProbeEnd`].
 struct Rounds {
     breakers: Breakerbox,
     circuit: Circuit,

@@ -16,8 +16,8 @@ use super::receiver::{Receiver, Visit};
 /// microseconds, which is longer than a wake-up, but short enough if all other cores are busy.
 const MAX_SPINS: u32 = 20_000;
 
-/// The maximum number of refusals that are still too early after the clock was moved. They come from callers
-/// that read the clock before.
+/// The maximum number of refusals after the clock was moved that still count as too early. Callers that read
+/// the clock before it was moved get such refusals.
 const MAX_EARLY_REFUSALS: u64 = 100_000;
 
 /// When the callers acquire relative to each other and to the clock.

@@ -35,8 +35,8 @@ pub struct PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// Returns settings for a server without a password that does not wait for the disk. Its data survive a
-    /// crash of the server, but not of the machine.
+    /// Returns settings for a server with no password and with `fsync` off. Its data survives a crash of the
+    /// server process, but not of the machine.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -18,7 +18,7 @@ const PROGRAMS: &str = "BREAKERBOX_POSTGRES_BIN";
 /// The directory in which Debian installs the programs of each version.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
-/// The user and the database on every server.
+/// The name of the superuser and of the default database on every server.
 pub(super) const USER: &str = "postgres";
 
 /// The Postgres programs, and the user that runs them.
@@ -37,7 +37,7 @@ impl Programs {
         Ok(Self { folder, user })
     }
 
-    /// Returns the command for one of the programs, to be run by the right user.
+    /// Returns the command for one of the programs. If the tests run as root, the command runs as another user.
     pub(super) fn command(&self, program: &str) -> Command {
         let path = self.folder.as_ref().map_or_else(|| PathBuf::from(program), |folder| folder.join(program));
         self.owned(Command::new(path))
@@ -115,8 +115,8 @@ pub(super) fn run(command: &mut Command) -> Result<String, ServerError> {
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
 }
 
-/// Returns the directory with the newest version's programs. `None` if there is none, so that only `PATH` is
-/// left.
+/// Returns the directory with the newest version's programs, or `None` if no version is installed in
+/// [`VERSIONS`]. The programs are then searched in `PATH`.
 fn newest() -> Option<PathBuf> {
     let versions = fs::read_dir(VERSIONS).ok()?.flatten();
     let programs = versions.filter_map(|version| {

@@ -39,7 +39,7 @@ impl RedisOptions {
         Self::default()
     }
 
-    /// Makes the server write all data to disk before it responds, so that the data survive a restart.
+    /// Makes the server write all data to disk before it responds, so that the data survives a restart.
     #[must_use]
     pub fn append_only(self) -> Self {
         self.set("appendonly", "yes").set("appendfsync", "always")

@@ -95,7 +95,8 @@ impl RedisCluster {
         run_command(&self.nodes[from], &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id])
     }
 
-    /// Moves up to a thousand keys of a hash slot that is being moved to the new node.
+    /// Moves up to a thousand of a hash slot's keys to the new node. [`begin_move`](Self::begin_move) must have
+    /// been called for the slot.
     ///
     /// # Errors
     /// Returns an error if a node rejects the command.

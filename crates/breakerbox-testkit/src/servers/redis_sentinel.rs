@@ -20,8 +20,8 @@ pub struct RedisSentinel {
 }
 
 impl RedisSentinel {
-    /// Starts a sentinel that monitors a master under this name. After half a second without a response, it
-    /// decides on its own (quorum 1) that the master is down.
+    /// Starts a sentinel that monitors a master under this name. After half a second without a response from
+    /// the master, the sentinel decides on its own (quorum 1) that the master is down.
     ///
     /// # Errors
     /// Returns an error if `redis-server` is missing or does not start.

@@ -29,7 +29,7 @@ pub struct Settings {
 
 impl Settings {
     /// Returns the maximum time after the last fault until every process that calls an endpoint agrees with the
-    /// store about the endpoint's circuit, and the store has again the records that it lost.
+    /// store about the endpoint's circuit, and all records that the store lost have been written again.
     ///
     /// | step | maximum time |
     /// | --- | --- |
@@ -54,7 +54,8 @@ impl Settings {
         opens_last + policy.cool_off_max() + lease + policy.probes() * round + 2 * self.agree_within()
     }
 
-    /// Returns the maximum time until all outcomes that must be reported have been reported.
+    /// Returns the maximum time from the last outcome until all outcomes that must be reported have been
+    /// reported.
     #[must_use]
     pub fn counts_reported_within(&self) -> Duration {
         REPORTED_AFTER + self.flush_every + 2 * self.store_timeout

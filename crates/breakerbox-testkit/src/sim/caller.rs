@@ -171,7 +171,7 @@ impl Caller {
         }
     }
 
-    /// Settles a permit, and waits until the store has counted the outcome.
+    /// Settles a permit in strict mode, and waits for the store's response.
     async fn settle_strictly(&mut self, permit: Permit<'_>, kind: OutcomeKind, epoch: u64) {
         let (world, who, key) = (Arc::clone(&self.world), self.who, self.key);
         let (counts, failed) = (kind != OutcomeKind::Ignored, kind == OutcomeKind::Failure);
@@ -261,7 +261,7 @@ impl CallPlan {
     }
 }
 
-/// Returns the epoch that the store has for a worker's circuit. Returns 0 if the circuit has had no transition.
+/// Returns the epoch in a circuit's record, or 0 if the circuit has had no transition.
 pub(super) fn epoch_of(record: &Record) -> u64 {
     record.cause.as_ref().map_or(0, |_| record.epoch.0)
 }

@@ -20,11 +20,11 @@ pub(super) struct CheckedStore {
     store: MemoryStore,
     sabotage: Sabotage,
     merges: AtomicU64,
-    /// The old records that the store returns to readers under the sabotage `ReadsThePast`.
+    /// The old records that the store returns to readers if the deliberate fault is `ReadsThePast`.
     past: Mutex<Option<Vec<Option<Record>>>>,
 }
 
-/// The time at which a store with the sabotage `ReadsThePast` starts to return old records.
+/// The time at which the deliberate fault `ReadsThePast` starts to make the store return old records.
 const PAST: Duration = Duration::from_secs(5);
 
 impl CheckedStore {
@@ -76,7 +76,7 @@ impl CheckedStore {
         Ok(merged.pop().expect("one answer for one delta"))
     }
 
-    /// Returns the delta that the store actually adds, which some sabotages change.
+    /// Returns the delta that the store actually adds, which some deliberate faults change.
     fn spoilt(&self, delta: &Delta) -> Delta {
         let tenth = self.merges.fetch_add(1, Ordering::Relaxed) % 10 == 9;
         let mut delta = delta.clone();
@@ -110,7 +110,8 @@ impl CheckedStore {
         Ok(answer)
     }
 
-    /// Returns the record that readers receive. This is the stored record, unless a sabotage changes it.
+    /// Returns the record that readers receive. This is the stored record, unless a deliberate fault changes
+    /// it.
     fn seen_by_readers(&self, key: usize, record: Option<Record>) -> Option<Record> {
         let mut record = record;
         match (self.sabotage, &mut record) {
@@ -239,7 +240,8 @@ impl CheckedStore {
         Ok(answer)
     }
 
-    /// Sabotages a new epoch by adding counts to its window, as if they were left from the previous epoch.
+    /// Applies the deliberate fault `KeepsWindows`: if a swap starts a new epoch, adds counts to the epoch's
+    /// window, as if they were left from the previous epoch.
     async fn keep_window(&self, swap: &Swap, was: Option<&Record>) -> Result<(), StoreError> {
         if was.is_none_or(|was| was.epoch != swap.record.epoch) {
             let bucket = breakerbox::store::BucketDelta { successes: 3, ..Default::default() };
@@ -277,7 +279,7 @@ impl CheckedStore {
         read.ok().and_then(|answer| answer.all().ok()).map(|answer| answer.value).unwrap_or_default()
     }
 
-    /// Saves the current records, which the sabotage `ReadsThePast` returns later.
+    /// Saves the current records if the deliberate fault is `ReadsThePast`, which returns them later.
     pub(super) async fn remember(&self) {
         if self.sabotage == Sabotage::ReadsThePast {
             let records = self.records().await;
@@ -305,7 +307,7 @@ pub(super) fn name(endpoint: usize) -> Arc<str> {
     format!("e{endpoint}").into()
 }
 
-/// Returns the endpoint for a key.
+/// Returns the index of the endpoint that a key names.
 pub(super) fn index(key: &str) -> usize {
     key[1..].parse().expect("all keys are named by us")
 }

@@ -76,7 +76,8 @@ impl Run {
         }
     }
 
-    /// Checks that every worker's observers and health report the actual state.
+    /// Checks that every running worker has notified its observers of each circuit's current state, and has
+    /// reported a store that rejects its writes. Also checks that sampled circuits that must be open are open.
     pub(super) fn watch(&self) {
         let at = self.world.at();
         let within = self.world.scenario.settings.reported_within();

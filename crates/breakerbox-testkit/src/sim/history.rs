@@ -200,7 +200,7 @@ pub(super) struct KeyHistory {
     pub(super) ramped: Ramped,
     /// The number of failed calls by short-lived workers since the epoch in the store last changed.
     pub(super) failed_while_closed: u64,
-    /// When enough calls had failed that the circuit must open. `None` if they have not.
+    /// When enough calls had failed that the circuit must open. `None` if too few calls have failed.
     pub(super) enough_failed_at: Option<Duration>,
 }
 

@@ -71,7 +71,7 @@ impl Network {
         })
     }
 
-    /// Disconnects a worker in this way. `None` reconnects the worker.
+    /// Disconnects a worker in the way that `how` states. `None` reconnects the worker.
     pub(super) fn cut(&self, worker: usize, how: Option<Cut>) {
         let mut connection = self.connection(worker);
         let was_cut = connection.cut.is_some();

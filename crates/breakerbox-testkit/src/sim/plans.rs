@@ -134,8 +134,8 @@ impl Scenario {
             .unwrap_or_default()
     }
 
-    /// Returns the time at which every worker that can close an endpoint's circuit must have closed it, even
-    /// though a fault continues. `None` if there is no such time.
+    /// Returns the time by which every worker that can close an endpoint's circuit must have closed it, even if
+    /// a fault is still active. `None` if there is no such deadline.
     pub(super) fn must_have_recovered_at(&self) -> Option<Duration> {
         match self.flavour {
             Flavour::NoWrites => {

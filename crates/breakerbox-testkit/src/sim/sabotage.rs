@@ -53,7 +53,7 @@ pub enum Sabotage {
     PublishesExpired,
     /// A process that decided before it knew the store's time writes times from its own clock.
     KeepsOwnTimes,
-    /// The store swaps in a leader's decisions after its term has ended.
+    /// The store swaps in a leader's decisions after the leader's term has ended.
     IgnoresTerms,
     /// The table of attempts counts attempts from before a circuit's last transition.
     CountsThePast,
@@ -93,8 +93,8 @@ impl Sabotage {
         Self::NoProbeLimit,
     ];
 
-    /// Returns the former library bug that this sabotage reintroduces. `None` if this sabotage is not such a
-    /// bug.
+    /// Returns the former library bug that this value reintroduces, or `None` if the fault is not in the
+    /// library.
     pub(super) const fn fault(self) -> Option<Fault> {
         match self {
             Self::NoStandBack => Some(Fault::NoStandBack),

@@ -97,7 +97,7 @@ pub struct Scenario {
 #[derive(Clone, Debug)]
 pub(super) struct WorkerPlan {
     pub(super) on_loss: OnStoreLoss,
-    /// The worker's clock at the start of the run.
+    /// The time on the worker's clock at the start of the run, as the duration since `Timestamp::ZERO`.
     pub(super) skew: Duration,
     /// For each endpoint, the mean interval between two calls.
     pub(super) every: Vec<Duration>,
@@ -180,7 +180,8 @@ pub(super) enum Event {
         lasts: Duration,
     },
     Flush,
-    /// The store fails over to a replica, and loses the writes of this period before the failover.
+    /// The store fails over to a replica, and loses the writes that were made less than `lost` before the
+    /// failover.
     Failover {
         lost: Duration,
     },

@@ -98,7 +98,7 @@ impl Worker {
         Self { who, gate, circuits, registry, calling, paused_at: None, world }
     }
 
-    /// Waits until no caller is calling, and exits in this way.
+    /// Waits until no caller is calling, and exits in the way that `exit` states.
     pub(super) async fn live_and_exit(self, exit: Exit) {
         while self.calling.left.load(Ordering::Relaxed) > 0 {
             self.calling.ended.notified().await;
@@ -183,7 +183,8 @@ pub(super) enum Exit {
     Closes,
     /// The worker drops all handles, and stays alive until the last reports are sent.
     Drops,
-    /// The worker exits without closing its registry or dropping handles, as a sabotage.
+    /// The worker exits without closing its registry or dropping handles, as the deliberate fault
+    /// `ExitsAtOnce`.
     AtOnce,
 }
 

@@ -122,8 +122,8 @@ async fn a_flush_waits_for_the_confirmation_of_a_trip_that_only_this_process_saw
     fleet.all_become(Status::Open, ms(3_000)).await;
 }
 
-/// A flush follows a trip even if the background task is reading the circuit. While a trip waits for its
-/// confirmation, such a read may be in progress when the flush needs the result.
+/// A flush waits until a pending trip is decided, even if the background task is reading the circuit at that
+/// moment. While a trip waits for confirmation, such a read may be in progress when the flush needs its result.
 #[tokio::test(start_paused = true)]
 async fn a_flush_follows_a_trip_through_whoever_looks_at_it() {
     for after in (0..700).step_by(10).map(ms) {

@@ -127,7 +127,7 @@ async fn a_record_that_can_not_be_read_concerns_no_other() {
 }
 
 /// A process that applied `on_store_loss` while the store was down made no decisions of its own, so the fleet's
-/// guarantee of one probe applies again as soon as the store is back.
+/// guarantee of one probe applies again as soon as the store is reachable.
 #[tokio::test(start_paused = true)]
 async fn when_the_store_is_back_one_probes_and_nobody_waits_for_the_next_look() {
     for on_loss in [OnStoreLoss::Admit, OnStoreLoss::Refuse] {

@@ -60,7 +60,8 @@ impl Fault {
         }
     }
 
-    /// Returns whether the fault must open the circuit. A receiver that only asks to slow down (429) must not.
+    /// Returns whether the fault must open the circuit. A 429, which only asks the sender to slow down, must
+    /// not open it.
     fn trips(self) -> bool {
         self != Self::Status(429)
     }

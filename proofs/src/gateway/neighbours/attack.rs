@@ -18,7 +18,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use super::{AttackKind, Size};
 use crate::gateway::site::{Site, create_all};
 
-/// The number of items in one batch.
+/// The maximum number of permits requested in one batch.
 const BATCH: u32 = 1_000;
 
 /// The number of events in a batch that goes to all endpoints.

@@ -85,18 +85,19 @@ impl Size {
 /// The maximum allowed memory usage of the gateway, in bytes.
 const MOST_MEMORY: u64 = 512 << 20;
 
-/// The allowed increase in the well-behaved tenant's latency. If twice the latency is more than that, it is the
-/// limit instead.
+/// During an attack, the well-behaved tenant's latencies may be longer by this much, or twice as long,
+/// whichever is more.
 const OR_LONGER_BY: Duration = Duration::from_millis(20);
 
-/// Returns the rows of the full test: each attack alone, then all attacks at once.
+/// Returns the combinations of attacks in the full test: each attack alone, then all attacks at once.
 #[must_use]
 pub fn rows() -> Vec<Vec<AttackKind>> {
     AttackKind::ALL.iter().map(|attack_kind| vec![*attack_kind]).chain([AttackKind::ALL.to_vec()]).collect()
 }
 
-/// Returns whether this row has an attack whose name contains this string. `all` names the row with all
-/// attacks.
+/// Returns whether the filter `text` selects this combination of attacks. `all` selects the combination of all
+/// attacks, and an empty string selects every combination. Any other string selects the single attacks whose
+/// name contains it.
 #[must_use]
 pub fn is_named(attack_kinds: &[AttackKind], text: &str) -> bool {
     if text == "all" {

@@ -128,7 +128,7 @@ fn degraded(api: &Api) -> Result<Vec<String>> {
     Ok(reasons.filter_map(|reason| reason.as_str().map(str::to_owned)).collect())
 }
 
-/// Checks that the gateway's health soon no longer reports this cause.
+/// Checks that the gateway's health stops reporting this cause within [`WAIT_LIMIT`].
 fn judge_recovery(api: &Api, cause: &str, findings: &mut Findings) -> Result<()> {
     let began = Instant::now();
     let is_over = || Ok::<_, anyhow::Error>(!degraded(api)?.iter().any(|reason| reason.starts_with(cause)));

@@ -60,8 +60,8 @@ const TENANTS: [(&str, u32); 4] = [("north", 16), ("east", 32), ("south", 64), (
 /// The duration of a callback, long enough that callbacks visibly run concurrently.
 const TAKES: Duration = Duration::from_millis(2);
 
-/// The allowed increase in the other tenant's latency. If twice the latency is more than that, it is the limit
-/// instead.
+/// During the burst, the other tenant's latencies may be longer by this much, or twice as long, whichever is
+/// more.
 const OR_LONGER_BY: Duration = Duration::from_millis(20);
 
 /// The maximum allowed time from the reminders' due time to the first callback.

@@ -36,8 +36,8 @@ pub enum CallbackFault {
 pub struct Size {
     /// The fault of the tenant's callbacks.
     pub fault: CallbackFault,
-    /// The number of the affected tenant's reminders, each due every second. Half of them have each catch-up
-    /// rule.
+    /// The number of the affected tenant's reminders, each due every second. Half of them fire all missed runs
+    /// (`CatchUp::All`), the other half only the latest (`CatchUp::Latest`).
     pub reminders: usize,
     /// The number of occurrences of each reminder.
     pub occurrences: u32,
