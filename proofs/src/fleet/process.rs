@@ -24,7 +24,7 @@ use super::protocol::{
 use super::worker::Settings;
 
 /// The timeout for a worker's response, so that a test can't hang.
-pub const WAIT_LIMIT: Duration = Duration::from_secs(60);
+pub const WAIT_LIMIT: Duration = Duration::from_secs(180);
 
 type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Answer>>>>;
 
