@@ -108,7 +108,8 @@ impl Gateway {
         Self::start_showing(config, clocks, |_| Ok(Show::Seen)).await
     }
 
-    /// Like [`start_with`](Self::start_with), but shows a first start's admin key before it is stored.
+    /// Like [`start_with`](Self::start_with), but calls `show` with the admin key of a first start before the key is
+    /// stored.
     ///
     /// # Errors
     /// Same as [`start`](Self::start), or an error if the key can't be shown.
