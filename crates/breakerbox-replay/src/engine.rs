@@ -65,7 +65,7 @@ pub struct KeyLife {
     pub key: Arc<str>,
     /// The counts of calls, samples and trips, and the time in each state.
     pub tally: Tally,
-    /// The states and calls over time. `None` if no page is drawn.
+    /// The states and calls over time. `None` unless timelines were requested.
     pub timeline: Option<Timeline>,
     circuit: Circuit,
 }

@@ -62,7 +62,7 @@ pub struct Services {
 /// counted nor stored.
 #[async_trait]
 pub trait TestSend: Send + Sync + 'static {
-    /// Makes the request, within the endpoint's timeout.
+    /// Makes one test request, with the endpoint's timeout. A fault, such as a timeout, is part of the result.
     async fn test(&self, endpoint: Arc<EndpointEntry>, event: TestEvent) -> Incoming;
 }
 

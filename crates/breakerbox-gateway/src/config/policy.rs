@@ -66,8 +66,8 @@ impl PolicyDefaults {
         Value::Object(built_in)
     }
 
-    /// Returns whether the probe timeout is the endpoint's timeout plus 2 s, because neither the table nor its preset
-    /// sets it.
+    /// Returns whether the probe timeout follows the endpoint's timeout (plus 2 s). This is the case if neither the
+    /// table nor its preset sets it.
     #[must_use]
     pub fn probe_follows_timeout(&self) -> bool {
         !self.set_values.contains_key("probe_timeout") && !self.preset_names(Policy::probe_timeout)

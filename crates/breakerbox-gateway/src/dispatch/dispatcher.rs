@@ -275,7 +275,7 @@ impl Dispatch {
         self.destinations.find(lane, &tenant, key, self.now())
     }
 
-    /// Gives back a delivery that was leased but not attempted.
+    /// Ends the lease of a delivery that was not attempted, so that it waits in its lane again.
     pub(super) async fn hand_back(&self, leased: Leased) {
         self.metrics.handed_back.inc();
         match self.queue.hand_back(leased.id, leased.lease).await {

@@ -72,7 +72,7 @@ use crate::telemetry::Metrics;
 /// The minimum time for the last API requests to finish at shutdown. Deliveries have the grace period instead.
 const API_GRACE: Duration = Duration::from_secs(5);
 
-/// A function that shows the admin key created by the first start.
+/// A function that shows the admin key of a first start to the operator, before the key is stored.
 type ShowKey = Box<dyn FnOnce(&ApiKeyText) -> io::Result<Show> + Send>;
 
 /// A running gateway.

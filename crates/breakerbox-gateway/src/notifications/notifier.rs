@@ -40,7 +40,7 @@ const PIECE: usize = 500;
 /// The delay before a message is retried after a local fault.
 const AFTER_A_LOCAL_FAULT: Duration = Duration::from_secs(5);
 
-/// The period for which dead letters are counted at startup.
+/// The period before startup for which dead letters (failed deliveries) are counted.
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// The number of attempts per target for a notification that can't be written.

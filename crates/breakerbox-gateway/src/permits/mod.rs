@@ -97,7 +97,8 @@ impl Permits {
         })
     }
 
-    /// Opens a sealed token. Returns `None` if it was not sealed by this gateway's keys, or was altered.
+    /// Decrypts a worker's token. Returns `None` if the token was not sealed with one of this gateway's keys, or was
+    /// altered.
     #[must_use]
     pub fn open(&self, token: &str) -> Option<Token> {
         Token::open(token, &self.keyring)
