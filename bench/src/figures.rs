@@ -4,13 +4,13 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-/// Returns the median of some durations.
+/// Returns the median of the durations, or the upper one of the two in the middle. Panics if there are none.
 pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
     times.sort();
     times[times.len() / 2]
 }
 
-/// Returns the number of cores and the processor model of the machine that the benchmark runs on.
+/// Returns a description of this machine: its number of cores and its processor model.
 pub(crate) fn machine() -> String {
     let cores = thread::available_parallelism().map_or(0, usize::from);
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -51,7 +51,8 @@ impl Row {
     }
 }
 
-/// Measures every row once in every round.
+/// Runs all rounds. Each round measures every row once, so that a change of the machine's speed affects all
+/// rows alike.
 pub(crate) fn interleave(rows: &mut [Row], size: &Rounds) {
     for _ in 0..size.rounds.max(1) {
         for row in &mut *rows {

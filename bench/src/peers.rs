@@ -13,7 +13,7 @@ use breakerbox::{Breakerbox, Circuit, Policy};
 use failsafe::{CircuitBreaker as _, backoff, failure_policy};
 use tower::ServiceExt;
 
-/// A circuit breaker that can be compared with others.
+/// A circuit breaker that is benchmarked: this project's or another crate's.
 pub(crate) trait Subject: Send + Sync + Sized {
     const NAME: &'static str;
 
@@ -168,7 +168,7 @@ impl Subject for Recloser {
 
 type FailsafeBreaker = failsafe::StateMachine<failure_policy::ConsecutiveFailures<backoff::Constant>, ()>;
 
-/// The circuit breaker from the crate `failsafe`, with its cheapest rule.
+/// The circuit breaker from the crate `failsafe`, with its cheapest rule: a number of consecutive failures.
 pub(crate) struct Failsafe(FailsafeBreaker);
 
 impl Subject for Failsafe {

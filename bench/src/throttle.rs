@@ -98,7 +98,7 @@ fn add_ours(rows: &mut Vec<Row>, name: &'static str, strategy: Strategy) -> Resu
     Ok(())
 }
 
-/// Returns a source of load signals, every fourth of which is an accept.
+/// Returns a function that returns load signals: one accept, then three rejects, and so on.
 fn one_in_four() -> impl Fn() -> LoadSignal + Sync {
     let count = AtomicU64::new(0);
     move || match count.fetch_add(1, Ordering::Relaxed) % 4 {
@@ -107,7 +107,8 @@ fn one_in_four() -> impl Fn() -> LoadSignal + Sync {
     }
 }
 
-/// Makes calls with these load signals until the throttle sheds a call.
+/// Makes calls with these load signals until the throttle sheds one. Fails if it sheds none within 30
+/// seconds.
 fn sheds(throttle: &Throttle, verdict: impl Fn() -> LoadSignal) -> Result<()> {
     let start = Instant::now();
     while let Ok(pass) = throttle.try_acquire(Priority::MEDIUM) {

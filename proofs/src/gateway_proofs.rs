@@ -101,7 +101,7 @@ pub(crate) struct Only {
     only: String,
 }
 
-/// A test that is set up but has not run yet.
+/// A test that is ready to run.
 type Tried<'a> = Box<dyn FnOnce() -> Result<Findings> + 'a>;
 
 impl Proof {

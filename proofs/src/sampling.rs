@@ -18,7 +18,7 @@ use breakerbox_redis::RedisStore;
 use breakerbox_testkit::servers::RedisServer;
 use clap::Args;
 
-/// The maximum allowed duration of a tick, and of the following read of all open circuits.
+/// The maximum allowed duration of a tick, and also of the read of all open circuits that follows.
 const LIMIT: Duration = Duration::from_secs(1);
 
 /// The maximum time that a tick or a read of all open circuits may delay a call.
@@ -170,8 +170,8 @@ fn agent(store: RedisStore) -> breakerbox::sampling::SamplingBuilder {
         .sample_every(Duration::from_secs(2))
 }
 
-/// Creates a record for every circuit. Each circuit was open, and closed six minutes ago, which is longer than
-/// the window, but not long enough for the trip to be forgotten.
+/// Creates a record for every circuit, in which the circuit was open and closed six minutes ago. That is
+/// longer ago than the window, but recent enough that the trip is not forgotten.
 async fn make_known(store: &RedisStore, known: u64) -> Result<()> {
     let now = store.read(&[]).await?.now;
     let closed_at = Timestamp::from_micros(now.as_micros() - 360_000_000);

@@ -34,8 +34,8 @@ const PUBLIC: &[&str] =
 /// Parts of file paths that identify test files, which are not checked.
 const NOT_PUBLIC: &[&str] = &["/tests/", "/tests.rs", "_tests.rs", "/conformance/", "/breakerbox-testkit/"];
 
-/// Strings that mark a line as not public, because it has text for developers, or names in data that an earlier
-/// version stored.
+/// Strings that exclude a line from the check, because its text is for developers, or names data that an
+/// earlier version stored.
 const FOR_DEVELOPERS: &[&str] = &["expect(", "panic!(", "unreachable!(", "assert", "reason = ", "alias = "];
 
 /// Checks all public text below the current directory.

@@ -12,8 +12,8 @@ use crate::{graph, language, packages};
 /// numbers.
 const CORE_DEPENDENCIES: [&str; 4] = ["serde", "sha2", "thiserror", "url"];
 
-/// For each package, the forbidden direct or transitive dependencies, separated by spaces. For example, a
-/// package that must not access databases must not depend on `rusqlite`.
+/// For each package, the crates that it must not depend on, directly or indirectly, separated by spaces. For
+/// example, a package that must not access databases must not depend on `rusqlite`.
 const BOUNDARIES: [(&str, &str); 5] = [
     ("breakerbox-replay", "tokio rusqlite hyper axum breakerbox breakerbox-model"),
     ("breakerbox-model", "tokio mio rusqlite tokio-postgres redis hyper h2 axum reqwest rustls breakerbox"),
@@ -25,8 +25,7 @@ const BOUNDARIES: [(&str, &str); 5] = [
     ("breakerbox-egress", "rusqlite axum breakerbox-storage breakerbox-gateway"),
 ];
 
-/// The sets of library features that are built separately, each without warnings. An empty set means no
-/// features.
+/// The library's features, each of which is linted alone. An empty string means no features.
 const LIBRARY_FEATURES: [&str; 5] = ["", "http", "tower", "reqwest-middleware", "sqlite"];
 
 pub(crate) fn run() -> Result<()> {

@@ -43,8 +43,8 @@ fn circuits(breakers: &Breakerbox, runtime: &Runtime) -> Result<Vec<Circuit>> {
     Ok(circuits)
 }
 
-/// Makes `rate` calls per second for this time, in bursts every millisecond; one call in `one_in` fails.
-/// Returns the number of calls.
+/// Makes `rate` calls per second for the duration `time`, in bursts a millisecond apart. If `one_in` is set,
+/// about one call in `one_in` fails; otherwise all succeed. Returns the number of calls made.
 fn at_rate(circuits: &[Circuit], rate: u32, time: Duration, one_in: Option<u64>) -> u64 {
     let start = Instant::now();
     let (mut made, mut index) = (0_u64, 0);
@@ -68,7 +68,8 @@ fn at_rate(circuits: &[Circuit], rate: u32, time: Duration, one_in: Option<u64>)
     made
 }
 
-/// Returns the number of commands that the server has executed, except `INFO`, which reads this number.
+/// Returns the number of commands that the server has executed so far. `INFO`, with which this number is
+/// read, does not count.
 pub(super) fn commands(server: &RedisServer) -> Result<u64> {
     counted(server, |name| name != "info")
 }

@@ -14,7 +14,7 @@ use crate::interleave::{Rounds, Row, interleave, timed};
 const HOT: &str = "asked and settled at once";
 const WAITED: &str = "waited for";
 
-/// The factor by which the number of calls is reduced if each call waits for the server, so that a round
+/// The divisor for the number of calls in measurements whose calls wait for the server, so that a round
 /// doesn't take too long.
 const WAITING_IS_SLOWER: u64 = 1_000;
 
@@ -70,7 +70,7 @@ pub(super) fn run(server: &RedisServer, runtime: &Runtime, size: &Rounds) -> Res
     round_trips(server, runtime)
 }
 
-/// Measures how many store requests a healthy call takes in strict mode.
+/// Measures and prints the average number of store requests for a successful call in strict mode.
 fn round_trips(server: &RedisServer, runtime: &Runtime) -> Result<()> {
     const CALLS: u64 = 1_000;
     let strict = registry(server, runtime, "trips", |builder| builder.consistency(Consistency::Strict))?;

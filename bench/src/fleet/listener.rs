@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::brittle;
 
-/// The Redis channel for plain messages.
+/// The Redis channel for plain messages, whose latency is the baseline for the latency of trips.
 pub(super) const CHANNEL: &str = "plain";
 
 /// The line that the listener prints when it is ready.
@@ -28,7 +28,8 @@ pub(crate) struct Arguments {
     circuits: u32,
 }
 
-/// Returns the time of a clock that all processes on a machine share, in nanoseconds.
+/// Returns the current time of the machine's monotonic clock, in nanoseconds. All processes on the machine
+/// read the same clock, so their times can be compared.
 pub(super) fn nanos() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)

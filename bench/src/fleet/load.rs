@@ -74,8 +74,8 @@ pub(super) fn run(runtime: &Runtime, sizes: &Sizes, time: Duration) -> Result<()
     Ok(())
 }
 
-/// Makes processes call the store, and returns the number of calls per second, and the resources that the
-/// server used.
+/// Starts processes that make calls through the store, and measures after a warm-up. Returns the number of
+/// calls per second, and the resources that the server used during `time`.
 fn measure(server: &Server, processes: u32, keys: u64, failing: u64, time: Duration) -> Result<(f64, Used)> {
     let start = |seed| Caller::start(&server.url(), keys, failing, u64::from(seed));
     let mut callers = (0..processes).map(start).collect::<Result<Vec<_>>>()?;
@@ -118,7 +118,7 @@ fn print(kind: Kind, processes: u32, keys: u64, failing: u64, calls: f64, used: 
     );
 }
 
-/// The resources that a server has used since its start.
+/// The resources that a server has used since it started, or between two measurements.
 #[derive(Clone, Copy)]
 struct Used {
     cpu: Duration,

@@ -27,7 +27,7 @@ const WATCHED: Duration = Duration::from_secs(8);
 /// The maximum time between two reads that belong to the same pass over all open circuits.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The number of records, the start, and the duration of each read.
+/// Every read from the store: the number of records, the start time and the duration.
 type Reads = Arc<Mutex<Vec<(usize, Instant, Duration)>>>;
 
 pub(super) fn run(server: &RedisServer, runtime: &Runtime, count: u64) -> Result<()> {
@@ -116,7 +116,8 @@ fn know(breakers: &Breakerbox, runtime: &Runtime, keys: &[String]) -> Result<Vec
     })
 }
 
-/// Waits until the store has merged the counts of all circuits.
+/// Waits until the server's memory use stops growing, which means that the store has merged the counts of all
+/// circuits. Fails after a minute.
 fn wait_for_merges(server: &RedisServer, empty: u64, count: u64) -> Result<()> {
     let limit = Instant::now() + Duration::from_secs(60);
     let mut before = empty;
@@ -140,8 +141,8 @@ fn all_open(breakers: &Breakerbox, keys: &[String]) -> Result<bool> {
     Ok(true)
 }
 
-/// Returns the duration of the longest pass in which the process reads all circuits that are not closed, and
-/// the number of passes.
+/// Groups the reads into passes. Of the passes that read all `open` circuits, returns the longest duration
+/// and the number.
 fn readings(reads: &Reads, open: usize) -> (Duration, usize) {
     let reads = reads.lock().unwrap_or_else(PoisonError::into_inner);
     let mut passes: Vec<(usize, Instant, Instant)> = Vec::new();

@@ -19,7 +19,7 @@ const PAGE: usize = 4_096;
 /// The number of writes in one measurement.
 const WRITES: usize = 100;
 
-/// Sends the gateway's requests directly to the receiver.
+/// Sends requests like those of the gateway directly to the receiver, as a baseline without the gateway.
 pub(super) fn straight(receiver: &Receiver, connections: usize, requests: u64) -> Result<Report> {
     let (host, body) = (receiver.address().to_string(), payload(512));
     let headers = [

@@ -111,14 +111,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Returns the median of some values.
+/// Returns the median of the values, or the upper one of the two in the middle. Panics if there are none.
 fn middle<T: PartialOrd + Copy>(values: &[T]) -> T {
     let mut values = values.to_vec();
     values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
     values[values.len() / 2]
 }
 
-/// Returns the time per item, in microseconds.
+/// Returns `time` divided by `count`, in microseconds.
 #[allow(clippy::cast_precision_loss)] // Figures for people.
 fn micros_each(time: Duration, count: u64) -> f64 {
     time.as_secs_f64() * 1e6 / count.max(1) as f64
@@ -128,7 +128,7 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Returns a word that states whether a target was reached or missed.
+/// Returns `reached` if a target was reached, otherwise `MISSED`.
 fn verdict(holds: bool) -> &'static str {
     if holds { "reached" } else { "MISSED" }
 }

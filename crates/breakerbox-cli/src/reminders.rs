@@ -76,7 +76,7 @@ struct Times {
     /// Interval between runs, such as 24h
     #[arg(long, value_name = "DURATION", conflicts_with = "cron")]
     every: Option<String>,
-    /// Cron expression, in the reminder's time zone: minute, hour, day, month, weekday, such as '0 9 * * MON-FRI'
+    /// Cron expression, in the time zone of --time-zone: minute, hour, day, month, weekday, such as '0 9 * * MON-FRI'
     #[arg(long, value_name = "EXPRESSION")]
     cron: Option<String>,
     /// Time zone of the cron expression, such as Europe/Berlin. Default: UTC
@@ -235,7 +235,7 @@ enum Action {
         #[command(flatten)]
         sent: Sent,
     },
-    /// Pause a reminder until it is resumed; a waiting run is cancelled
+    /// Pause a reminder until it is resumed; a waiting run is withdrawn
     Pause {
         /// ID of the reminder (rem_...)
         id: String,
@@ -262,14 +262,14 @@ enum Action {
         #[command(flatten)]
         limit: Limit,
     },
-    /// Show the times of a schedule without creating a reminder
+    /// Show when a schedule would run, without creating a reminder
     Preview {
         #[command(flatten)]
         times: Times,
         /// Assumed time of creation. Default: now
         #[arg(long, value_name = "TIME")]
         from: Option<String>,
-        /// Number of times to show, at most 50
+        /// Number of runs to show, at most 50. Default: 10
         #[arg(long, value_name = "N")]
         count: Option<u32>,
     },

@@ -148,8 +148,8 @@ impl StopSignals {
     }
 }
 
-/// Prints the admin key of a first start, if standard output is a terminal or the operator requested it. Otherwise the
-/// key would end up in a log.
+/// Prints the admin key of a first start. `printed` decides whether to print it; `None` means only to a terminal,
+/// because other output may end up in a log.
 fn show(key: &ApiKeyText, printed: Option<bool>) -> io::Result<Show> {
     let mut output = io::stdout().lock();
     if !printed.unwrap_or_else(|| output.is_terminal()) {

@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use crate::token::RandomBits;
 
-/// An exponential backoff: `first * factor^(n-1)`, at most `max`, then varied by `jitter_percent` in both directions
-/// and capped at `max` once more.
+/// An exponential backoff. The delay is `first * factor^(n-1)`, capped at `max`. Jitter then changes the delay by at
+/// most `jitter_percent` percent up or down, and the result is capped at `max` again.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Backoff {
     pub(crate) first: Duration,

@@ -8,7 +8,7 @@ use crate::time::Timestamp;
 use crate::token::{Epoch, RandomBits};
 use crate::window::Totals;
 
-/// One transition of one circuit, which begins a new epoch.
+/// One transition of one circuit. Each transition begins a new epoch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Change {
     /// The state before the transition.
@@ -23,11 +23,11 @@ pub struct Change {
     pub cause: Cause,
     /// The earliest time at which a caller may probe; `None` unless the circuit is open.
     pub retry_at: Option<Timestamp>,
-    /// The number of trips since the circuit's trips were last forgiven.
+    /// The number of trips since the earlier ones were last forgiven.
     pub trips: u32,
     /// The time of the latest success; `None` before the first.
     pub last_success: Option<Timestamp>,
-    /// The time of the first counted failure after the latest success; `None` if there is none.
+    /// The time of the first counted failure after the latest success; `None` if no failure was counted after it.
     pub failing_since: Option<Timestamp>,
     /// The window's counts when a rule tripped the circuit; `None` if no rule has tripped it since it last closed.
     pub evidence: Option<Arc<Totals>>,
@@ -36,8 +36,8 @@ pub struct Change {
 }
 
 impl Change {
-    /// Returns the change from the state `from` to `record`; `None` if `record` is the circuit's first. A caller that
-    /// does not know the previous state can derive it from the record's cause ([`Cause::leaves`]).
+    /// Returns the transition from the state `from` to the record's state; `None` if `record` is the circuit's first. A
+    /// caller that does not know the previous state can derive it from the record's cause ([`Cause::leaves`]).
     #[must_use]
     pub fn to(record: &Record, from: Status) -> Option<Self> {
         Some(Self {
@@ -83,7 +83,8 @@ impl Step {
         Self { record: next, change }
     }
 
-    /// Shortens the cool-off by the time since `since`, because calls have been refused since then.
+    /// Brings `retry_at` forward by the time since `since`, but not before `now`. Calls have been refused since
+    /// `since`, so that time counts towards the cool-off.
     pub(crate) fn refused_since(mut self, since: Timestamp, now: Timestamp) -> Self {
         let times =
             [Some(&mut self.record.retry_at), self.change.as_mut().map(|change| &mut change.retry_at)];

@@ -51,8 +51,8 @@ pub struct Circuit {
     ramp: Option<Box<Ramp>>,
 }
 
-/// A circuit's state apart from its window and ramp. A circuit that never tripped needs no record, which saves memory
-/// because most circuits never trip.
+/// A circuit's state apart from its window and ramp. Most circuits never trip, so they have no record, which saves
+/// memory.
 #[derive(Clone, PartialEq, Debug)]
 enum Memory {
     /// The circuit has never made a transition.
@@ -74,7 +74,7 @@ pub struct AcquireResult {
 /// The result of settling a permit in a [`Circuit`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settled {
-    /// Whether the outcome counted.
+    /// Whether the outcome counted and, if not, why.
     pub settlement: Settlement,
     /// The change to publish to observers; `None` if there was no transition.
     pub change: Option<Change>,
@@ -88,7 +88,7 @@ pub enum Settlement {
     /// The outcome does not count, because it was ignored or cancelled, an override is in place, or dry-run admitted
     /// the call.
     Uncounted,
-    /// The outcome is late. Its epoch or its lease is over, so it has no effect.
+    /// The outcome is late, because its epoch or lease is over. It has no effect.
     Late,
     /// The store did not respond to the report of the outcome, which may or may not have counted.
     Unconfirmed,
@@ -111,7 +111,8 @@ impl Circuit {
         Self { memory, window: Window::new(policy), ramp: None }
     }
 
-    /// Returns this circuit with `known` as its latest success, if `known` is later than the record's latest success.
+    /// Returns this circuit with `known` as the time of its latest success, if `known` is later than the time in the
+    /// record.
     pub(crate) fn with_success_at(mut self, known: Option<Timestamp>) -> Self {
         let latest = self.record().with_success_at(known).latest_outcomes();
         self.set_latest_outcomes(latest);
@@ -150,7 +151,8 @@ impl Circuit {
         }
     }
 
-    /// Returns the circuit's record; for a circuit that never made a transition, a new record with version zero.
+    /// Returns the circuit's record. For a circuit that never made a transition, this is a new record with version
+    /// zero.
     #[must_use]
     pub fn record(&self) -> Record {
         match &self.memory {
@@ -170,8 +172,8 @@ impl Circuit {
         }
     }
 
-    /// Whether the record can be dropped without loss and its retention time is over, so that the store may have
-    /// expired it. This distinguishes an expiry from a response that is older than the record.
+    /// Whether the store may have expired the record, because the record can be dropped without loss and its retention
+    /// time is over. If the store has no record, this distinguishes an expiry from an outdated response.
     pub(crate) fn may_have_expired(&self, policy: &Policy, now: Timestamp) -> bool {
         match &self.memory {
             Memory::Pristine { .. } => true,
@@ -230,8 +232,8 @@ impl Circuit {
         self.ramp.as_deref()
     }
 
-    /// Whether a caller may count fast successes by itself and [add](Self::add_successes) them later, all at once. This
-    /// is so while the circuit admits every call, and no success below the policy's [harmless
+    /// Whether a caller may count fast successes itself and [add](Self::add_successes) them later, in one step. This is
+    /// allowed while the circuit admits every call, and no success below the policy's [harmless
     /// latency](Policy::harmless_latency) could change its state. The result is valid until the circuit's next step or
     /// the end of the [current bucket](Self::bucket_ends_at).
     #[must_use]
@@ -259,7 +261,7 @@ impl Circuit {
         self.window.bucket_ends_at(now)
     }
 
-    /// Adds successes that the caller counted by itself in this epoch, while the circuit [allowed the fast
+    /// Adds successes that the caller counted itself in this epoch, while the circuit [allowed the fast
     /// path](Self::allows_fast_path).
     pub fn add_successes(&mut self, successes: u32, latency_sum: Duration, policy: &Policy, now: Timestamp) {
         if successes > 0 {
@@ -383,7 +385,8 @@ impl Circuit {
         Decision::Admitted(Permit::new(self.epoch(), kind, now))
     }
 
-    /// Releases a call's slot in the ramp.
+    /// Settles a call in the ramp, which releases the call's slot. If this completes the ramp, calls are no longer
+    /// limited.
     pub(crate) fn settle_on_ramp(
         &mut self,
         generation: u32,
@@ -404,12 +407,12 @@ impl Circuit {
         self.window.record(outcome, policy.slow_call(), now);
     }
 
-    /// Adjusts the window to a clock that was set from `before` to `after`, so that counted outcomes keep their age.
+    /// Adjusts the window after the clock was set from `before` to `after`, so that counted outcomes keep their age.
     pub(crate) fn clock_moved(&mut self, before: Timestamp, after: Timestamp) {
         self.window.clock_moved(before, after);
     }
 
-    /// Adjusts the times in the record to a clock that was set from `before` to `after`.
+    /// Adjusts the times in the record after the clock was set from `before` to `after`.
     pub(crate) fn record_moved(&mut self, before: Timestamp, after: Timestamp) {
         match &mut self.memory {
             Memory::Pristine { latest, .. } => *latest = latest.moved(before, after),
@@ -460,7 +463,8 @@ impl Circuit {
         }
     }
 
-    /// Sets the times of the latest outcomes. This is not a write of the record, so the version stays the same.
+    /// Sets the times of the latest outcomes. The record's version stays the same, because these times are not written
+    /// to the store.
     fn set_latest_outcomes(&mut self, new: LatestOutcomes) {
         match &mut self.memory {
             Memory::Pristine { latest, .. } => *latest = new,

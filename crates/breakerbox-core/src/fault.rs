@@ -3,7 +3,7 @@
 //! Each is checked at the one place where its fix decides. Without the feature `sabotage`, none can be put back, and
 //! the check costs nothing.
 
-/// A fault in shared circuits that was fixed, and that tests can put back.
+/// A known fault in shared circuits. It is fixed, but tests can inject it again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 #[cfg_attr(not(feature = "sabotage"), expect(unreachable_pub, reason = "exported with the feature"))]
@@ -18,11 +18,12 @@ pub enum Fault {
     /// A process publishes any state to a store that has no record, even though other processes may have closed the
     /// circuit meanwhile and the closed record may have expired.
     PublishesExpired,
-    /// A process that decided before it knew the store's time publishes times by its own clock.
+    /// A process that made a decision before it knew the store's time publishes the decision with times by its own
+    /// clock.
     KeepsOwnTimes,
-    /// A leader evaluates a sampled circuit only over its whole window, so that earlier successes hide a dead
-    /// destination.
+    /// A leader evaluates a sampled circuit only over the whole window, so that earlier successes hide the fact that
+    /// the destination is down.
     NoRecentTicks,
-    /// A half-open sampled circuit gives any number of leases between two ticks.
+    /// A half-open sampled circuit gives an unlimited number of leases between two ticks.
     NoProbeLimit,
 }

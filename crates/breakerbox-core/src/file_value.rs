@@ -15,7 +15,7 @@ pub enum FileValue {
     Integer(i128),
     /// A number with a fraction.
     Float(f64),
-    /// A string, shortened if it is long, because errors include it.
+    /// A string. A long string is shortened, because errors include it.
     Text(String),
     /// A list.
     List,
@@ -98,7 +98,7 @@ impl<'de> Deserialize<'de> for FileValue {
     }
 }
 
-/// Returns the string, shortened if it is longer than any valid value, so that no error contains megabytes.
+/// Shortens a string that is longer than any valid value, so that no error contains megabytes.
 pub(crate) fn shortened(text: &str) -> String {
     const LONGEST: usize = 64;
     if text.chars().nth(LONGEST).is_none() {

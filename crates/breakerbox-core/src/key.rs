@@ -139,7 +139,7 @@ impl Key {
         Self::new(tenant)
     }
 
-    /// Returns the key as text, for people and reports.
+    /// Returns the key's text, for example for logs and reports.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -152,8 +152,8 @@ impl Key {
         KeyId::of(&self.text)
     }
 
-    /// Creates a key that begins with a tenant and a space. The first space ends the tenant, because neither tenants
-    /// nor normalised URLs nor hosts contain spaces.
+    /// Creates the key `<tenant> <rest>`. The first space always ends the tenant, because tenants, normalised URLs and
+    /// hosts contain no spaces.
     fn below(tenant: &str, rest: &str) -> Result<Self, KeyError> {
         check_tenant(tenant)?;
         Self::new(&format!("{tenant} {rest}"))

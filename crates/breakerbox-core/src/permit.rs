@@ -46,7 +46,7 @@ impl Permit {
         Self { epoch, kind, started_at, local_probe: None }
     }
 
-    /// Creates a permit for an ordinary call, for a caller that already knows that the circuit [allows the fast
+    /// Creates a permit for an ordinary call. The caller must know that the circuit [allows the fast
     /// path](crate::Circuit::allows_fast_path) in this epoch.
     pub const fn fast_path(epoch: Epoch, started_at: Timestamp) -> Self {
         Self::new(epoch, PermitKind::Call, started_at)
@@ -93,8 +93,8 @@ impl Permit {
         }
     }
 
-    /// Returns the same permit with its times converted to the caller's own clock, where `started_at` is the permit's
-    /// start. Latencies must be measured by a clock that cannot be set.
+    /// Returns the same permit with its times converted to the caller's own clock. `started_at` is the permit's start
+    /// by that clock, which must be monotonic, because latencies are measured by it.
     pub fn by_own_clock(self, started_at: Timestamp) -> Self {
         let kind = match self.kind {
             PermitKind::Probe { nonce, deadline } => {
@@ -142,12 +142,12 @@ pub enum Refusal {
     /// not.
     #[error("the circuit is open in this process only, for another {} ms", .retry_in.as_millis())]
     OpenLocally {
-        /// The earliest time at which a caller may probe; while this process is probing, the probe's deadline.
+        /// The earliest time at which a caller may probe. While this process is probing, this is the probe's deadline.
         retry_at: Timestamp,
         /// The time until `retry_at`.
         retry_in: Duration,
     },
-    /// Another caller is probing. The circuit may change, or the probe's lease may be released, before `retry_at`.
+    /// Another caller is probing. A permit may become available before `retry_at`, if the probe ends early.
     #[error("the circuit is half-open and another call is probing")]
     Probing {
         /// The time at which the probe's lease expires.
@@ -155,8 +155,8 @@ pub enum Refusal {
         /// The time until `retry_at`.
         retry_in: Duration,
     },
-    /// As many calls are in flight as the ramp allows. There is no retry time, because a slot becomes free only when
-    /// another call settles.
+    /// The ramp's limit on calls in flight is reached. The time to retry is unknown, because a slot becomes free only
+    /// when another call settles.
     #[error("the circuit has just closed and admits {limit} calls at a time; {in_flight} are in flight")]
     Ramping {
         /// The number of calls in flight.
@@ -164,8 +164,8 @@ pub enum Refusal {
         /// The maximum number of calls in flight.
         limit: u32,
     },
-    /// A trip rule is met over the counts that this process knows, and the process is checking them against the
-    /// fleet's.
+    /// The counts that this process knows meet a trip rule. The process refuses calls while it waits for the other
+    /// processes' reports.
     #[error("the circuit is about to open, if the fleet's counts agree")]
     TripPending,
     /// Every permit requires the store, and this caller cannot wait for the store's response.

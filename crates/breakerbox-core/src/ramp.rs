@@ -26,8 +26,8 @@ pub struct Ramp {
     refused_at: Timestamp,
     /// The time at which a call last started or settled.
     moved_at: Timestamp,
-    /// How many times all calls in flight were written off because none of them settled. Settling an older generation's
-    /// call has no effect.
+    /// The number of times that all calls in flight were written off, because none of them settled. A call from an
+    /// earlier generation has no effect when it settles.
     generation: u32,
 }
 
@@ -128,7 +128,7 @@ impl Ramp {
 }
 
 /// Returns how long a ramp at its limit refuses calls while none of its calls settles. After that, all calls in flight
-/// are written off. The time is at least a window, and longer than a probe may take.
+/// are written off. The result is the window, or the maximum duration of a probe's lease if that is longer.
 fn patience(policy: &Policy) -> Duration {
     policy.window().max(policy.probe_timeout() + LEASE_MARGIN)
 }

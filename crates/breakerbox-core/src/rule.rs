@@ -63,8 +63,8 @@ impl TripRule {
     }
 
     /// Whether further successes, each below the policy's [harmless latency](Policy::harmless_latency), could cause a
-    /// rule to be met, because they add up to the `min_calls` that rates and mean latency need. If not, the caller may
-    /// count such successes by itself and add them later.
+    /// rule to be met. This is possible if they bring the number of calls to the `min_calls` that rates and mean
+    /// latency need. If false, the caller may count such successes itself and add them later.
     #[must_use]
     pub fn successes_could_break(policy: &Policy, totals: &Totals) -> bool {
         let calls = totals.calls();
@@ -77,8 +77,7 @@ impl TripRule {
             || mean_is_reached(policy, totals)
     }
 
-    /// Whether the `failures` rule is met. Unlike the other rules, further reports by other processes cannot change
-    /// that.
+    /// Whether the `failures` rule is met. Unlike for other rules, further reports cannot make this rule unmet.
     #[must_use]
     pub(crate) fn holds_for_good(policy: &Policy, totals: &Totals) -> bool {
         Self::Failures.holds(policy, totals)

@@ -16,7 +16,7 @@ use crate::time::Timestamp;
 use crate::token::RandomBits;
 use crate::transitions::{MissingLatencySum, Sample};
 
-/// The latest outcomes that this leader has seen, for each closed circuit.
+/// For each closed circuit, the latest success and the first failure after it, as this leader has seen them.
 #[derive(Clone, Debug, Default)]
 pub struct LatestSuccesses(BTreeMap<Arc<str>, Latest>);
 
@@ -75,7 +75,8 @@ impl LatestSuccesses {
     }
 }
 
-/// Whether the policy depends on how long a circuit has been failing.
+/// Whether the policy needs the time for which a circuit has been failing, which is so if `disable_after` is set
+/// and `disable_min` is above zero.
 fn matters(policy: &Policy) -> bool {
     policy.disable_after().is_some() && policy.disable_min() > Duration::ZERO
 }

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::time::Timestamp;
 use crate::token::{Epoch, Nonce};
 
-/// A permit as plain data, which any process can settle. Its times are by the same clock as the records, which is the
-/// store's clock if there is a store.
+/// A permit as plain data, which any process can settle. Its times are by the store's clock or, without a store, by the
+/// registry's clock.
 ///
 /// Each settlement of a ticket counts, except that a probe's ticket counts only once. The process that passes a ticket
 /// on must ensure that it is settled once.

@@ -47,16 +47,16 @@ impl RandomBits {
 pub struct Epoch(pub u64);
 
 impl Epoch {
-    /// Returns the next epoch. It is greater than this one and at least the time in microseconds, so that even a store
-    /// that lost its records assigns epochs that were never used before.
+    /// Returns the next epoch. It is greater than this epoch, and at least the current time in microseconds, so that a
+    /// store that lost its records does not assign an epoch that was used before.
     #[must_use]
     pub(crate) fn next(self, now: Timestamp) -> Self {
         Self(self.0.saturating_add(1).max(now.as_micros()))
     }
 }
 
-/// The token that identifies one write of a record. It is random, so that a retry after a lost write is not mistaken
-/// for that write.
+/// The token that identifies one write of a record. It is random, so that a retried write is not mistaken for an
+/// earlier write that was lost.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Version(#[serde(with = "hex")] pub u128);
 

@@ -71,7 +71,7 @@ pub struct BucketDelta {
     pub slow: u64,
     /// The sum of all latencies.
     pub latency_sum: Duration,
-    /// The number of failures in this bucket after the latest success in all reported buckets.
+    /// The number of this bucket's failures that came after the latest success in all reported buckets.
     pub run: u64,
 }
 
@@ -238,9 +238,9 @@ impl Window {
         }
     }
 
-    /// Adapts the window to a changed policy, and keeps the counts. Each old bucket is added to the new bucket that
-    /// contains its start, so that no count stays longer than the new window. Counts that are too old for the new
-    /// window are removed.
+    /// Adapts the window to a changed policy, and keeps the counts. Each old bucket's counts move to the new bucket
+    /// that contains the old bucket's start, so that no count stays longer than the new window. Counts that are too old
+    /// for the new window are removed.
     pub(crate) fn fit(&mut self, policy: &Policy, now: Timestamp) {
         if width(policy) == self.width && policy.looks_at_latency() == self.latencies.is_some() {
             return;

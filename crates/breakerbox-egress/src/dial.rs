@@ -24,7 +24,7 @@ use crate::host::local_fault;
 
 /// The maximum number of addresses to try per host name.
 const MAX_ADDRESSES: usize = 6;
-/// The delay before the next address is tried in parallel.
+/// How long to wait for a connection before the next address is tried in parallel.
 const HEAD_START: Duration = Duration::from_millis(250);
 
 /// Resolves hosts and opens TCP connections to them.

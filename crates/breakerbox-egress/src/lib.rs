@@ -69,6 +69,6 @@ pub struct Incoming {
 /// Makes HTTP requests. [`Sender`] is the real implementation; tests have their own.
 #[async_trait::async_trait]
 pub trait HttpSender: Send + Sync + 'static {
-    /// Makes one request, and returns its result.
+    /// Makes one request. A fault, such as a timeout, is part of the result.
     async fn send(&self, outgoing: Outgoing) -> Incoming;
 }

@@ -16,7 +16,8 @@ tokio::task_local! {
 /// The value of `stage` while the request waits for the receiver.
 const NONE: u8 = u8::MAX;
 
-/// The progress of one request. Clones refer to the same request.
+/// What a request is waiting for, which decides whether a timeout is the gateway's or the receiver's fault. Clones
+/// refer to the same request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Progress(Arc<Inner>);
 
@@ -40,12 +41,12 @@ impl Progress {
         Self(Arc::new(Inner { tenant, ..Inner::default() }))
     }
 
-    /// Runs a request with this progress.
+    /// Runs a request. While it runs, [`current`](Self::current) returns this progress.
     pub(super) async fn scope<F: Future>(&self, request: F) -> F::Output {
         CURRENT.scope(self.clone(), request).await
     }
 
-    /// Returns the progress of the current task's request.
+    /// Returns the progress of the current task's request. Outside [`scope`](Self::scope), returns a new default.
     pub(super) fn current() -> Self {
         CURRENT.try_with(Self::clone).unwrap_or_default()
     }

@@ -119,7 +119,7 @@ struct CachedAnswer {
 enum CacheState {
     Cached(Found),
     Pending(PendingLookUp),
-    /// The name has to be looked up.
+    /// The name has to be looked up. `found_at` is set if it was resolved within the last ten minutes.
     Nothing {
         found_at: Option<Instant>,
     },

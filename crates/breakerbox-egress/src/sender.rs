@@ -157,7 +157,7 @@ impl Sender {
         Self { repeated, ..self }
     }
 
-    /// Makes a request, and returns its result by the deadline.
+    /// Makes a request, with the timeout `outgoing.limit`. A fault, such as a timeout, is part of the result.
     pub async fn send(&self, outgoing: Outgoing) -> Incoming {
         let (started, lost_before) = (Instant::now(), self.pauses.lost());
         let limit = outgoing.limit;
@@ -260,8 +260,8 @@ fn timed_out(progress: &Progress, limit: Duration) -> (Fault, String) {
     }
 }
 
-/// Returns whether a fault is attributed to a pause of this process, because the pause took a large part of the
-/// request's time. A denied address is never attributed to a pause.
+/// Returns whether a fault is attributed to pauses of this process, because they took at least an eighth of the
+/// request's timeout. Local faults and denied addresses are never attributed to pauses.
 fn is_paused(fault: Fault, lost: Duration, limit: Duration) -> bool {
     !matches!(fault, Fault::Local(_) | Fault::Denied) && !lost.is_zero() && lost >= limit / 8
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 use breakerbox_core::{POLICY_KEYS, Policy, format_duration};
 use serde_json::{Map, Value};
 
-/// The time by which a probe's lease exceeds the request timeout, unless the policy sets `probe_timeout`.
+/// How much longer than the request timeout a probe's lease is, unless the policy sets `probe_timeout`.
 pub const PROBE_MARGIN: Duration = Duration::from_secs(2);
 
-/// Returns the value with this name in the policy file, or `None` for `preset` and unknown names.
+/// Returns the policy's value for the setting with this name in the policy file, or `None` for `preset` and
+/// unknown names.
 ///
 /// ```
 /// use breakerbox_core::Policy;
@@ -52,7 +53,7 @@ pub fn policy_value(policy: &Policy, name: &str) -> Option<Value> {
     })
 }
 
-/// Returns all of a policy's values, by their names in the policy file.
+/// Returns the values of all the policy's settings, except `preset`, by their names in the policy file.
 #[must_use]
 pub fn policy_values(policy: &Policy) -> Map<String, Value> {
     let named = |name: &&str| Some(((*name).to_owned(), policy_value(policy, name)?));

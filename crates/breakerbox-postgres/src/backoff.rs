@@ -13,7 +13,8 @@ const MIN_PAUSE: Duration = Duration::from_millis(50);
 /// The maximum length of any pause between connection attempts.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// The maximum length of the next pause between connection attempts. It doubles with each pause.
+/// The delays between connection attempts. Contains the maximum length of the next delay, which doubles each
+/// time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff(Duration);
 
@@ -31,8 +32,8 @@ impl Backoff {
     }
 }
 
-/// Limits connection attempts. After a failed attempt, callers get that attempt's error for a while, so that a
-/// recovering server does not get one attempt per request.
+/// Limits connection attempts. After a failed attempt, callers get its error for a while without a new attempt,
+/// so that a recovering server does not get one attempt per request.
 #[derive(Debug, Default)]
 pub(crate) struct Gate(Mutex<Option<LastFailure>>);
 

@@ -35,7 +35,7 @@ pub(crate) fn rounds(deltas: &[Delta]) -> Vec<Vec<usize>> {
     rounds.iter().flat_map(|round| round.chunks(MAX_DELTAS)).map(<[usize]>::to_vec).collect()
 }
 
-/// The array parameters of the merge statement.
+/// The parameters of the merge statement, one array for each column.
 #[derive(Default)]
 pub(crate) struct Batch<'a> {
     keys: Vec<&'a [u8]>,

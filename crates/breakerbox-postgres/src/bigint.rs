@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use breakerbox::{Epoch, Timestamp};
 
-/// The maximum duration, in microseconds, so that adding it to a realistic time does not overflow.
+/// The maximum duration, in microseconds. It is small enough that adding a realistic time to it does not
+/// overflow.
 const LONGEST: u64 = 1 << 62;
 
 /// Converts a count to the database's type, saturating at the maximum.
@@ -38,7 +39,8 @@ pub(crate) fn timed(time: i64) -> Timestamp {
     Timestamp::from_micros(counted(time))
 }
 
-/// Converts an epoch bit by bit. Epochs are only compared for equality, so their sign does not matter.
+/// Converts an epoch to a signed number with the same bits. Epochs are only compared for equality, so the sign
+/// does not matter.
 pub(crate) fn epoch(epoch: Epoch) -> i64 {
     epoch.0.cast_signed()
 }

@@ -126,8 +126,8 @@ pub(crate) async fn listen_for_ever(
     }
 }
 
-/// Parses a message. If the record did not fit into the message, reads the record from the store, which may
-/// have a newer one by then.
+/// Parses a message. If the record did not fit into the message, reads the current record from the store, which
+/// may be newer than the change.
 async fn parse_message(text: &str, operations: &Operations) -> StoreEvent {
     let Some(message) = message::read(text) else { return StoreEvent::Missed };
     if !message.reports.is_empty() {

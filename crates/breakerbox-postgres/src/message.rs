@@ -20,18 +20,18 @@ struct ChangeMessage<'a> {
     record: Option<&'a Record>,
 }
 
-/// A message as it is received, which is either a change or a call for reports.
+/// A message as it is received, which is either a change or a request for reports.
 #[derive(PartialEq, Debug, Deserialize)]
 pub(crate) struct Message {
     pub(crate) key: Option<String>,
     pub(crate) record: Option<Record>,
-    /// The keys of a call for reports; empty for a change.
+    /// The keys for which reports are requested; empty for a change.
     #[serde(default)]
     pub(crate) reports: Vec<String>,
 }
 
-/// Returns as few messages as possible that call for reports on these keys. A key that does not fit into a
-/// message is left out. For such a key, the process with the pending trip waits for the other processes'
+/// Returns as few messages as possible that request reports on these keys. A key that does not fit into a
+/// message is left out. For such a key, the process with the pending trip receives only the other processes'
 /// regular reports.
 pub(crate) fn call_for_reports(keys: &[Arc<str>]) -> Vec<String> {
     const FRAME: &str = r#"{"reports":[]}"#;

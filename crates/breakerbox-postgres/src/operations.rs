@@ -266,7 +266,7 @@ impl Operations {
         Ok(Answer { now: now_in(row)?, value: () })
     }
 
-    /// Sends a call for reports to all listeners, in several messages if there are many keys.
+    /// Sends a request for reports to all listeners, in several messages if there are many keys.
     pub(crate) async fn call_for_reports(&self, keys: &[Arc<str>]) -> Result<(), StoreError> {
         let messages = message::call_for_reports(keys);
         if !messages.is_empty() {
@@ -344,8 +344,8 @@ fn swapped(key: &Arc<str>, row: &Row) -> Result<Readable<Swapped>, StoreError> {
     })
 }
 
-/// Waits for all futures. The first poll polls them in order, and each sends its request at its first poll. A
-/// future that is polled afterwards, such as a commit, therefore sends its request last.
+/// Waits for all futures, after polling them once in order. Each future sends its request at its first poll. A
+/// future that is first polled later, such as a commit, therefore sends its request last.
 async fn all_in_order<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut all: Vec<Pin<Box<MaybeDone<F>>>> = futures.map(|future| Box::pin(maybe_done(future))).collect();
     poll_fn(|context| {
@@ -357,7 +357,7 @@ async fn all_in_order<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Out
     all.iter_mut().filter_map(|one| one.as_mut().take_output()).collect()
 }
 
-/// A table whose rows expire.
+/// The tables whose rows expire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Table {
     Circuits,

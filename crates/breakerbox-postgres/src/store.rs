@@ -35,7 +35,7 @@ pub struct PostgresStore {
 /// A function that opens another store with the same settings, in the current tokio runtime.
 pub(crate) type Reopen = Box<dyn Fn() -> Option<PostgresStore> + Send + Sync>;
 
-/// The settings that a store is started with, in addition to its database.
+/// The settings, in addition to the database, with which a store starts.
 pub(crate) struct Start {
     pub(crate) schema: String,
     pub(crate) heartbeat_every: Duration,

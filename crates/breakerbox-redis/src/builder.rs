@@ -87,8 +87,8 @@ impl Builder {
         self
     }
 
-    /// Sets the request timeout. Default: [`DEFAULT_TIME_LIMIT`]. A page of a list may take longer, because it
-    /// takes several requests.
+    /// Sets the request timeout. Default: [`DEFAULT_TIME_LIMIT`]. Listing a page of circuits may take longer,
+    /// because it takes several requests.
     pub fn time_limit(mut self, time_limit: Duration) -> Self {
         self.time_limit = time_limit;
         self

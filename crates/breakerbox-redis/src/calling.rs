@@ -12,7 +12,7 @@ use crate::layout::Bucket;
 use crate::servers::Servers;
 use crate::wire::Call;
 
-/// The prefix of a message that calls for reports.
+/// The prefix of a message that requests reports.
 const PREFIX: &str = "reports:";
 
 /// The maximum number of keys in one message, so that messages fit into a server's output buffers.
@@ -48,7 +48,7 @@ fn write(keys: &[&Arc<str>]) -> Result<String, StoreError> {
     Ok(format!("{PREFIX}{keys}"))
 }
 
-/// Parses a call for reports. Returns `None` for any other message.
+/// Parses a request for reports. Returns `None` for any other message.
 pub(crate) fn read(text: &str) -> Option<StoreEvent> {
     let keys: Vec<String> = serde_json::from_str(text.strip_prefix(PREFIX)?).ok()?;
     (!keys.is_empty())

@@ -52,7 +52,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// The node that owns each bucket, by the bucket's number.
+/// The node that owns each bucket, indexed by bucket number; `None` if no node owns the bucket.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Owners(Vec<Option<Address>>);
 
@@ -99,10 +99,11 @@ impl Owners {
     }
 }
 
-/// The latest known owners, or the latest error. `None` before the first response.
+/// The bucket owners in the latest response, or the error of the latest request. `None` before the first
+/// response.
 type Known = Result<Option<Arc<Owners>>, ConnectError>;
 
-/// A Redis Cluster, with the owner of each bucket, and a link to each node.
+/// A Redis Cluster, with the owner of each bucket and a link to each node.
 pub(crate) struct Cluster {
     shared: Arc<Shared>,
     owners: watch::Receiver<Known>,
@@ -151,7 +152,7 @@ impl Cluster {
         self.shared.peer(address)
     }
 
-    /// Requests the slot map again, because a request was redirected or a node is down.
+    /// Requests a new slot map at once, because a request was redirected or a node is down.
     pub(crate) fn has_changed(&self) {
         self.shared.problems.notify_one();
     }

@@ -73,8 +73,8 @@ impl Peer {
     }
 }
 
-/// Queries all sentinels concurrently, and returns the first response that names the master. The caller must
-/// verify that the server is the master.
+/// Queries all sentinels concurrently, and returns the master's address from the first response that contains
+/// one. The response may be outdated, so the caller must verify that the server is the master.
 async fn ask_sentinels(sentinels: &Servers, master: &str) -> Result<(String, u16), ConnectError> {
     let ask = |(host, port): &(String, u16)| {
         let (host, port) = (host.clone(), *port);
@@ -117,7 +117,7 @@ async fn open(
     Ok((connection, Hello::new(&hello, address)?))
 }
 
-/// A server's response to `HELLO`.
+/// The fields of a server's response to `HELLO` that the store checks.
 struct Hello {
     address: String,
     mode: String,

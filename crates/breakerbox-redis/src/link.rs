@@ -43,7 +43,7 @@ pub(crate) enum State {
     Down(ConnectError),
 }
 
-/// Notifications of problems, from the users of a connection to the task that maintains it.
+/// Reports about a connection, from its users to the task that maintains it.
 #[derive(Default)]
 struct Problems {
     /// A response did not arrive in time.
@@ -92,8 +92,8 @@ impl Link {
         self.state.clone()
     }
 
-    /// Reports that a response did not arrive in time. The connection is then tested, and replaced if it is
-    /// dead.
+    /// Reports that a response did not arrive in time. The task then tests the connection, and replaces it if
+    /// it is dead.
     pub(crate) fn is_silent(&self) {
         self.problems.silent.notify_one();
     }

@@ -244,7 +244,7 @@ async fn subscribe(connection: &mut MultiplexedConnection, channels: &Channels) 
     Ok(())
 }
 
-/// Waits until a message may have been missed, because the connection or the subscription ended.
+/// Waits until the connection or the subscription has ended, after which messages may be missed.
 async fn until_gap(
     mut connection: MultiplexedConnection,
     listener: &Listener,
@@ -265,8 +265,8 @@ async fn until_gap(
     }
 }
 
-/// Parses a message, which is either a call for reports or was sent by the swap script. The swap script sends
-/// the length of the key, a colon, the key, and the record.
+/// Parses a message, which is either a request for reports or a change. The swap script writes a change as the
+/// length of the key, a colon, the key, and the record.
 fn read_message(message: &Value) -> Option<StoreEvent> {
     let Value::BulkString(bytes) = message else { return None };
     let text = std::str::from_utf8(bytes).ok()?;

@@ -25,10 +25,10 @@ use crate::wire::Call;
 /// The maximum number of circuits on a page.
 const MAX_PAGE: usize = 1_000;
 
-/// The number of buckets that a page's first round of queries covers.
+/// The number of buckets that the first round of queries for a page covers.
 const FIRST_WAVE: u16 = 4;
 
-/// The factor by which each further round of queries covers more buckets.
+/// The factor by which the number of buckets grows with each further round of queries.
 const GROWTH: u16 = 4;
 
 /// The maximum number of query rounds for a page. Only a page with many expired circuits takes more than five.

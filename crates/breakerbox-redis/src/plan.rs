@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use crate::layout::Bucket;
 
-/// Groups keys, by their index, into calls with at most `most` keys each. Without keys, returns one empty call,
-/// because each response contains the server's time.
+/// Groups keys into calls with at most `most` keys each. The calls refer to the keys by index. Without keys,
+/// returns one empty call, because even an empty response contains the server's time.
 pub(crate) fn calls<'a>(
     keys: impl Iterator<Item = &'a str>,
     one_server: bool,

@@ -35,7 +35,7 @@ pub(crate) enum Wire {
     Cluster(Arc<Cluster>),
 }
 
-/// A command or script call, which is sent to the server that owns the bucket.
+/// A command or script call. It is sent to the server that owns its bucket.
 pub(crate) struct Call {
     bucket: Bucket,
     kind: CallKind,
@@ -67,7 +67,8 @@ impl Call {
 struct Pending {
     call: usize,
     by_text: bool,
-    /// The node that the call was redirected to, and whether the redirection is for this call only (`ASK`).
+    /// The node to which the call was redirected, and whether the redirection applies to this call only
+    /// (`ASK`); `None` without a redirection.
     sent_to: Option<(Address, bool)>,
 }
 
@@ -78,8 +79,8 @@ struct Group {
     pending: Vec<Pending>,
 }
 
-/// The links from which responses are outstanding. Dropping this before all responses have arrived, such as at
-/// a timeout, triggers a test of the links.
+/// The links that still owe responses. If this is dropped before all responses have arrived, for example at a
+/// timeout, the links are tested.
 struct Waiting(Vec<Arc<Link>>);
 
 impl Drop for Waiting {
@@ -200,7 +201,8 @@ impl Wire {
         Ok(groups.into_values().collect())
     }
 
-    /// Returns how to retry a call that was not executed; `None` if the call must not be retried.
+    /// Returns the call with the changes that a retry needs; `None` if the call must not be retried. Only calls
+    /// that the server did not execute are retried.
     fn again(
         &self,
         waiting: Pending,

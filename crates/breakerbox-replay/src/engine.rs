@@ -65,7 +65,7 @@ pub struct KeyLife {
     pub key: Arc<str>,
     /// The counts of calls, samples and trips, and the time in each state.
     pub tally: Tally,
-    /// The states and calls over time. `None` if no page is drawn.
+    /// The states and calls over time. `None` unless timelines were requested.
     pub timeline: Option<Timeline>,
     circuit: Circuit,
 }
@@ -86,8 +86,8 @@ pub struct Engine<'w> {
     now: Timestamp,
 }
 
-/// An admitted call that is not settled yet. Calls are ordered by the time of their settlement, then by the order of
-/// acquiring.
+/// An admitted call that is not settled yet. Calls are ordered by settlement time, then by the order in which they were
+/// admitted.
 #[derive(PartialEq, Eq)]
 struct InFlight {
     settles_at: Timestamp,
@@ -293,8 +293,8 @@ impl<'w> Engine<'w> {
         Ok(())
     }
 
-    /// Returns bits derived from a counter instead of random ones. They are sufficient, because no other process
-    /// writes these records and jitter is off.
+    /// Returns bits from a counter. Random bits are not needed, because no other process writes these records and
+    /// jitter is off.
     fn draw(&mut self) -> RandomBits {
         self.draws += 1;
         RandomBits(self.draws)

@@ -42,7 +42,7 @@ impl<'w> Report<'w> {
         Self { output: Box::new(output), decisions, line: Vec::new(), outlives_output: false, closed: false }
     }
 
-    /// Sets whether the replay continues, without printing, after the output was closed by its reader.
+    /// Sets whether the replay continues after the reader of the output has closed it. Nothing more is printed then.
     #[must_use]
     pub fn outlives_output(mut self, goes_on: bool) -> Self {
         self.outlives_output = goes_on;
@@ -100,8 +100,8 @@ impl<'w> Report<'w> {
     }
 }
 
-/// Returns the name of the rule that opened the circuit. For a half-open circuit, this is `probe` or `recovery_rate`.
-/// `None` if no rule opened the circuit.
+/// Returns the name of the rule that opened the circuit, or `probe` or `recovery_rate` if a half-open circuit opened
+/// again. `None` for every other cause.
 pub(super) fn rule_name(cause: &Cause) -> Option<&'static str> {
     match cause {
         Cause::Rule(rule) => Some(rule.name()),

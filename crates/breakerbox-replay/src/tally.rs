@@ -23,7 +23,7 @@ pub struct Tally {
     pub failed_calls_refused: u64,
     /// The number of refused calls that succeeded in the traffic.
     pub successful_calls_refused: u64,
-    /// The number of late results, which changed nothing.
+    /// The number of outcomes that came too late for the circuit to count them.
     pub late_results: u64,
     /// The number of samples: one for each tick that contains the key.
     pub samples: u64,

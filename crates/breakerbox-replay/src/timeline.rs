@@ -5,7 +5,7 @@
 
 use breakerbox_core::{OutcomeKind, Status};
 
-/// The maximum number of cells per key.
+/// The maximum number of cells (time intervals) in one key's timeline.
 const CELLS: u64 = 120;
 
 /// The maximum number of state periods per key.
@@ -56,7 +56,7 @@ pub struct Stretch {
 pub struct Cell {
     /// The index of the interval; 0 is the start of the timeline.
     pub index: u64,
-    /// The number of calls of each kind; the index is the [`Shown`] value as a number.
+    /// The number of calls of each kind, indexed by [`Shown`] in the order of its declaration.
     pub counts: [u32; 4],
 }
 

@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use breakerbox_model::objects::DeliveryId;
 use breakerbox_storage::{Lease, Leased, WaitingLane};
 
-/// Results that no caller received.
+/// Results whose caller was gone before it received them. The next reclaim processes them.
 #[derive(Clone, Default)]
 pub(super) struct AbandonedResults(Arc<Mutex<Abandoned>>);
 
 #[derive(Default)]
 pub(super) struct Abandoned {
-    /// Leased deliveries that no process will attempt.
+    /// Deliveries that were leased to a caller that is gone, so that no attempt will be made.
     pub(super) leases: Vec<(DeliveryId, Lease)>,
-    /// Woken lanes that no caller received.
+    /// Lanes with new deliveries, which dispatch was not told about because the caller is gone.
     pub(super) woken: Vec<WaitingLane>,
 }
 
@@ -29,7 +29,7 @@ impl AbandonedResults {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts back results that were taken but could not be processed.
+    /// Adds results back that were taken but could not be processed, so that the next reclaim tries again.
     pub(super) fn put_back(&self, taken: Abandoned) {
         let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         answers.leases.extend(taken.leases);

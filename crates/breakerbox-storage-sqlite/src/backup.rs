@@ -22,7 +22,7 @@ use super::error::OpenError;
 use super::file_lock::FileLock;
 use super::migrations::Schema;
 
-/// The interval at which the progress of a copy is reported.
+/// The interval at which a copy's progress is reported.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The progress of a backup or a restore, for display.

@@ -17,7 +17,7 @@ use crate::error::JobError;
 /// The maximum number of deliveries checked by one job.
 const PIECE: u32 = 2_000;
 
-/// A delivery that is due in the future.
+/// A waiting delivery that is due in the future, with the data that [`bounded_due`] needs.
 struct LaterDelivery {
     delivery: i64,
     lane: LaneId,

@@ -13,26 +13,26 @@ use std::thread::{self, JoinHandle};
 
 use rusqlite::Connection;
 
-/// The number of pages in the log at which a checkpoint begins. It is low, because the writer's own syncs are slower
-/// while these pages are synced.
+/// The number of log pages at which a checkpoint begins. The number is low because the writer's own syncs are
+/// slower while the checkpoint's pages are synced.
 const PAGES: i64 = 2_000;
-/// The thread stops copying when at most this many pages remain, which the writer then copies.
+/// The number of remaining log pages at which the checkpoint thread stops. The writer copies these pages.
 const LITTLE: i64 = 200;
-/// The maximum number of rounds in which the thread copies pages. After the last round, all remaining pages are left
-/// to the writer.
+/// The maximum number of times that the checkpoint thread copies pages in one checkpoint. The writer copies
+/// those that are still left.
 const ROUNDS: u32 = 4;
 
 pub(super) struct Checkpoints {
-    /// The channel on which the writer requests a checkpoint from the thread.
+    /// The channel on which the writer asks the checkpoint thread to start.
     ask: mpsc::SyncSender<()>,
-    /// Set by the thread when it has copied most pages, so that the writer copies the rest.
+    /// Set by the checkpoint thread when it is done, so that the writer copies the remaining pages.
     copied: Arc<AtomicBool>,
     asked: bool,
 }
 
 impl Checkpoints {
-    /// Starts the thread. `file` is the database file, which must stay open as long as any connection to the
-    /// database.
+    /// Starts the checkpoint thread. `file` is the database file, which the thread syncs. It must stay open
+    /// as long as any connection to the database.
     pub(super) fn start(path: &Path, file: Arc<File>) -> rusqlite::Result<(Self, Option<JoinHandle<()>>)> {
         let connection = Connection::open(path)?;
         connection.execute_batch(
@@ -71,7 +71,8 @@ impl Checkpoints {
     }
 }
 
-/// Copies and syncs until few pages are left. Errors are only logged, because the writer's own checkpoint also syncs.
+/// Copies log pages to the database file and syncs it, until few pages are left. Errors are only logged,
+/// because the writer's own checkpoint also syncs.
 fn copy_most(connection: &Connection, file: &File) {
     for _ in 0..ROUNDS {
         copy_and_warn(connection);

@@ -35,14 +35,14 @@ use super::columns::{micros, time};
 use super::{Database, WriteTransaction};
 use crate::error::JobError;
 
-/// The maximum time that a swap waits for the disk.
+/// The maximum time that a swap waits until its record is written to the disk.
 const SWAP_WRITE_TIMEOUT: Duration = Duration::from_millis(100);
 /// The maximum number of records written by one job.
 const PIECE: usize = 512;
-/// The time by which a record must be ahead of the clock to be corrected. Smaller differences are caused by clock
-/// adjustments.
+/// The minimum time by which a record must be ahead of the clock to be corrected. Clock adjustments cause
+/// smaller differences.
 const STEP: Duration = Duration::from_secs(1);
-/// The maximum number of forgotten records deleted by one job.
+/// The maximum number of records that one job deletes because their time to be forgotten has come.
 const CLEARED_AT_ONCE: u32 = 16;
 
 /// A circuit store in the queue's database file. A clone refers to the same store.
@@ -52,8 +52,8 @@ pub struct SqliteCircuits(Arc<Inner>);
 struct Inner {
     memory: MemoryStore,
     database: Database,
-    /// Records that were swapped in memory but may not be in the file yet. The lock is held during each swap, so that
-    /// the map contains the latest record of each key.
+    /// Records that were swapped in memory but may not be in the file yet. Each swap holds this lock, so the
+    /// map always contains the latest record of each key.
     unwritten: Mutex<BTreeMap<Arc<str>, StoredCircuit>>,
 }
 
@@ -65,8 +65,8 @@ struct StoredCircuit {
 }
 
 impl StoredCircuit {
-    /// Returns a corrected record if this one was changed at a time in the future, because the clock was ahead. The
-    /// corrected record was changed now, so that cool-offs and leases keep their duration.
+    /// If the record was changed in the future, because the clock was ahead, returns a corrected record that
+    /// was changed now. Its cool-off and leases keep their durations. `None`: the record needs no correction.
     fn rebased(&self, now: Timestamp) -> Option<Self> {
         let ahead = self.record.changed_at.since(now);
         if ahead < STEP {
@@ -115,8 +115,8 @@ impl SqliteCircuits {
         Ok(circuits)
     }
 
-    /// Writes records that could not be written when they were swapped in, for instance because the disk was full.
-    /// Returns the number of records that are still not in the file.
+    /// Writes a batch of the records that are not in the file yet, for example because the disk was full when
+    /// they were swapped. Returns the number of records that are still not in the file.
     ///
     /// # Errors
     /// Returns an error if the database fails.

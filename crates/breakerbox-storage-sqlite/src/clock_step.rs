@@ -24,10 +24,11 @@ const REFUSED_FROM: Duration = Duration::from_secs(86_400);
 
 /// The name in the table `meta` for the wall-clock time of the latest startup.
 const STARTED_AT: &str = "started_at";
-/// The name in the table `meta` for the time by which the store clock was ahead of the wall clock when its drift was
-/// last stored, in microseconds.
+/// The name in the table `meta` for the time by which the store clock was ahead of the wall clock, in
+/// microseconds, as it was last stored.
 const STORE_AHEAD: &str = "store_ahead";
-/// The name in the table `meta` for the mark that due times are still to be bounded.
+/// The name in the table `meta` for the mark that due times which depend on a retry schedule still have to be
+/// bounded.
 const PENDING: &str = "clock_step_pending";
 
 /// Reports that the newest stored time was ahead of the clock at startup.
@@ -47,8 +48,9 @@ fn set(connection: &Connection, name: &str, value: i64) -> rusqlite::Result<()> 
         .map(drop)
 }
 
-/// Checks whether stored times are ahead of the clock, and bounds those that can be bounded with the data in the file
-/// alone. Due times that depend on a retry schedule are bounded later, before [`done`] is called.
+/// Checks whether stored times are ahead of the clock, and bounds those that need only the data in the file.
+/// Due times that depend on a retry schedule are bounded later, before [`done`] is called. Returns `None` if
+/// nothing has to be bounded.
 pub(super) fn look(
     connection: &mut Connection,
     path: &Path,
@@ -72,7 +74,7 @@ pub(super) fn look(
     Ok((is_step || is_pending).then_some(ClockStep { ahead }))
 }
 
-/// Returns the time by which the newest stored time is ahead of the clock.
+/// Returns the time by which the newest stored time is ahead of the clock, or zero if it is not ahead.
 fn ahead(connection: &Connection, now: Timestamp) -> rusqlite::Result<Duration> {
     let started_at = value(connection, STARTED_AT)?.map_or(Timestamp::ZERO, super::columns::time);
     let newest = ids::newest(connection)?.made_at().max(started_at);
@@ -80,7 +82,8 @@ fn ahead(connection: &Connection, now: Timestamp) -> rusqlite::Result<Duration> 
     Ok(newest.since(now).max(Duration::from_micros(store_ahead.unwrap_or(0))))
 }
 
-/// Limits stored times to the current time.
+/// Bounds stored times that are in the future to the current time, and marks the due times that depend on a
+/// retry schedule as still to be bounded.
 fn bound(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     ids::note_ahead(connection, now)?;
     let now = micros(now);
@@ -114,8 +117,9 @@ pub(super) fn done(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute("DELETE FROM meta WHERE name = ?1", [PENDING]).map(drop)
 }
 
-/// Stores the time by which the store clock is ahead of the wall clock. After the next startup, stored times of the
-/// store clock are ahead by that much.
+/// Stores the time by which the store clock is ahead of the wall clock, or deletes the stored value if it is
+/// not ahead. After a restart, times that the store clock has set are ahead by that much, and have to be
+/// bounded.
 pub(super) fn note(connection: &Connection, drift: Drift) -> rusqlite::Result<()> {
     match drift {
         Drift::Behind(by) => set(connection, STORE_AHEAD, i64::try_from(by.as_micros()).unwrap_or(i64::MAX)),

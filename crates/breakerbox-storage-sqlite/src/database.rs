@@ -83,7 +83,8 @@ struct Open {
     clock: Arc<dyn Clock>,
     wall: WallClock,
     clock_step: Option<ClockStep>,
-    /// The clock drift that is stored in the file, in microseconds; positive if the store clock is ahead.
+    /// The drift that was last stored in the file: the time by which the store clock was ahead, in
+    /// microseconds, or 0 if it was not ahead.
     noted_drift: AtomicI64,
     write_queue: Arc<WriteQueue>,
     readers: Readers,
@@ -282,15 +283,15 @@ impl Database {
         (self.0.wall)()
     }
 
-    /// Returns the time by which the newest stored time was ahead of the clock at startup, or `None` if it was not
-    /// ahead.
+    /// Returns by how much the newest stored time was ahead of the clock at startup, or `None` if no stored
+    /// times have to be bounded.
     #[must_use]
     pub fn clock_step(&self) -> Option<ClockStep> {
         self.0.clock_step
     }
 
-    /// Stores the drift between the wall clock and the store clock, for the next startup. Nothing is written if the
-    /// drift has hardly changed since it was last stored.
+    /// Stores the drift between the wall clock and the store clock, for the next startup. Does nothing if the
+    /// drift has changed by less than a second since it was last stored.
     ///
     /// # Errors
     /// Returns an error if the write fails.

@@ -49,7 +49,8 @@ impl fmt::Debug for FreeSpace {
     }
 }
 
-/// The cached number of free bytes, and the number of bytes written since it was queried.
+/// Decides whether the disk has room for a write. Caches the number of free bytes, and subtracts what was
+/// written since it was queried.
 #[derive(Debug)]
 pub(super) struct Disk {
     free: FreeSpace,
@@ -59,7 +60,7 @@ pub(super) struct Disk {
     written: u64,
 }
 
-/// The free space is below the reserve, so nothing new is accepted.
+/// The write would leave fewer free bytes than are reserved, so it is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct BelowReserve {
     pub(super) free: u64,
@@ -71,7 +72,7 @@ impl Disk {
         Self { free, reserve, asked_at: None, answer: 0, written: 0 }
     }
 
-    /// Checks that this many bytes may be written without using the reserve.
+    /// Checks that this many bytes can be written without using the reserve, and counts them as written.
     pub(super) fn admits(&mut self, bytes: u64) -> Result<(), BelowReserve> {
         let now = Instant::now();
         let is_fresh = self.written < STALE_AFTER_BYTES

@@ -75,7 +75,7 @@ pub(super) struct NewFanOut<'a> {
     pub(super) due_at: Timestamp,
 }
 
-/// Inserts a job for the deliveries that are not written now.
+/// Inserts a job that later writes the deliveries which the accepting transaction does not write.
 pub(super) fn defer(transaction: &mut WriteTransaction<'_>, new: NewFanOut<'_>) -> rusqlite::Result<()> {
     let connection = transaction.connection;
     let known = transaction.writer_state.audience_like(new.tenant, &new.audience.0);

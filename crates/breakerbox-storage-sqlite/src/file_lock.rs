@@ -22,7 +22,7 @@ pub(super) struct FileLock {
 }
 
 impl FileLock {
-    /// Locks the directory of this database.
+    /// Locks the data directory `folder`, so that no other process opens the database in it.
     pub(super) fn of(database: &Path, folder: &Path) -> Result<Self, OpenError> {
         let path = beside(database);
         let in_use = || OpenError::InUse { path: database.to_owned(), holder: holder(&path) };

@@ -17,10 +17,11 @@ use super::lanes::OneWaiting;
 use super::transaction::WriteTransaction;
 use super::writer_state::Held;
 
-/// Inserts new deliveries, and records which of them have a reserved slot.
+/// Inserts new deliveries, and reserves a slot for those that this process can send at once.
 pub(super) struct FreshDeliveries {
     reservations: Arc<dyn Reservations>,
-    /// The lanes in which a slot is reserved.
+    /// The lane of each reserved slot. The slots are released if the deliveries do not become durable or no
+    /// caller receives them.
     reserved: Vec<LaneId>,
     abandoned: AbandonedResults,
 }
@@ -39,9 +40,9 @@ pub(super) struct FreshEvent<'e> {
     pub(super) expires_at: Option<Timestamp>,
     /// The dynamic URL. `None`: the deliveries go to the endpoints' URLs.
     pub(super) url: Option<Arc<str>>,
-    /// The key of the circuit for the dynamic URL.
+    /// The key of the dynamic URL's circuit. `None`: the deliveries go to endpoints.
     pub(super) key: Option<Arc<str>>,
-    /// The reminder run that the event is for.
+    /// The reminder run that the event is for. `None`: a client submitted the event.
     pub(super) run: Option<NewRun>,
 }
 
@@ -52,7 +53,7 @@ pub(super) struct FreshDelivery {
     pub(super) lane: LaneId,
     pub(super) due_at: Timestamp,
     pub(super) expires_at: Option<Timestamp>,
-    /// Whether the delivery can be sent at once, so that a slot may be reserved for it.
+    /// Whether the delivery is due and has not expired, so that a slot may be reserved for it.
     pub(super) is_ripe: bool,
 }
 

@@ -17,10 +17,10 @@ use super::transaction::WriteTransaction;
 /// How long an idempotency key is kept.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(24 * 3_600);
 
-/// The scope of requests that do not belong to a tenant. No tenant has this number.
+/// The tenant number under which the operator's own idempotency keys are stored. No tenant has this number.
 pub(super) const OPERATOR: i64 = 0;
 
-/// Returns the lowest row id of keys that are still valid.
+/// Returns the lowest row id that an unexpired idempotency key can have.
 pub(super) fn remembered_since(now: Timestamp) -> i64 {
     Id::first_at(now.before(REMEMBERED)).number()
 }
@@ -31,7 +31,7 @@ pub(super) struct Earlier {
     pub(super) id: i64,
     /// Whether the earlier request had the same content.
     pub(super) is_same: bool,
-    /// The number of deliveries of each event, as four bytes per event.
+    /// The number of each event's deliveries, as four bytes per event.
     pub(super) fan_outs: Vec<u8>,
     created: Option<String>,
     status: Option<u16>,

@@ -25,8 +25,8 @@ const TABLES: [&str; 9] = [
     "idempotency_keys",
 ];
 
-/// The maximum time that an id may be ahead of the clock, because a large batch takes many ids and clocks are
-/// adjusted.
+/// The maximum time that an id may be ahead of the clock without counting as such. Small differences are
+/// normal, because a large batch takes many ids and clocks are adjusted.
 pub(super) const TOLERANCE: Duration = Duration::from_secs(30);
 
 /// How long an [`IdsAhead`] range is kept after the clock has passed it.
@@ -37,7 +37,8 @@ const KEPT: Duration = Duration::from_secs(2 * 86_400);
 pub(super) struct IdsAhead {
     pub(super) first: i64,
     pub(super) last: i64,
-    /// When the range was detected. Rows with ids in the range count as created at this time.
+    /// When it was detected that the range is ahead. Rows with ids in the range count as created at this
+    /// time.
     pub(super) seen_at: Timestamp,
 }
 
@@ -89,7 +90,7 @@ fn highest_below(connection: &Connection, limit: i64) -> rusqlite::Result<i64> {
     Ok(highest.max(reserved.unwrap_or(0)))
 }
 
-/// Returns the highest id in the database, apart from the range that is ahead.
+/// Returns the highest id in the database, without the stored range of ids that are ahead of the clock.
 pub(super) fn newest(connection: &Connection) -> rusqlite::Result<Id> {
     let ahead = IdsAhead::load(connection)?;
     let highest = highest_below(connection, i64::MAX)?;
@@ -102,7 +103,7 @@ pub(super) fn newest(connection: &Connection) -> rusqlite::Result<Id> {
     Ok(Id::from_number(highest).unwrap_or_else(|| Id::first_at(Timestamp::ZERO)))
 }
 
-/// Stores the range of ids that are ahead of this time.
+/// Stores the range of ids that are ahead of `now` by [`TOLERANCE`] or more, if there are any.
 pub(super) fn note_ahead(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     let limit = Id::first_at(now + TOLERANCE).number();
     let mut lowest: Option<i64> = None;
@@ -179,7 +180,8 @@ impl Ids {
         Id::from_number(first).unwrap_or_else(|| Id::first_at(now))
     }
 
-    /// Returns whether the row with this id was created within the last `span`.
+    /// Returns whether the row with this id was created within the last `span`. Ids that are ahead of the
+    /// clock count as created when they were detected.
     pub(super) fn is_younger(&self, id: i64, span: Duration, now: Timestamp) -> bool {
         match self.ahead {
             Some(ahead) if (ahead.first..=ahead.last).contains(&id) => now.since(ahead.seen_at) < span,

@@ -26,7 +26,8 @@ pub(super) struct NewRun {
     pub(super) id: RunId,
     pub(super) scheduled_at: Timestamp,
     pub(super) skipped: u32,
-    /// Whether the run serves the latest occurrence at the time when it is sent.
+    /// Whether the run serves the occurrence that is the latest when the run is sent, rather than when it is
+    /// fired.
     pub(super) latest: bool,
 }
 

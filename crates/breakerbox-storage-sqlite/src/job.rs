@@ -13,7 +13,7 @@ pub(super) trait Job: Send {
     /// Runs the job. If it returns an error, the whole transaction is rolled back.
     fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<(), JobError<QueueError>>;
 
-    /// Called after the job's work was rolled back. Returns whether the job can be run again.
+    /// Called after the job's work was rolled back. Returns whether the job can run again.
     fn undo(&mut self) -> bool;
 
     /// Sends the result to the caller.
@@ -23,8 +23,8 @@ pub(super) trait Job: Send {
     fn bytes(&self) -> usize;
 }
 
-/// A hot-path command. If a command rejects its input, it does so before it writes anything, and reports the
-/// rejection in its output. So a command needs no savepoint, and can be run again.
+/// A hot-path command. A command that rejects its input does so before it writes anything, and reports the
+/// rejection in its output rather than as an error. So a command needs no savepoint, and can run again.
 pub(super) trait Command: Send + 'static {
     type Output: Send + 'static;
 

@@ -42,7 +42,8 @@ pub(super) fn key(connection: &Connection, lane: i64) -> rusqlite::Result<Option
         .optional()
 }
 
-/// Returns a description of a lane with waiting deliveries.
+/// Returns a lane with the due times of its waiting deliveries. Their number is not counted, and so is
+/// `u32::MAX`.
 pub(super) fn waiting(connection: &Connection, tenant: TenantId, lane: i64) -> rusqlite::Result<WaitingLane> {
     Ok(WaitingLane {
         lane: LaneId(id(lane)),
@@ -61,7 +62,7 @@ pub(super) struct OneWaiting<'w> {
 }
 
 impl OneWaiting<'_> {
-    /// Adds the delivery to the counts of woken lanes.
+    /// Adds the delivery to the entry for its lane and priority in `woken`, which is created if necessary.
     pub(super) fn wake(self, woken: &mut Vec<WaitingLane>, priority: Priority, due_at: Timestamp) {
         let level = priority.index();
         // One entry for each lane and priority, so that each has its own count.

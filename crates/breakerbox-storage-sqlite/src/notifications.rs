@@ -12,8 +12,9 @@ use super::transaction::WriteTransaction;
 use crate::error::JobError;
 
 impl WriteTransaction<'_> {
-    /// Inserts a notification. Returns whether it is new: kind, subject and epoch together are unique, and a
-    /// notification about the store must differ from the latest one.
+    /// Inserts a notification, and returns whether it is new. It is not new if one with the same kind,
+    /// subject and epoch exists. A notification that the circuit store is lost or back is also not new if the
+    /// latest one already says so.
     ///
     /// # Errors
     /// Returns an error if the database fails.

@@ -64,7 +64,7 @@ fn questions() -> Vec<(&'static str, Vec<i64>)> {
     questions
 }
 
-/// Returns the number of steps that each query takes.
+/// Returns the number of SQLite virtual-machine steps that each query takes.
 fn decisions(connection: &Connection) -> Vec<i32> {
     let count = |(sql, values): (&str, Vec<i64>)| {
         let mut statement = connection.prepare(sql).unwrap();

@@ -25,12 +25,12 @@ use crate::error::JobError;
 
 /// The maximum number of rows deleted by one job.
 const ROWS_IN_A_JOB: usize = 200;
-/// The maximum number of events scanned at a time, as a multiple of the maximum number of rows to delete.
+/// How many times more events are scanned at a time than rows may be deleted.
 const LOOKS_FOR_EACH: usize = 8;
 /// The interval between sweeps that begin with the oldest event.
 const FROM_THE_START_EVERY: Duration = Duration::from_secs(3_600);
 
-/// The position of the sweep.
+/// The position of the scan for old rows, which continues with each call to prune.
 #[derive(Default)]
 pub(super) struct Sweep {
     /// The id of the last event scanned.
@@ -42,7 +42,7 @@ pub(super) struct Sweep {
     keep: Option<Retention>,
 }
 
-/// The times before which rows must have finished in order to be deleted.
+/// The cutoff times, in microseconds since 1970: deliveries that finished or failed before them are deleted.
 #[derive(Clone, Copy)]
 struct Until {
     finished: i64,
@@ -108,7 +108,7 @@ impl Sweep {
     }
 }
 
-/// An event, with those of its rows that are old enough to be deleted.
+/// An event, with the ids of its deliveries that are old enough to be deleted.
 struct Old {
     event: i64,
     fan_out: i64,
@@ -163,7 +163,7 @@ fn find_old(
     Ok(found)
 }
 
-/// Deletes the rows that were found, unless they have changed.
+/// Deletes the rows that the scan found, except those that have changed since, such as resent deliveries.
 struct Delete {
     rows: Vec<Old>,
     until: Until,
@@ -202,7 +202,8 @@ impl Command for Delete {
     }
 }
 
-/// Deletes expired idempotency keys, unused lanes, and deleted tenants that nothing refers to.
+/// Deletes expired idempotency keys. If nothing else is left to prune, also deletes unused lanes, and the
+/// rows of deleted tenants that nothing refers to.
 struct Tidy {
     limit: usize,
     is_last: bool,
@@ -238,7 +239,8 @@ impl Command for Tidy {
     }
 }
 
-/// Deletes idempotency keys that were stored while the clock was ahead, once 24 hours have passed.
+/// Deletes idempotency keys whose ids are ahead of the clock, 24 hours after that was detected. Returns the
+/// number deleted.
 fn forget_keys_ahead(transaction: &WriteTransaction<'_>, limit: usize) -> rusqlite::Result<usize> {
     let Some(ahead) = transaction.writer_state.ids.ahead() else { return Ok(0) };
     if transaction.wall.since(ahead.seen_at) < REMEMBERED {

@@ -11,12 +11,12 @@ use breakerbox_core::CircuitBy;
 use breakerbox_model::notifications::Notification;
 use breakerbox_model::objects::{Backlog, EventType, LaneId, TenantId};
 
-/// Looks up tenants and notification targets. The writer calls it, so it must not block.
+/// Looks up tenants and notification targets. The writer calls these methods, so they must not block.
 pub trait Routes: Send + Sync + 'static {
     /// Returns the tenant with this name, if it exists.
     fn tenant(&self, tenant: &TenantId) -> Option<Arc<dyn TenantRoutes>>;
 
-    /// Returns the targets of a notification. By default, there are none.
+    /// Returns the targets that a notification is sent to. The default implementation returns none.
     fn audience(&self, notification: &Notification) -> Audience {
         let _ = notification;
         Audience::default()
@@ -28,7 +28,7 @@ pub trait Routes: Send + Sync + 'static {
 pub struct Audience {
     /// The number of the tenant that the notification concerns. `None`: it concerns only the operator.
     pub tenant: Option<i64>,
-    /// The targets' names, each with the number of its tenant. `None`: the target is the operator's.
+    /// The targets' names, each with its tenant's number, or with `None` if the target is the operator's.
     pub targets: Vec<(Arc<str>, Option<i64>)>,
 }
 
@@ -40,10 +40,10 @@ pub trait TenantRoutes: Send + Sync {
     /// Returns the maximum backlog of waiting deliveries.
     fn backlog(&self) -> Backlog;
 
-    /// Returns which dynamic URLs share a circuit.
+    /// Returns which of the tenant's dynamic URLs share a circuit.
     fn circuit_by(&self) -> CircuitBy;
 
-    /// Returns which callback URLs of reminders share a circuit.
+    /// Returns which of the tenant's reminder URLs share a circuit.
     fn reminders_by(&self) -> CircuitBy;
 
     /// Returns the maximum time that a delivery to a dynamic URL may wait before it expires. `None`: deliveries never
@@ -54,8 +54,8 @@ pub trait TenantRoutes: Send + Sync {
     /// are parked.
     fn endpoints(&self, kind: &EventType, each: &mut dyn FnMut(EndpointRoute));
 
-    /// Finds the endpoints for events of this type in advance, if that is slow. Called before the writer accepts the
-    /// events.
+    /// Computes the endpoints for events of this type in advance, if that is slow. It is called before the
+    /// events are passed to the writer.
     fn match_ahead(&self, kind: &EventType) {
         let _ = kind;
     }

@@ -121,7 +121,7 @@ pub(super) fn give_up_unreadable(
     stop_waiting(transaction, delivery, FAILED, Some(FailReason::Unreadable), transaction.wall)
 }
 
-/// Ends a waiting delivery without an attempt.
+/// Ends a waiting delivery without an attempt, in the state `state` and with the reason `why`.
 pub(super) fn stop_waiting(
     transaction: &mut WriteTransaction<'_>,
     delivery: i64,
@@ -139,7 +139,7 @@ pub(super) fn stop_waiting(
     stop(transaction, Stopped { delivery, tenant, lane, bytes: whole(size), reminder, at }, state, why)
 }
 
-/// A delivery that ends without an attempt.
+/// The data needed to end a delivery without an attempt.
 struct Stopped {
     delivery: i64,
     tenant: i64,
@@ -163,7 +163,7 @@ fn stop(
     runs::ended(transaction.connection, stopped.reminder, stopped.delivery)
 }
 
-/// Ends a delivery after an attempt.
+/// Ends a leased delivery after its last attempt, in the state `state` and with the reason `why`.
 fn finish(
     transaction: &mut WriteTransaction<'_>,
     delivery: i64,
@@ -184,7 +184,7 @@ fn finish(
     runs::ended(transaction.connection, held.reminder, delivery)
 }
 
-/// Inserts an attempt.
+/// Stores an attempt and its response. `requests` is the number of earlier requests for the delivery.
 fn note(
     transaction: &mut WriteTransaction<'_>,
     delivery: i64,

@@ -198,7 +198,8 @@ impl Submit {
     }
 }
 
-/// Returns the destinations of an event's first `written` deliveries. The lane for a dynamic URL is not known yet.
+/// Returns the destinations of an event's first `written` deliveries. For a dynamic URL, the lane in the
+/// result is only a placeholder.
 fn targets(
     tenant: &dyn TenantRoutes,
     event: &NewEvent,
@@ -230,8 +231,8 @@ fn audience(tenant: &dyn TenantRoutes, kind: &EventType, fan_out: u32) -> Audien
     audience
 }
 
-/// Returns the earliest time at which an event may be sent, by the store clock. The client specifies this time by the
-/// wall clock.
+/// Returns the earliest time at which an event may be sent, converted from the client's wall-clock time to
+/// the store clock. It is at least `now`.
 fn starts_at(event: &NewEvent, now: Timestamp, drift: Drift) -> Timestamp {
     event.not_before.map_or(now, |at| drift.to_store(at).max(now))
 }

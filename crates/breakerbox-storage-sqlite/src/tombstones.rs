@@ -16,12 +16,12 @@ use super::transaction::WriteTransaction;
 /// set back.
 const AHEAD: Duration = Duration::from_secs(2 * 86_400);
 
-/// Selects tenants that were deleted before a time, longest ago first. The newest row always stays, so that no number
-/// is reused.
+/// Selects deleted tenants, longest deleted first. The row with the highest number is never selected, so that
+/// its number is not reused.
 const DELETED: &str = "SELECT row, deleted_at FROM tenants INDEXED BY deleted_tenants
     WHERE deleted_at IS NOT NULL AND row < (SELECT max(row) FROM tenants) ORDER BY deleted_at LIMIT ?1";
 
-/// Selects whether anything still refers to a tenant, apart from events and their deliveries.
+/// Selects whether anything refers to a tenant. Events and deliveries are not checked here.
 const NAMED: &str = "SELECT EXISTS (SELECT 1 FROM lanes WHERE tenant = ?1)
     OR EXISTS (SELECT 1 FROM idempotency_keys WHERE tenant = ?1)
     OR EXISTS (SELECT 1 FROM jobs WHERE tenant = ?1 AND finished_at IS NULL)
@@ -31,7 +31,7 @@ const NAMED: &str = "SELECT EXISTS (SELECT 1 FROM lanes WHERE tenant = ?1)
     OR EXISTS (SELECT 1 FROM notifications WHERE tenant = ?1)
     OR EXISTS (SELECT 1 FROM notification_targets WHERE tenant = ?1)";
 
-/// Deletes deleted tenants that nothing refers to. At most `limit` tenants are checked.
+/// Deletes the rows of deleted tenants that nothing refers to any more. Checks at most `limit` tenants.
 pub(super) fn forget(transaction: &WriteTransaction<'_>, limit: usize) -> rusqlite::Result<()> {
     let connection = transaction.connection;
     let deleted = connection

@@ -14,10 +14,10 @@ use super::lanes;
 use super::writer_state::WriterState;
 use crate::error::JobError;
 
-/// A function that runs after the commit.
+/// A function that runs after the transaction is committed.
 pub(super) struct Hook {
     pub(super) call: Box<dyn FnOnce() + Send>,
-    /// Whether later jobs depend on the hook's effect. If so, the next job must run after the hook.
+    /// Whether jobs depend on the hook's effect. If so, the hook must run before the next job.
     pub(super) changes_memory: bool,
 }
 
@@ -50,12 +50,14 @@ impl WriteTransaction<'_> {
         self.wall
     }
 
-    /// Returns the difference between the wall clock and the store clock.
+    /// Returns the difference between the wall clock and the store clock, or [`Drift::NONE`] if it is below a
+    /// second.
     pub(super) fn drift(&self) -> Drift {
         Drift::between(self.wall, self.now).noticeable()
     }
 
-    /// Returns the time just after the newest id that is ahead of the clock, or zero if there is none.
+    /// Returns the time just after the last id in the range that is ahead of the clock, or zero if there is
+    /// no such range.
     pub(super) fn newest_id_time(&self) -> Timestamp {
         let ahead = self.writer_state.ids.ahead().and_then(|ahead| Id::from_number(ahead.last));
         ahead.map_or(Timestamp::ZERO, |last| last.made_at() + Duration::from_millis(1))

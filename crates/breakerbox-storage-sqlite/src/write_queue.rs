@@ -50,8 +50,8 @@ struct PendingJobs {
 }
 
 impl PendingJobs {
-    /// Returns `Ok` if the writer should begin. Otherwise, returns how long it should sleep before it checks again;
-    /// `None` means until a job arrives.
+    /// Returns `Ok` if the writer should begin now. Otherwise returns how long the writer should sleep before
+    /// it checks again, or `Err(None)` if it should sleep until a job arrives.
     fn begins(&self, now: Instant) -> Result<(), Option<Duration>> {
         if self.urgent || self.closed || self.jobs.len() >= GROUP_COMMIT_READY {
             return Ok(());

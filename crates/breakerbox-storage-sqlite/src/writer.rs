@@ -45,14 +45,14 @@ pub(super) struct Writer {
 
 /// Why a transaction failed.
 enum TransactionFailure {
-    /// The last job that was run failed.
+    /// The last job that ran failed. The jobs before it are run again, if they can be.
     ByJob(QueueError),
-    /// The database failed, and all jobs with it.
+    /// The database failed, so every job that ran in the transaction fails with this error.
     ForAll(QueueError),
 }
 
 impl Writer {
-    /// Runs until the job queue is closed and empty.
+    /// Runs jobs until the queue is closed and empty.
     pub(super) fn run(mut self) {
         let _abandons = AbandonOnDrop(Arc::clone(&self.write_queue));
         let mut group = VecDeque::new();
@@ -163,7 +163,8 @@ impl Writer {
     }
 }
 
-/// Returns whether an error is caused by the disk rather than by a single job.
+/// Returns whether an error affects all jobs, because it is caused by the disk, the database file or a lack
+/// of memory.
 fn is_for_all(error: &QueueError) -> bool {
     match error {
         QueueError::DiskFull => true,
@@ -184,7 +185,7 @@ fn is_for_all(error: &QueueError) -> bool {
     }
 }
 
-/// Drops the waiting jobs when the thread ends, in whatever way, so that no caller waits forever.
+/// Drops the waiting jobs when the writer thread ends, even by a panic, so that no caller waits forever.
 struct AbandonOnDrop(Arc<WriteQueue>);
 
 impl Drop for AbandonOnDrop {

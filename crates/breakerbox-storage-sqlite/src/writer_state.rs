@@ -15,12 +15,12 @@ use super::columns::{micros, number, whole};
 use super::disk::Disk;
 use super::ids::Ids;
 
-/// The number of low bits of a lease number that count the leases since startup. The high bits are the number of the
-/// startup, so that lease numbers are never reused.
+/// The number of low bits in a lease number, which count the leases since startup. The high bits count the
+/// startups, so that no lease number is reused.
 const STARTS_SHIFT: u32 = 32;
 
-/// The maximum number of deliveries that submits of one tenant write in one group of jobs. Fan-out jobs write the
-/// rest, so that no tenant delays the others in the group.
+/// The maximum number of deliveries that one tenant's submits may write in one group of jobs. Fan-out jobs
+/// write the rest later, so that a large batch does not delay the other tenants' jobs in the group.
 const ROWS_IN_GROUP: u32 = 1_000;
 
 /// A leased delivery, with the data needed to settle it.
@@ -77,7 +77,7 @@ pub(super) struct WriterState {
     backlogs: HashMap<i64, Unfinished>,
     /// Each tenant's deliveries that are not written yet, because their fan-out is still running.
     deferred: HashMap<i64, Unfinished>,
-    /// The latest audience written for each tenant with a running fan-out.
+    /// The latest stored audience of each tenant with a running fan-out: its id and its endpoints.
     audiences: HashMap<i64, (i64, Vec<u8>)>,
     /// The number of deliveries that each tenant's submits have written in this group of jobs.
     in_group: HashMap<i64, u32>,
@@ -86,7 +86,7 @@ pub(super) struct WriterState {
     pub(super) ids: Ids,
     last_lease: i64,
     undo: Vec<Undo>,
-    /// Lanes whose backlog in the database is outdated.
+    /// Lanes whose backlog has changed and is not written to the database yet.
     dirty: Vec<i64>,
     pub(super) disk: Disk,
 }
@@ -224,7 +224,7 @@ impl WriterState {
         }
     }
 
-    /// Counts accepted deliveries of `bytes` bytes each that are written later.
+    /// Counts accepted deliveries that are written later. `bytes` is the size of each.
     pub(super) fn deferred(&mut self, tenant: i64, count: u64, bytes: u64) {
         self.change_deferred(tenant, |was| Unfinished {
             count: was.count.saturating_add(count),
@@ -232,7 +232,8 @@ impl WriterState {
         });
     }
 
-    /// Subtracts deferred deliveries that are written now. Written deliveries are counted [by lane](Self::begun).
+    /// Subtracts deferred deliveries, because they are written now. From then on, [`begun`](Self::begun)
+    /// counts them.
     pub(super) fn written_later(&mut self, tenant: i64, count: u64, bytes: u64) {
         self.change_deferred(tenant, |was| Unfinished {
             count: was.count.saturating_sub(count),
@@ -262,7 +263,8 @@ impl WriterState {
         self.audiences.insert(tenant, (id, endpoints));
     }
 
-    /// Resets the counts per group of jobs, and forgets audiences that no fan-out needs.
+    /// Prepares for a new group of jobs: resets the counts per group, and forgets audiences that no fan-out
+    /// needs any more.
     pub(super) fn begin_group(&mut self) {
         self.in_group.clear();
         if !self.audiences.is_empty() {
@@ -366,7 +368,7 @@ impl WriterState {
         }
     }
 
-    /// Writes changed backlogs that are not in the transaction yet.
+    /// Writes the backlogs that have changed to the database, in the current transaction.
     pub(super) fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let mut statement = connection.prepare_cached(
             "INSERT INTO backlogs (lane, tenant, count, bytes) VALUES (?1, ?2, ?3, ?4)

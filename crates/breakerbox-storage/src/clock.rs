@@ -15,10 +15,10 @@ use std::time::{Duration, Instant, SystemTime};
 use breakerbox::Clock;
 use breakerbox_core::Timestamp;
 
-/// The drift at which the gateway reports itself as degraded.
+/// The minimum drift at which the gateway reports itself as degraded.
 pub const DEGRADED_FROM: Duration = Duration::from_secs(30);
 
-/// The minimum drift at which times are converted between the clocks.
+/// The minimum drift that is not ignored when times are converted between the clocks.
 const NOTICEABLE: Duration = Duration::from_secs(1);
 
 /// A function that reads the wall clock.
@@ -51,8 +51,8 @@ impl Clocks {
         Self { wall, steady, accepts_step: false }
     }
 
-    /// Returns the same clocks, marked as correct even if the newest stored time is more than a day ahead of them.
-    /// Without the mark, a gateway refuses to start if a stored time is that far ahead.
+    /// Returns the same clocks, marked as correct even if the newest stored time is more than a day ahead of
+    /// them. With unmarked clocks, the gateway would refuse to start.
     #[must_use]
     pub fn accepting_step(self) -> Self {
         Self { accepts_step: true, ..self }
@@ -117,7 +117,7 @@ pub enum Drift {
 }
 
 impl Drift {
-    /// No drift.
+    /// No drift: both clocks show the same time.
     pub const NONE: Self = Self::Ahead(Duration::ZERO);
 
     /// Returns the drift between two readings taken at the same moment.

@@ -131,12 +131,12 @@ pub trait Queue: Send + Sync + 'static {
     /// Returns an error if the database fails.
     async fn prune(&self, keep: &Retention, limit: usize) -> Result<BatchResult, QueueError>;
 
-    /// Returns the current time of the queue's clock, which is the store clock or the database's clock.
+    /// Returns the current time of the clock by which the queue's leases and due times are set.
     fn now(&self) -> Timestamp;
 }
 
-/// Decides which new deliveries this process takes at once, while a batch is accepted. The queue calls these methods
-/// while holding a lock, so they must not block.
+/// Decides which new deliveries this process sends at once, while their batch is accepted. The queue calls
+/// these methods while holding a lock, so they must not block.
 pub trait Reservations: Send + Sync + 'static {
     /// Reserves a slot for a new delivery in this lane and returns the lease duration, or `None` if this process does
     /// not take the delivery. The slot stays reserved until the delivery arrives or [`release`](Self::release) is
@@ -318,8 +318,8 @@ pub struct LeasedRun {
     pub id: RunId,
     /// The scheduled time of the occurrence for which the run was fired.
     pub scheduled_at: Timestamp,
-    /// The reminder's schedule, if the run was not sent yet and serves the latest occurrence at the time when it is
-    /// sent.
+    /// The reminder's schedule, from which the latest occurrence at the time of sending is computed. `None`:
+    /// the run was already sent, or it serves the occurrence for which it was fired.
     pub latest_of: Option<Arc<Schedule>>,
 }
 
@@ -376,14 +376,15 @@ pub struct WaitingLane {
     pub dynamic: Option<Arc<str>>,
     /// For each priority with waiting deliveries, when the earliest is due. `ZERO` means now or unknown.
     pub next_due: [Option<Timestamp>; 4],
-    /// The number of new deliveries at each priority that is set in `next_due`; `u32::MAX` if unknown.
+    /// The number of new deliveries at each priority for which `next_due` is set; `u32::MAX` if it is not
+    /// known.
     pub count: u32,
 }
 
 /// The result of one bounded batch of work.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct BatchResult {
-    /// The number of rows processed.
+    /// The number of deliveries processed.
     pub done: u64,
     /// Lanes in which deliveries now wait.
     pub woken: Vec<WaitingLane>,

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
-/// The maximum length of a line, and also of a mail, in bytes.
+/// The maximum length of a line in bytes, and also the maximum size of a mail.
 const LONGEST: u64 = 1 << 20;
 
 /// Whether and how connections are encrypted.
@@ -142,8 +142,8 @@ async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Serves one SMTP session until it ends. If the client requests `STARTTLS`, returns the stream for the TLS
-/// handshake.
+/// Serves an SMTP session until the client ends it or requests `STARTTLS`. In the latter case, returns the
+/// stream, on which the TLS handshake follows.
 async fn step_member<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     shared: &Shared,
@@ -209,7 +209,8 @@ impl Inbox {
     }
 }
 
-/// Reads a mail up to the line with the final dot.
+/// Reads a mail up to the line that consists of a dot. Returns `None` if the connection ends before that
+/// line.
 async fn data<S: AsyncRead + Unpin>(stream: &mut BufReader<S>) -> io::Result<Option<String>> {
     let mut text = String::new();
     loop {
@@ -241,7 +242,8 @@ async fn say<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut BufReader<S>, words
     stream.flush().await
 }
 
-/// Returns the string between the angle brackets, such as the address in `<a@example.com>`.
+/// Returns the string between the first angle brackets, such as the address in `<a@example.com>`, or the
+/// whole string if there are no brackets.
 fn between(text: &str) -> String {
     let inner = text.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
     inner.map_or(text, |(inner, _)| inner).to_owned()

@@ -18,7 +18,8 @@ use crate::store::Unreadable;
 /// The default maximum number of circuits in a registry.
 pub const DEFAULT_MAX_CIRCUITS: usize = 1_000_000;
 
-/// The registry of circuits by key. Build one per service, clone it freely, and keep a handle while the service runs.
+/// The registry of circuits by key. Build one for each service. Clones are cheap and share the circuits. Keep one while
+/// the service runs.
 #[derive(Clone)]
 pub struct Breakerbox(Handle);
 
@@ -55,8 +56,8 @@ impl Breakerbox {
         })
     }
 
-    /// Returns the circuit for this key if this process has it. Unlike [`circuit`](Self::circuit), this never creates a
-    /// circuit, so keys from untrusted sources cannot fill the registry.
+    /// Returns this key's circuit; `None` if this process has none. Unlike [`circuit`](Self::circuit), this never
+    /// creates a circuit, so keys from untrusted sources cannot fill the registry.
     ///
     /// ```
     /// use breakerbox::Breakerbox;
@@ -86,7 +87,7 @@ impl Breakerbox {
         self.0.policy_of(key)
     }
 
-    /// Creates a handle whose circuit is not in the registry.
+    /// Creates a handle for a key that gets no circuit, because the registry is full.
     #[cold]
     fn without_room(&self, key: &str) -> Circuit {
         let cell = Cell::new(key, self.0.policies().of(key), &self.0.times);
@@ -181,7 +182,7 @@ impl Breakerbox {
         }
     }
 
-    /// Releases memory that idle circuits do not need. Call this occasionally if keys come and go.
+    /// Releases memory that idle circuits do not need. Call this occasionally if new keys keep replacing old ones.
     pub fn tidy(&self) {
         self.0.registry.for_each(|cell| {
             cell.is_evictable(&self.0.times);
@@ -251,7 +252,7 @@ impl Breakerbox {
         self.0.fleet.as_ref().map(Fleet::unreadable).unwrap_or_default()
     }
 
-    /// Returns counters of events that are not reported elsewhere.
+    /// Returns counters of events that observers do not receive.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts {
@@ -265,7 +266,7 @@ impl Breakerbox {
     }
 }
 
-/// Counters of events that are not reported elsewhere. They start at zero when the registry is built.
+/// Counters of events that observers do not receive. They start at zero when the registry is built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Counts {

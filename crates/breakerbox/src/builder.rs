@@ -87,9 +87,8 @@ impl Builder {
         self
     }
 
-    /// Turns dry-run mode on, in which circuits go through their whole life cycle, but every call is admitted.
-    /// `refused` receives the key and the refusal for each call that would have been refused. The outcomes of those
-    /// calls are not counted.
+    /// Turns dry-run mode on. Circuits change their state as usual, but every call is admitted. `refused` receives the
+    /// key and the refusal for each call that would have been refused. The outcomes of those calls are not counted.
     pub fn dry_run(mut self, refused: impl Fn(&str, &Refusal) + Send + Sync + 'static) -> Self {
         self.dry_run = true;
         self.observers.add_for_refusals(refused);
@@ -118,8 +117,8 @@ impl Builder {
     }
 
     /// Declares that no other process shares this store. A trip then takes effect at once, because no other process can
-    /// have unreported successes. Otherwise, with [`Consistency::LocalFirst`], a trip waits 1.5 s for other processes'
-    /// reports.
+    /// have unreported successes. Otherwise, with [`Consistency::LocalFirst`], a trip waits for other processes'
+    /// reports for `flush_every`, at most 1 s, plus `store_timeout` (0.6 s by default).
     pub fn exclusive_store(mut self) -> Self {
         self.settings.is_exclusive = true;
         self
@@ -144,9 +143,9 @@ impl Builder {
         self
     }
 
-    /// Sets the timeout for the store's responses, which is also the maximum time that an acquire waits. Default:
-    /// [`DEFAULT_STORE_TIMEOUT`](crate::DEFAULT_STORE_TIMEOUT). The store's own timeout should be shorter, so that its
-    /// error, which states the operation, comes first.
+    /// Sets the timeout for the store's responses. This is also the maximum time that
+    /// an acquire waits. Default: [`DEFAULT_STORE_TIMEOUT`](crate::DEFAULT_STORE_TIMEOUT).
+    /// The store's own timeout should be shorter, so that its error, which states the operation, comes first.
     pub fn store_timeout(mut self, limit: Duration) -> Self {
         self.settings.store_timeout = limit.max(Duration::from_millis(1));
         self

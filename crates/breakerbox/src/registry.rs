@@ -34,8 +34,8 @@ const MAX_WALK_FOR_TENANT: usize = 256;
 /// How long to wait before searching a shard again if the last search found almost no evictable cells.
 const SEARCH_PAUSE: Duration = Duration::from_secs(1);
 
-/// A search that finds fewer than one evictable cell among this many is not repeated at once, because each new key
-/// would cost another search.
+/// If a search finds fewer than one evictable cell among this many, the next search is delayed, because otherwise each
+/// new key would cost a search.
 const MIN_FOUND_ONE_IN: usize = 64;
 
 /// A value that a registry can contain.
@@ -119,9 +119,9 @@ impl<C: RegistryEntry> Registry<C> {
         Some(cell)
     }
 
-    /// Reserves a slot for one more cell, evicting other cells if necessary. Returns whether it succeeded. The caller
-    /// holds the lock on `own`. Other shards are searched only if their lock is free, and only until more than
-    /// [`MAX_WALK`] cells have been examined, because a new key must not cost a search through a million others.
+    /// Reserves a slot for one more cell, evicting other cells if necessary. Returns false if no cell could be evicted.
+    /// The caller holds the lock on `own`. Other shards are searched only if their lock is free, and only until more
+    /// than [`MAX_WALK`] cells have been examined, because a new key must not cost a search through a million cells.
     fn make_room(&self, own: &mut Part<C>, times: &C::Times) -> bool {
         let take = |count: usize| (count < self.max).then_some(count + 1);
         let try_take = || self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
@@ -152,9 +152,9 @@ impl<C: RegistryEntry> Registry<C> {
         }
     }
 
-    /// Reserves a slot for the key's tenant, evicting other cells of this tenant if necessary. Returns whether it
-    /// succeeded. A search that finds almost no evictable cells is not repeated for a while, and the next one continues
-    /// with the next shard, because a tenant at its limit must not slow down others.
+    /// Reserves a slot for the key's tenant, evicting other cells of this tenant if necessary. Returns false if no cell
+    /// could be evicted. After a search that finds almost no evictable cells, the next search is delayed and continues
+    /// with the next shard, because a tenant at its limit must not slow down other tenants.
     fn make_room_of_tenant(&self, own: &mut Part<C>, key: &str, times: &C::Times) -> bool {
         let Some(tenants) = &self.tenants else { return true };
         if tenants.try_take(key) {
@@ -289,7 +289,7 @@ impl<C: RegistryEntry> Registry<C> {
     }
 }
 
-/// Returns whether a search among `walked` cells found too few evictable cells to be repeated at once.
+/// Returns whether a search among `walked` cells found so few evictable cells that the next search must be delayed.
 const fn is_fruitless(evicted: usize, walked: usize) -> bool {
     evicted * MIN_FOUND_ONE_IN < walked || evicted == 0
 }

@@ -15,8 +15,8 @@ use crate::circuit::OwnedPermit;
 use crate::clock::Clock;
 
 impl OwnedPermit {
-    /// Returns the permit as plain data, for a call that is made or settled elsewhere. Any process that shares the
-    /// store can [settle](Breakerbox::settle_ticket) the ticket, even after this process has ended.
+    /// Returns the permit as plain data, for a call that another task or process makes or settles. Any process that
+    /// shares the store can [settle](Breakerbox::settle_ticket) the ticket, even after this process has ended.
     ///
     /// Keep the permit until the ticket is settled, because a call in the ramp occupies a slot in this process, which
     /// is released with the permit. Settle either the permit or the ticket. If the ticket was settled, call

@@ -20,7 +20,7 @@ pub(crate) struct Waiters([Part; PARTS]);
 
 #[derive(Default)]
 struct Part {
-    /// The number of waiting callers, so that a circuit without any is detected fast.
+    /// The number of waiting callers. If it is zero, the lock need not be taken.
     count: AtomicUsize,
     /// The queues of waiting callers, by the address of their cell. A waiting caller holds a reference to its cell, so
     /// no other cell can get that address meanwhile.
@@ -41,7 +41,7 @@ pub(crate) struct Waiter<'w> {
 }
 
 impl Waiters {
-    /// Adds a waiting caller. Call this before acquiring, so that every change after the refusal wakes the caller.
+    /// Adds a waiting caller. Call this before acquiring, so that no change between the refusal and the wait is missed.
     pub(crate) fn enter(&self, cell: &Arc<Cell>) -> Waiter<'_> {
         let (part, address) = self.part_of(cell);
         let mut queues = part.lock();

@@ -46,8 +46,8 @@ const GIVES_UP_AFTER: Duration = Duration::from_secs(15);
 /// The number of acquires by the broken process that are counted after the recovery.
 const WATCHED_ASKS: u64 = 200;
 
-/// At most one in this many acquires by the broken process may be a failing call. These are the calls that trip
-/// its process-local circuit, and the circuit's probes.
+/// The minimum number of the broken process's acquires per failing call. These failing calls trip its
+/// process-local circuit, or are that circuit's probes.
 const ONE_IN: u64 = 5;
 
 /// The initial cool-off in [`POLICY`].

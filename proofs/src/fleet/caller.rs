@@ -26,7 +26,8 @@ impl Caller {
         Ok(Self { client, receiver: receiver.to_owned(), number, mode: Mode::LocalFirst })
     }
 
-    /// Sets the fleet's consistency mode. In strict mode, callers wait until the store has merged the outcome.
+    /// Sets the fleet's consistency mode. In strict mode, the worker waits after each call until the store
+    /// has merged the outcome.
     pub(super) const fn settling(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self

@@ -28,8 +28,8 @@ impl Fault {
     pub const ALL: [Self; 5] =
         [Self::Killed, Self::PausedWhileOthersAsk, Self::PausedAndNobodyAsks, Self::CutOff, Self::InFlight];
 
-    /// Returns the timeout for a probe, which is short if the test waits for a lease to expire, and long if the
-    /// probe must not time out on a busy machine.
+    /// Returns the timeout for a probe. It is short if the test waits until a lease expires. Otherwise it is
+    /// long, so that no probe times out on a busy machine.
     pub(super) const fn probe_timeout(self) -> Duration {
         Duration::from_millis(match self {
             Self::Killed => 1_000,

@@ -43,10 +43,11 @@ const CAP: usize = 64;
 /// Calls that start within this time after the circuit closes are counted as a rush.
 const RUSH: Duration = Duration::from_millis(50);
 
-/// The number of acquires by each process after the ramp, during which its store requests are counted.
+/// The number of acquires by each process after the ramp during which the process's store requests are
+/// counted.
 const ASKS_AFTER: u64 = 40;
 
-/// After the ramp, in local-first mode, a process makes at most one store request per this many acquires.
+/// The minimum number of acquires per store request of a process after the ramp, in local-first mode.
 const ASKS_A_REQUEST: u64 = 4;
 
 const POLICY: &str = r#"{"failure_rate":"off","consecutive_failures":"off","failures":3,"cool_off":"500ms",

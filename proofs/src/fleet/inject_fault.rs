@@ -156,8 +156,8 @@ impl Lane<'_> {
         }
     }
 
-    /// Resumes the victim, whose result is late, and checks that the store's record does not change, not even
-    /// its version.
+    /// Resumes the victim, whose result is late, and checks that the record in the store stays the same,
+    /// including its version.
     async fn resume_and_compare(
         &self,
         round: &mut Round,

@@ -30,8 +30,8 @@ impl Seen {
     }
 }
 
-/// Returns the deviations from the guarantee that there are exactly `probes` probes, one after the other, and
-/// no other request until the last probe was answered.
+/// Returns the deviations from the guarantee that a recovery consists of exactly `probes` probes, one after
+/// another, with no other request until the last probe was answered.
 ///
 /// The first requests must be the probes, according to the receiver's times. A later request may be a regular
 /// call, if it is declared as one and started after the last probe was answered. `claimed` is the number of

@@ -37,8 +37,8 @@ const PROCESSES: u32 = 3;
 /// The number of calls per second by each process to each circuit.
 const PER_SECOND: u32 = 10;
 
-/// The number of store requests that each process makes while the store rejects writes, after the process has
-/// seen the store as connected. Then the store is disconnected again.
+/// The number of store requests that each process makes while the store rejects writes, counted from when the
+/// process sees the store as connected. Afterwards, the store is disconnected again.
 const REQUESTS: u64 = 20;
 
 /// The maximum time for which the store rejects writes in a round.
@@ -88,7 +88,7 @@ struct Pass<'a> {
     paths: Vec<String>,
 }
 
-/// The violated guarantees for one circuit.
+/// The violated guarantees for one circuit, one message each.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Found {
     undone: Vec<String>,

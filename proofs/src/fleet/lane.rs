@@ -90,7 +90,8 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Makes a call that fails, with a permit acquired earlier. Returns the name of the settlement.
+    /// Makes a failing call with a permit acquired earlier. Returns how the permit was settled, such as
+    /// `counted`.
     pub(super) async fn fail(&self, worker: &Worker, permit: u64) -> Result<String> {
         let status = worker.send(permit, &self.path).await?;
         ensure!(status == Some(503), "worker {}: the receiver said {status:?}", worker.number());
@@ -113,8 +114,8 @@ impl<'a> Lane<'a> {
         Ok(record)
     }
 
-    /// Acquires until the cool-off has ended and this worker gets the probe permit. Returns the permit's
-    /// number.
+    /// Acquires until this worker gets the probe permit, which it can't before the cool-off has ended.
+    /// Returns the permit's number.
     pub(super) async fn probe(&self, worker: &Worker) -> Result<u64> {
         let limit = Instant::now() + WAIT_LIMIT;
         loop {
@@ -154,8 +155,8 @@ impl<'a> Lane<'a> {
         WorkerCommand::Hammer { key: self.key.clone(), path: self.path.clone() }
     }
 
-    /// Returns the deviations among the requests starting at this index. Exactly one probe is expected, which
-    /// closed the circuit.
+    /// Judges the requests starting at this index, which must be exactly one probe that closed the circuit,
+    /// followed only by regular calls. Returns the deviations.
     pub(super) async fn judge_from(&self, first: usize) -> Result<Vec<String>> {
         let seen = Seen(self.visits().split_off(first));
         let mut faults = judge(&seen, 1, 1);
@@ -166,7 +167,7 @@ impl<'a> Lane<'a> {
         Ok(faults)
     }
 
-    /// Waits until a worker's health report meets the condition.
+    /// Waits until a worker's health report meets the condition `is_so`. Returns an error after a timeout.
     pub(super) async fn until_health(
         &self,
         worker: &Worker,

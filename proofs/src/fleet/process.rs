@@ -161,7 +161,7 @@ impl Process {
         }
     }
 
-    /// Starts to make calls at a fixed rate, and returns the number that identifies this run of calls.
+    /// Starts a run of calls at a fixed rate, and returns the run's number, for later commands.
     ///
     /// # Errors
     /// See [`command`](Self::command).
@@ -300,8 +300,8 @@ impl Pending {
     }
 }
 
-/// Starts a process from a thread that lives as long as the program. A worker is killed when the thread that
-/// started it ends, and a runtime may end its threads at any time.
+/// Starts a process from a thread that lives as long as the program. This is necessary because a worker is
+/// killed when the thread that started it ends, and a runtime may end its threads at any time.
 async fn spawn(mut command: Command) -> Result<Child> {
     static STARTER: LazyLock<mpsc::Sender<Box<dyn FnOnce() + Send>>> = LazyLock::new(|| {
         let (starts, to_start) = mpsc::channel::<Box<dyn FnOnce() + Send>>();

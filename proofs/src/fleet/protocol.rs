@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// One message between the test and a worker.
 #[derive(Serialize, Deserialize, Debug)]
 pub struct Numbered<T> {
-    /// The number of the command, which its response repeats.
+    /// The number of the command. The response to the command has the same number.
     pub number: u64,
     /// The payload: a command or a response.
     pub word: T,
@@ -46,8 +46,8 @@ pub enum WorkerCommand {
         /// The path at the receiver.
         path: String,
     },
-    /// Acquire repeatedly, and make every admitted call, until a regular call (not a probe) was admitted, which
-    /// means that the circuit is closed. Response: [`Answer::Tally`].
+    /// Acquire and make every admitted call, until a regular call (not a probe) is admitted. The circuit is
+    /// then closed. Response: [`Answer::Tally`].
     Hammer {
         /// The circuit's key.
         key: String,
@@ -220,7 +220,8 @@ pub struct Known {
     pub record: Record,
     /// The number of leases that this process acquired.
     pub leases_won: u64,
-    /// The number of leases that another process acquired first, after both had read the same record.
+    /// The number of leases that this process requested, but that another process with the same record
+    /// acquired first.
     pub leases_lost: u64,
 }
 
@@ -289,8 +290,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Returns the counts added since an earlier state of the same tally, except that the longest acquire is
-    /// that of the whole tally.
+    /// Returns the difference from an earlier state of the same tally. Only `longest_ask_us` is not a
+    /// difference, but the maximum of the whole tally.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {

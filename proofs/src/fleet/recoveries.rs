@@ -21,8 +21,7 @@ pub struct Recoveries {
     pub exact: u64,
     /// The number of requests that overlapped with another request before the circuit was closed.
     pub overlaps: u64,
-    /// The number of rounds in which two processes competed for the same lease, after both had read the same
-    /// record.
+    /// The number of rounds in which two processes read the same record and then competed for the same lease.
     pub raced: u64,
     /// The number of rounds in which several processes probed.
     pub by_several: u64,

@@ -82,10 +82,10 @@ pub async fn recover(program: &Path, plan: Plan) -> Result<Recoveries> {
     Ok(all)
 }
 
-/// Returns a policy that trips when half of the processes report a failure, with cool-offs that do not grow and
-/// without a ramp, so that each round is like the first. The policy has no rule about consecutive failures,
-/// because the previous round ended with successes only milliseconds ago, and the order of two processes'
-/// outcomes is known only to within the duration of a request.
+/// Returns a policy that trips when half of the processes report a failure. Cool-offs do not grow and there
+/// is no ramp, so that each round is like the first. There is no rule for consecutive failures, because the
+/// previous round's successes are only milliseconds old, and the order of outcomes from different processes
+/// is not known that exactly.
 fn policy(plan: &Plan) -> String {
     let failures = plan.processes / 2;
     let cool_off_ms = if plan.latency == Latency::None { 100 } else { 150 };
@@ -96,7 +96,7 @@ fn policy(plan: &Plan) -> String {
     )
 }
 
-/// The rounds for one endpoint.
+/// One endpoint, whose circuit is tripped and recovers in every round.
 struct Course<'a> {
     plan: Plan,
     site: &'a Site,

@@ -21,8 +21,8 @@ pub struct Scale {
     pub side_by_side: u32,
     /// The timeout for store requests.
     pub store_timeout: Duration,
-    /// Whether durations are checked. If not, only counts are checked, because durations mean nothing on a busy
-    /// machine.
+    /// Whether durations are checked in addition to counts. Set to `false` on a busy machine, where durations
+    /// vary too much.
     pub judges_times: bool,
 }
 
@@ -81,8 +81,8 @@ impl Row {
         self.deviations.truncate(SHOWN);
     }
 
-    /// Records a deviation if a worker saw the store as lost, as happens if the machine is too busy. Each
-    /// process then decides without the store, so that the row is meaningless.
+    /// Records a deviation if a worker saw the store as lost, which happens if the machine is too busy.
+    /// Without the store, each process decides on its own, so the row's results are meaningless.
     pub(super) async fn note_losses(&mut self, worker: &Process) -> Result<()> {
         let losses = worker.health().await?.losses;
         if losses > 0 {

@@ -67,8 +67,8 @@ impl Traffic {
     }
 }
 
-/// Acquires repeatedly, and makes every admitted call, until a regular call (not a probe) was admitted, which
-/// means that the circuit is closed.
+/// Acquires and makes every admitted call, until a regular call (not a probe) is admitted. The circuit is
+/// then closed.
 pub(super) async fn hammer(circuit: &Circuit, caller: &Caller, path: &str) -> Tally {
     let mut tally = Tally::default();
     while tally.calls == 0 {
@@ -79,7 +79,8 @@ pub(super) async fn hammer(circuit: &Circuit, caller: &Caller, path: &str) -> Ta
     tally
 }
 
-/// Acquires once, and makes the call if a permit is granted.
+/// Acquires once, makes the call if a permit is granted, and adds the result to the tally. Returns the
+/// refusal otherwise.
 async fn acquire_and_call(
     circuit: &Circuit,
     caller: &Caller,

@@ -23,7 +23,7 @@ pub(super) struct Watched {
     leases: Mutex<HashMap<Arc<str>, Leases>>,
 }
 
-/// The numbers of leases for a circuit that this process won, and that it lost to another process.
+/// How many leases for a circuit this process won, and how many it lost to other processes.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Leases {
     pub(super) won: u64,

@@ -34,7 +34,7 @@ impl Size {
     /// The full size, for which the guarantee is stated.
     pub const FULL: Self =
         Self { parked: 1_000_000, circuits: 1_000, rounds: 7, time: Duration::from_secs(4), judged: true };
-    /// About a twentieth of the full size, for `cargo test`.
+    /// A small part of the full size, for `cargo test`.
     pub const SMALL: Self =
         Self { parked: 20_000, circuits: 50, rounds: 1, time: Duration::from_secs(1), judged: false };
 }
@@ -42,7 +42,7 @@ impl Size {
 /// The number of events in one request.
 const BATCH: usize = 500;
 
-/// The maximum allowed ratio between the costs on the full and on the empty queue.
+/// The maximum allowed ratio of the costs with a full queue to the costs with an empty queue.
 const COSTS_MORE: f64 = 1.2;
 
 /// The maximum allowed memory of the gateway, in bytes, for any number of parked deliveries.

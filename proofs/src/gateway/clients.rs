@@ -138,8 +138,8 @@ fn judge(findings: &mut Findings, what: &str, status: u16, answer: &Value, expec
     findings.hold(what, format!("{status} {code}"), format!("{expected}, and why"), holds);
 }
 
-/// Returns requests that no HTTP library would send, each with a description and the allowed statuses. Status 0
-/// means that the gateway may close the connection without a response.
+/// Returns malformed requests, which no HTTP library would send, each with a description and the allowed
+/// response statuses. Status 0 means that the gateway may close the connection without a response.
 fn raw_requests(address: &str) -> Vec<(&'static str, Vec<u8>, Vec<u16>)> {
     let head = |rest: &str| format!("POST /v1/events HTTP/1.1\r\nhost: {address}\r\n{rest}").into_bytes();
     vec![
@@ -161,8 +161,8 @@ fn raw_requests(address: &str) -> Vec<(&'static str, Vec<u8>, Vec<u16>)> {
     ]
 }
 
-/// Sends bytes, and waits for a response or the end of the connection. Returns the response, and the time that
-/// it took.
+/// Sends bytes, and waits until part of a response arrives or the connection is closed. Returns the bytes
+/// received (none if the connection was closed), and how long this took.
 fn exchange(address: &str, request: &[u8]) -> Result<(String, Duration)> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(WAIT_LIMIT))?;

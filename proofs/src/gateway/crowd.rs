@@ -55,7 +55,7 @@ impl Size {
     };
 }
 
-/// With the dead endpoints, latencies may be longer by this much, or twice as long, whichever is more.
+/// The dead endpoints may make latencies longer by this much, or twice as long, whichever is more.
 const OR_LONGER_BY: Duration = Duration::from_millis(20);
 
 /// Measures the healthy endpoints' latencies, first without the dead endpoints, then with them.

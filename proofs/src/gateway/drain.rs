@@ -30,7 +30,7 @@ pub struct Size {
 impl Size {
     /// The full size, for which the guarantee is stated.
     pub const FULL: Self = Self { parked: 100_000, takes: 40, each: Duration::from_millis(20), judged: true };
-    /// About a twentieth of the full size, for `cargo test`.
+    /// A small part of the full size, for `cargo test`.
     pub const SMALL: Self = Self { parked: 1_500, takes: 10, each: Duration::from_millis(20), judged: false };
 }
 
@@ -108,7 +108,8 @@ pub fn prove(program: &Path, size: Size) -> Result<Findings> {
     Ok(findings)
 }
 
-/// Returns when the endpoint first reached this rate, in requests per second, averaged over half a second.
+/// Returns the time of the first sample at which the endpoint's delivery rate over the past half second was
+/// at least `rate` (in deliveries per second). `None` if there is no such sample.
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
 fn busy_after(looks: &[(Duration, u32, u64)], rate: f64) -> Option<Duration> {
     const OVER: Duration = Duration::from_millis(500);

@@ -35,7 +35,7 @@ impl Findings {
         });
     }
 
-    /// Adds a measured value, the guaranteed value, and whether the guarantee is met.
+    /// Adds a measured value, with the guaranteed value and whether the guarantee is met (`holds`).
     pub fn hold(&mut self, what: &str, seen: impl Display, promised: impl Display, holds: bool) {
         let (seen, promised) = (seen.to_string(), promised.to_string());
         self.rows.push(Row { what: what.into(), seen, promised, holds });
@@ -59,8 +59,8 @@ impl Findings {
         self.hold(what, seen, format_args!("at least {limit}"), holds);
     }
 
-    /// Adds a duration with an upper limit. The limit is checked only if `judged`, because durations mean
-    /// nothing on a busy machine.
+    /// Adds a duration with an upper limit. If `judged` is `false`, as on a busy machine, the duration is
+    /// only noted, without the limit.
     pub fn within(&mut self, what: &str, seen: Duration, limit: Duration, judged: bool) {
         if judged {
             self.hold(what, Millis(seen), format_args!("at most {}", Millis(limit)), seen <= limit);
@@ -69,8 +69,8 @@ impl Findings {
         }
     }
 
-    /// Adds a measured value with a guarantee. The guarantee is checked only if `judged`, because the value
-    /// means nothing on a busy machine.
+    /// Adds a measured value with a guarantee. If `judged` is `false`, as on a busy machine, the value is
+    /// only noted, without the guarantee.
     pub fn judge(
         &mut self,
         what: &str,

@@ -30,7 +30,7 @@ impl Size {
     /// The full size, for which the guarantee is stated.
     pub const FULL: Self =
         Self { queued: 1_000_000, time: Duration::from_secs(30), per_second: 50.0, judged: true };
-    /// About a twentieth of the full size, for `cargo test`.
+    /// A small part of the full size, for `cargo test`.
     pub const SMALL: Self =
         Self { queued: 20_000, time: Duration::from_secs(3), per_second: 20.0, judged: false };
 }
@@ -38,8 +38,8 @@ impl Size {
 /// The number of events in one request.
 const BATCH: usize = 500;
 
-/// With the large tenant, the small tenant's latencies may be longer by this much, or twice as long, whichever
-/// is more.
+/// The large tenant may make the small tenant's latencies longer by this much, or twice as long, whichever is
+/// more.
 const OR_LONGER_BY: Duration = Duration::from_millis(20);
 
 /// Measures the small tenant's latencies, first alone, then with the large tenant.

@@ -31,8 +31,8 @@ pub struct Ledger {
     pub lost: Vec<String>,
 }
 
-/// Waits until the receiver has all of these events at each of the paths, or the timeout expires. Returns the
-/// missing events.
+/// Waits until all of these events have arrived at each of the paths, or the timeout expires. Returns the
+/// events that are missing.
 pub fn wait_for_all<'a>(
     receiver: &Receiver,
     accepted: &'a [Accepted],
@@ -126,8 +126,8 @@ pub struct Duplicates {
 pub struct Interruption {
     /// When the gateway was killed or stopped.
     pub began: Duration,
-    /// When the next gateway was started. The previous gateway sent all requests that the receiver read
-    /// earlier.
+    /// When the next gateway was started. Requests that the receiver read before this time were sent by the
+    /// previous gateway.
     pub over: Duration,
 }
 

@@ -140,7 +140,8 @@ fn state(site: &Site) -> Result<String> {
     Ok(state.unwrap_or("closed").to_owned())
 }
 
-/// Returns the epochs of the circuit's trips. A failed probe is not a trip.
+/// Returns the epochs that started with a trip of the circuit. A failed probe, which reopens the circuit, is
+/// not a trip.
 fn trips(site: &Site) -> Result<BTreeSet<u64>> {
     let listed = site.api().get(&format!("/v1/circuits?tenant={TENANT}"))?;
     let id = listed.pointer("/items/0/id").and_then(Value::as_str).context("it has a circuit")?.to_owned();

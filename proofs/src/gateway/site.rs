@@ -31,7 +31,8 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// Starts a gateway with tenants that have these names.
+    /// Starts a gateway and a receiver, and creates tenants with these names, whose backlog limits are never
+    /// reached.
     pub(super) fn start(settings: Settings, tenants: &[&str]) -> Result<Self> {
         let receiver = Receiver::builder().recording(Recording::Off).start()?;
         let site = Self { gateway: settings.start()?, receiver };
@@ -122,7 +123,7 @@ impl Site {
         Ok(Measured { deliveries, accepts, events, missing, refused, slow_commits })
     }
 
-    /// Returns the number of commits that took longer than 50 ms, as happens when the disk is busy.
+    /// Returns the number of commits that took longer than 50 ms, which is a sign of a busy disk.
     fn slow_commits(&self) -> Result<f64> {
         let metrics = self.api().metrics()?;
         let all = metrics.sum("breakerbox_commit_seconds_count").unwrap_or(0.0);
@@ -138,12 +139,12 @@ impl Site {
         paths.iter().map(|path| self.receiver.seen(path).requests).sum()
     }
 
-    /// Returns the value of a metric. Returns an error if there is no metric with this name.
+    /// Returns the sum of a metric's samples over all labels. Returns an error if there is no such metric.
     pub(super) fn metric(&self, name: &str) -> Result<f64> {
         self.api().metrics()?.sum(name).with_context(|| format!("there is no metric {name}"))
     }
 
-    /// Waits until a condition is met.
+    /// Waits until a condition is met. Returns an error after a timeout.
     pub(super) fn until(
         &self,
         what: &str,
@@ -241,7 +242,7 @@ impl Measured {
     }
 }
 
-/// Creates endpoints, several at the same time, and returns their IDs.
+/// Creates endpoints, up to [`AT_ONCE`] at a time, and returns their IDs.
 pub(super) fn create_all(
     api: &Api,
     tenant: &str,

@@ -64,7 +64,7 @@ pub(super) struct Report {
     pub(super) refused_writes: u64,
 }
 
-/// A sampler whose totals are set by the test's commands.
+/// A sampler whose results (failing or succeeding, hanging or not) are set by the test's commands.
 struct Totals {
     keys: u32,
     failing: AtomicBool,

@@ -120,7 +120,8 @@ async fn round(program: &Path, url: &str, namespace: &str) -> Result<Round> {
     Ok(Round { successor_after, late_changes, refused_writes: late.refused_writes, not_opened })
 }
 
-/// Counts the circuits whose state in the store meets the condition. A circuit without a record is closed.
+/// Returns how many of the [`KEYS`] circuits have a state in the store that meets the condition. A circuit
+/// without a record is closed.
 async fn count(store: &dyn Store, is_meant: impl Fn(Status) -> bool) -> Result<usize> {
     let keys: Vec<_> = (0..KEYS).map(|n| key(n).into()).collect();
     let records = store.read(&keys).await?.all()?.value;

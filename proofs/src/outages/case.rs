@@ -95,8 +95,8 @@ impl Case {
         }
     }
 
-    /// Returns whether the outage lasts for a while, so that every process must detect it. All other outages
-    /// are momentary.
+    /// Returns whether the outage lasts until it is ended, so that every process must detect it. Other
+    /// outages are momentary.
     #[must_use]
     pub const fn lasts(self) -> bool {
         !matches!(

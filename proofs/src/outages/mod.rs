@@ -60,7 +60,7 @@ pub struct Size {
     pub closed: usize,
     /// The number of circuits that opened long before the outage.
     pub open: usize,
-    /// The number of circuits that opened just before the outage.
+    /// The number of circuits that open just before the outage.
     pub late: usize,
     /// The number of circuits that are probed repeatedly.
     pub recovering: usize,
@@ -68,7 +68,7 @@ pub struct Size {
     pub fresh: usize,
     /// The timeout for store requests.
     pub store_timeout: Duration,
-    /// The minimum duration of the outage.
+    /// The minimum time for which the store is unavailable.
     pub away: Duration,
     /// The maximum allowed time until every process reports that the store rejects writes.
     pub notice_within: Duration,
@@ -116,8 +116,8 @@ impl Size {
 struct Rest {
     /// The states of the circuits that must not change during the outage.
     shut: Vec<Seen>,
-    /// The number of losses that workers reported before the outage. On a busy machine there may be some, which
-    /// do not count.
+    /// The number of times that workers had reported the store as lost before the outage, as can happen on a
+    /// busy machine. These losses are not attributed to the outage.
     losses: u64,
     overlaps: usize,
     forbidden_calls: usize,
@@ -319,7 +319,7 @@ async fn settle(
     Ok(())
 }
 
-/// Polls until `look` returns a value. Returns an error after a timeout.
+/// Polls until `look` returns a value, and returns that value. Returns an error after [`WAIT_LIMIT`].
 async fn within<T>(what: &str, mut look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
     let limit = Instant::now() + WAIT_LIMIT;
     loop {

@@ -107,7 +107,8 @@ impl Report {
         faults
     }
 
-    /// Returns the decisions during the outage that contradict the fleet's `on_store_loss` setting.
+    /// Returns a message for each group of circuits whose calls were not admitted or refused as the fleet's
+    /// `on_store_loss` setting requires.
     fn wrong_meanwhile(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut hold = |holds: bool, what: &str| {

@@ -24,8 +24,8 @@ use crate::fleet::protocol::{Outcome, OverrideRequest, Run, Seen, Tally, Target,
 use crate::fleet::worker::Settings;
 use crate::fleet::{Acquired, Behaviour, Process, Receiver, Visit};
 
-/// A policy in which only consecutive failures open a circuit. It stays open for two seconds, unless the
-/// destination sends a longer `Retry-After`.
+/// A policy in which only consecutive failures open a circuit. A circuit stays open for two seconds, or for
+/// longer if the destination sends a longer `Retry-After`.
 const POLICY: &str = r#"{"failure_rate":"off","consecutive_failures":3,"cool_off":"2s","cool_off_factor":1,
     "cool_off_max":"10m","jitter":0,"probes":1,"probe_timeout":"2s","ramp_cap":"off"}"#;
 
@@ -48,7 +48,7 @@ pub(super) struct Scene {
     pub(super) setting: Setting,
     pub(super) workers: Vec<Process>,
     size: Size,
-    /// For each worker, the number of the run of calls to each group.
+    /// For each worker, the numbers that identify its runs of calls, one run for each group of circuits.
     runs: Vec<[u64; GROUPS]>,
 }
 
@@ -81,15 +81,16 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Opens the circuits that must open just before the outage, and starts to call every group.
+    /// Opens the last group of circuits, just before the outage, and starts the calls to every group.
     pub(super) async fn open_the_last(&mut self) -> Result<()> {
         self.open("late", self.size.late).await?;
         try_join_all(self.workers.iter().map(|worker| self.introduce(worker))).await?;
         self.begin_calls().await
     }
 
-    /// Makes sure that a worker knows the circuits that must not be called. If a busy store does not answer a
-    /// worker's first read in time, the worker assumes that the circuit has no record, and would admit calls.
+    /// Makes sure that a worker knows the circuits that must not be called. Otherwise, if a busy store does
+    /// not answer the worker's first read in time, the worker assumes that a circuit has no record, and
+    /// admits calls.
     async fn introduce(&self, worker: &Process) -> Result<()> {
         for key in self.shut() {
             within("what is open is known", async || match worker.try_acquire(&key).await? {
@@ -116,8 +117,8 @@ impl Scene {
         (0..count).map(|n| self.key(group, n)).collect()
     }
 
-    /// Opens circuits with failures that carry a `Retry-After`. Repeats the failures until the circuits are
-    /// open, because on a busy machine a request may time out, so that its counts are lost.
+    /// Opens circuits with failures that carry a long `Retry-After`. Repeats the failures until the circuits
+    /// are open, because on a busy machine a request may time out, and its counts are then lost.
     async fn open(&self, group: &str, count: usize) -> Result<()> {
         let worker = self.first();
         let opens = |key: String| async move {

@@ -97,7 +97,8 @@ impl Shim {
         }
     }
 
-    /// Returns the environment variables with which a program's power fails as planned.
+    /// Returns the environment variables that load the shim into a program. The program's power then fails as
+    /// planned, and loses writes in `folder`.
     #[must_use]
     pub fn environment(&self, folder: &Path, cut: Cut) -> Vec<(&'static str, OsString)> {
         vec![

@@ -113,9 +113,9 @@ fn insert(folder: &Path, synchronous: &str) -> Result<()> {
 pub struct Found {
     /// The last number that the program reported as durable.
     pub said: u64,
-    /// The length of the sequence of numbers that are present without a gap, starting with the first.
+    /// How many numbers, starting with the first, are present without a gap.
     pub kept: u64,
-    /// Any other fault that was found, or `None`.
+    /// A description of any other fault that was found, or `None` if there was none.
     pub wrong: Option<String>,
     /// Whether the directory also contains parts of unsynced writes.
     pub pieces: bool,

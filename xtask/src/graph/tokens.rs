@@ -31,8 +31,8 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Returns the length of the space, comment, string, character or lifetime at the start of the text, which is
-/// not a token. `None` if there is none.
+/// If the text starts with a space, a comment, a string, a character or a lifetime, none of which is a token,
+/// returns its length.
 fn skipped(rest: &str, first: char) -> Option<usize> {
     if first.is_whitespace() {
         return Some(first.len_utf8());

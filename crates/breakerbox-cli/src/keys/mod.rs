@@ -65,7 +65,7 @@ pub(super) struct New {
     /// Description of the key, such as its owner and purpose
     #[arg(long)]
     name: String,
-    /// Scopes: admin, manage, read, send; manage includes read, admin includes all
+    /// Scope of the key: admin, manage, read or send; repeat for several. manage includes read, admin includes all
     #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',', required = true, value_parser = scope)]
     scopes: Vec<Scope>,
     /// Bind the key to this tenant. Default: all tenants

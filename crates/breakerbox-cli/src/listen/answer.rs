@@ -50,7 +50,7 @@ impl Answering {
         }
     }
 
-    /// Sets whether every request fails from now on.
+    /// Sets whether every request fails from now on, and sets `fail_next` to 0.
     pub(super) const fn set(&mut self, failing: bool) {
         self.failing = failing;
         self.fail_next = 0;

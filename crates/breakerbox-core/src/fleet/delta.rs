@@ -71,7 +71,7 @@ impl Delta {
 /// The store's response to a delta, with the key's shared window and record.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Merged {
-    /// Whether the counts belong to another epoch than the record's, so that the store did not add them.
+    /// Whether the counts belong to an earlier or later epoch than the record's, so that the store did not add them.
     pub late: bool,
     /// The totals of the shared window.
     pub totals: Totals,

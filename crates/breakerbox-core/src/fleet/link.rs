@@ -41,22 +41,22 @@ pub(super) struct Link {
     /// The whole fleet's counts in the store's latest response.
     fleet: Totals,
     fleet_at: Timestamp,
-    /// Whether the key is under suspicion, and the time of the latest call for reports.
+    /// Whether the circuit's key is under suspicion, and when reports were last requested.
     pub(super) suspicion: Suspicion,
-    /// Set while the counts that this process knows meet a trip rule. Calls are refused until the other processes have
-    /// had time to report.
+    /// Set while the known counts meet a trip rule. Calls are refused until the other processes have had time to
+    /// report.
     pub(super) pending_trip: Option<PendingTrip>,
     /// The longest retry-after among the unreported outcomes.
     pub(super) retry_after: Option<Duration>,
     /// The longest retry-after among the outcomes reported since the latest decision.
     pub(super) reported_retry_after: Option<Duration>,
-    /// Whether the store is unavailable, so that this process decides by itself. For whether the store has this
-    /// process's decisions, see [`is_published`](super::Member::is_published).
+    /// Whether the store is unavailable, so that this process decides by itself. Decisions from that time may stay
+    /// unpublished after the store has recovered; see [`is_published`](super::Member::is_published).
     pub(super) alone: bool,
-    /// The nonce of this process's unsettled probe, if the store gave its lease.
+    /// The nonce of this process's probe in flight, if the store gave the probe's lease; `None` otherwise.
     pub(super) probe: Option<Nonce>,
-    /// This process's latest probe, if the probe failed. It is kept when a new epoch begins, because it affects the
-    /// next half-open state.
+    /// This process's latest failed probe; `None` if its latest probe did not fail. The value is kept when a new epoch
+    /// begins, because it affects the next half-open state.
     pub(super) stand_back: Option<StandBack>,
     /// The process-local circuit, if it has tripped.
     pub(super) local: Option<Box<LocalCircuit>>,
@@ -113,10 +113,10 @@ impl Link {
         self.seen_at = now;
     }
 
-    /// Whether the store gave this response before this process saw a newer record, for example because a pushed change
-    /// overtook the response to a read. Such a response does not show that the store lost a write. If the response
-    /// seems older than `answered_within`, the store's timeout, returns false, because the store's clock must have been
-    /// set back.
+    /// Whether the response is outdated, because this process has seen a newer record since the store responded. For
+    /// example, a pushed change may overtake the response to a read. An outdated response does not show that the store
+    /// lost a write. If the response seems older than `answered_within`, the store's timeout, returns false, because
+    /// the store's clock must have been set back.
     pub(super) fn is_overtaken(
         &self,
         there: Seen,
@@ -139,8 +139,8 @@ impl Link {
         self.unreported.record(outcome, policy.slow_call(), now);
     }
 
-    /// Adds successes that a caller counted by itself. Their exact times are not known, but all of them are earlier
-    /// than any outcome counted after this call.
+    /// Adds successes that a caller counted itself. Their exact times are unknown, but all of them are earlier than any
+    /// outcome counted after this call.
     pub(super) fn add_successes(
         &mut self,
         successes: u32,
@@ -172,7 +172,7 @@ impl Link {
             .for_each(|time| *time = time.moved(before, after));
     }
 
-    /// Returns all counts that this process knows, which are the fleet's counts plus its own unreported ones.
+    /// Returns all counts that this process knows, which are the fleet's counts plus this process's unreported ones.
     pub(super) fn totals(&self, policy: &Policy, now: Timestamp) -> Totals {
         // The store's totals would no longer contain counts older than a window.
         let is_fresh = now.since(self.fleet_at) < policy.window();
@@ -180,7 +180,7 @@ impl Link {
         fleet.then(&self.telling.unwrap_or_default()).then(&self.unreported.totals(now))
     }
 
-    /// Whether dropping this state would lose counts that the store does not have.
+    /// Whether this state must be kept, because it has counts that the store does not have, or a pending trip.
     pub(super) fn has_unreported(&self, now: Timestamp) -> bool {
         self.pending_trip.is_some() || self.unreported.totals(now).calls() > 0
     }
@@ -190,7 +190,7 @@ impl Link {
         self.telling.is_some()
     }
 
-    /// Requests a report of all unreported counts at once.
+    /// Makes a report of all unreported counts due at once.
     pub(super) fn request_report(&mut self, now: Timestamp) {
         self.suspicion.is_report_wanted |= self.unreported.totals(now).calls() > 0;
     }
@@ -266,15 +266,15 @@ impl Link {
         }
     }
 
-    /// Returns the refusal for a caller that would otherwise get the probe, if this process must let others probe
-    /// first.
+    /// Returns the refusal for a caller that would otherwise get the probe; `None` if this process need not let other
+    /// processes probe first.
     pub(super) fn stands_back(&self, record: &Record, now: Timestamp) -> Option<Refusal> {
         self.stand_back.and_then(|memory| memory.refusal(record, now))
     }
 
     /// Whether `record`, which has the same epoch, is older than this process's lease. Versions have no order, and
-    /// records arrive by more than one path. But while a lease is live, only its holder changes the record, so any
-    /// record without that lease is older.
+    /// records arrive by more than one path. While a lease is live, only its holder changes the record, so any record
+    /// without this lease is older.
     pub(super) fn is_older_than_own_lease(
         &self,
         circuit: &Circuit,
@@ -291,7 +291,7 @@ impl Link {
         circuit.record().lease.filter(|own| self.probe == Some(own.nonce) && own.is_live(now))
     }
 
-    /// Begins another epoch and drops all counts, because they belong to the previous epoch.
+    /// Begins a new epoch. Drops all counts, because they belong to the previous epoch.
     pub(super) fn begin_epoch(&mut self) {
         self.unreported.clear();
         self.last_success = None;

@@ -64,7 +64,8 @@ impl LocalCircuit {
         step.and_then(|step| self.0.apply(step, policy, now)).is_some()
     }
 
-    /// Returns the refusal if a call would be refused now. If a probe is due, leaves it for `take_probe`.
+    /// Returns the refusal if the local circuit would refuse a call now; otherwise `None`. A due probe is left for
+    /// `take_probe`.
     fn refusal(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Option<Refusal> {
         let mut record = self.0.record();
         if let Some(rebased) = record.rebased(draw, now) {
@@ -77,7 +78,7 @@ impl LocalCircuit {
         }
     }
 
-    /// Returns the local circuit's probe if the next call must be a probe.
+    /// Returns the local circuit's probe if the next call must be a probe; otherwise `None`.
     fn take_probe(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Option<LocalProbe> {
         match self.0.try_acquire(policy, draw, now).decision {
             Decision::Admitted(Permit { epoch, kind: PermitKind::Probe { nonce, .. }, .. }) => {
@@ -115,8 +116,8 @@ impl Link {
 }
 
 impl Member {
-    /// Whether this process's own outcomes meet a rule while the fleet's do not, so that only this process refuses
-    /// calls.
+    /// Whether the circuit is open in this process only, because this process's outcomes meet a rule and the fleet's do
+    /// not.
     #[must_use]
     pub fn is_open_locally(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.is_open_locally())
@@ -157,7 +158,7 @@ impl Member {
         link.local.take_if(|local| local.is_forgettable(policy, now));
     }
 
-    /// Adds successes that a caller counted by itself to the local circuit, if there is a local circuit.
+    /// Adds successes that a caller counted itself to the local circuit, if there is a local circuit.
     pub(super) fn add_successes_here(
         &mut self,
         successes: u32,

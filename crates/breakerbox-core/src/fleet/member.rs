@@ -38,7 +38,7 @@ impl Member {
         Self { circuit: Circuit::new(policy, now), link: None }
     }
 
-    /// Creates a circuit that a fleet shares. Its record has not been read from the store yet.
+    /// Creates a circuit that a fleet shares. The circuit's record has not been read from the store yet.
     #[must_use]
     pub fn of_fleet(policy: &Policy, consistency: Consistency, now: Timestamp) -> Self {
         Self { circuit: Circuit::new(policy, now), link: Some(Box::new(Link::new(policy, consistency))) }
@@ -83,8 +83,8 @@ impl Member {
             })
     }
 
-    /// Returns what to report to the store, and how soon. Call this again after every step, because the step may have
-    /// made a report unnecessary.
+    /// Returns whether and how soon to report to the store. Call this again after every step, because a step may make a
+    /// report unnecessary.
     #[must_use]
     pub fn report_due(&self, policy: &Policy, now: Timestamp) -> ReportDue {
         let Some(link) = self.link.as_ref().filter(|link| !link.alone) else {
@@ -103,7 +103,7 @@ impl Member {
         }
     }
 
-    /// Handles another process's call for reports. All unreported counts of this process become due at once.
+    /// Handles another process's request for reports. All unreported counts of this process become due at once.
     pub fn handle_report_call(&mut self, policy: &Policy, now: Timestamp) {
         let Some(link) = self.link.as_mut().filter(|link| !link.alone) else { return };
         if link.consistency == Consistency::LocalFirst && link.seen.is_some() {
@@ -112,7 +112,7 @@ impl Member {
         }
     }
 
-    /// Requests a report of all unreported counts at once, even if no rule requires it. Used to flush.
+    /// Makes a report of all unreported counts due at once, for a flush, even if no rule requires the report.
     pub fn request_report(&mut self, now: Timestamp) {
         if let Some(link) = &mut self.link {
             link.request_report(now);
@@ -126,9 +126,9 @@ impl Member {
         self.link.as_ref().is_some_and(|link| link.pending_trip.is_some())
     }
 
-    /// Adjusts times to a clock that was set from `before` to `after`. Counts keep their age, and so do decisions that
+    /// Adjusts times after the clock was set from `before` to `after`. Counts keep their age, and so do decisions that
     /// are not in the store; records from the store do not change. A process that does not know the store's time yet
-    /// decides by its own clock, which may be hours off, so its record must be converted before it is published.
+    /// decides by its own clock, which may be hours off. Such a decision must be converted before it is published.
     pub fn clock_moved(&mut self, policy: &Policy, before: Timestamp, after: Timestamp) {
         let is_own =
             (!self.is_published() || self.circuit.is_pristine()) && !policy.has_fault(Fault::KeepsOwnTimes);
@@ -158,7 +158,7 @@ impl Member {
         self.circuit.apply_override(command, by, policy, draw, now)
     }
 
-    /// Whether a caller may count fast successes by itself, as for [`Circuit::allows_fast_path`].
+    /// Whether a caller may count fast successes itself, as for [`Circuit::allows_fast_path`].
     #[must_use]
     pub fn allows_fast_path(&self, policy: &Policy, now: Timestamp) -> bool {
         match &self.link {
@@ -177,7 +177,7 @@ impl Member {
         }
     }
 
-    /// Adds successes that the caller counted by itself in the current epoch.
+    /// Adds successes that the caller counted itself in the current epoch.
     pub fn add_successes(&mut self, successes: u32, latency_sum: Duration, policy: &Policy, now: Timestamp) {
         self.circuit.add_successes(successes, latency_sum, policy, now);
         if let Some(link) = self.link.as_mut().filter(|_| successes > 0) {
@@ -186,7 +186,7 @@ impl Member {
         }
     }
 
-    /// Acquires a permit, or returns which access to the store is required first.
+    /// Acquires a permit. If the store is required, returns which access to the store must come first.
     pub fn try_acquire(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> MemberAnswer {
         let Some(link) = self.link.as_ref().filter(|link| !link.alone) else {
             return MemberAnswer::Decided(self.by_itself(|circuit| circuit.try_acquire(policy, draw, now)));
@@ -216,7 +216,8 @@ impl Member {
         }
     }
 
-    /// Acquires a permit without waiting for the store. A circuit whose record is unknown counts as closed.
+    /// Acquires a permit without waiting for the store. If the circuit's record is unknown, the circuit is treated as
+    /// closed.
     pub fn acquire_at_once(&mut self, policy: &Policy, draw: RandomBits, now: Timestamp) -> MemberAnswer {
         match self.try_acquire(policy, draw, now) {
             MemberAnswer::Unknown => MemberAnswer::Decided(self.admit(policy, now)),
@@ -224,8 +225,8 @@ impl Member {
         }
     }
 
-    /// Acquires a permit based on what this process knows, because the store was required and did not respond. A probe
-    /// that is due is refused, because only the store gives probes.
+    /// Acquires a permit based on what this process knows, after the store did not respond. A probe that is due is
+    /// refused, because only the store gives probes.
     pub fn acquire_unanswered(&mut self, retry_at: Timestamp, at: StepContext<'_>) -> AcquireResult {
         let StepContext { policy, draw, now, .. } = at;
         match self.circuit.record().try_acquire(policy, draw, now) {

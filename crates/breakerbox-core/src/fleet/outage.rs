@@ -29,7 +29,7 @@ use crate::time::Timestamp;
 use crate::token::{Epoch, Version};
 
 impl Member {
-    /// Whether the store has this process's current state, as far as this process knows. If not, the state is a
+    /// Whether the store has this process's current state, as far as this process knows. If false, the state is only a
     /// proposal.
     #[must_use]
     pub fn is_published(&self) -> bool {
@@ -40,8 +40,8 @@ impl Member {
         }
     }
 
-    /// Whether calls' outcomes are counted for the store, so that this process learns of record changes from the
-    /// responses to its reports. All other circuits must be read periodically.
+    /// Whether outcomes are reported to the store, so that the responses tell this process of record changes. If false,
+    /// the record must be read periodically.
     #[must_use]
     pub fn tells_by_itself(&self) -> bool {
         self.circuit.counts_calls()
@@ -59,9 +59,9 @@ impl Member {
         }
     }
 
-    /// Handles the first record after an outage of the store. Decisions made during the outage are proposed if the
-    /// store's record has not changed. Otherwise the store's record applies; if its epoch is older than those
-    /// decisions, it applies in a new epoch.
+    /// Handles the first record after an outage of the store. If the store's record has not changed, proposes the
+    /// decisions made during the outage. Otherwise the store's record applies, in a new epoch if its epoch is older
+    /// than these decisions.
     pub fn rejoin(&mut self, record: Option<Record>, at: StepContext<'_>) -> Learnt {
         let Some(link) = &mut self.link else { return Learnt::default() };
         let was_alone = core::mem::take(&mut link.alone);
@@ -88,8 +88,8 @@ impl Member {
         }
     }
 
-    /// Handles a change that the store pushed. The message may be old, for example if this process was paused, so it
-    /// shows that the store had this record, but not that the store still has it.
+    /// Handles a change that the store pushed. The message may be old, for example if this process was paused. It shows
+    /// that the store had this record, but not that the store still has it.
     pub fn handle_change(&mut self, record: Record, at: StepContext<'_>) -> Learnt {
         let (announced, changed_at) = (Seen::of(Some(&record)), record.changed_at);
         let seen_at = self.link.as_ref().map_or(changed_at, |link| link.seen_at.max(changed_at));
@@ -100,8 +100,7 @@ impl Member {
         learnt
     }
 
-    /// Handles a record from the store while this process's own state is not in the store, as far as this process
-    /// knows.
+    /// Handles a record from the store while this process has a state that, as far as it knows, is not in the store.
     pub(super) fn reconcile(&mut self, record: Option<Record>, at: StepContext<'_>) -> Learnt {
         let StepContext { policy, now, .. } = at;
         let Some(link) = &mut self.link else { return Learnt::default() };
@@ -130,8 +129,8 @@ impl Member {
         record.epoch == self.circuit.epoch() && !self.differs_from(record)
     }
 
-    /// Whether the record's state or mode differs from this process's. Attribution and number of trips are not
-    /// compared.
+    /// Whether the record's state or mode differs from this process's. The operator, the reason and the number of trips
+    /// are not compared.
     fn differs_from(&self, record: &Record) -> bool {
         let own = self.circuit.record();
         own.status() != record.status() || discriminant(&own.mode) != discriminant(&record.mode)
@@ -147,7 +146,7 @@ impl Member {
     }
 
     /// Replaces this process's record with the store's. If this process made newer decisions without the store, the
-    /// store's record applies in a new epoch, and that record is to be swapped in.
+    /// store's record gets a new epoch, and must be swapped in with it.
     pub(super) fn adopt(&mut self, record: Record, at: StepContext<'_>) -> Learnt {
         let StepContext { policy, now, .. } = at;
         let there = Seen::of(Some(&record));
@@ -186,9 +185,9 @@ impl Member {
         (&own.cause, own.changed_at) == (&record.cause, record.changed_at)
     }
 
-    /// Handles a successful swap of an earlier proposal, when this process has since made a newer decision without the
-    /// store. The newer decision stays in effect and is proposed next, unless the earlier proposal is an operator's
-    /// override, which takes precedence.
+    /// Handles the successful swap of an earlier proposal, after this process has made a newer decision without the
+    /// store. The newer decision stays in effect and is proposed next. But if the earlier proposal is an operator's
+    /// override, the override takes precedence.
     pub(super) fn won_an_older(
         &mut self,
         record: &Record,
@@ -209,7 +208,7 @@ impl Member {
 
     /// Returns the change to publish when `record` replaces this process's state. Returns `None` unless the state or
     /// the mode differs, an operator overrode the circuit, or the circuit opened again. If the state is the same, this
-    /// process missed the states in between, and the change's `from` is the state that the record's cause leaves.
+    /// process missed the states in between, so the change's `from` is the state that the record's cause leaves.
     fn change_to(&self, record: &Record) -> Option<Change> {
         let (own, from) = (self.circuit.record(), self.circuit.status());
         let change = Change::to(record, from)?;
@@ -226,9 +225,9 @@ impl Member {
         Some(Change { from: left.unwrap_or(from), ..change })
     }
 
-    /// Whether a store without a record may have expired it since this process last knew its state to apply. In that
-    /// case other processes closed the circuit, and the closed record's retention time is over. An overridden record
-    /// cannot expire, because only operators end an override.
+    /// Whether the store may have no record because the record expired. This is so if other processes may have closed
+    /// the circuit since this process last knew that its state applies, and the closed record's retention time is over.
+    /// An overridden record cannot expire, because only operators end an override.
     pub(super) fn may_have_expired(&self, policy: &Policy, now: Timestamp) -> bool {
         if self.circuit.may_have_expired(policy, now) {
             return true;
@@ -273,7 +272,7 @@ impl Member {
         Learnt { change, ..Learnt::default() }
     }
 
-    /// Proposes this process's state to a store that does not have this state.
+    /// Returns a proposal to write this process's state to a store that does not have it.
     pub(super) fn publish(&self, there: Option<Version>, at: StepContext<'_>) -> Learnt {
         Learnt { publish: Some(self.proposal(there, at)), ..Learnt::default() }
     }

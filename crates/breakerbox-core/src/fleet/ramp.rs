@@ -21,15 +21,16 @@ pub struct RampRequest {
     pub epoch: Epoch,
     /// The initial limit, if the store has no ramp for this epoch and must create one.
     pub first_limit: u32,
-    /// The time at which a ramp that the store must create began, by the store's clock.
+    /// The time at which the ramp began, by the store's clock. Used if the store has no ramp for this epoch and must
+    /// create one.
     pub begun_at: Timestamp,
-    /// The slots to release. A slot that has expired, or was already released, is not counted.
+    /// The slots to release. A slot that has expired, or was already released, is ignored.
     pub give: Vec<ReleasedSlot>,
     /// The next limit; `None` leaves the limit unchanged.
     pub replace: Option<RampStep>,
     /// The new tokens of the slots to take. Slots are taken in this order until the limit is reached.
     pub take: Vec<Nonce>,
-    /// The time after which a taken slot expires if it is not released.
+    /// How long the store reserves a taken slot that is not released.
     pub slot_for: Duration,
     /// How long the store keeps the ramp after the latest request.
     pub keep_for: Duration,
@@ -53,7 +54,7 @@ pub struct RampStep {
     pub limit: Option<u32>,
 }
 
-/// A ramp's state, without its slots.
+/// A ramp's limit and progress, without the slots that are taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RampState {
     /// The number of times that the limit was replaced.
@@ -78,12 +79,12 @@ pub enum RampReply {
 /// A ramp's state after a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RampView {
-    /// The ramp's state. Its `refused_at` is the value before this request, so that it still shows how long no slot had
-    /// been refused.
+    /// The ramp's state. Its `refused_at` does not include a refusal in this request, so it shows how long no slot had
+    /// been refused before.
     pub state: RampState,
     /// The number of taken slots, over all processes.
     pub in_flight: u32,
-    /// The number of requested slots that were taken: the first `taken` tokens in the request.
+    /// The number of slots that this request took. They have the first `taken` tokens in the request.
     pub taken: u32,
     /// Whether the limit was replaced.
     pub replaced: bool,

@@ -33,9 +33,9 @@ pub struct RampDemand {
 /// The effect of the store's reply on the process that made the request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RampUpdate {
-    /// The ramp is over, or another epoch has begun. Calls no longer need slots.
+    /// The ramp is over, or another epoch has begun. Calls no longer need slots in this ramp.
     Over,
-    /// The ramp continues. The step, if there is one, must be sent to the store in a request.
+    /// The ramp continues. `Some` is a new limit, which must be sent to the store in a request.
     GoesOn(Option<RampStep>),
 }
 
@@ -78,7 +78,7 @@ impl Member {
         self.ramps_in_fleet(policy) && !self.is_open_locally()
     }
 
-    /// Whether the circuit is ramping up on the fleet's ramp.
+    /// Whether the circuit is ramping up, and the fleet's ramp in the store limits the calls.
     fn ramps_in_fleet(&self, policy: &Policy) -> bool {
         let in_fleet =
             self.link.as_ref().is_some_and(|link| !link.is_exclusive && !link.alone && link.seen.is_some());

@@ -31,13 +31,13 @@ use crate::rule::TripRule;
 use crate::time::Timestamp;
 use crate::window::Totals;
 
-/// How long a single failure may wait for a success before the failure is reported.
+/// How long a single failure stays unreported while a success may still follow.
 const RUN_OPEN_FOR: Duration = Duration::from_secs(1);
 
-/// The maximum time by which a report may be sent early, because times are estimates of the store's time.
+/// How much earlier than due a report may be sent, because a process only estimates the store's time.
 const TOLERANCE: Duration = Duration::from_millis(10);
 
-/// The minimum time between two calls for reports by one process on one key, except while a trip is pending.
+/// The minimum time between two requests for reports by one process on one key, except while a trip is pending.
 const CALL_EVERY: Duration = Duration::from_secs(1);
 
 /// The delay before a process first reads the other processes' reports on a key under suspicion. Each further delay is
@@ -54,8 +54,8 @@ pub(super) enum Due {
     Never,
     /// A report is due after this time, unless a success comes first.
     After(Duration),
-    /// A report is due within a second, together with other keys' reports. It contains only successes, for a key under
-    /// suspicion.
+    /// A report is due within a second, together with other keys' reports, because it contains only successes for a key
+    /// under suspicion.
     Later,
     /// A report is due with the next batch.
     Soon,
@@ -64,7 +64,7 @@ pub(super) enum Due {
 }
 
 impl Due {
-    /// Returns this due time, or `wait` if `wait` is sooner.
+    /// Returns this due time, or the time after `wait` if that is sooner.
     pub(super) fn at_the_latest_in(self, wait: Duration) -> Self {
         match self {
             Self::Never | Self::After(_) if wait.is_zero() => Self::Soon,
@@ -118,17 +118,18 @@ pub(super) fn is_suspicious(policy: &Policy, reported: &Totals) -> bool {
     TripRule::is_at_limit(policy, reported) || policy.consecutive_failures().is_some_and(is_half)
 }
 
-/// Whether a key is under suspicion, as far as this process knows, and the time of the latest call for reports.
+/// Whether a key is under suspicion, as far as this process knows, and when reports were last requested.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Suspicion {
     /// Whether all unreported counts are due at once.
     pub(super) is_report_wanted: bool,
-    /// The time until which the key is under suspicion, unless a response from the store ends it earlier.
+    /// The end of the suspicion, unless a response from the store ends it earlier; `None` if the key is not under
+    /// suspicion.
     until: Option<Timestamp>,
-    /// The time of the latest call for reports, by this or another process.
+    /// The time at which this or another process last requested reports; `None` before the first request.
     called_at: Option<Timestamp>,
-    /// The time at which this process last read the store's totals, and how many reads in a row it made without a
-    /// report of its own; `None` if no further read is needed.
+    /// The time at which this process last read the store's totals, and the number of further reads since its own
+    /// latest report; `None` if no further read is needed.
     looked: Option<(Timestamp, u32)>,
 }
 
@@ -138,7 +139,7 @@ impl Suspicion {
         self.until.is_some_and(|until| now < until)
     }
 
-    /// Handles the totals in a response from the store. Returns whether to call for reports.
+    /// Handles the totals in a response from the store. Returns whether to request reports.
     pub(super) fn learn(&mut self, reported: &Totals, policy: &Policy, now: Timestamp) -> bool {
         if !is_suspicious(policy, reported) {
             self.until = None;
@@ -150,22 +151,22 @@ impl Suspicion {
         self.call_again(CALL_EVERY, now)
     }
 
-    /// Records that this process reported, so that it reads the resulting totals soon.
+    /// Records that this process sent a report. The delays between its reads then start at the shortest again.
     pub(super) const fn report(&mut self) {
         self.looked = None;
     }
 
-    /// Returns the time after which this process must read the store's totals again, even without counts to report. By
-    /// then, the other processes may have responded to the call for reports. The call may also have been lost, or have
-    /// come before some of their counts.
+    /// Returns the time after which this process must read the store's totals again, even without counts to report;
+    /// `None` if no read is needed. By then, the other processes may have reported. Repeated reads are needed because
+    /// the request for reports may have been lost, or sent before some of their outcomes.
     pub(super) fn look_due_in(&self, now: Timestamp) -> Option<Duration> {
         let (looked_at, times) = self.looked.filter(|_| self.holds(now))?;
         let every = LOOK_AFTER.saturating_mul(4_u32.saturating_pow(times));
         Some(every.saturating_sub(now.since(looked_at)))
     }
 
-    /// Returns whether the latest call for reports by any process was at least `every` ago. If so, records a call at
-    /// `now`, which the caller must make.
+    /// Returns whether the latest request for reports by any process was at least `every` ago. If so, records a request
+    /// at `now`, which the caller must make.
     fn call_again(&mut self, every: Duration, now: Timestamp) -> bool {
         let is_time = self.called_at.is_none_or(|at| now.since(at) >= every);
         if is_time {
@@ -174,7 +175,7 @@ impl Suspicion {
         is_time
     }
 
-    /// Handles another process's call for reports.
+    /// Handles another process's request for reports.
     pub(super) fn handle_report_call(&mut self, policy: &Policy, now: Timestamp) {
         self.until = Some(now + policy.window());
         self.called_at = Some(now);
@@ -195,7 +196,8 @@ impl Suspicion {
 pub(super) struct PendingTrip {
     /// The time at which the rule was met. The cool-off starts at this time, because calls are refused from then on.
     pub(super) since: Timestamp,
-    /// The time of the first call for reports after the rule was met, by this or another process.
+    /// The time at which reports were first requested after the rule was met, by this or another process; `None`
+    /// before.
     called_at: Option<Timestamp>,
 }
 
@@ -206,7 +208,7 @@ pub(super) enum PendingTripStep {
     Wait {
         /// The time to wait before reading the totals again.
         wait: Duration,
-        /// Whether to call for reports.
+        /// Whether to request reports.
         call: bool,
     },
     /// The other processes have had enough time to report, so decide now.
@@ -219,8 +221,8 @@ impl PendingTrip {
     }
 
     /// Returns what to do next if the reports so far still meet the rule. The other processes have the time `confirm`
-    /// to report, measured from the first call for reports, so that their reports are as recent as this process's
-    /// counts. If there are no other processes, `confirm` is zero.
+    /// to report. This time starts at the first request for reports, so that their reports are as recent as this
+    /// process's counts. If there are no other processes, `confirm` is zero.
     pub(super) fn go_on(
         &mut self,
         confirm: Duration,
@@ -252,7 +254,7 @@ impl PendingTrip {
     }
 }
 
-/// How many times a process reads the totals and calls for reports during the confirmation time.
+/// How many times a process reads the totals and requests reports while a trip awaits confirmation.
 const LOOKS: u32 = 3;
 
 #[cfg(test)]

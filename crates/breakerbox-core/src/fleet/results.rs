@@ -16,8 +16,8 @@ use crate::token::{Epoch, Nonce, RandomBits, Version};
 pub struct Waits {
     /// The time after a decision within which its record may be swapped in.
     pub swap: Duration,
-    /// The time that the other processes have to report before a process whose known counts meet a rule opens the
-    /// circuit. Zero if there are no other processes, or if every outcome is in the store already.
+    /// The time that the other processes have to report before a process opens the circuit, once the counts that it
+    /// knows meet a rule. Zero if there are no other processes, or if every outcome is already in the store.
     pub confirm: Duration,
 }
 
@@ -65,8 +65,8 @@ pub enum MemberAnswer {
     Decided(AcquireResult),
     /// The process does not know the circuit's record. Read it from the store, then acquire again.
     Unknown,
-    /// A probe is due, or every permit requires the store. Read the record, then take the
-    /// [lease](super::Member::lease).
+    /// A probe is due, or every permit requires the store. Read the record from the store, then decide with
+    /// [`lease`](super::Member::lease).
     LeaseDue,
     /// The circuit is ramping up in this epoch. Take a [slot](super::Member::ramp_request) from the store.
     SlotDue(Epoch),
@@ -81,10 +81,10 @@ pub struct Proposal {
     pub step: Step,
     /// The time, by the store's clock, after which the record must not be swapped in.
     pub not_after: Timestamp,
-    /// The time since the latest merge or swap after which the store may drop the record; `None` means never.
+    /// How long the store must keep the record after its latest merge or swap; `None` means forever.
     pub keep_for: Option<Duration>,
-    /// The epoch and lease nonce of the probe whose result the record contains; `None` if the record contains no
-    /// probe's result. If the swap fails, the result is late.
+    /// If the record contains a probe's result, the epoch and lease nonce of that probe; otherwise `None`. If the swap
+    /// fails, the probe's result is late.
     pub result_of: Option<(Epoch, Nonce)>,
 }
 
@@ -122,7 +122,7 @@ pub enum ReportDue {
         /// The outcome of the call.
         outcome: Outcome,
     },
-    /// Swap in this record.
+    /// Swap in this record, which contains a probe's result or a trip.
     Swap(Box<Proposal>),
 }
 
@@ -151,10 +151,9 @@ pub enum Pending {
 pub struct Learnt {
     /// The change to publish to observers; `None` if the state did not change.
     pub change: Option<Change>,
-    /// The record to swap in, because this process has a state that the store does not have; `None` if there is no such
-    /// state.
+    /// The record to swap in, if this process has a state that the store does not have; otherwise `None`.
     pub publish: Option<Box<Proposal>>,
-    /// Whether another process probed while this process's probe was in flight with a live lease.
+    /// Whether another process was given a probe while this process's own probe was in flight with a live lease.
     pub overlapped: bool,
     /// Whether this process opened its process-local circuit.
     pub opened_locally: bool,
@@ -174,7 +173,7 @@ pub struct ReportResult {
 }
 
 impl ReportResult {
-    /// Returns a result without a further report.
+    /// Returns a result with which no further report is due, and no reports are requested.
     pub(super) const fn nothing(learnt: Learnt) -> Self {
         Self { learnt, report: ReportDue::Nothing, call_for_reports: false }
     }
@@ -186,7 +185,7 @@ impl ReportResult {
 pub enum LeaseAnswer {
     /// Swap in this record. If the swap [succeeds](super::Member::leased), the caller has the probe.
     Swap(Box<Proposal>),
-    /// There is no probe to take. This is the decision based on the current record.
+    /// No probe can be taken. Contains the decision based on the store's current record.
     Decided(AcquireResult),
     /// The circuit has closed and is ramping up in this epoch. Take a [slot](super::Member::ramp_request) from the
     /// store.
@@ -200,7 +199,8 @@ impl Proposal {
     }
 
     /// Whether another process was given a probe while this process's lease was live. `there` is the record that made
-    /// the swap of this probe's result fail. An overlap happens only if a store loses writes, or its clock steps.
+    /// the swap of this probe's result fail. Such an overlap happens only if the store loses writes, or its clock
+    /// steps.
     #[must_use]
     pub fn was_overlapped(&self, there: Option<&Record>, now: Timestamp) -> bool {
         let (Some(own), Some(there)) = (self.result_of, there) else { return false };

@@ -16,14 +16,13 @@ use crate::permit::Refusal;
 use crate::record::{Record, State};
 use crate::time::Timestamp;
 
-/// The divisor for the stand-back time: a process stands back (lets other processes probe first) for a tenth of the
-/// last cool-off.
+/// A process whose probe failed lets other processes probe first, for the last cool-off divided by this number.
 const PART: u32 = 10;
 
-/// The minimum time for which a process stands back, or half of the cool-off if that is shorter.
+/// The minimum time for which a process lets others probe first, or half of the cool-off if that is shorter.
 const SHORTEST: Duration = Duration::from_millis(250);
 
-/// The maximum time for which a process stands back.
+/// The maximum time for which a process lets others probe first.
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// This process's latest failed probe, after which the process lets others probe first.
@@ -32,12 +31,12 @@ pub(super) struct StandBack {
     /// The time at which the failed probe opened the circuit. It identifies the cool-off and the half-open state that
     /// follows, because both keep this time in the record.
     opened_at: Timestamp,
-    /// How long this process stands back if no other process's probe has succeeded.
+    /// How long this process lets others probe first, unless another process's probe has already succeeded.
     delay: Duration,
 }
 
 impl StandBack {
-    /// Creates the entry for a failed probe that led to the record `failed`; `None` if that record has no cool-off.
+    /// Records a failed probe that led to the record `failed`; `None` if that record has no cool-off.
     pub(super) fn after(failed: &Record) -> Option<Self> {
         let (opened_at, retry_at) = failed.opened_at.zip(failed.retry_at)?;
         let cool_off = retry_at.since(opened_at);

@@ -112,8 +112,8 @@ impl Member {
         self.one_reported(merged, None, at)
     }
 
-    /// Handles the store's response to a single outcome, with the `retry_after` that its destination requested.
-    /// Reports of other outcomes may await their responses meanwhile.
+    /// Handles the store's response to the report of a single outcome. `retry_after` is the time that the outcome's
+    /// destination requested. Reports of other outcomes may still await their responses.
     pub fn one_reported(
         &mut self,
         merged: &Merged,

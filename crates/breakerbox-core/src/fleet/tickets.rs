@@ -17,8 +17,8 @@ use crate::time::Timestamp;
 use crate::token::{Epoch, RandomBits};
 
 impl Member {
-    /// Returns the permit as data, with times by the clock that records use; `started_at` is the start by that clock.
-    /// From now on, any process may settle the ticket, so a record without the ticket's lease no longer counts as older
+    /// Returns the permit as data, with times by the clock that records use; `started_at` is the permit's start by that
+    /// clock. Any process may then settle the ticket, so a record without the ticket's lease no longer counts as older
     /// than this process's record.
     pub fn to_ticket(&mut self, key: Arc<str>, permit: &Permit, started_at: Timestamp) -> Ticket {
         let kind = match permit.kind {
@@ -67,9 +67,9 @@ impl Member {
         self.settle(Permit::new(self.circuit.epoch(), kind, ticket.started_at), outcome, policy, draw, now)
     }
 
-    /// Releases what a permit still holds in this process after its ticket was settled, which is its slot in the
-    /// process's own ramp and the process-local circuit's probe. Both depend on the outcome. A [slot](Permit::slot) in
-    /// the fleet's ramp is released in the store.
+    /// Releases what a permit still holds in this process after its ticket was settled: its slot in the process's own
+    /// ramp, and the process-local circuit's probe. The outcome affects both. A [slot](Permit::slot) in the fleet's
+    /// ramp is released in the store instead.
     pub fn release(
         &mut self,
         permit: Permit,

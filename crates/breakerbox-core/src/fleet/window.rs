@@ -56,8 +56,7 @@ impl SharedWindow {
         self.buckets = self.buckets.split_off(&oldest(width, now));
     }
 
-    /// Records a success. It ends the run of consecutive failures, unless all of those failures are later than the
-    /// success.
+    /// Records a success. The success ends the run of consecutive failures, unless all of those failures are later.
     fn note_success(&mut self, at: Option<Timestamp>) {
         if at <= self.last_success {
             return;

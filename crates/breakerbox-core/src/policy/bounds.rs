@@ -27,7 +27,7 @@ const MAX_SMALL: u64 = 1_000_000;
 /// The upper bound for policy fields that count ticks. No useful window has as many.
 const MAX_TICKS: u64 = 1_000;
 
-/// Returns a field's valid range, or all numbers if the table does not list it.
+/// Returns a field's valid range. A field that the table does not list has no bounds.
 pub(super) fn bounds_of(key: &str) -> RangeInclusive<u64> {
     let found = POLICY_BOUNDS.iter().find(|(name, _)| *name == key);
     found.map_or(0..=u64::MAX, |(_, bounds)| bounds.clone())

@@ -139,12 +139,12 @@ impl PolicyBuilder {
         cancel_grace: Duration;
         /// Sets, for sampling mode, the percentage of successes that closes a half-open circuit, 1 to 100.
         recovery_rate: u64;
-        /// Sets, for sampling mode, how many of the latest ticks are also evaluated separately from the whole window, 1
-        /// to 1,000.
+        /// Sets, for sampling mode, the number of latest ticks that are also evaluated on their own, in addition to the
+        /// whole window, 1 to 1,000.
         sample_recent: impl Into<Option<u64>>;
     }
 
-    /// Returns the same builder with a fixed fault put back, for tests that verify that other tests find the fault.
+    /// Returns the same builder with a known fault injected, to test that the tests detect the fault.
     #[cfg(feature = "sabotage")]
     #[doc(hidden)]
     pub const fn with_fault(mut self, fault: Fault) -> Self {
@@ -315,7 +315,7 @@ impl PolicyBuilder {
     }
 }
 
-/// Returns the number if it is in its field's valid range.
+/// Returns the number if it is in the field's valid range, otherwise an error.
 fn within<T: TryFrom<u64>>(field: &str, found: u64) -> Result<T, PolicyError> {
     let bounds = bounds_of(field);
     let (min, max) = (*bounds.start(), *bounds.end());

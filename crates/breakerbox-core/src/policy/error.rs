@@ -131,7 +131,7 @@ pub enum PolicyErrorReason {
     /// No field has this name.
     #[error("is not a policy key{}", DidYouMeanOrList(*nearest))]
     UnknownKey {
-        /// The key with the most similar name, if one is similar enough.
+        /// The valid key most similar to the unknown one; `None` if no key is similar enough.
         nearest: Option<&'static str>,
     },
     /// The field is set twice.

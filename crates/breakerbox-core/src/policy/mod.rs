@@ -117,7 +117,7 @@ impl Policy {
         self
     }
 
-    /// Returns the same policy with a fixed fault put back, for tests that verify that other tests find the fault.
+    /// Returns the same policy with a known fault injected, to test that the tests detect the fault.
     #[cfg(feature = "sabotage")]
     #[doc(hidden)]
     #[must_use]
@@ -126,13 +126,13 @@ impl Policy {
         self
     }
 
-    /// Whether this fault was put back.
+    /// Whether this fault is injected.
     #[cfg(feature = "sabotage")]
     pub(crate) fn has_fault(&self, fault: Fault) -> bool {
         self.fault == Some(fault)
     }
 
-    /// Always false, because faults can be put back only with the feature `sabotage`.
+    /// Always false, because faults can be injected only with the feature `sabotage`.
     #[cfg(not(feature = "sabotage"))]
     #[expect(clippy::unused_self, reason = "with the feature `sabotage` the policy says so")]
     pub(crate) const fn has_fault(&self, _fault: Fault) -> bool {
@@ -267,8 +267,8 @@ impl Policy {
         self.recovery_rate
     }
 
-    /// The number of latest ticks that are also evaluated separately from the whole window in sampling mode. `None` is
-    /// off; the default is 3.
+    /// The number of latest ticks that are also evaluated on their own in sampling mode, in addition to the whole
+    /// window. `None` is off; the default is 3.
     #[must_use]
     pub const fn sample_recent(&self) -> Option<u32> {
         self.sample_recent
@@ -280,14 +280,14 @@ impl Policy {
         self.is_sampled
     }
 
-    /// Whether any trip rule needs the latency of calls.
+    /// Whether latencies must be counted, because the policy sets `mean_latency` or `slow_call`.
     #[must_use]
     pub const fn looks_at_latency(&self) -> bool {
         self.mean_latency.is_some() || self.slow_call.is_some()
     }
 
-    /// Returns the latency below which a success is harmless, because it is not slow and cannot raise the mean latency
-    /// to its limit. With `None`, every success is harmless.
+    /// Returns the latency below which a success is harmless, because the success is not slow and cannot raise the mean
+    /// latency to its limit. `None` means that every success is harmless.
     #[must_use]
     pub fn harmless_latency(&self) -> Option<Duration> {
         match (self.mean_latency, self.slow_call) {

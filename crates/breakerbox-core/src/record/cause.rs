@@ -22,8 +22,8 @@ pub enum Cause {
     RecoveryRateMet,
     /// The success rate while half-open did not reach `recovery_rate`, in sampling mode.
     RecoveryRateMissed,
-    /// The store no longer has a record, because records of closed circuits expire, but this process still had an older
-    /// state. Only this process's observers receive this cause; no record contains it.
+    /// The record of the closed circuit expired in the store, while this process still had an older state. Only this
+    /// process's observers receive this cause; no record contains it.
     Expired,
     /// An operator overrode the circuit.
     #[serde(rename = "command")]
@@ -36,8 +36,8 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Returns the state from which a circuit makes a transition with this cause. `None` for a command, which applies
-    /// in any state, and for an expired record.
+    /// Returns the state that a transition with this cause leaves. `None` for an operator's command, which applies in
+    /// any state, and for an expired record.
     #[must_use]
     pub const fn leaves(&self) -> Option<Status> {
         match self {

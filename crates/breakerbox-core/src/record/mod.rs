@@ -256,8 +256,8 @@ impl Record {
             && now.since(self.changed_at) < policy.window()
     }
 
-    /// Whether the fleet's ramp that began when the circuit closed may still be running. To be safe, assumes that
-    /// every round of the ramp takes as long as a call can hold a slot.
+    /// Whether the ramp that began when the circuit closed may still be running in the fleet. The estimate is an upper
+    /// bound, which assumes that every round of the ramp takes as long as a call can hold a slot.
     pub(crate) fn may_ramp(&self, policy: &Policy, now: Timestamp) -> bool {
         let rounds = policy.ramp_cap().map_or(0, |cap| u32::BITS - cap.leading_zeros());
         let all_rounds = (policy.probe_timeout() + LEASE_MARGIN).saturating_mul(rounds);
@@ -273,9 +273,9 @@ impl Record {
         Epoch::default().next(now)
     }
 
-    /// Whether this record can be dropped without loss. This requires that the circuit is closed, has no override and
-    /// no trip that would still count, and did not close less than a window ago. A forgettable record may be evicted
-    /// when it is idle.
+    /// Whether this record can be dropped without loss. This requires that the circuit is closed, closed at least a
+    /// window ago, has no override, and has no trip that would still count. A forgettable record may be evicted when it
+    /// is idle.
     #[must_use]
     pub fn is_forgettable(&self, policy: &Policy, now: Timestamp) -> bool {
         self.is_automatic()
@@ -294,8 +294,8 @@ impl Record {
         Some(Self::closed_kept_for(policy))
     }
 
-    /// Returns the minimum time that a store keeps a closed record. This applies even to a record without trips, such
-    /// as after a reset, so that a process that missed the reset for less than this time does not restore the previous
+    /// Returns the minimum time that a store keeps a closed record, even one without trips, such as after a reset. A
+    /// process that missed the reset for less than this time can still read it, and does not restore the previous
     /// state.
     pub(crate) fn closed_kept_for(policy: &Policy) -> Duration {
         policy.window().max(policy.forgive_after())
@@ -342,7 +342,7 @@ impl LatestOutcomes {
         Self { last_success: self.last_success.map(moved), failing_since: self.failing_since.map(moved) }
     }
 
-    /// Removes times after `now`, because they come from a clock that was ahead.
+    /// Drops times after `now`, which come from a clock that was ahead.
     pub(crate) fn until(self, now: Timestamp) -> Self {
         let is_past = |time: &Timestamp| *time <= now;
         Self {
@@ -353,8 +353,8 @@ impl LatestOutcomes {
 }
 
 impl Record {
-    /// Whether `other`, a record with the same epoch, was written after this record. This is so if more probes have
-    /// succeeded in `other`, or if it has a later lease.
+    /// Whether `other`, a record with the same epoch, was written after this record, because it has more successful
+    /// probes or a later lease.
     pub(crate) fn is_followed_by(&self, other: &Self) -> bool {
         let expiry = |record: &Self| record.lease.map(|lease| lease.expires_at);
         other.probe_successes > self.probe_successes
@@ -375,8 +375,8 @@ impl Record {
         Self { last_success, failing_since, ..self }
     }
 
-    /// Returns the same record with `known` as its latest success, if `known` is later than the record's. This process
-    /// may know of a success that the record's writer did not know of.
+    /// Returns the same record with `known` as its latest success, if `known` is later than the record's. The process
+    /// that wrote the record may not have known of this success.
     pub(crate) fn with_success_at(self, known: Option<Timestamp>) -> Self {
         let latest = self.latest_outcomes();
         let known = LatestOutcomes { last_success: known, failing_since: None };

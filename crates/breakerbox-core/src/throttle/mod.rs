@@ -46,7 +46,7 @@ use crate::token::RandomBits;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Strategy {
-    /// By a rate learnt from accepted calls. Calls use up this rate in strict order of priority.
+    /// By a rate learnt from accepted calls. Calls with a higher priority use this rate first.
     #[default]
     Adaptive,
     /// By the client-side throttling formula from Google's SRE book, with a probability computed from the numbers of
@@ -286,9 +286,9 @@ impl Shed {
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Reason {
-    /// Calls with this priority were shed with this probability, 0 to 1.
+    /// Calls with this priority were being shed with this probability, 0 to 1.
     Probability(f64),
-    /// About this many calls per second are admitted, and more important calls use up this rate.
+    /// About this many calls per second are admitted, and calls with higher priority use them up.
     Rate(f64),
 }
 

@@ -73,7 +73,8 @@ impl Levels {
         }
     }
 
-    /// Returns a priority's level. A priority that was created for a larger number of levels counts as the lowest.
+    /// Returns a priority's level. If the priority was created for more levels than there are, returns the lowest
+    /// level.
     pub(super) fn level_of(self, priority: Priority) -> u16 {
         priority.level().min(self.count() - 1)
     }

@@ -10,8 +10,8 @@ use super::shared::Ordering::Relaxed;
 use super::shared::{AtomicU64, Number};
 use crate::time::{Timestamp, micros};
 
-/// How long an accepted call counts towards the retry budget. This is short enough that old accepts do not count, and
-/// long enough that the budget of a client with few calls does not round to zero.
+/// How long an accepted call counts towards the retry budget. The time is short, so that old accepts do not count, but
+/// long enough that a client with few calls still has a budget.
 const WINDOW: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]

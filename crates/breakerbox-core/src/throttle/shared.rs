@@ -26,8 +26,8 @@ impl Number {
         self.0.store(value.to_bits(), Relaxed);
     }
 
-    /// Replaces the value with the result of `next`, and returns the previous value. If the result is `None`, returns
-    /// the unchanged value as the error.
+    /// Replaces the value with the result of `next`, and returns the previous value. If `next` returns `None`, the
+    /// value stays unchanged and is returned as the error.
     pub(super) fn update(&self, mut next: impl FnMut(f64) -> Option<f64>) -> Result<f64, f64> {
         let bits = self.0.fetch_update(Relaxed, Relaxed, |bits| next(f64::from_bits(bits)).map(f64::to_bits));
         bits.map(f64::from_bits).map_err(f64::from_bits)

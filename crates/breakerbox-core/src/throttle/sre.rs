@@ -30,7 +30,7 @@ pub(super) struct Sre {
     /// The absolute index of the newest slot.
     newest: AtomicU64,
     slots: Box<[Slot]>,
-    /// For each level, the sums over all slots in the window except the newest.
+    /// The counts for each level, summed over all slots in the window except the newest.
     before: Box<[Counts]>,
     /// The number of all accepts so far, for the retry budget.
     accepted: AtomicU64,
@@ -67,7 +67,7 @@ impl Sre {
         }
     }
 
-    /// Returns the probability with which to shed this call, and counts it as a request.
+    /// Returns the probability with which to shed this call, 0 to 1. Then counts the call as a request.
     pub(super) fn try_acquire(&self, level: u16, now: Timestamp) -> f64 {
         self.asked.fetch_add(1, Relaxed);
         let newest = self.slide_to(now);

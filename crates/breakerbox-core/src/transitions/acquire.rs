@@ -24,7 +24,7 @@ pub enum Answer {
 }
 
 impl Record {
-    /// Decides whether a caller gets a permit.
+    /// Decides whether a caller gets a permit, without changing the record.
     #[must_use]
     pub fn try_acquire(&self, policy: &Policy, draw: RandomBits, now: Timestamp) -> Answer {
         match self.mode {

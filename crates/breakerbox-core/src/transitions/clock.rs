@@ -12,8 +12,8 @@ const STEP: Duration = Duration::from_secs(1);
 
 impl Record {
     /// Converts a record from a clock that showed `before` to the store's clock, which shows `after`. Every time in the
-    /// record keeps its distance from now. The epoch follows the clock, but never decreases. A record that changed
-    /// within a second of `after` stays unchanged, because its times are already by the store's clock.
+    /// record keeps its distance from the current time. The epoch is adjusted too, but never decreases. A record that
+    /// changed within a second of `after` stays unchanged, because its times are already by the store's clock.
     #[must_use]
     pub(crate) fn moved(&self, before: Timestamp, after: Timestamp) -> Self {
         let off = self.changed_at.since(after).max(after.since(self.changed_at));

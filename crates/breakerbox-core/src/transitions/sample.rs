@@ -26,8 +26,8 @@ use crate::window::Totals;
 use super::{Answer, LEASE_MARGIN};
 
 /// The totals for one key at one tick, as a sampler returns them. They cover the window, or the time since the
-/// circuit's latest transition if that is shorter. For a half-open circuit, they cover all attempts started since it
-/// turned half-open.
+/// circuit's latest transition if that is shorter. For a half-open circuit, they cover all attempts that started after
+/// it turned half-open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sample {
     /// The number of calls that succeeded.
@@ -91,10 +91,10 @@ impl RecentSample {
 pub enum Span {
     /// The attempts that finished within the window.
     Window,
-    /// The attempts that finished within this time, because the circuit's latest transition is more recent than the
-    /// window.
+    /// The attempts that finished within this time. Used if the circuit's latest transition was within the window.
     FinishedWithin(Duration),
-    /// The attempts that started within this time, since the circuit turned half-open, and have finished.
+    /// The attempts that started within this time and have finished. Used for a half-open circuit, where it is the time
+    /// since the circuit turned half-open.
     StartedWithin(Duration),
     /// No attempts, because the circuit is open or overridden and its totals are not used.
     Unused,
@@ -152,8 +152,8 @@ impl Record {
         }
     }
 
-    /// Whether all leases for the time until the next tick have been given. With sampling, `probe_successes` counts the
-    /// leases since the latest tick.
+    /// Whether no more leases may be given until the next tick. With sampling, `probe_successes` counts the leases
+    /// since the latest tick.
     fn probes_are_used_up(&self, policy: &Policy) -> bool {
         matches!(self.state, State::HalfOpen)
             && self.probe_successes >= policy.probes()
@@ -185,9 +185,9 @@ impl Record {
     }
 
     /// Returns the times of the latest success and of the first failure after it, as far as this sample shows them. A
-    /// half-open circuit's totals start at its transition, so their outcomes get the transition's time. An open
-    /// circuit's totals are not used. If a sample has both successes and failures, their order is unknown, and the
-    /// failures are assumed to start with this sample.
+    /// half-open circuit's totals start at its latest transition, so their outcomes get that transition's time. An open
+    /// circuit's totals are not used. If a sample has both successes and failures, their order is unknown, so the
+    /// failures are assumed to have begun with this sample.
     #[must_use]
     pub fn latest_outcomes_with(&self, sample: &Sample, now: Timestamp) -> LatestOutcomes {
         let mut latest = self.latest_outcomes();

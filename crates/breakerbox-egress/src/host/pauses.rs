@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 /// The interval at which the detecting task wakes.
 const EVERY: Duration = Duration::from_millis(100);
-/// The maximum lateness of a wakeup that does not count as a pause.
+/// How late a wakeup may be without counting as a pause.
 const ORDINARY: Duration = Duration::from_millis(400);
 
 /// Detects pauses of the process, and adds up their time. Clones share the total. Pauses are detected only while

@@ -51,7 +51,7 @@ impl<B: Body> FromRequest<Api> for Keyed<B> {
     }
 }
 
-/// An idempotency key, before the request body is read.
+/// The idempotency key and the path of a request whose body has not been read yet.
 pub(super) struct Key {
     key: String,
     path: String,
@@ -64,7 +64,7 @@ impl Key {
         Ok(key_of(request.headers())?.map(|key| Self { key, path }))
     }
 
-    /// Adds a fingerprint of the request, which distinguishes it from other requests with the same key.
+    /// Adds a fingerprint of the path and the body, which distinguishes this request from others with the same key.
     pub(super) fn of_body(self, body: &[u8]) -> IdempotencyKey {
         let mut hash = Sha256::new();
         hash.update(self.path.as_bytes());
@@ -87,8 +87,8 @@ fn key_of(headers: &HeaderMap) -> ApiResult<Option<String>> {
     Ok(Some(text.to_owned()))
 }
 
-/// Builds the storage's view of a request: its key, the tenant within which the key is unique, and how to build the
-/// response.
+/// Builds the request to the storage: the idempotency key, the tenant within which the key is unique (`scope`), and the
+/// function that builds the response.
 pub(super) fn request<T>(
     key: Option<IdempotencyKey>,
     scope: Option<&TenantId>,
@@ -102,7 +102,7 @@ pub(super) fn request<T>(
 pub(super) struct Created(RequestResponse);
 
 impl Created {
-    /// Creates a response with the ID of the new resource, and its view.
+    /// Creates a 201 response for the new resource with this ID. `shown` becomes the JSON body.
     pub(super) fn new(id: impl ToString, shown: &impl Serialize) -> Self {
         Self(RequestResponse {
             created: id.to_string(),
@@ -132,7 +132,7 @@ impl Created {
     }
 }
 
-/// The storage's result for a request with an idempotency key, as an HTTP response.
+/// The HTTP response for a request that may have an idempotency key: a new response, or a replay of the first one.
 pub(super) struct CreatedOnce(RequestResult);
 
 impl From<RequestResult> for CreatedOnce {
@@ -156,7 +156,7 @@ impl IntoResponse for CreatedOnce {
     }
 }
 
-/// Builds a JSON response. A header marks a replayed response.
+/// Builds a JSON response. If `repeated` is set, a header marks it as a replay of an earlier response.
 pub(super) fn json(status: StatusCode, body: Bytes, repeated: bool) -> Response {
     let mut response =
         (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response();

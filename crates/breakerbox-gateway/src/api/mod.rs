@@ -106,7 +106,7 @@ pub async fn serve(listener: TcpListener, services: Services, stop: impl Future<
     serve_front(listener, router(services).into(), connections, &metrics, stop).await;
 }
 
-/// Like `serve`, for a gateway that is still starting, or for a router with additional routes.
+/// Like `serve`, with a `Front`, which can respond while the gateway is still starting, or serve additional routes.
 pub async fn serve_front(
     listener: TcpListener,
     front: Front,

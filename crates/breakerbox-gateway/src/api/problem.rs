@@ -113,7 +113,7 @@ impl std::fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// Lets the function that merges a change refuse it with a problem.
+/// Lets a function that merges a change into a stored record reject the change with a problem.
 impl From<Problem> for Refused {
     fn from(problem: Problem) -> Self {
         Self(Box::new(problem))
@@ -194,7 +194,7 @@ impl Problem {
         self
     }
 
-    /// Sets the field to the policy field with which the detail begins.
+    /// Sets the field to the text before the first `: ` in the detail, where policy errors name the field.
     #[must_use]
     pub(super) fn of_policy(self) -> Self {
         let field = self.detail.split(": ").next().unwrap_or("policy").to_owned();
@@ -322,7 +322,7 @@ impl Problem {
         }
     }
 
-    /// Returns the problem as a part of a batch's response.
+    /// Returns the problem as JSON for one item of a batch response, and logs its cause.
     pub(super) fn into_part(self) -> Box<RawValue> {
         if let Some(cause) = &self.cause {
             tracing::warn!(code = self.code.name(), %cause, "an item of a batch failed");

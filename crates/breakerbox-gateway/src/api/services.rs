@@ -62,7 +62,7 @@ pub struct Services {
 /// counted nor stored.
 #[async_trait]
 pub trait TestSend: Send + Sync + 'static {
-    /// Makes the request, within the endpoint's timeout.
+    /// Makes one test request, with the endpoint's timeout. A fault, such as a timeout, is part of the result.
     async fn test(&self, endpoint: Arc<EndpointEntry>, event: TestEvent) -> Incoming;
 }
 
@@ -119,7 +119,7 @@ pub struct HealthReport {
 pub struct Limits {
     /// The maximum size of an event's payload, in bytes.
     pub payload: usize,
-    /// The maximum number of events, acquires or settlements in one batch.
+    /// The maximum number of items in one batch: events, reminders, or permits to acquire or settle.
     pub batch_events: usize,
     /// The maximum size of a batch body, in bytes.
     pub batch_bytes: usize,
@@ -129,9 +129,10 @@ pub struct Limits {
     pub bodies: usize,
     /// The timeout for receiving a request body.
     pub body_timeout: Duration,
-    /// The share that one tenant may take of each shared limit, in percent.
+    /// The percentage of each shared limit, such as the memory for bodies, that one tenant may use.
     pub tenant_share: u32,
-    /// The maximum number of requests per minute without a valid key from one client address.
+    /// The maximum number of requests with an invalid API key per minute and client address. Requests without a key do
+    /// not count.
     pub auth_failures: u32,
     /// Whether `/metrics` may be read without a key.
     pub open_metrics: bool,

@@ -13,13 +13,13 @@ use super::problem::{ApiResult, Code, Problem};
 /// The maximum number of concurrent test requests, over all tenants.
 const AT_ONCE: u64 = 8;
 
-/// The rate limit for each tenant.
+/// The rate limit for each tenant's test requests.
 const PACE: RateLimit = RateLimit { per_second: 1.0, burst: 30 };
 
 /// The maximum number of tenants whose rates are remembered.
 const REMEMBERED: usize = 100_000;
 
-/// The test requests in flight, and the rate limit of each tenant.
+/// Limits test requests: how many are in flight, and how fast each tenant makes them.
 #[derive(Debug)]
 pub(super) struct TestSends {
     places: SharePool<TenantId>,
@@ -27,7 +27,7 @@ pub(super) struct TestSends {
 }
 
 impl TestSends {
-    /// Creates the limits. One tenant may have this percentage of the slots.
+    /// Creates the limits. `tenant_share` is the percentage of the slots that one tenant may use.
     pub(super) fn new(tenant_share: u32) -> Self {
         let pace = KeyedBuckets::new(PACE, REMEMBERED);
         Self { places: SharePool::new(AT_ONCE, tenant_share), pace: Mutex::new(pace) }

@@ -12,7 +12,7 @@ use super::layers::Origin;
 use super::names::{self, PREFIX};
 use super::settings::SETTINGS;
 
-/// Variables, without their prefix, that other commands or the store tests read.
+/// Variables, without their prefix, that are not settings of the gateway; other commands or the store tests read them.
 const OF_OTHERS: &[&str] = &["CONFIG", "URL", "API_KEY", "WEBHOOK_SECRET", "REDIS_SERVER", "POSTGRES_BIN"];
 
 /// The settings found in the environment.

@@ -152,7 +152,7 @@ pub enum Wrong {
         /// The value that was given.
         found: String,
     },
-    /// The value violates a rule of its type, which the string states.
+    /// The value is not allowed for another reason, which the string states.
     #[error("{0}")]
     Refused(String),
     /// The file is not valid TOML. The string is the parser's message.

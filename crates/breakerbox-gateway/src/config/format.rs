@@ -207,7 +207,7 @@ impl<F: Format> Format for Or<F> {
     }
 }
 
-/// `true` or `false`.
+/// A boolean: `true` or `false`, without quotes in a file.
 pub(super) struct Switch;
 
 impl Format for Switch {
@@ -231,7 +231,7 @@ impl Format for Switch {
     }
 }
 
-/// A value parsed from a string by its type.
+/// A value that is parsed from a string and formatted by these functions.
 pub(super) struct Read<T> {
     pub(super) expects: &'static str,
     pub(super) parse: fn(&str) -> Option<T>,
@@ -267,7 +267,8 @@ pub(super) const PATH: Read<PathBuf> = Read {
     show: |path| path.display().to_string(),
 };
 
-/// A network or an address. Set host bits are rejected, because 10.1.2.3/8 could mean the address or the network.
+/// A network or an address. A network with host bits set, such as 10.1.2.3/8, is rejected, because it could mean the
+/// address or the network.
 pub(super) const NETWORK: Read<IpNet> = Read {
     expects: "a network such as \"10.0.0.0/8\" (with no bits set after its prefix) or an address",
     parse: |text| match text.parse::<IpNet>() {

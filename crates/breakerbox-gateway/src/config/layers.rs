@@ -175,7 +175,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Returns the source of the value for a key.
+    /// Returns the source of the value for a key, or [`Origin::Default`] if no source sets the key.
     #[must_use]
     pub fn origin(&self, key: &str) -> &Origin {
         self.origins.get(key).unwrap_or(&Origin::Default)

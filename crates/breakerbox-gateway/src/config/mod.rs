@@ -65,8 +65,8 @@ pub struct Config {
     /// The address and port of the API. The default is on loopback, so that the gateway is not exposed to the network
     /// by accident.
     pub listen: SocketAddr,
-    /// The directory of the database. The default is within the current directory, so that a first trial needs no
-    /// permissions and leaves no other files; a service should use its own directory.
+    /// The directory of the database. The default is a subdirectory of the current directory, for trials without
+    /// special permissions. A service should use a directory of its own.
     pub data: PathBuf,
     /// The grace period for requests in flight after SIGTERM.
     pub grace: Duration,
@@ -88,7 +88,7 @@ pub struct Config {
     pub notify: Notify,
     /// The level and format of the log.
     pub log: Log,
-    /// Access to `/metrics`.
+    /// Whether reading `/metrics` needs an API key.
     pub metrics: MetricsAccess,
     /// The default circuit policy, which tenants and endpoints can override.
     pub policy: PolicyDefaults,
@@ -181,7 +181,7 @@ pub struct Limits {
     pub body_memory: u64,
     /// The timeout for receiving a request body.
     pub body_timeout: Duration,
-    /// The share that one tenant may take of each shared limit, in percent.
+    /// The percentage of each shared limit, such as `body_memory`, that one tenant may use.
     pub tenant_share: u32,
     /// The timeout for receiving the headers of the first request on a new connection.
     pub first_request_timeout: Duration,
@@ -191,7 +191,8 @@ pub struct Limits {
     pub connections: u32,
     /// The share of the connections that one client address may have, in percent.
     pub address_share: u32,
-    /// The maximum number of requests per minute without a valid API key from one client address.
+    /// The maximum number of requests with an invalid API key per minute and client address. Requests without a key do
+    /// not count.
     pub auth_failures: u32,
     /// The backlog limits for each tenant.
     pub backlog: Backlog,
@@ -322,7 +323,7 @@ impl Default for PermitSettings {
     }
 }
 
-/// Access to `/metrics`.
+/// Decides whether reading `/metrics` needs an API key. By default, it does.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct MetricsAccess {
     /// Whether `/metrics` may be read without an API key.

@@ -61,7 +61,8 @@ impl Default for Notify {
 }
 
 impl Notify {
-    /// Returns the operator's targets. Incomplete targets are omitted; loading the settings rejects them.
+    /// Returns the operator's targets, without incomplete ones. Loaded settings have no incomplete targets, because
+    /// loading rejects them.
     #[must_use]
     pub fn targets(&self) -> Arc<[NotificationTarget]> {
         let webhook = self.webhook_url.clone().zip(self.secret().ok().flatten());

@@ -66,8 +66,8 @@ impl PolicyDefaults {
         Value::Object(built_in)
     }
 
-    /// Returns whether the probe timeout is the endpoint's timeout plus 2 s, because neither the table nor its preset
-    /// sets it.
+    /// Returns whether the probe timeout follows the endpoint's timeout (plus 2 s). This is the case if neither the
+    /// table nor its preset sets it.
     #[must_use]
     pub fn probe_follows_timeout(&self) -> bool {
         !self.set_values.contains_key("probe_timeout") && !self.preset_names(Policy::probe_timeout)
@@ -88,13 +88,13 @@ impl PolicyDefaults {
         self.set_values.get("preset").and_then(Value::as_str).and_then(|name| name.parse().ok())
     }
 
-    /// Returns whether the preset sets a value, that is, changes the library's default.
+    /// Returns whether the preset gives this field a value other than the library's default. `false` without a preset.
     fn preset_names<T: PartialEq>(&self, field: fn(&Policy) -> T) -> bool {
         let of_preset = self.preset().and_then(|preset| Policy::builder().preset(preset).build().ok());
         of_preset.is_some_and(|policy| field(&policy) != field(&Policy::default()))
     }
 
-    /// Sets one key. Its type is checked now, its range when the policy is built.
+    /// Sets one policy value. Its type is checked now, its range only when the policy is built.
     pub(super) fn take(&mut self, key: &str, raw: &Raw) -> Result<(), Wrong> {
         let value = json(raw);
         let alone = Value::Object(Map::from_iter([(key.to_owned(), value.clone())]));

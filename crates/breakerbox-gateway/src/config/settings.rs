@@ -10,7 +10,8 @@ use super::format::{
 };
 use super::{Config, names};
 
-/// One setting. The settings in the `[policy]` table are not in this list, because policy files define them.
+/// A setting of the gateway: its names, its description and its format. The values in the `[policy]` table have no
+/// `Setting`, because policy files define them.
 pub struct Setting {
     /// The key with its table, such as `delivery.timeout`.
     pub key: &'static str,

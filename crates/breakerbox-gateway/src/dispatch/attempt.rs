@@ -108,9 +108,8 @@ impl Dispatch {
         }
     }
 
-    /// Returns a delivery to its lane after a local fault kept the gateway from making the request. The fault uses no
-    /// attempt, and no circuit counts it, so the permit is given back. The lane retries soon, at a pace that all lanes
-    /// with such a fault share.
+    /// Returns a delivery to its lane after a local fault prevented the request. The fault uses up no attempt, and no
+    /// circuit counts it. The lane sleeps until its retry; all lanes with a local fault share one pace for retries.
     async fn put_off(
         &self,
         destination: &Destination,
@@ -217,7 +216,8 @@ impl Dispatch {
         }
     }
 
-    /// Gives back a delivery that expired before it was sent, and expires it together with other expired ones.
+    /// Ends the lease of a delivery that expired before it was sent. Then marks this delivery and other expired ones as
+    /// failed.
     async fn give_up_expired(&self, leased: Leased) {
         let given_up = match self.queue.hand_back(leased.id, leased.lease).await {
             Ok(_) => self.queue.expire(EXPIRED_AT_ONCE).await,

@@ -216,8 +216,8 @@ pub(super) struct Destinations {
     known: RwLock<HashMap<LaneId, Arc<Destination>>>,
     /// Rate-limit buckets of endpoints that changed, kept so that a change does not refill them.
     buckets: Mutex<HashMap<LaneId, TokenBucket>>,
-    /// Whether the memory for circuits was full when one had to be created. Removing idle destinations may free some of
-    /// it.
+    /// Whether a circuit or a throttle could not be created for lack of memory. Removing idle destinations may free
+    /// memory.
     lacks_room: AtomicBool,
 }
 
@@ -271,7 +271,8 @@ impl Destinations {
         has_room
     }
 
-    /// Returns whether a circuit could not be created for lack of memory since the previous call of this method.
+    /// Returns whether, since this method was last called, a circuit or a throttle could not be created for lack of
+    /// memory.
     pub(super) fn lacked_room(&self) -> bool {
         self.lacks_room.swap(false, Ordering::Relaxed)
     }
@@ -286,12 +287,12 @@ impl Destinations {
         Some(LaneSettings::of_tenant(&tenant, purpose_of(waiting.dynamic.as_ref()?)).max_in_flight)
     }
 
-    /// Builds an endpoint's destination for a test request: outside the cache, and without its lane's rate limit.
+    /// Builds a destination for a test request to this endpoint. It is not cached, and has no rate limit.
     pub(super) fn apart(&self, endpoint: Arc<EndpointEntry>) -> Result<Destination, KeyError> {
         self.of_endpoint(endpoint)
     }
 
-    /// Adds the endpoint's rate limit.
+    /// Adds the endpoint's rate limit, if it has one. Tokens used before a change of the endpoint stay used.
     fn limited(&self, made: Destination, now: Timestamp) -> Destination {
         let limit = made.endpoint.as_ref().and_then(|endpoint| endpoint.rate);
         let rate = limit.map(|limit| Mutex::new(self.bucket(made.lane, limit, now)));

@@ -39,11 +39,11 @@ impl Default for Settings {
     }
 }
 
-/// The parts of the gateway that [`Dispatch`] uses.
+/// The dependencies of [`Dispatch`].
 pub struct Parts {
     /// The queue of deliveries.
     pub queue: Arc<dyn Queue>,
-    /// Writes records other than deliveries.
+    /// Disables endpoints, continues resend jobs, and deletes old history and reminders.
     pub maintenance_records: Arc<dyn MaintenanceRecords>,
     /// Tenants and endpoints, in memory.
     pub directory: Arc<Directory>,
@@ -74,7 +74,7 @@ pub struct Dispatch {
     pub(super) outages: Mutex<HashMap<Arc<str>, Epoch>>,
     /// The circuit keys of dynamic lanes.
     pub(super) dynamic: Mutex<HashMap<LaneId, Arc<str>>>,
-    /// The circuits whose endpoints were deleted.
+    /// The circuits that an endpoint stopped using. Maintenance resets those that no other endpoint uses.
     pub(super) orphans: Mutex<Vec<Arc<str>>>,
     woken: Notify,
     /// Notified when an accepted event has deliveries that are not written yet.
@@ -96,7 +96,7 @@ pub struct DispatchSnapshot {
     pub slots: u32,
     /// The number of requests in flight.
     pub slots_in_use: u32,
-    /// The lanes by state, and the deliveries that wait in sleeping lanes or for a throttle.
+    /// The number of lanes in each state, and of deliveries that wait in sleeping lanes or for a throttle.
     pub lanes: LaneCounts,
 }
 
@@ -268,14 +268,14 @@ impl Dispatch {
         self.destinations.tidy(|lane| known.contains(&lane));
     }
 
-    /// Returns the destination of a lane that has had deliveries before.
+    /// Returns the destination of a lane. `None` if the lane is unknown, or its endpoint or tenant was deleted.
     pub(super) fn destination_of(&self, lane: LaneId) -> Option<Arc<Destination>> {
         let tenant = self.lanes().tenant(lane)?.clone();
         let key = || self.dynamic.lock().unwrap_or_else(PoisonError::into_inner).get(&lane).cloned();
         self.destinations.find(lane, &tenant, key, self.now())
     }
 
-    /// Gives back a delivery that was leased but not attempted.
+    /// Ends the lease of a delivery that was not attempted, so that it waits in its lane again.
     pub(super) async fn hand_back(&self, leased: Leased) {
         self.metrics.handed_back.inc();
         match self.queue.hand_back(leased.id, leased.lease).await {

@@ -48,7 +48,7 @@ impl Refused {
     }
 }
 
-/// The decision of the gates, if it can be made without waiting.
+/// The result of checking all gates without waiting.
 pub(super) enum GateDecision {
     Pass(Pass),
     Refused(Refused),

@@ -31,8 +31,8 @@ const FAN_OUT_PIECE: u32 = 100;
 /// The minimum pause between two fan-out batches.
 const FAN_OUT_PAUSE: Duration = Duration::from_millis(1);
 
-/// The length of each pause as a multiple of the previous batch's time, so that fan-outs take at most a quarter of the
-/// writer's time.
+/// The length of the pause after each batch, as a multiple of the batch's duration. With 3, fan-outs take at most a
+/// quarter of the writer's time.
 const FAN_OUT_REST: u32 = 3;
 
 /// The interval between checks for expired leases and expired deliveries.

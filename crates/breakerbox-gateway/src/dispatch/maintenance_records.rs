@@ -6,7 +6,7 @@ use breakerbox_model::objects::{DisabledBecause, EndpointId};
 use breakerbox_storage::records::{Endpoints, History, RecordsError, Reminders, Resends};
 use breakerbox_storage::{BatchResult, QueueError};
 
-/// Writes records on behalf of dispatch.
+/// The writes that dispatch makes outside the queue, such as disabling an endpoint or deleting old history.
 #[async_trait]
 pub trait MaintenanceRecords: Send + Sync + 'static {
     /// Disables an endpoint whose receiver responded with 410 Gone.

@@ -24,14 +24,13 @@ use crate::telemetry::Metrics;
 /// The number of reminders to check in one batch. It is small, because other writes wait until the batch is done.
 const PIECE: usize = 48;
 
-/// The maximum time to sleep. The wall clock may be set at any time without a signal, so it is read at least this
-/// often.
+/// The maximum time between two readings of the wall clock, which may be set at any time without notice.
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The pause after a failed check.
 const AFTER_A_FAULT: Duration = Duration::from_secs(1);
 
-/// The time of the next check.
+/// The result of a check: when to check again.
 struct NextCheck {
     /// The earliest time at which a reminder has to be checked. `None` if no reminder has to be checked.
     at: Option<Timestamp>,

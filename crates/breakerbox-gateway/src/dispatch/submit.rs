@@ -75,13 +75,13 @@ impl Dispatch {
     }
 }
 
-/// Decides which new deliveries are dispatched directly. The queue gets this object before the dispatcher exists, since
-/// the dispatcher needs the queue.
+/// Reserves slots for new deliveries, so that they are dispatched directly. It is created before the dispatcher, which
+/// needs the queue; until [`set_dispatch`](Self::set_dispatch) is called, it reserves no slots.
 #[derive(Default)]
 pub struct DirectDispatch(OnceLock<Weak<Dispatch>>);
 
 impl DirectDispatch {
-    /// Sets the dispatcher that takes the deliveries.
+    /// Sets the dispatcher that takes the deliveries. Only the first call has an effect.
     pub fn set_dispatch(&self, dispatch: &Arc<Dispatch>) {
         // A second call would be a programming error; the first dispatcher stays.
         let _ = self.0.set(Arc::downgrade(dispatch));

@@ -22,14 +22,15 @@ const TURNS_AT_ONCE: usize = 256;
 /// How long a lane sleeps after its claim failed.
 const AFTER_A_FAULT: Duration = Duration::from_millis(500);
 
-/// Turns of one lane that passed all gates and wait for their deliveries.
+/// The passes of one lane for turns that passed all gates, by priority. The deliveries still have to be claimed.
 struct Planned {
     destination: Arc<Destination>,
     passes: [Vec<Pass>; 4],
 }
 
 impl Dispatch {
-    /// Gives out turns, checks the gates for each, and spawns the claims.
+    /// Gives turns to lanes until none is ready, checks the gates for each turn, and spawns tasks that claim the
+    /// deliveries.
     pub(super) async fn plan(self: &Arc<Self>) {
         loop {
             // While results can't be written, no new request is made.
@@ -89,7 +90,8 @@ impl Dispatch {
         }
     }
 
-    /// Handles the refusal of a delivery that had a slot. `turn` is `None` for a delivery that was dispatched directly.
+    /// Counts a gate's refusal, frees the slot, and puts the lane to sleep or on hold. `turn` is the priority of the
+    /// lane's turn; `None` for a delivery that was dispatched directly, and for a turn without a delivery.
     pub(super) fn refused(&self, lane: LaneId, turn: Option<Priority>, priority: Priority, refused: Refused) {
         let now = self.now();
         self.metrics.refusals.of(refused.gate()).inc();

@@ -13,7 +13,7 @@ use super::dispatcher::Dispatch;
 pub struct Watch(Weak<Dispatch>);
 
 impl Watch {
-    /// Creates an observer for this dispatcher.
+    /// Creates an observer for this dispatcher. It does not keep the dispatcher alive.
     #[must_use]
     pub fn over(dispatch: &Arc<Dispatch>) -> Self {
         Self(Arc::downgrade(dispatch))

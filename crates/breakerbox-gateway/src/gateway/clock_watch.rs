@@ -11,10 +11,11 @@ use breakerbox_core::Timestamp;
 use breakerbox_storage::clock::{DEGRADED_FROM, Drift, StoreClock};
 use breakerbox_storage_sqlite::ClockStep;
 
-/// How long a drift must be constant before it is no longer reported.
+/// How long a drift must stay the same before it is no longer reported. A step found at startup is reported for as
+/// long.
 const SETTLES_AFTER: Duration = Duration::from_secs(300);
 
-/// The maximum change of the drift that counts as noise, in seconds.
+/// The maximum difference between two drifts that count as the same, in seconds.
 const SAME: f64 = 2.0;
 
 /// Monitors the drift between the wall clock and the store clock.
@@ -60,7 +61,8 @@ fn at_start(step: ClockStep) -> String {
     )
 }
 
-/// The drift that is no longer reported, and the latest drift with the time of its last change.
+/// Two drifts, in seconds: the accepted one, against which steps are measured, and the latest one, with the time of its
+/// last change.
 struct Drifts {
     settled: f64,
     latest: f64,

@@ -38,7 +38,7 @@ pub enum HandedOver {
     Chosen,
 }
 
-/// The result of showing a key before it is stored.
+/// Whether a new admin key could be shown to the operator. A key is shown before it is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Show {
     /// The key was shown, and can be stored.
@@ -47,8 +47,8 @@ pub enum Show {
     NotSeen,
 }
 
-/// Creates the tenant and the admin key in an empty database. Returns `None` if there are already API keys, or if the
-/// key could not be shown.
+/// If the database has no API key, creates the default tenant and an admin key. Returns `None` if there already is a
+/// key, or if the new key could not be shown.
 pub(super) async fn prepare(
     records: &dyn Records,
     config: &Config,

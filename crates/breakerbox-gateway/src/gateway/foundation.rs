@@ -21,7 +21,7 @@ pub(super) struct Foundation {
     pub(super) records: Arc<SqliteRecords>,
     pub(super) queue: Arc<SqliteQueue>,
     pub(super) circuits: Arc<SqliteCircuits>,
-    /// Takes new deliveries for the dispatcher, which is created later.
+    /// Reserves slots for new deliveries once the dispatcher, which is created later, is set.
     pub(super) direct_dispatch: Arc<DirectDispatch>,
     /// Whether some secrets may still be sealed with an older master key.
     pub(super) is_rotating: bool,

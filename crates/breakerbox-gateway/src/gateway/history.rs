@@ -31,7 +31,7 @@ const BATCH: usize = 500;
 /// The maximum number of attempts to write a batch.
 const TRIES: u32 = 10;
 
-/// A queued entry for the history.
+/// An entry in the writer's queue: a circuit change, or a notification that belongs to none.
 enum Entry {
     Change(PastChange),
     Notification(Box<Notification>),
@@ -133,8 +133,8 @@ impl HistoryTask {
     }
 }
 
-/// Writes the history and notifications for circuits whose latest change is recent, but missing from the history,
-/// because the process ended before it was written. Returns the number of such circuits.
+/// Adds circuit changes that are missing from the history because the process ended before they were written, and
+/// creates their notifications. Old changes are left out. Returns the number of changes added.
 ///
 /// Only a circuit's latest change is known. If the change that started an outage is missing, the notification for a
 /// later change reports the outage.
@@ -197,8 +197,8 @@ async fn unwritten(
     }))
 }
 
-/// Records that the circuit store, which may have been lost when the gateway stopped, is available. Targets that were
-/// notified of the loss are notified of the recovery.
+/// Reports at startup that the circuit store is available. Targets that were notified of its loss before the restart
+/// are notified of the recovery.
 pub(super) async fn store_is_here(records: &dyn Notifications, now: Timestamp) -> Result<(), QueueError> {
     records.notify(Notification::store_back(now)).await.map(drop)
 }

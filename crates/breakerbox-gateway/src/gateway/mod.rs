@@ -72,7 +72,7 @@ use crate::telemetry::Metrics;
 /// The minimum time for the last API requests to finish at shutdown. Deliveries have the grace period instead.
 const API_GRACE: Duration = Duration::from_secs(5);
 
-/// A function that shows the admin key created by the first start.
+/// A function that shows the admin key of a first start to the operator, before the key is stored.
 type ShowKey = Box<dyn FnOnce(&ApiKeyText) -> io::Result<Show> + Send>;
 
 /// A running gateway.
@@ -108,7 +108,8 @@ impl Gateway {
         Self::start_showing(config, clocks, |_| Ok(Show::Seen)).await
     }
 
-    /// Like [`start_with`](Self::start_with), but shows a first start's admin key before it is stored.
+    /// Like [`start_with`](Self::start_with), but calls `show` with the admin key of a first start before the key is
+    /// stored.
     ///
     /// # Errors
     /// Same as [`start`](Self::start), or an error if the key can't be shown.

@@ -78,8 +78,8 @@ pub(super) fn limits(config: &Config) -> api::Limits {
     }
 }
 
-/// Reduces the limits to fit the number of file descriptors that the process may open, and reports if that number is
-/// too small.
+/// Reduces the connection limits to fit the open-file limit of the process. Returns the reason if the settings do not
+/// fit, otherwise `None`.
 pub(super) fn fit_descriptors(
     config: &Config,
     limits: &mut api::Limits,

@@ -30,7 +30,7 @@ const NOTIFY_AFTER: Duration = Duration::from_secs(10);
 /// The minimum time between two notifications.
 const NOTIFY_EVERY: Duration = Duration::from_secs(300);
 
-/// Evaluates the outcomes of test writes. Pure: time is an argument.
+/// Evaluates the outcomes of test writes. It does no I/O, and gets the time as an argument.
 #[derive(Debug, Default)]
 pub(super) struct WriteHealth {
     /// The time at which writes started to fail, and whether the operator was notified of the failure.

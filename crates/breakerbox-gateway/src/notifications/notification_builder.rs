@@ -16,11 +16,12 @@ pub struct NotificationBuilder {
     directory: Arc<Directory>,
 }
 
-/// A circuit change, and whether its outage has not been reported yet.
+/// A circuit change for the history, from which notifications are built.
 pub struct ChangeToReport {
     /// The change to report.
     pub change: PastChange,
-    /// Whether the change that started the outage is missing from the history.
+    /// Whether the change that started the outage is missing from the history, so that this change has to report the
+    /// outage.
     pub is_unreported_outage: bool,
 }
 

@@ -40,7 +40,7 @@ const PIECE: usize = 500;
 /// The delay before a message is retried after a local fault.
 const AFTER_A_LOCAL_FAULT: Duration = Duration::from_secs(5);
 
-/// The period for which dead letters are counted at startup.
+/// The period before startup for which dead letters (failed deliveries) are counted.
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// The number of attempts per target for a notification that can't be written.
@@ -92,7 +92,7 @@ impl Drop for SendSlot {
     }
 }
 
-/// Sends waiting notifications.
+/// Sends stored notifications to their targets, within the rate limit of each target.
 pub struct Notifier {
     records: Arc<dyn Records>,
     directory: Arc<Directory>,
@@ -106,7 +106,8 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// Creates a notifier from its parts.
+    /// Creates a notifier. It sends stored notifications only while [`run`](Self::run) or [`send_due`](Self::send_due)
+    /// runs.
     #[must_use]
     pub fn new(
         records: Arc<dyn Records>,
@@ -155,7 +156,7 @@ impl Notifier {
         }
     }
 
-    /// Starts sending messages to the targets that have a turn.
+    /// Starts sending a message to each target that has due notifications and is within its rate limit.
     fn begin(self: &Arc<Self>, waiting: Vec<WaitingTarget>, under_way: &mut JoinSet<()>) {
         let all: u64 = waiting.iter().map(|target| target.waiting).sum();
         self.metrics.notifications_waiting.set(i64::try_from(all).unwrap_or(i64::MAX));
@@ -183,7 +184,8 @@ impl Notifier {
         }
     }
 
-    /// Returns whether the target accepted the message. `None` if there is nothing to send, or the target was removed.
+    /// Sends the planned message to the target, and writes the result. Returns whether the target accepted the message;
+    /// `None` if nothing was sent.
     async fn message_to(
         &self,
         planned: &PlannedMessage,

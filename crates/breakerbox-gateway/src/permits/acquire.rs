@@ -15,7 +15,7 @@ use super::token::Token;
 use super::{LONGEST_PERMIT, Permits};
 use crate::telemetry::labels::PermitRefused;
 
-/// The wait to return with a refusal if it is unknown when the refusal will end.
+/// The retry delay to return with a refusal whose end is unknown.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A worker's request for a permit to make a call.
@@ -74,7 +74,7 @@ pub enum Reason {
     Probing,
     /// The circuit has just closed, and the ramp currently admits no further concurrent call.
     Ramping,
-    /// The circuit is about to open; the fleet's decision is pending.
+    /// The counts meet a trip rule, and the decision to open the circuit is pending.
     TripPending,
     /// The circuit store is unavailable, and no call is admitted until it recovers.
     StoreLost,

@@ -43,7 +43,7 @@ use crate::telemetry::Metrics;
 /// The maximum time between giving out a permit and settling it.
 pub const LONGEST_PERMIT: Duration = Duration::from_secs(3_600);
 
-/// The number of settlement locks, and so of settlements that can be in flight without waiting for each other.
+/// The number of settlement locks. The more there are, the fewer concurrent settlements wait for each other.
 const SETTLE_LOCKS: usize = 1_024;
 
 /// The dependencies of [`Permits`].
@@ -81,7 +81,7 @@ pub struct Permits {
 }
 
 impl Permits {
-    /// Creates an empty table of permits.
+    /// Creates the service, with no permits given out.
     #[must_use]
     pub fn new(parts: PermitParts) -> Arc<Self> {
         let PermitParts { breakers, throttles, keyring, settled, metrics, clock, max, tenant_share } = parts;
@@ -97,7 +97,8 @@ impl Permits {
         })
     }
 
-    /// Opens a sealed token. Returns `None` if it was not sealed by this gateway's keys, or was altered.
+    /// Decrypts a worker's token. Returns `None` if the token was not sealed with one of this gateway's keys, or was
+    /// altered.
     #[must_use]
     pub fn open(&self, token: &str) -> Option<Token> {
         Token::open(token, &self.keyring)

@@ -49,7 +49,7 @@ pub struct SettleResponse {
     pub settled: Option<SettledAs>,
     /// Whether the permit had already been settled. If so, this report counted nothing.
     pub repeated: bool,
-    /// How long to pause calls to the destination, although its circuit admits them.
+    /// How long to pause calls to the destination, although its circuit admits them. `None` means no pause.
     pub wait: Option<Duration>,
 }
 

@@ -51,7 +51,7 @@ impl Token {
         format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(keyring.seal(&written, OWNER).0))
     }
 
-    /// Opens a sealed token. Returns `None` if it was not sealed with one of these keys.
+    /// Decrypts a worker's token. Returns `None` if the token was not sealed with one of these keys.
     #[must_use]
     pub fn open(text: &str, keyring: &Keyring) -> Option<Self> {
         let encoded = text.strip_prefix(PREFIX).filter(|_| text.len() <= LONGEST_TOKEN)?;

@@ -11,7 +11,7 @@ use tracing::warn;
 use super::labels::Label;
 use super::metrics::ByLabel;
 
-/// How long a fault must not recur before it counts as over. This is longer than the retry interval of lanes.
+/// How long a fault counts as current after its last occurrence. This is longer than the interval at which lanes retry.
 const OVER_AFTER: Duration = Duration::from_secs(10);
 
 /// The local faults of this process, by cause.

@@ -93,9 +93,9 @@ pub struct Metrics {
     pub late_results: Counter,
     /// The number of permits given to workers.
     pub permits_given: Counter,
-    /// The number of acquires refused to workers, by reason.
+    /// The number of permits refused to workers, by reason.
     pub permits_refused: ByLabel<PermitRefused, Counter>,
-    /// The number of outcomes reported by workers, by settlement.
+    /// The number of outcomes reported by workers, by the result of settling the permit.
     pub permits_settled: ByLabel<PermitEnd, Counter>,
     /// The number of permits that expired unsettled.
     pub permits_expired: Counter,
@@ -143,7 +143,7 @@ pub struct Metrics {
     pub reminders_stopped: Counter,
     /// The delay between a reminder's due time and the firing of its run, in seconds.
     pub reminder_lag_seconds: Histogram,
-    /// The number of messages sent with notifications, and of notifications given up.
+    /// The number of attempts to send a notification message, by result, and of notifications given up.
     pub notification_messages: ByLabel<NotificationResult, Counter>,
     /// The number of notifications waiting for a target.
     pub notifications_waiting: Gauge,

@@ -9,8 +9,8 @@ use breakerbox_core::Timestamp;
 use super::TokenBucket;
 use crate::values::RateLimit;
 
-/// A token bucket for each of a limited number of keys. When the limit is reached, adding a key first removes all keys
-/// whose buckets are full or, if no bucket is full, all keys.
+/// A token bucket for each key, for a limited number of keys. When a key is added at the limit, the keys with
+/// full buckets are forgotten first, because they lose nothing; if no bucket is full, all keys are forgotten.
 #[derive(Debug)]
 pub struct KeyedBuckets<K> {
     limit: RateLimit,

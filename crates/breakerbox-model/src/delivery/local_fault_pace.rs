@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use breakerbox_core::Timestamp;
 
-/// The minimum delay before a retry.
+/// The minimum delay before a lane's retry.
 const SHORTEST: Duration = Duration::from_millis(250);
-/// The interval between the retries of two lanes, which limits all lanes together to 200 retries per second.
+/// The minimum interval between two retries. It limits all lanes together to 200 retries per second.
 const APART: Duration = Duration::from_millis(5);
-/// The maximum delay, regardless of the number of waiting lanes.
+/// The maximum delay before a retry, even if so many lanes wait that their retries coincide.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Spreads the retries of all lanes that had a local fault.
+/// Spreads the retries of lanes that had a local fault over time, so that they do not all retry at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LocalFaultPace {
     next: Timestamp,
@@ -25,7 +25,8 @@ impl Default for LocalFaultPace {
 }
 
 impl LocalFaultPace {
-    /// Reserves the next free time for a retry, and returns it.
+    /// Returns the time at which the next lane should retry: the first free one, between 250 ms and 5 s from
+    /// now.
     pub fn next(&mut self, now: Timestamp) -> Timestamp {
         let at = self.next.clamp(now + SHORTEST, now + LONGEST);
         self.next = at + APART;

@@ -68,8 +68,9 @@ impl AttemptContext {
     }
 }
 
-/// Corrects the due time of a waiting delivery that may have been set while the clock was ahead. The result is at
-/// most `not_before`, or now plus the retry delay after `attempts`, whichever is later.
+/// Corrects the due time of a waiting delivery, which may have been set while the clock was ahead. The result
+/// is the earlier one of `due_at` and a bound. The bound is now plus the retry delay after `attempts`, or
+/// `not_before` if that is later.
 #[must_use]
 pub fn bounded_due(
     due_at: Timestamp,

@@ -81,7 +81,7 @@ impl TokenBucket {
         Ok(())
     }
 
-    /// Returns whether the bucket is full at this time.
+    /// Returns whether the bucket is full at the time `now`. A full bucket can be forgotten without loss.
     #[must_use]
     pub const fn is_full(&self, now: Timestamp) -> bool {
         self.full_at <= nanos(now)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The result of a request, with only the facts that decisions need.
+/// The result of a request to a receiver: the relevant parts of the response, or why there was none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reply {
     /// The receiver responded.

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 pub const MAX_WAITS: usize = 50;
 /// The minimum delay. Retries without a delay would be a busy loop.
 pub const MIN_WAIT: Duration = Duration::from_millis(10);
-/// The maximum delay. Dead letters are not kept for longer.
+/// The maximum delay: 30 days.
 pub const MAX_WAIT: Duration = Duration::from_secs(30 * 86_400);
 /// The maximum time by which a receiver's `Retry-After` can postpone a delivery.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(86_400);
-/// The maximum jitter in either direction, relative to the delay.
+/// The maximum jitter, as a fraction of the delay: each delay is up to 10 % shorter or longer.
 const JITTER: f64 = 0.1;
 
 /// The delays between attempts. If the attempt after the last delay fails, the delivery fails. An empty schedule

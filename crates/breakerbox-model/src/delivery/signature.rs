@@ -65,7 +65,8 @@ pub enum SignatureError {
 }
 
 impl Signer {
-    /// Creates a signer with these secrets.
+    /// Creates a signer that adds one signature for each of these secrets, and accepts signatures made with
+    /// any of them.
     #[must_use]
     pub fn new(secrets: &[Secret]) -> Self {
         let prepare = |secret: &Secret| {
@@ -132,7 +133,8 @@ impl Signer {
     }
 }
 
-/// Returns the HMAC state after hashing the signed content. The timestamp is signed as it appears in the header.
+/// Returns the HMAC state after hashing the signed content: the id, the timestamp as it appears in the
+/// header, and the payload.
 fn signed(key: &Prepared, id: &str, timestamp: &str, payload: &[u8]) -> Prepared {
     let mut code = key.clone();
     for part in [id.as_bytes(), b".", timestamp.as_bytes(), b".", payload] {
@@ -162,7 +164,7 @@ impl std::fmt::Debug for Signer {
 mod tests {
     use super::*;
 
-    /// The example with which the official Standard Webhooks libraries are tested.
+    /// The secret in the test vector of the official Standard Webhooks libraries.
     const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     const ID: &str = "msg_p5jXN8AQM9LWM0D4loKWxJek";
     const TIMESTAMP: u64 = 1_614_265_330;

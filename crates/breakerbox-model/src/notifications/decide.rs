@@ -26,19 +26,19 @@ use crate::values::{CircuitOwner, EndpointId, Moment, Purpose, ShownKey};
 /// The maximum number of endpoints listed in a notification about a circuit.
 const NAMED_ENDPOINTS: usize = 5;
 
-/// Facts about a circuit that its change does not contain.
+/// Facts about a circuit that a notification needs and a [`Change`] does not contain.
 #[derive(Clone, Copy, Debug)]
 pub struct CircuitContext<'k> {
     /// The policy that governs the circuit.
     pub policy: &'k Policy,
     /// The endpoints that share the circuit.
     pub endpoints: &'k [EndpointId],
-    /// Whether the current outage was not reported yet, because the change that began it was observed too late and
-    /// only the resulting state is known.
+    /// Whether the current outage was not reported yet. This happens if the trip itself was not observed, so
+    /// that only the circuit's later state is known.
     pub is_unreported_outage: bool,
 }
 
-/// Returns the notifications that a change causes.
+/// Returns the notifications to create for a circuit's change. Most changes need none.
 #[must_use]
 pub fn notifications(key: &str, change: &Change, known: &CircuitContext<'_>) -> Vec<Notification> {
     let mut notifications = Vec::new();

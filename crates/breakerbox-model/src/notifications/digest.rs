@@ -13,7 +13,7 @@ use super::message::Message;
 use super::text::Text;
 use crate::values::{Moment, NotificationId, ShownKey, TenantId};
 
-/// The maximum number of subjects with a line of their own.
+/// The maximum number of subjects that a digest lists. Further subjects are only counted.
 const LINES: usize = 20;
 
 /// The parts of a notification that a digest needs.

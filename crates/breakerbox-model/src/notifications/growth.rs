@@ -10,7 +10,7 @@ use crate::values::TenantId;
 /// The length of the counting period, in minutes.
 const MINUTES: u64 = 60;
 
-/// Counts each tenant's failed deliveries within the last hour.
+/// Detects tenants with many failed deliveries within the last hour.
 #[derive(Debug)]
 pub struct Growth {
     /// The first limit, in failed deliveries per hour. Each further limit is ten times the previous one.
@@ -20,9 +20,11 @@ pub struct Growth {
 
 #[derive(Debug, Default)]
 struct LastHour {
-    /// The count of each minute that has failed deliveries, oldest first.
+    /// The number of failed deliveries in each minute that has any, oldest first. The key is the minute's
+    /// number.
     minutes: BTreeMap<u64, u64>,
-    /// The highest limit that was reported, or the limit that the count still reaches, if that is lower.
+    /// The highest limit that was reported, or 0. When the count falls, this value falls to the highest limit
+    /// that the count still reaches, so that higher limits can be reported again.
     reported: u64,
 }
 
@@ -51,7 +53,8 @@ impl Growth {
         *in_minute = in_minute.saturating_add(count);
     }
 
-    /// Records that a notification about this growth was created, so that the same limit is not returned again.
+    /// Records that a notification about this limit was created, so that [`grown`](Self::grown) does not
+    /// return the limit again while the count still reaches it.
     pub fn reported(&mut self, grown: &Grown) {
         if let Some(last_hour) = self.tenants.get_mut(&grown.tenant) {
             last_hour.reported = grown.limit;

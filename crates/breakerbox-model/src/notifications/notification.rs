@@ -330,8 +330,8 @@ impl Notification {
         Self { tenant: Some(tenant), subject: endpoint.to_string().into(), epoch, at, news }
     }
 
-    /// Creates a notification that many of a tenant's deliveries failed within an hour. Each limit is reported once
-    /// per hour.
+    /// Creates a notification that many of a tenant's deliveries failed within an hour. Each limit is
+    /// reported at most once per clock hour, because the hour is the notification's epoch.
     #[must_use]
     pub fn dead_letters(tenant: TenantId, count: u64, limit: u64, at: Timestamp) -> Self {
         let hour = at.as_micros() / 3_600_000_000;
@@ -344,8 +344,8 @@ impl Notification {
         }
     }
 
-    /// Creates a notification that a reminder stopped because of a run's result. Of the URL, the notification
-    /// contains only the host.
+    /// Creates a notification that a reminder stopped because of a run's result. The notification contains
+    /// the host of the reminder's URL, but not the rest of the URL.
     #[must_use]
     pub fn reminder_stopped(
         tenant: TenantId,

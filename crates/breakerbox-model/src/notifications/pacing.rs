@@ -27,10 +27,10 @@ pub const BACK_OFF: [Duration; 5] = [
     Duration::from_secs(60 * 60),
 ];
 
-/// The maximum number of a target's due notifications that are counted.
+/// The maximum for the count of a target's due notifications. Above it, the exact number is not needed.
 pub const COUNTED: u64 = 100;
 
-/// The maximum number of notifications that wait for one target. Further ones are only counted, and the next digest
+/// The maximum number of notifications that wait for one target. Further ones are not stored; the next digest
 /// states their number.
 pub const MOST_WAITING: u64 = 10_000;
 
@@ -119,7 +119,7 @@ impl Pacing {
         plan
     }
 
-    /// Records that sending a message has ended. `well` is whether the target accepted the message.
+    /// Records that a try to send a message has ended. `well` is whether the target accepted the message.
     pub fn ended(&mut self, target: &Arc<str>, well: bool, now: Timestamp) {
         self.busy.remove(target);
         if well {
@@ -129,7 +129,7 @@ impl Pacing {
         }
     }
 
-    /// Frees the slot and returns the token of a message that was not sent.
+    /// Records that a planned message was not sent. Its slot is freed, and its token is returned.
     pub fn gave_back(&mut self, target: &Arc<str>) {
         self.busy.remove(target);
         if let Some(bucket) = self.buckets.get_mut(target) {

@@ -10,13 +10,13 @@ use super::target::{NotificationTarget, Way};
 use crate::delivery::KeyedBuckets;
 use crate::values::{RateLimit, TenantId};
 
-/// The number of test messages that a tenant may send at once, before its rate limit applies.
+/// The number of test messages that a tenant may send at once, to all its targets together.
 const OF_TENANT: u32 = 20;
 
 /// The maximum number of tenants and destinations whose buckets are kept.
 const REMEMBERED: usize = 20_000;
 
-/// Limits the rate of test notifications.
+/// Limits the rate of test notifications, both per tenant and per destination.
 #[derive(Debug)]
 pub struct TestPace {
     tenants: KeyedBuckets<TenantId>,
@@ -25,6 +25,7 @@ pub struct TestPace {
 
 impl TestPace {
     /// Creates a limiter that allows each destination `burst` messages at once, and then one per interval.
+    /// Each tenant may also send at most 20 messages at once, and then one per interval.
     #[must_use]
     pub fn new(burst: u32, interval: Duration) -> Self {
         let limit = |burst| RateLimit { per_second: 1.0 / interval.as_secs_f64(), burst };

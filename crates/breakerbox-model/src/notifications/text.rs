@@ -70,7 +70,7 @@ fn span(millis: u64) -> String {
     format_duration(Duration::from_millis(millis))
 }
 
-/// Returns a short name for the failing destination.
+/// Returns the destination's name in titles, such as the host or `all deliveries`.
 fn destination(circuit: &CircuitFacts) -> String {
     let is_for_reminders = circuit.purpose == "reminders";
     match &circuit.destination {
@@ -87,7 +87,7 @@ fn titled(circuit: &CircuitFacts, one: &str, all: &str) -> String {
     format!("{} {state}", destination(circuit))
 }
 
-/// Returns the line that states which calls are affected.
+/// Returns the line of the text that names the affected URL, host or tenant, and the endpoints.
 fn affected(circuit: &CircuitFacts) -> String {
     let mut line = match (circuit.circuit_by.as_str(), &circuit.destination) {
         ("host", Some(host)) => format!("Affected: all endpoints on {host}"),
@@ -103,12 +103,12 @@ fn affected(circuit: &CircuitFacts) -> String {
     if line.ends_with("...") { line } else { line + "." }
 }
 
-/// Returns the plural noun for the calls that wait while a circuit is not closed.
+/// Returns what waits while the circuit is not closed: `runs` or `deliveries`.
 fn waiting(circuit: &CircuitFacts) -> &'static str {
     if circuit.purpose == "reminders" { "runs" } else { "deliveries" }
 }
 
-/// Returns a sentence about what happens to calls while a circuit is not closed.
+/// Returns a clause that says that runs or deliveries are parked while the circuit is not closed.
 fn parked(circuit: &CircuitFacts) -> &'static str {
     match circuit.purpose.as_str() {
         "reminders" => "runs are parked; none is dropped",

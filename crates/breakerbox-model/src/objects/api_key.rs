@@ -72,7 +72,7 @@ pub struct KeyHash(pub [u8; 32]);
 pub struct ApiKey {
     /// The key's id, `key_...`. It is not secret.
     pub id: ApiKeyId,
-    /// The hash that a key sent by a client is compared with.
+    /// The SHA-256 hash of the key. The hash of a key that a client sends is compared with it.
     pub hash: KeyHash,
     /// A human-readable description, set by the key's creator.
     pub name: String,

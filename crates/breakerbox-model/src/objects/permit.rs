@@ -31,7 +31,8 @@ pub struct PermitTerm {
     pub expires_at: Timestamp,
 }
 
-/// The circuit's response to a reported outcome, in the database and in the API.
+/// What the circuit did with an outcome that a worker reported. Stored in the database and returned by the
+/// API.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SettledAs {
     /// The outcome was counted.
@@ -61,11 +62,11 @@ impl From<Settlement> for SettledAs {
     }
 }
 
-/// The settlement of a permit.
+/// The result of settling a permit: the reported outcome, and whether it was counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PermitSettled {
     /// The outcome that the worker reported.
     pub outcome: OutcomeKind,
-    /// The circuit's response to the reported outcome.
+    /// Whether the circuit counted the reported outcome.
     pub settled: SettledAs,
 }

@@ -71,8 +71,8 @@ pub struct Decision {
     pub last_at: Option<Timestamp>,
     /// The next step to take.
     pub action: Action,
-    /// Whether a fired run serves the latest occurrence at the time when the run is sent, rather than when it is
-    /// fired.
+    /// Whether a fired run serves the occurrence that is the latest when the run is sent, rather than when it
+    /// is fired.
     pub latest: bool,
 }
 

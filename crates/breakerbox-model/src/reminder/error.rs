@@ -54,7 +54,7 @@ pub enum ScheduleError {
     /// The schedule ends in the past.
     #[error("ends_at: {} is in the past; omit it, or use a later time", written(*.ends_at))]
     Ended {
-        /// The end that the client specified.
+        /// The end of the schedule that the client specified.
         ends_at: Timestamp,
     },
     /// The schedule ends before its first occurrence.

@@ -154,8 +154,8 @@ impl Schedule {
         ScheduleChange::Restarts { last }
     }
 
-    /// Returns whether this schedule continues the schedule `before`. It must have the same times, but may begin at a
-    /// later one of them and end differently.
+    /// Returns whether this schedule continues the schedule `before`: it repeats in the same way, and it
+    /// begins with one of the occurrences of `before`. Their ends may differ.
     fn continues(&self, before: &Self) -> bool {
         let begins_there = || {
             let missed = before.latest(None, self.first_at);
@@ -164,7 +164,7 @@ impl Schedule {
         self.repeat == before.repeat && (self.first_at == before.first_at || begins_there())
     }
 
-    /// Checks the conditions that do not depend on the current time.
+    /// Checks the fields, except for conditions that depend on the current time.
     pub(super) fn check(&self) -> Result<(), ScheduleError> {
         if self.first_at >= END_OF_TIME {
             return Err(ScheduleError::TooLate { field: "at" });

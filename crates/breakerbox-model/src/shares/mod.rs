@@ -23,7 +23,7 @@ pub use self::pool::{SharePermit, SharePool};
 /// The default share of one owner, in percent of the total.
 pub const DEFAULT_SHARE: u32 = 25;
 
-/// The amounts that owners hold of a limited total.
+/// Divides a limited total among owners, and counts how much each of them holds.
 ///
 /// ```
 /// use breakerbox_model::shares::{NoShare, Shares};
@@ -56,8 +56,9 @@ pub enum NoShare {
 }
 
 impl<K: Clone + Eq + Hash> Shares<K> {
-    /// Creates shares of the total amount `whole`, of which nothing is held yet. `percent`, from 1 to 100, is the
-    /// share of each owner. At 100, only the total limits the owners.
+    /// Creates shares of the total amount `whole`, of which nothing is held yet. Each owner's share is
+    /// `percent` of the total, from 1 to 100; other values are clamped. At 100, only the total limits the
+    /// owners.
     #[must_use]
     pub fn new(whole: u64, percent: u32) -> Self {
         Self { whole, percent: percent.clamp(1, 100), used: 0, held: HashMap::new() }

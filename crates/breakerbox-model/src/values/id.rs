@@ -11,7 +11,7 @@ use breakerbox_core::Timestamp;
 /// The number of low bits that distinguish ids created in the same millisecond.
 const COUNTER_BITS: u32 = 21;
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-/// The number of digits after the prefix of a written id, at 5 bits each.
+/// The number of digits in a written id, after its prefix. Each digit encodes 5 bits.
 const LENGTH: usize = 13;
 
 /// A 63-bit id that sorts by creation time.

@@ -44,7 +44,7 @@ pub enum Line<'a> {
 /// One call in the recorded traffic.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Call<'a> {
-    /// The start of the call, in milliseconds since any origin.
+    /// The start of the call, in milliseconds since an arbitrary origin, which is the same for all lines.
     pub at_ms: u64,
     /// The circuit's key.
     pub key: Cow<'a, str>,
@@ -59,7 +59,7 @@ pub struct Call<'a> {
 /// The samples of all keys at one time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tick {
-    /// The time of the tick, in milliseconds since any origin.
+    /// The time of the tick, in milliseconds since an arbitrary origin, which is the same for all lines.
     pub at_ms: u64,
     /// The keys, each with its sample.
     pub samples: Vec<(String, Sample)>,
@@ -194,7 +194,8 @@ fn skip_blank_lines(input: &mut Input<'_>) -> io::Result<u64> {
     }
 }
 
-/// Guesses the format from the first character: JSON lines begin with a brace, CSV headers do not.
+/// Guesses the format from the first character: JSON lines if it is `{` or `[`, or if the input is empty; otherwise
+/// CSV.
 fn guess_format(input: &mut Input<'_>) -> io::Result<Format> {
     Ok(match input.fill_buf()?.first() {
         None | Some(b'{' | b'[') => Format::JsonLines,

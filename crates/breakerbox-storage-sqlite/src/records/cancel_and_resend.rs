@@ -22,7 +22,8 @@ struct Moved {
     tenant: i64,
     lane: i64,
     state: DeliveryState,
-    /// The time to live that the event set, if any, counted from the earliest time at which the event could be sent.
+    /// The time to live that the event set, counted from the earliest time at which the event could be sent.
+    /// `None`: the event set none.
     lives_for: Option<Duration>,
     url: Option<String>,
     /// The purpose of the delivery's circuit.

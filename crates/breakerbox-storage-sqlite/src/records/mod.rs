@@ -94,8 +94,8 @@ impl SqliteRecords {
     }
 }
 
-/// Converts the result of a query for one row. A missing row and an unreadable row have their own errors, which
-/// differ from a database error.
+/// Converts the result of a query for one row. Returns [`Missing`](RecordsError::Missing) if there is no row,
+/// [`Unreadable`](RecordsError::Unreadable) if the row can't be read, or a database error.
 fn readable<T>(
     found: rusqlite::Result<Option<T>>,
     what: &'static str,
@@ -125,7 +125,8 @@ fn listed<T>(row: rusqlite::Result<T>, what: &'static str, id: impl ToString) ->
     }
 }
 
-/// Checks that the object still has the revision that the client has seen.
+/// Checks that the object still has the revision that the client has seen. Without `seen`, any revision is
+/// accepted.
 fn unchanged(
     now: Revision,
     seen: Option<Revision>,

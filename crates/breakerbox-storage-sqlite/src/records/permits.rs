@@ -94,7 +94,8 @@ fn find(transaction: &WriteTransaction<'_>, permit: PermitTerm) -> rusqlite::Res
     found.optional()
 }
 
-/// Returns the number that the database stores for a value, which is its index in `words`.
+/// Returns the number that the database stores for the value `word`: its index in `words`, or 0 if it is
+/// missing there.
 fn position<T: PartialEq>(words: &[T], word: T) -> i64 {
     number(words.iter().position(|other| *other == word).unwrap_or_default() as u64)
 }

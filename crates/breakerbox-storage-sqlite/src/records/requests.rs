@@ -18,7 +18,8 @@ use crate::error::JobError;
 use crate::idempotency::{OPERATOR, earlier, remember};
 
 impl SqliteRecords {
-    /// Carries out a request, unless an earlier request with the same key was already carried out.
+    /// Carries out a request with `create` and returns its response. If an earlier request with the same
+    /// idempotency key was already carried out, returns the stored response instead.
     async fn once<T: Send + 'static>(
         &self,
         request: Request<T>,

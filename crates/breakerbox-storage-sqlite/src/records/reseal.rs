@@ -13,12 +13,12 @@ use crate::error::JobError;
 /// The number of rows read and written at once.
 const PIECE: i64 = 100;
 
-/// The counts of a completed reseal.
+/// The result of a completed reseal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Resealed {
-    /// The number of rows checked.
+    /// The number of rows with a sealed value that were checked.
     pub looked_at: u64,
-    /// The number of rows that an older key had sealed.
+    /// The number of rows that were sealed with an older key, and that are now sealed with the newest.
     pub resealed: u64,
 }
 
@@ -30,8 +30,8 @@ struct Row {
 }
 
 impl SqliteRecords {
-    /// Reseals everything with the newest key. This operation can be interrupted at any time and repeated. Rows that
-    /// change in the meantime are sealed with the newest key anyway.
+    /// Seals all stored secrets with the newest master key. If this operation is interrupted, it can be run
+    /// again. Rows that clients change in the meantime are sealed with the newest key anyway.
     ///
     /// # Errors
     /// Returns an error if a value can't be opened, or the database fails. Rows that were already resealed stay

@@ -33,7 +33,7 @@ const LOOKS: usize = 20_000;
 const REMEMBERED: Duration = Duration::from_secs(30 * 86_400);
 /// The maximum number of finished jobs that are deleted when a job is created.
 const FORGOTTEN_AT_ONCE: u32 = 16;
-/// The maximum number of jobs that one step tries, if their tenants' backlogs are full.
+/// The maximum number of jobs that one step tries. A job whose tenant's backlog is full is skipped.
 const MAX_JOBS_TRIED: usize = 8;
 
 const COLUMNS: &str = "id, wanted, by, position, done, skipped, created_at, finished_at, cancelled, tenant";
@@ -114,7 +114,7 @@ fn show(connection: &Connection, wanted: JobId) -> Result<Resend, JobError<Recor
     readable(found, JOB, wanted)
 }
 
-/// The job whose turn it is, with the deliveries found for it.
+/// The resend job whose turn it is, with the next deliveries that match its filter.
 struct ResendPiece {
     job: i64,
     position: Option<i64>,

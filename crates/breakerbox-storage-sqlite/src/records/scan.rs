@@ -25,7 +25,7 @@ pub(super) struct Found {
     pub(super) stopped_at: Option<i64>,
 }
 
-/// A filter converted to column values.
+/// A delivery filter, converted to the column values that its query needs.
 pub(super) struct Scan {
     /// The lowest matching id.
     from: i64,

@@ -33,7 +33,8 @@ pub(crate) struct ApplyDecisions {
     pub(crate) deliveries: FreshDeliveries,
 }
 
-/// The columns of a reminder that has not changed since the scheduler read it.
+/// The columns that are needed to apply a decision, read from a reminder that has not changed since the
+/// scheduler read it.
 struct Current {
     id: i64,
     tenant: i64,
@@ -51,7 +52,7 @@ struct Content {
     payload: Option<Vec<u8>>,
 }
 
-/// The data needed to fire a run.
+/// The data needed to fire a run of a reminder.
 struct Firing<'f> {
     tenant: &'f TenantId,
     /// The tenant's number.

@@ -17,7 +17,8 @@ pub(crate) fn ended(connection: &Connection, reminder: Option<i64>, delivery: i6
     Ok(())
 }
 
-/// Records that a run was sent late, and so serves a later occurrence than the one for which it was fired.
+/// Records that a run was sent so late that it serves the later occurrence `missed.latest`, instead of the
+/// one for which it was fired. The occurrences before it count as skipped.
 pub(crate) fn stands_for(
     connection: &Connection,
     reminder: i64,
@@ -42,8 +43,8 @@ pub(crate) fn stands_for(
     Ok(())
 }
 
-/// Returns whether a run must not be retried, because its reminder was paused or cancelled in the meantime. If the
-/// reminder was paused, the run is treated as if it had not been fired.
+/// Returns whether a run must not be retried, because its reminder was paused or cancelled while the run was
+/// in flight. If the reminder was paused, this function also undoes the firing of the run.
 pub(crate) fn is_withdrawn(
     transaction: &mut WriteTransaction<'_>,
     reminder: i64,
@@ -60,7 +61,7 @@ pub(crate) fn is_withdrawn(
     Ok(matches!(state, Some(PAUSED | CANCELLED)))
 }
 
-/// Whether a receiver may have received one of the run's requests.
+/// Whether any of a run's requests may have reached a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WasSent {
     Yes,

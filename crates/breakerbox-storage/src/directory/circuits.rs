@@ -12,7 +12,7 @@ use breakerbox_model::objects::{Id, LaneId};
 
 use super::EndpointEntry;
 
-/// Maps each circuit to its endpoints.
+/// Records which endpoints share each circuit, and which of them have a policy of their own.
 #[derive(Default)]
 pub(super) struct Circuits {
     all: BTreeSet<(Arc<str>, LaneId)>,
@@ -76,7 +76,7 @@ impl Circuits {
     }
 }
 
-/// Returns the lower bound of a circuit's entries in the map.
+/// Returns a key that sorts at or before all entries of a circuit, as the start of a range.
 fn first_of(key: &str) -> (Arc<str>, LaneId) {
     (Arc::from(key), LaneId(Id::first_at(Timestamp::ZERO)))
 }

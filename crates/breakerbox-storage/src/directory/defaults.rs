@@ -52,7 +52,8 @@ impl Default for Defaults {
 }
 
 impl Defaults {
-    /// Returns the lowest policy layers: the gateway's configuration over the built-in policy.
+    /// Returns the lowest policy layers: the gateway's configuration, and the built-in policy for values that
+    /// it does not set.
     #[must_use]
     pub fn policy_layers(&self) -> PolicyLayers {
         PolicyLayers::default()

@@ -104,7 +104,8 @@ impl Directory {
         &self.defaults
     }
 
-    /// Sets the watcher, unless there is one already. Returns whether it was set.
+    /// Sets the watcher that is notified of changes. Returns `false`, and changes nothing, if there is one
+    /// already.
     pub fn watch(&self, watcher: impl Watcher) -> bool {
         self.watcher.set(Box::new(watcher)).is_ok()
     }

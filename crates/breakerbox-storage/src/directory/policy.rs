@@ -71,12 +71,12 @@ pub struct PolicyLayers {
     said: BTreeMap<String, (Value, PolicyOrigin)>,
     /// The highest layer that sets a value. `None`: no layer sets one.
     top: Option<PolicyOrigin>,
-    /// Whether a layer is invalid because it is not a map.
+    /// Whether any layer is not a JSON object. If so, [`build`](Self::build) fails.
     wrong: bool,
 }
 
 impl PolicyLayers {
-    /// Returns the layers with another one on top.
+    /// Returns the layers with `layer` on top. Null and `None` change nothing.
     #[must_use]
     pub fn over(mut self, origin: PolicyOrigin, layer: Option<&Value>) -> Self {
         match layer {
@@ -127,8 +127,8 @@ impl PolicyLayers {
         Ok(BuiltPolicy { policy, preset, said, follows_timeout })
     }
 
-    /// Returns the value of every name in the policy file, with its origin and the value that results from the layers
-    /// `below` alone.
+    /// Returns the value of every setting in the policy file, with its origin and the value that the layers
+    /// `below` alone would give it.
     ///
     /// # Errors
     /// The same as for [`build`](Self::build).
@@ -155,7 +155,8 @@ pub struct BuiltPolicy {
 }
 
 impl BuiltPolicy {
-    /// Returns the value with this name in the policy file, or null for `preset` if no preset is used.
+    /// Returns the value of the setting with this name in the policy file. Null for unknown names, and for
+    /// `preset` if no preset is used.
     #[must_use]
     pub fn value(&self, name: &str) -> Value {
         if name == "preset" {
@@ -164,7 +165,8 @@ impl BuiltPolicy {
         policy_value(&self.policy, name).unwrap_or(Value::Null)
     }
 
-    /// Returns the origin of a value. A value that the preset does not set has the origin `Default`.
+    /// Returns the layer that the setting with this name comes from. Settings that neither a layer nor its
+    /// preset sets come from `Default`.
     #[must_use]
     pub fn origin(&self, name: &str) -> PolicyOrigin {
         if let Some(origin) = self.said.get(name) {
@@ -187,7 +189,7 @@ pub struct ExplainedValue {
     pub name: &'static str,
     /// The value as it is written in the policy file; null for `preset` if no preset is used.
     pub value: Value,
-    /// The value that results from the layers below alone; null if they are not a valid policy.
+    /// The value that the layers below alone would give; null if they do not form a valid policy.
     pub default: Value,
     /// The layer that the value comes from.
     pub origin: PolicyOrigin,

@@ -44,22 +44,24 @@ pub trait Deliveries: Send + Sync + 'static {
     /// Lists a delivery's attempts, newest first.
     ///
     /// # Errors
-    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, [`Cursor`](RecordsError::Cursor), or a
-    /// database error.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, [`Cursor`](RecordsError::Cursor) if
+    /// the cursor is invalid, or a database error.
     async fn attempts(&self, id: DeliveryId, page: &PageOf) -> Result<Page<Attempt>, RecordsError>;
 
     /// Cancels a waiting delivery. A delivery in flight can't be cancelled: its response determines the result.
     ///
     /// # Errors
-    /// Returns [`Missing`](RecordsError::Missing), [`State`](RecordsError::State), or a database error.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, [`State`](RecordsError::State) if the
+    /// delivery is not waiting, or a database error.
     async fn cancel_delivery(&self, id: DeliveryId) -> Result<Delivery, RecordsError>;
 
     /// Makes a finished delivery pending again, due at once. Its attempts and its time to live start over. Its lane
     /// is woken.
     ///
     /// # Errors
-    /// Returns [`Missing`](RecordsError::Missing) (also if the endpoint was deleted), [`State`](RecordsError::State),
-    /// [`BacklogFull`](RecordsError::BacklogFull), or a database error.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown or the endpoint was deleted,
+    /// [`State`](RecordsError::State) if the delivery is not finished,
+    /// [`BacklogFull`](RecordsError::BacklogFull) if the tenant has reached its limit, or a database error.
     async fn resend_delivery(&self, id: DeliveryId) -> Result<Delivery, RecordsError>;
 
     /// Returns the unfinished work of all tenants. The counts are updated with each change, so this is cheap.

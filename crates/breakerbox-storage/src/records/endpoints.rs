@@ -37,8 +37,10 @@ pub trait Endpoints: Send + Sync + 'static {
     /// Creates an endpoint. The endpoint receives events that are accepted after its creation.
     ///
     /// # Errors
-    /// Returns [`Missing`](RecordsError::Missing) if the tenant does not exist, [`Url`](RecordsError::Url),
-    /// [`Policy`](RecordsError::Policy), [`EndpointsFull`](RecordsError::EndpointsFull), or a database error.
+    /// Returns [`Missing`](RecordsError::Missing) if the tenant does not exist, [`Url`](RecordsError::Url) or
+    /// [`Policy`](RecordsError::Policy) if that setting is invalid,
+    /// [`EndpointsFull`](RecordsError::EndpointsFull) if the tenant has reached its limit, or a database
+    /// error.
     async fn create_endpoint(&self, new: NewEndpoint) -> Result<Endpoint, RecordsError>;
 
     /// Returns the endpoint with this id, with its secrets.
@@ -61,8 +63,9 @@ pub trait Endpoints: Send + Sync + 'static {
     /// deliveries are sent to the new URL.
     ///
     /// # Errors
-    /// Returns [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed), [`Url`](RecordsError::Url),
-    /// [`Policy`](RecordsError::Policy), or a database error.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, [`Changed`](RecordsError::Changed) if
+    /// the revision is not `seen`, [`Url`](RecordsError::Url) or [`Policy`](RecordsError::Policy) if that
+    /// setting is invalid, or a database error.
     async fn change_endpoint(
         &self,
         id: EndpointId,
@@ -76,7 +79,8 @@ pub trait Endpoints: Send + Sync + 'static {
     /// endpoint.
     ///
     /// # Errors
-    /// The same as for [`change_endpoint`](Self::change_endpoint), and [`Refused`](RecordsError::Refused).
+    /// The same as for [`change_endpoint`](Self::change_endpoint), and [`Refused`](RecordsError::Refused) if
+    /// the edit rejects the stored endpoint.
     async fn edit_endpoint(
         &self,
         id: EndpointId,
@@ -100,7 +104,8 @@ pub trait Endpoints: Send + Sync + 'static {
     /// take long if there are many, but later by [`cancel_orphans`](Self::cancel_orphans).
     ///
     /// # Errors
-    /// Returns [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed), or a database error.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, [`Changed`](RecordsError::Changed) if
+    /// the revision is not `seen`, or a database error.
     async fn delete_endpoint(&self, id: EndpointId, seen: Option<Revision>) -> Result<Deleted, RecordsError>;
 
     /// Cancels up to `limit` waiting deliveries of deleted endpoints. Call this again while [`BatchResult::more`] is

@@ -17,7 +17,8 @@ pub struct NotificationFilter {
     pub tenant: Option<TenantId>,
     /// Matches only notifications of this kind.
     pub kind: Option<Kind>,
-    /// Matches only notifications in this state at one of the tenant's targets or, without a tenant, at any target.
+    /// Matches only notifications that are in this state at any target. If `tenant` is set, only this
+    /// tenant's targets count.
     pub state: Option<SendState>,
 }
 
@@ -118,16 +119,16 @@ pub struct SendResult {
     pub notifications: Vec<(NotificationId, SendState, Timestamp)>,
     /// The number of dropped notifications that the message mentioned.
     pub said_not_kept: u64,
-    /// Whether the message was sent, with or without success, rather than dropped.
+    /// Whether the gateway tried to send the message, successfully or not. `false`: the message was dropped.
     pub tried: bool,
 }
 
-/// Deliveries that failed for good in a period.
+/// The deliveries that failed for good in a period, which ends at `until`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failed {
     /// The end of the period, exclusive.
     pub until: Timestamp,
-    /// The number of failed deliveries for each tenant and minute.
+    /// The number of failed deliveries for each tenant and each minute, which is identified by its start.
     pub of: Vec<(TenantId, Timestamp, u64)>,
 }
 

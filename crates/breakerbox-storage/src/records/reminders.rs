@@ -49,9 +49,10 @@ pub trait Reminders: Send + Sync + 'static {
     /// uses the new settings; a run in flight ends with the old ones.
     ///
     /// # Errors
-    /// Returns [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed),
-    /// [`Exists`](RecordsError::Exists) if the reference is in use, [`ReminderState`](RecordsError::ReminderState),
-    /// or a database error.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, [`Changed`](RecordsError::Changed) if
+    /// the revision is not `seen`, [`Exists`](RecordsError::Exists) if the reference is in use,
+    /// [`ReminderState`](RecordsError::ReminderState) if the reminder is finished or cancelled, or a database
+    /// error.
     async fn change_reminder(
         &self,
         id: ReminderId,
@@ -65,7 +66,8 @@ pub trait Reminders: Send + Sync + 'static {
     /// reminder.
     ///
     /// # Errors
-    /// The same as for [`change_reminder`](Self::change_reminder), and [`Refused`](RecordsError::Refused).
+    /// The same as for [`change_reminder`](Self::change_reminder), and [`Refused`](RecordsError::Refused) if
+    /// the edit rejects the stored reminder.
     async fn edit_reminder(
         &self,
         id: ReminderId,
@@ -77,7 +79,8 @@ pub trait Reminders: Send + Sync + 'static {
     /// normally, but is not retried.
     ///
     /// # Errors
-    /// Returns [`Missing`](RecordsError::Missing), [`ReminderState`](RecordsError::ReminderState), or a database
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown,
+    /// [`ReminderState`](RecordsError::ReminderState) if the reminder is not active, or a database
     /// error.
     async fn pause_reminder(&self, id: ReminderId) -> Result<Reminder, RecordsError>;
 
@@ -85,14 +88,16 @@ pub trait Reminders: Send + Sync + 'static {
     /// once.
     ///
     /// # Errors
-    /// Returns [`Missing`](RecordsError::Missing), [`ReminderState`](RecordsError::ReminderState), or a database
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown,
+    /// [`ReminderState`](RecordsError::ReminderState) if the reminder is neither paused nor stopped, or a database
     /// error.
     async fn resume_reminder(&self, id: ReminderId) -> Result<Reminder, RecordsError>;
 
     /// Cancels a reminder permanently. A waiting run is cancelled; a run in flight ends normally, but is not retried.
     ///
     /// # Errors
-    /// Returns [`Missing`](RecordsError::Missing), [`ReminderState`](RecordsError::ReminderState), or a database
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown,
+    /// [`ReminderState`](RecordsError::ReminderState) if the reminder is finished, or a database
     /// error.
     async fn cancel_reminder(&self, id: ReminderId) -> Result<Reminder, RecordsError>;
 
@@ -100,15 +105,16 @@ pub trait Reminders: Send + Sync + 'static {
     /// it is made due at once instead.
     ///
     /// # Errors
-    /// Returns [`Missing`](RecordsError::Missing), [`ReminderState`](RecordsError::ReminderState), or a database
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown,
+    /// [`ReminderState`](RecordsError::ReminderState) if the reminder is cancelled, or a database
     /// error.
     async fn run_reminder(&self, id: ReminderId) -> Result<Reminder, RecordsError>;
 
     /// Lists a reminder's runs, newest first. Runs are kept as long as other finished deliveries.
     ///
     /// # Errors
-    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, [`Cursor`](RecordsError::Cursor), or a
-    /// database error.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, [`Cursor`](RecordsError::Cursor) if
+    /// the cursor is invalid, or a database error.
     async fn runs(&self, id: ReminderId, page: &PageOf) -> Result<Page<Run>, RecordsError>;
 
     /// Deletes up to `limit` reminders that ended before this time. Returns the number deleted. Their runs are pruned

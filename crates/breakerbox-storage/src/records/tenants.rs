@@ -33,8 +33,8 @@ pub trait Tenants: Send + Sync + 'static {
     /// Creates a tenant with these settings.
     ///
     /// # Errors
-    /// Returns [`Exists`](RecordsError::Exists), [`Policy`](RecordsError::Policy),
-    /// [`ReminderPolicy`](RecordsError::ReminderPolicy), or a database error.
+    /// Returns [`Exists`](RecordsError::Exists) if the name is in use, [`Policy`](RecordsError::Policy) or
+    /// [`ReminderPolicy`](RecordsError::ReminderPolicy) if that policy is invalid, or a database error.
     async fn create_tenant(&self, new: NewTenant) -> Result<Tenant, RecordsError>;
 
     /// Returns the tenant with this name, with its secrets.
@@ -52,10 +52,11 @@ pub trait Tenants: Send + Sync + 'static {
     /// Changes a tenant's settings. If `seen` is set, the tenant must still have that revision.
     ///
     /// # Errors
-    /// Returns [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed),
-    /// [`Policy`](RecordsError::Policy), [`ReminderPolicy`](RecordsError::ReminderPolicy),
-    /// [`EndpointPolicy`](RecordsError::EndpointPolicy) if an endpoint's policy conflicts with the new one, or a
-    /// database error.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, [`Changed`](RecordsError::Changed) if
+    /// the revision is not `seen`, [`Policy`](RecordsError::Policy) or
+    /// [`ReminderPolicy`](RecordsError::ReminderPolicy) if that policy is invalid,
+    /// [`EndpointPolicy`](RecordsError::EndpointPolicy) if an endpoint's policy conflicts with the new one,
+    /// or a database error.
     async fn change_tenant(
         &self,
         id: &TenantId,
@@ -68,7 +69,8 @@ pub trait Tenants: Send + Sync + 'static {
     /// Changes a tenant like [`change_tenant`](Self::change_tenant), with settings computed from the stored tenant.
     ///
     /// # Errors
-    /// The same as for [`change_tenant`](Self::change_tenant), and [`Refused`](RecordsError::Refused).
+    /// The same as for [`change_tenant`](Self::change_tenant), and [`Refused`](RecordsError::Refused) if the
+    /// edit rejects the stored tenant.
     async fn edit_tenant(
         &self,
         id: &TenantId,
@@ -80,8 +82,9 @@ pub trait Tenants: Send + Sync + 'static {
     /// deliveries are kept until their retention ends.
     ///
     /// # Errors
-    /// Returns [`Missing`](RecordsError::Missing), [`Changed`](RecordsError::Changed),
-    /// [`InUse`](RecordsError::InUse), or a database error.
+    /// Returns [`Missing`](RecordsError::Missing) if the id is unknown, [`Changed`](RecordsError::Changed) if
+    /// the revision is not `seen`, [`InUse`](RecordsError::InUse) if the tenant still has endpoints or
+    /// unfinished work, or a database error.
     async fn delete_tenant(&self, id: &TenantId, seen: Option<Revision>) -> Result<(), RecordsError>;
 
     /// Rotates the tenant's signing secret. Requests are signed with the new secret and, during the overlap, also

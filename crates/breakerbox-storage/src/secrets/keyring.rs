@@ -26,8 +26,9 @@ pub struct Owner<'o> {
 }
 
 impl Owner<'_> {
-    /// Returns the associated data of the encryption, which ties a sealed value to its owner. A kind never contains a
-    /// zero byte, so different owners have different associated data.
+    /// Returns the associated data for the encryption, which ties a sealed value to its owner. The kind and
+    /// the name are separated by a zero byte, which no kind contains, so different owners have different
+    /// data.
     fn associated(self) -> Vec<u8> {
         [self.what.as_bytes(), &[0], self.name.as_bytes()].concat()
     }
@@ -108,7 +109,8 @@ impl Keyring {
     /// Opens a value that was sealed for this owner.
     ///
     /// # Errors
-    /// Returns [`KeyMissing`](SecretsError::KeyMissing), or [`Damaged`](SecretsError::Damaged).
+    /// Returns [`KeyMissing`](SecretsError::KeyMissing) if the keyring does not contain the key, or
+    /// [`Damaged`](SecretsError::Damaged) if the value was modified or belongs to another owner.
     pub fn open(&self, sealed: &Sealed, owner: Owner<'_>) -> Result<Vec<u8>, SecretsError> {
         let Owner { what, name } = owner;
         let damaged = || SecretsError::Damaged { what, name: name.to_owned() };

@@ -16,7 +16,7 @@ pub const KEY_VARIABLE: &str = "BREAKERBOX_MASTER_KEY";
 /// The source of the master keys.
 #[derive(Clone)]
 pub enum KeySource {
-    /// The value of [`KEY_VARIABLE`], as read by the configuration.
+    /// The keys themselves, from the environment variable [`KEY_VARIABLE`].
     Variable(String),
     /// A file that only its owner can read.
     File(PathBuf),

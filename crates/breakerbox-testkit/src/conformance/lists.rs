@@ -8,7 +8,8 @@ use breakerbox::store::{ListQuery, StoreEvent};
 
 use super::{AnyStore, WAIT_LIMIT, put, record, unique};
 
-/// Lists all pages of a query, and returns the keys without their prefix.
+/// Returns the keys on all pages of a query's results, without the query's prefix. Checks each page's size
+/// and states.
 async fn keys(store: &AnyStore, query: &ListQuery) -> Vec<String> {
     let mut query = query.clone();
     let mut keys = Vec::new();

@@ -84,7 +84,8 @@ pub async fn counts_of_another_epoch_are_late(store: AnyStore) {
     }
 }
 
-/// A circuit without a record, as most are, has the default epoch; counts from any other epoch are late.
+/// Most circuits have no record. Such a circuit has the default epoch, and counts from any other epoch are
+/// late.
 pub async fn counts_for_a_circuit_without_a_record_need_no_epoch(store: AnyStore) {
     let key = unique_key("pristine");
     let merged = merge(&store, Delta { epoch: Epoch(5), ..delta(&key, failures(1)) }).await;
@@ -150,8 +151,8 @@ pub async fn failures_before_the_latest_success_extend_no_run(store: AnyStore) {
     assert_eq!(merge(&store, delta(&key, aged(successes(1), 5))).await.totals.failure_run, 0);
 }
 
-/// The store remembers the times of the latest success and of the first failure after it, from which a trip
-/// decision derives how long an endpoint has been failing.
+/// The store remembers when the latest success and the first failure after it occurred, even if outcomes are
+/// reported out of order. A trip decision derives from these times how long an endpoint has been failing.
 pub async fn the_latest_success_and_the_first_failure_after_it_are_remembered(store: AnyStore) {
     let key = unique_key("successes");
     // Returns the ages of the latest success and of the first failure after it, rounded to five seconds,
@@ -175,7 +176,8 @@ pub async fn the_latest_success_and_the_first_failure_after_it_are_remembered(st
     );
 }
 
-/// A new epoch counts from zero, but the time since the endpoint's latest success continues.
+/// A merge's response takes the latest success and the first failure after it from the circuit's record,
+/// until newer outcomes replace them.
 pub async fn what_the_record_knows_of_outcomes_is_answered_too(store: AnyStore) {
     let key = unique_key("recorded");
     let now = store.read(&[]).await.expect("the store answers").now;

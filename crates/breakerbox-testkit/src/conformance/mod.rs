@@ -167,7 +167,7 @@ async fn read(store: &AnyStore, key: &Arc<str>) -> Option<Record> {
     record
 }
 
-/// Runs this many tasks concurrently, and collects their results.
+/// Runs this many tasks concurrently, each with its index, and collects their results.
 async fn at_once<T: Send + 'static, F>(tasks: u64, task: impl Fn(u64) -> F) -> Vec<T>
 where
     F: Future<Output = T> + Send + 'static,

@@ -12,8 +12,8 @@ const LONG: Duration = Duration::from_secs(600);
 
 const BEGUN: Timestamp = Timestamp::from_micros(1_700_000_000_123_456);
 
-/// Returns a request that neither acquires nor releases slots, in epoch 5, which is the epoch in which
-/// [`closed`] creates circuits.
+/// Returns a request in epoch 5 (the epoch of circuits from [`closed`]) that neither acquires nor releases
+/// slots.
 fn request(key: &Arc<str>) -> RampRequest {
     RampRequest {
         key: Arc::clone(key),
@@ -52,7 +52,7 @@ fn done(reply: RampReply) -> RampView {
     }
 }
 
-/// Returns the number of calls in flight, of slots acquired, and of successes.
+/// Returns three counts: calls in flight, slots acquired, and successes.
 const fn brief(view: &RampView) -> (u32, u32, u32) {
     (view.in_flight, view.taken, view.state.successes)
 }
@@ -83,7 +83,7 @@ pub async fn slots_are_taken_up_to_the_limit(store: AnyStore) {
     assert_eq!(brief(&done(send(&store, &take(&other, [3, 4, 5])).await)), (3, 1, 0), "the first that fits");
 }
 
-/// A slot can be released once, and its success counts once.
+/// A released slot can be acquired again. A slot can be released only once, and its success counts once.
 pub async fn a_slot_that_is_given_back_is_free(store: AnyStore) {
     let key = closed(&store, "ramp given back").await;
     send(&store, &take(&key, [1])).await;

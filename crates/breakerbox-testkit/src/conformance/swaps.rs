@@ -15,7 +15,8 @@ async fn swap_if(store: &AnyStore, swap: &Swap) -> Swapped {
     store.swap_if(swap).await.expect("the store answers").value
 }
 
-/// A process can't replace a record that it has not read.
+/// A swap fails if it expects a record and there is none, or expects none and there is one. So a process
+/// can't replace a record that it has not read.
 pub async fn the_first_record_needs_that_there_is_none(store: AnyStore) {
     let key = unique_key("first");
     let first = record(Status::Open, 5, 1);

@@ -20,7 +20,7 @@ enum End {
     Close,
     /// The job drops all handles.
     Drop,
-    /// The runtime ends before the last handle is dropped.
+    /// The job's runtime shuts down before the job drops its last handle.
     Shutdown,
 }
 

@@ -29,7 +29,7 @@ pub const KEY: &str = "acme https://hooks.acme.example/in";
 /// The maximum time that a check waits for an expected event, on a busy machine.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// Waits until a condition is met.
+/// Waits until `holds` returns `true`. Panics with `what` if this takes longer than [`WAIT_LIMIT`].
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let limit = Instant::now() + WAIT_LIMIT;
     while !holds().await {
@@ -38,7 +38,7 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Returns the messages of an error and all its sources.
+/// Returns the messages of an error and of its sources, separated by colons.
 fn message(error: &dyn Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {}", message(source)),

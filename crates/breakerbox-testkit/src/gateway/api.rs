@@ -48,7 +48,8 @@ impl Event {
     }
 }
 
-/// Returns a payload of this many bytes, with placeholders for the send time and the number of the request.
+/// Returns a JSON payload of this many bytes (or the minimum, if that is more), with placeholders for the
+/// send time and the request's number.
 #[must_use]
 pub fn payload(size: usize) -> String {
     let fixed = format!(r#"{{"at":"{STAMP}","n":"{NUMBER}","fill":""}}"#);
@@ -196,7 +197,7 @@ impl Api {
     }
 }
 
-/// Merges two JSON objects.
+/// Adds the fields of `other` to the JSON object `one`, replacing fields with the same name.
 fn with(mut one: Value, other: &Value) -> Value {
     if let (Some(one), Some(other)) = (one.as_object_mut(), other.as_object()) {
         one.extend(other.clone());

@@ -56,7 +56,8 @@ impl Schedule {
     }
 }
 
-/// Emits send slots at their scheduled times until a limit is reached or the load generator is stopped.
+/// Emits send slots at their scheduled times, until `requests` slots have been emitted, `time` has passed, or
+/// the load generator was stopped.
 fn pace_out(
     give: &mpsc::UnboundedSender<SendSlot>,
     watched: &Weak<AtomicBool>,

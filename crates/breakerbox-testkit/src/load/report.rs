@@ -35,7 +35,7 @@ pub struct Report {
     pub cpu: Duration,
 }
 
-/// The maximum number of bytes of a response in a message.
+/// The maximum number of bytes of a response that are quoted in a message.
 const SHOWN: usize = 300;
 
 impl Report {
@@ -119,7 +119,7 @@ pub fn percentile(latencies: &Histogram<u64>, percent: f64) -> Duration {
     Duration::from_micros(latencies.value_at_quantile(percent / 100.0))
 }
 
-/// Returns the event IDs in a response, for a single event or a batch.
+/// Returns the event IDs in a response, which are the quoted strings that start with `evt_`.
 fn ids_in(body: &[u8]) -> impl Iterator<Item = &str> {
     let text = str::from_utf8(body).unwrap_or("");
     text.split('"').filter(|word| word.starts_with("evt_"))

@@ -14,7 +14,7 @@ use rand::seq::SliceRandom;
 
 use super::scenario::{Distribution, Phase, Scenario, Spacing};
 
-/// The arrival of one call.
+/// A call that a client makes at a certain time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub(super) at_micros: u64,
@@ -29,13 +29,12 @@ pub(super) struct Arrivals<'a> {
     phases: std::slice::Iter<'a, Phase>,
     phase: Option<&'a Phase>,
     phase_began: Duration,
-    /// The time from the start of the phase to the next call, in units of the phase's mean interval between
-    /// calls.
+    /// The time from the start of the phase to the next call, as a multiple of the phase's mean interval.
     worth: f64,
     left_at_once: usize,
     /// The clients that have not made a call in the current round.
     round: Vec<usize>,
-    /// For each client, the priorities of its next calls; shuffled again when all have been used.
+    /// For each client, the priorities of its next calls. An empty list is refilled and shuffled.
     orders: Vec<Vec<Priority>>,
 }
 

@@ -9,7 +9,8 @@ use rand::rngs::SmallRng;
 
 use super::scenario::{BackendModel, holds_at};
 
-/// A token bucket that counts millionths of a call, so that it is exact for a rate of whole calls per second.
+/// A token bucket that counts millionths of a call, so that rates of whole calls per second cause no rounding
+/// errors.
 pub(super) struct Capacity {
     model: BackendModel,
     filled: f64,
@@ -21,13 +22,14 @@ impl Capacity {
         Self { model: model.clone(), filled: model.burst * 1e6, filled_at: 0 }
     }
 
-    /// Returns the oracle's copy of the backend's bucket. Unlike in the backend, a rejected call uses no
-    /// capacity.
+    /// Returns a bucket with the backend's capacity for the oracle, which decides in advance whether the
+    /// backend would accept a call. Unlike in the backend, a rejected call uses no capacity.
     pub(super) fn oracle(model: &BackendModel, by_priority: bool) -> Self {
         Self::of(&BackendModel { by_priority, rejection_cost: 0.0, ..model.clone() })
     }
 
-    /// Returns whether the backend accepts a call. A rejection uses as much capacity as the model specifies.
+    /// Returns whether a call is accepted, and uses capacity for it: one call if accepted, `rejection_cost`
+    /// if rejected.
     pub(super) fn take(&mut self, priority: Priority, now: u64) -> bool {
         self.fill(now);
         let levels = f64::from(Levels::STANDARD.count());

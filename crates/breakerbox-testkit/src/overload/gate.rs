@@ -67,8 +67,8 @@ impl Gates {
         }
     }
 
-    /// Returns whether a call is admitted: `Ok`, with a pass if the control is a throttle, or the delay after
-    /// which to try again.
+    /// Acquires admission for a call. `Ok` means that the call is admitted, with a pass if a throttle
+    /// decided. `Err` is the delay after which to try again.
     pub(super) fn try_acquire(
         &mut self,
         client: usize,

@@ -6,14 +6,14 @@ use breakerbox_core::throttle::{Levels, Priority};
 
 use super::scenario::Scenario;
 
-/// Service counts as normal again when this share of the calls within [`BACK_OVER`] is admitted.
+/// The share of calls that must be admitted within [`BACK_OVER`] for service to count as normal again.
 const BACK_SHARE: f64 = 0.99;
 /// The period over which [`BACK_SHARE`] is measured.
 const BACK_OVER: Duration = Duration::from_secs(5);
-/// The time resolution with which the return to normal service is measured.
+/// The resolution with which the time of the return to normal service is determined.
 const BACK_STEP: Duration = Duration::from_millis(10);
-/// The length of the intervals in which the shed calls of two runs are compared. At one call per second, an
-/// interval still contains ten calls.
+/// The length of the intervals in which two runs' shed calls are compared. It is long enough that an interval
+/// contains ten calls even at one call per second.
 const SHEDS_OVER: Duration = Duration::from_secs(10);
 
 /// The measurements of one run, or the means of several runs.
@@ -89,12 +89,13 @@ pub(super) struct Recorder {
     arrived: f64,
     sheds: Vec<f64>,
     needless: f64,
-    /// For each call since the end of the overload, when the call arrived, and whether it was admitted.
+    /// For each call since the end of the overload, its arrival time in microseconds, and whether it was
+    /// admitted.
     since_over: Vec<(u64, bool)>,
     first_shed: Option<u64>,
     longest_hold: Duration,
-    /// For each client, the number of calls sent in the outage before its first shed call, and whether a call
-    /// was shed.
+    /// For each client, how many calls it sent in the outage before its first shed call, and whether it has
+    /// had a shed call.
     before_shed: Vec<(f64, bool)>,
 }
 
@@ -189,7 +190,8 @@ impl Recorder {
     }
 }
 
-/// Returns the seconds from `over_at` until service is normal, or infinity if that is not before `end`.
+/// Returns the seconds from `over_at` to the first [`BACK_OVER`] period of normal service. Infinite if there
+/// is no such period before `end`.
 fn back(calls: &[(u64, bool)], over_at: u64, end: u64) -> f64 {
     let mut admitted = vec![0.0];
     admitted.extend(calls.iter().scan(0.0, |sum, (_, admitted)| {

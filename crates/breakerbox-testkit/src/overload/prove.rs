@@ -8,8 +8,8 @@ use super::run::simulate;
 use super::scenario::{Scenario, ScenarioError};
 use super::target::{Compared, Judged};
 
-/// The result of one scenario over many seeds, with the means for each kind of admission control, and whether
-/// each target was reached.
+/// A scenario's results over many seeds: the mean measurements for each kind of admission control, and
+/// whether each target was reached.
 #[derive(Debug)]
 pub struct Proof {
     scenario: String,

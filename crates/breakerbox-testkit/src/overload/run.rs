@@ -61,7 +61,8 @@ struct Run {
     gates: Gates,
     backend: Backend,
     rng: SmallRng,
-    /// The time, sequence number and call index of each response that is due.
+    /// The responses that are due: for each, its time, a sequence number that breaks ties, and its index in
+    /// `in_flight`.
     due: BinaryHeap<Reverse<(u64, u64, usize)>>,
     in_flight: Vec<Option<InFlight>>,
     free: Vec<usize>,

@@ -226,7 +226,8 @@ impl Scenario {
     }
 }
 
-/// Returns the phase at the time `passed` after the start of the first phase. The last phase never ends.
+/// Returns the phase that applies at the time `passed` after the start of the first phase. The last phase
+/// never ends. `None` if there are no phases.
 pub(super) fn holds_at<T>(phases: &[T], lasts: impl Fn(&T) -> Duration, mut passed: Duration) -> Option<&T> {
     for phase in phases {
         if passed < lasts(phase) {

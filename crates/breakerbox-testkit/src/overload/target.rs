@@ -29,13 +29,13 @@ pub struct Targets {
     pub first_shed_calls_max: Option<f64>,
     /// The minimum goodput, in percent of the goodput of the same scenario without retries.
     pub goodput_percent_of_no_retries_min: Option<f64>,
-    /// The maximum by which any priority's success may be below its success without a throttle, in percentage
-    /// points.
+    /// The maximum number of percentage points by which the throttle may reduce any priority's success,
+    /// compared with no admission control.
     pub points_below_none_max: Option<f64>,
     /// The maximum retry delay that a refusal may state in any run, in seconds.
     pub longest_hold_max: Option<f64>,
-    /// The maximum number of calls shed in excess of the oracle, compared in intervals of ten seconds, in
-    /// percent of all calls.
+    /// The maximum number of calls that the throttle may shed in excess of the oracle, in percent of all
+    /// calls. Intervals of ten seconds are compared separately.
     pub percent_beyond_oracle_max: Option<f64>,
 }
 

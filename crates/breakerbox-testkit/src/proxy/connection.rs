@@ -35,12 +35,13 @@ enum Direction {
 struct Connection {
     number: u64,
     state: Arc<State>,
-    /// Whether the next response is to be lost.
+    /// Whether the next response from the server must be dropped.
     loses_answer: AtomicBool,
     client_is_gone: Notify,
 }
 
-/// Serves a connection until it ends.
+/// Forwards a client's bytes to the server and back, until the connection ends or the settings require that
+/// it ends.
 pub(super) async fn keep(mut client: TcpStream, number: u64, state: Arc<State>) {
     let settings = state.settings.subscribe();
     let connection =

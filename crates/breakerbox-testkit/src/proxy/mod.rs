@@ -35,9 +35,10 @@ pub enum NetworkFault {
     /// No fault.
     #[default]
     None,
-    /// Existing connections, and new ones as soon as they are made, are closed normally (FIN).
+    /// Existing connections are closed normally (FIN), and new connections are closed as soon as they are
+    /// accepted.
     Cut,
-    /// Existing connections, and new ones as soon as they are made, are reset (RST).
+    /// Existing connections are reset (RST), and new connections are reset as soon as they are accepted.
     Reset,
     /// Connections stay open and can be opened, but all bytes in both directions are lost.
     BlackHole,
@@ -91,12 +92,13 @@ struct Settings {
 
 struct State {
     settings: watch::Sender<Settings>,
-    /// The number of connections so far.
+    /// The number of connections accepted so far.
     connections: AtomicU64,
     lost_answers: AtomicU64,
     /// The number of bytes received from clients, and from the server.
     passed: [AtomicU64; 2],
-    /// The proxy drops the response to the next request that contains these bytes.
+    /// The bytes that identify the next request whose response must be dropped. `None` if no response must be
+    /// dropped.
     lose_answer_to: std::sync::Mutex<Option<Vec<u8>>>,
 }
 
@@ -218,9 +220,9 @@ impl Proxy {
         self.change_settings(|settings, _| settings.server = server);
     }
 
-    /// Passes on the next request that contains these bytes, waits for its response, drops the response and
-    /// closes the connection, so that the server has executed the request but the client doesn't know. The
-    /// bytes must arrive in one read.
+    /// Makes the proxy drop the response to the next request that contains these bytes, and close the
+    /// connection. The server then has executed the request, but the client doesn't know. The bytes must
+    /// arrive in one read.
     pub fn lose_answer_to(&self, request: impl Into<Vec<u8>>) {
         *self.state.lose_answer() = Some(request.into());
     }

@@ -62,7 +62,7 @@ pub enum Hostile {
     HeaderFlood,
     /// Bytes that are not HTTP.
     Garbage,
-    /// Half of a response, then the end of the connection.
+    /// Half of a response, after which the connection is closed.
     HalfClose,
     /// A connection reset instead of a response.
     Reset,

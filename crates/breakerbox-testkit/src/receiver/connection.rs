@@ -28,13 +28,13 @@ pub(super) struct Connection {
     shared: Arc<Shared>,
 }
 
-/// Whether the connection continues after a request.
+/// What happens to the connection after a request.
 pub(super) enum AfterRequest {
     Next,
     End,
 }
 
-/// The result of waiting before a response.
+/// How the wait before a response ended.
 enum Waited {
     Over,
     Gone,

@@ -32,7 +32,7 @@ const END_HEADERS: u8 = 4;
 const STATUS_200: &[u8] = &[0x88];
 const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
 
-/// How long a connection continues to read incoming bytes after it was closed.
+/// How long incoming bytes are read and discarded after the connection was closed.
 const LINGERS: Duration = Duration::from_secs(1);
 
 /// What a connection does with requests beyond its limit.
@@ -106,8 +106,8 @@ impl Http2Receiver {
         self.counts.answered.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of requests that were refused, or that came after the last request that got a
-    /// response.
+    /// Returns the number of requests that got no 200: those that were refused, and those that arrived after
+    /// GOAWAY.
     #[must_use]
     pub fn turned_away(&self) -> u64 {
         self.counts.turned_away.load(Ordering::Relaxed)
@@ -133,7 +133,7 @@ struct Connection {
     counts: Arc<Counts>,
     left: u32,
     end: Http2End,
-    /// The IDs of the streams that get a response when their request is complete.
+    /// The IDs of the streams whose request is incomplete, and gets a response once it is complete.
     begun: BTreeSet<u32>,
 }
 

@@ -20,7 +20,8 @@ pub fn latencies() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST, 3).expect("1 and an hour are bounds, and 3 digits are possible")
 }
 
-/// The hash of a `webhook-id`, to save memory. Two different IDs have the same hash once in 10^19 pairs.
+/// The hash of a `webhook-id`, which takes less memory than the ID. The probability that two IDs have the
+/// same hash is below 10^-19.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct IdHash(u64);
 
@@ -108,7 +109,7 @@ impl VisitLog {
         }
     }
 
-    /// Adds the response's status, and the age of the request's payload on arrival.
+    /// Adds the response's status to a visit, and records the age of the request's payload on arrival.
     pub(super) fn answered(
         &mut self,
         place: Option<usize>,

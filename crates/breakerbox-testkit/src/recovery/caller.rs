@@ -26,7 +26,8 @@ pub(super) enum Kind {
     Thread,
 }
 
-/// Runs a caller that takes part in each wave of acquires, until there are no more waves.
+/// Runs a caller that takes part in every wave (in which all callers acquire at once), until there are no
+/// more waves.
 pub(super) async fn serve(kind: Kind, circuit: Circuit, mut waves: watch::Receiver<Option<Arc<Wave>>>) {
     let mut caller = Caller { kind, circuit: &circuit, kept: None };
     while waves.changed().await.is_ok() {
@@ -97,7 +98,8 @@ impl<'c> Caller<'c> {
         }
     }
 
-    /// Holds a probe until all callers have a response. In a hasty wave, only yields once to other callers.
+    /// Keeps a probe in flight until every caller was admitted or refused. In a hasty wave, only yields once
+    /// to the other callers.
     async fn hold(&self, wave: &Wave) {
         if wave.hasty { self.yield_to_others().await } else { wave.answered.wait().await }
     }
@@ -117,8 +119,8 @@ impl<'c> Caller<'c> {
         }
     }
 
-    /// Acquires repeatedly until a permit is granted, or refused for another reason than that the clock has not
-    /// been moved yet. Returns `None` if refused.
+    /// Acquires until the caller is admitted, and retries refusals that only mean that the clock has not been
+    /// moved yet. Returns `None` after any other refusal.
     fn admitted(&self, wave: &Arc<Wave>) -> Option<Admitted<'c>> {
         loop {
             match self.try_acquire(wave) {
@@ -226,7 +228,8 @@ impl<'c> Caller<'c> {
     }
 }
 
-/// Simulates the destination of a probe's call.
+/// Simulates the destination that a probe calls, which succeeds, fails, hangs or panics as `probe_end`
+/// states.
 async fn destination(probe_end: ProbeEnd, wave: Arc<Wave>) -> Result<(), &'static str> {
     let _visit = wave.probe();
     yield_now().await;

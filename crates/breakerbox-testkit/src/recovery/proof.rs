@@ -16,11 +16,12 @@ pub struct Proof {
     pub rounds: u64,
     /// The number of transitions to half-open.
     pub half_opened: u64,
-    /// The number of rounds in which another caller was acquiring when the probe permit was granted.
+    /// The number of rounds in which callers competed: another caller was acquiring when the probe permit was
+    /// granted.
     pub raced: u64,
     /// The number of probes at the end of the cool-off.
     pub probes: u64,
-    /// The number of probes that took over a lease that was released or had expired.
+    /// The number of probes that followed another probe whose lease was released or had expired.
     pub heirs: u64,
     /// The number of times that two probes' calls overlapped. Must be 0.
     pub overlaps: u64,

@@ -29,7 +29,7 @@ impl Receiver {
         self.overlaps.load(Ordering::SeqCst)
     }
 
-    /// Ends the call of a probe that was never settled and whose lease has expired.
+    /// Ends the call of a lost probe (one that is never settled), whose lease has expired.
     pub(super) fn leave(&self) {
         self.live.fetch_sub(1, Ordering::SeqCst);
     }

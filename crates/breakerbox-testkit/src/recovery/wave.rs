@@ -12,8 +12,9 @@ use super::pool::CALLERS;
 use super::probe_end::{Late, Moment, Plan, ProbeEnd};
 use super::receiver::{Receiver, Visit};
 
-/// The maximum number of spins for which the first caller waits for a second. The spins take a few dozen
-/// microseconds, which is longer than a wake-up, but short enough if all other cores are busy.
+/// The maximum number of spins for which the first caller waits for a second caller. These spins take a few
+/// dozen microseconds, which is longer than a wake-up takes, but short enough not to matter if all other
+/// cores are busy.
 const MAX_SPINS: u32 = 20_000;
 
 /// The maximum number of refusals after the clock was moved that still count as too early. Callers that read
@@ -40,14 +41,14 @@ pub(super) enum Timing {
 pub(super) struct Wave {
     pub(super) plan: Plan,
     pub(super) timing: Timing,
-    /// Whether the probe is settled while other callers still acquire. Otherwise the probe waits until all
-    /// callers have a response.
+    /// Whether the probe may be settled while other callers still acquire. Otherwise the probe waits until
+    /// every caller was admitted or refused.
     pub(super) hasty: bool,
     /// The policy's `cancel_grace`.
     pub(super) grace: Duration,
     pub(super) clock: ManualClock,
-    /// The time to which the clock is moved. A refusal whose retry time is not later was made before the clock
-    /// moved.
+    /// The time to which the clock is moved. A refusal with this retry time or an earlier one was made before
+    /// the clock was moved.
     moment: Timestamp,
     receiver: Arc<Receiver>,
     at_the_gate: AtomicU32,
@@ -115,8 +116,8 @@ impl Wave {
         self.clock.advance(self.moment.since(self.clock.now()));
     }
 
-    /// Returns whether only a probe can be admitted. If the circuit is closed, or closes while other callers
-    /// still acquire, regular calls can be admitted too.
+    /// Returns whether every admitted call must be a probe. Regular calls can be admitted too if the circuit
+    /// is closed, or if it closes while other callers still acquire.
     pub(super) fn admits_only_probes(&self) -> bool {
         self.plan.probe.is_some_and(|probe_end| probe_end != ProbeEnd::Succeeds || !self.hasty)
     }
@@ -132,7 +133,8 @@ impl Wave {
         }
     }
 
-    /// Acquires once, and records whether another caller was acquiring while the first permit was granted.
+    /// Acquires once. If this grants the wave's first permit, records whether another caller was acquiring at
+    /// the same time.
     pub(super) fn try_acquire<A>(&self, ask: impl FnOnce() -> Result<A, Refusal>) -> Result<A, Refusal> {
         let left = self.left.load(Ordering::SeqCst);
         self.entered.fetch_add(1, Ordering::SeqCst);

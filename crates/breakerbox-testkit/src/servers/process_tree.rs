@@ -42,7 +42,7 @@ pub(super) fn children(parent: u32) -> io::Result<Vec<Pid>> {
     Ok(children)
 }
 
-/// Returns the parent's process ID from a line such as `7 (name) S 1 ...`, in which it is 1. The name may
+/// Returns the parent's process ID (1 in the example) from a line such as `7 (name) S 1 ...`. The name may
 /// contain spaces and parentheses.
 fn parent_in(stat: &[u8]) -> Option<&str> {
     let after_name = stat.iter().rposition(|byte| *byte == b')')?;

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use breakerbox::Policy;
 
-/// The time by which a lease is longer than the timeout for its probe.
+/// How much longer a probe's lease lasts than the probe's timeout.
 const LEASE_MARGIN: Duration = Duration::from_secs(2);
 
 /// The interval at which a process retries an unreachable store.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
 
-/// The maximum time until a failure is reported, unless a success follows.
+/// The maximum time that a process may hold back a failure in case a success follows.
 const REPORTED_AFTER: Duration = Duration::from_secs(1);
 
 /// The workers' settings, and the network's latency.
@@ -61,16 +61,16 @@ impl Settings {
         REPORTED_AFTER + self.flush_every + 2 * self.store_timeout
     }
 
-    /// Returns the maximum time from the flush of the last failure that a trip requires until the circuit is
-    /// open.
+    /// Returns the maximum time from the last failure that a trip requires until the circuit is open. In this
+    /// time, the failure is reported, the other processes report, and the trip is written.
     #[must_use]
     pub fn opened_within(&self) -> Duration {
         Duration::from_secs(1) + self.flush_every + 5 * self.store_timeout
     }
 
-    /// Returns the maximum time from when a trip condition was last met until a process opens the circuit. In
-    /// this time, the process reports its counts, gives the other processes time to report, reads the totals
-    /// again, and writes.
+    /// Returns the maximum time from the last moment at which a trip condition was met until a process opens
+    /// the circuit. In this time, the process reports its counts, waits for the other processes' reports,
+    /// reads the totals again, and writes the record.
     #[must_use]
     pub fn tripped_within(&self) -> Duration {
         2 * (self.flush_every + self.store_timeout) + 3 * self.store_timeout

@@ -223,7 +223,8 @@ impl Caller {
     }
 }
 
-/// Returns whether callers may misbehave at this time, for example by dropping permits.
+/// Returns whether callers may misbehave now, for example by dropping permits. They may only before all
+/// faults have ended, and only in some flavours.
 fn may_be_rude(world: &World) -> bool {
     !world.has_healed() && world.scenario.flavour.has_rude_callers()
 }

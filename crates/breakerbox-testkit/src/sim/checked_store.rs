@@ -20,7 +20,8 @@ pub(super) struct CheckedStore {
     store: MemoryStore,
     sabotage: Sabotage,
     merges: AtomicU64,
-    /// The old records that the store returns to readers if the deliberate fault is `ReadsThePast`.
+    /// The records that the store returns to readers instead of the current ones if the deliberate fault is
+    /// `ReadsThePast`. `None` until they are saved.
     past: Mutex<Option<Vec<Option<Record>>>>,
 }
 
@@ -76,7 +77,8 @@ impl CheckedStore {
         Ok(merged.pop().expect("one answer for one delta"))
     }
 
-    /// Returns the delta that the store actually adds, which some deliberate faults change.
+    /// Returns the delta that the store actually adds, which differs from the sent delta under some
+    /// deliberate faults.
     fn spoilt(&self, delta: &Delta) -> Delta {
         let tenth = self.merges.fetch_add(1, Ordering::Relaxed) % 10 == 9;
         let mut delta = delta.clone();
@@ -221,8 +223,8 @@ impl CheckedStore {
         Ok(answer)
     }
 
-    /// Acquires and releases ramp slots. Does not check the ramp's limit, which is checked by the number of
-    /// concurrent calls.
+    /// Acquires and releases ramp slots. Violations of the ramp's limit are not detected here, but by
+    /// counting the calls in flight.
     pub(super) async fn ramp(
         &self,
         who: WorkerLife,
@@ -240,7 +242,7 @@ impl CheckedStore {
         Ok(answer)
     }
 
-    /// Applies the deliberate fault `KeepsWindows`: if a swap starts a new epoch, adds counts to the epoch's
+    /// Applies the deliberate fault `KeepsWindows`. If a swap starts a new epoch, adds three successes to its
     /// window, as if they were left from the previous epoch.
     async fn keep_window(&self, swap: &Swap, was: Option<&Record>) -> Result<(), StoreError> {
         if was.is_none_or(|was| was.epoch != swap.record.epoch) {

@@ -76,8 +76,9 @@ impl Run {
         }
     }
 
-    /// Checks that every running worker has notified its observers of each circuit's current state, and has
-    /// reported a store that rejects its writes. Also checks that sampled circuits that must be open are open.
+    /// Checks every running worker: its observers must know each circuit's current state, and it must have
+    /// reported a store that rejects its writes. Also checks that sampled circuits that must be open are
+    /// open.
     pub(super) fn watch(&self) {
         let at = self.world.at();
         let within = self.world.scenario.settings.reported_within();

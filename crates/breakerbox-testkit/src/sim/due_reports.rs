@@ -20,14 +20,14 @@ use super::scenario::Scenario;
 /// failure.
 const OPEN_FOR: Duration = Duration::from_secs(1);
 
-/// The failures that one worker has not reported, for one circuit and epoch.
+/// The failures that one worker has counted but not reported yet, for one circuit and epoch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DueReports {
     failures: Vec<Failure>,
     successes: u64,
     succeeded_at: Option<Duration>,
-    /// A failure before this time continues the fleet's run of consecutive failures, according to the response
-    /// to the worker's latest report.
+    /// Failures before this time continue a run of consecutive failures that the fleet already has. `None` if
+    /// the fleet had no such run in the response to the worker's latest report.
     continues_run_until: Option<Duration>,
 }
 
@@ -37,10 +37,10 @@ struct Failure {
     due: Due,
 }
 
-/// When a failure must be reported.
+/// The condition under which a failure must be reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Due {
-    /// The failure must be reported in any case.
+    /// The failure must be reported whatever follows.
     Surely,
     /// The failure must be reported if no success follows before the next batch.
     WithBatch,
@@ -51,7 +51,8 @@ enum Due {
 }
 
 impl Failure {
-    /// Returns whether the failure must have been in a batch by this time.
+    /// Returns whether this failure must be in the reports sent by now. `by` is the latest time of failures
+    /// that are already in a batch.
     fn is_due(&self, is_run_due: bool, by: Duration) -> bool {
         let is_due = match self.due {
             Due::Surely | Due::WithBatch => true,
@@ -99,8 +100,8 @@ impl DueReports {
         lacks
     }
 
-    /// Records the length of the fleet's run of consecutive failures, from the response to a report sent at
-    /// `sent_at`. A later success has ended the run.
+    /// Records whether the fleet has a run of consecutive failures, according to the response to a report
+    /// sent at `sent_at`. If the worker had a success at or after `sent_at`, the run has ended.
     pub(super) fn run_is(&mut self, fleet_run: u64, sent_at: Duration, policy: &Policy) {
         let lasts = fleet_run > 0 && self.succeeded_at.is_none_or(|at| at < sent_at);
         self.continues_run_until = lasts.then(|| sent_at + policy.window().mul_f64(0.9));
@@ -113,8 +114,9 @@ impl DueReports {
         self.failures.iter().filter(|failure| failure.is_due(is_run_due, by)).count() as u64
     }
 
-    /// Returns whether the failures since the latest success were due by this time. Two failures in a row are
-    /// due when the second occurs; a single failure is due after [`OPEN_FOR`].
+    /// Returns whether the run of failures since the latest success was due by this time. A run is due when
+    /// its second failure occurs, or [`OPEN_FOR`] after its first. If the first continues the fleet's run, it
+    /// is due at once.
     fn is_run_due(&self, by: Duration) -> bool {
         let is_of_run = |failure: &&Failure| matches!(failure.due, Due::WithBatch | Due::WithRun);
         let mut run = self.failures.iter().filter(is_of_run).map(|failure| failure.at);
@@ -124,7 +126,7 @@ impl DueReports {
     }
 }
 
-/// Returns the latest time at which a failure must have occurred to be in a batch by now. Later failures may
+/// Returns the time before which a failure must have occurred to be in a batch by now. Later failures may
 /// still wait for the response to the previous report, and then for the next batch.
 fn batched_by(settings: &Settings, at: Duration) -> Duration {
     at.saturating_sub(settings.flush_every + 2 * settings.latency)

@@ -23,7 +23,7 @@ struct Inner {
     /// The wakers of tasks that were woken while the worker was paused.
     waiting: Vec<Waker>,
     tasks: Vec<AbortHandle>,
-    /// The number of tasks at which the finished tasks are removed.
+    /// The number of tasks that triggers the removal of finished tasks.
     crowded: usize,
 }
 

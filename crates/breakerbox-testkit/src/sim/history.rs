@@ -135,14 +135,14 @@ pub(super) struct History {
     pub(super) tally: Tally,
     pub(super) agree_within: Duration,
     pub(super) store_timeout: Duration,
-    /// Set if one worker is broken and its failures alone must not open a circuit. `None` if any trip is
-    /// allowed.
+    /// The settings for checking that one broken worker's failures alone do not open a circuit. `None` if any
+    /// trip is allowed.
     pub(super) one_is_broken: Option<FleetOfOneBroken>,
     /// The time since which the endpoint is healthy for all workers but one. `None` if no worker's own network
     /// is broken.
     pub(super) well_beside_broken: Option<Duration>,
-    /// Whether the calls after a circuit closes are checked against the ramp. This is possible only if every
-    /// worker must follow the fleet's ramp.
+    /// Whether the calls after a circuit closes are checked against the ramp's limit. Only possible if all
+    /// workers must follow the fleet's ramp.
     pub(super) watches_ramps: bool,
     /// The time since which the store rejects writes, or `None` if the store accepts writes.
     pub(super) no_writes_since: Option<Duration>,
@@ -185,11 +185,11 @@ pub(super) struct KeyHistory {
     /// The counts added to the store's window in the current epoch. `None` if unknown.
     pub(super) applied: Option<Counts>,
     pub(super) overridden: Option<(Duration, Mode)>,
-    /// Whether the store ever expired or lost a record. From then on, the epochs of counts can't be
-    /// distinguished.
+    /// Whether the store ever expired or lost a record. From that moment, counts can't be assigned to epochs
+    /// with certainty.
     pub(super) forgotten: bool,
     pub(super) counts: BTreeMap<WorkerLife, Counted>,
-    /// The outcomes of all workers for this key, recorded if trips are checked against them.
+    /// All workers' outcomes for this key. Only recorded if trips are checked against them.
     pub(super) outcomes: Outcomes,
     /// The latest store time that each worker received for this key.
     pub(super) read_at: BTreeMap<WorkerLife, Timestamp>,
@@ -230,7 +230,7 @@ impl Grant {
 /// A probe that a caller made.
 pub(super) struct Probe {
     pub(super) who: WorkerLife,
-    /// The lease of the probe, or `None` if the worker probed without a lease from the store.
+    /// The nonce of the probe's lease, or `None` if the worker probed without a lease from the store.
     pub(super) nonce: Option<Nonce>,
     /// Whether the worker may have been disconnected when it probed, so that another worker may hold a lease.
     pub(super) may_be_alone: bool,
@@ -253,7 +253,9 @@ impl History {
         self.violations.push(Violation { invariant, at, what });
     }
 
-    /// Returns whether this worker may have recently made decisions while disconnected.
+    /// Returns whether this worker is excused from some checks, because it may have made decisions while
+    /// disconnected. That is the case for `agree_within` after a request without a response, and for former
+    /// lives of a worker.
     pub(super) fn is_excused(&self, who: WorkerLife, at: Duration) -> bool {
         let worker = &self.workers[who.worker];
         worker.life != who.life || worker.failed_at.is_some_and(|failed| at <= failed + self.agree_within)
@@ -278,8 +280,8 @@ impl History {
         self.sampled.got_no_answer(who, at);
     }
 
-    /// Records that a worker resumed after a pause. A worker that was [excused](Self::is_excused) when it
-    /// paused is excused for another `agree_within`.
+    /// Records that a worker resumed after a pause. If the worker was [excused](Self::is_excused) when the
+    /// pause started, it is excused for another `agree_within`.
     pub(super) fn resumed(&mut self, who: WorkerLife, paused_at: Duration, at: Duration) {
         if self.is_excused(who, paused_at) {
             self.workers[who.worker].failed_at = Some(at);

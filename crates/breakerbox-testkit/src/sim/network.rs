@@ -45,7 +45,8 @@ struct Connection {
     last_push: Duration,
 }
 
-/// What happens to one request: its delays, and whether it arrives, is answered or is repeated.
+/// The fate of one request: its delays, whether it arrives, whether it gets a response, and whether it is
+/// sent twice.
 struct RequestFate {
     out: Duration,
     back: Duration,
@@ -255,7 +256,8 @@ impl Link {
     }
 }
 
-/// A pending request. If it is dropped without a response, the history records that.
+/// A pending request. If the value is dropped before a response arrives, the history records that there was
+/// none.
 struct Waiting<'w> {
     world: &'w World,
     who: WorkerLife,

@@ -24,8 +24,8 @@ impl Outcomes {
         self.0.push(Outcome { at, epoch, failed });
     }
 
-    /// Returns whether the outcomes in this epoch met the policy's failure rate or its number of consecutive
-    /// failures at any time in this range.
+    /// Returns whether the outcomes in this epoch met one of the policy's trip conditions (failure rate or
+    /// consecutive failures) at any time in this range.
     pub(super) fn broke_a_rule(&self, policy: &Policy, epoch: u64, during: RangeInclusive<Duration>) -> bool {
         let of_epoch: Vec<_> = self.0.iter().filter(|outcome| outcome.epoch == epoch).copied().collect();
         let moments = of_epoch.iter().map(|outcome| outcome.at).filter(|at| during.contains(at));

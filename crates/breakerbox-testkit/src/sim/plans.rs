@@ -148,8 +148,8 @@ impl Scenario {
         }
     }
 
-    /// Returns the maximum time for recovery without writes. In this time, each worker detects the loss of the
-    /// store, and then makes enough probes while disconnected.
+    /// Returns the maximum time in which circuits recover while the store rejects writes. In this time, each
+    /// worker detects the loss of the store, and then makes enough probes while disconnected.
     fn recovers_without_writes_within(&self) -> Duration {
         let policy = &self.policy;
         // Earlier failures may still open the circuit once, through a call that was in flight.
@@ -160,8 +160,8 @@ impl Scenario {
         self.settings.reported_within() + opens_last + asks_again + lease + policy.probes() * round
     }
 
-    /// Returns the maximum time for recovery while one worker's own network is broken. In this time, the broken
-    /// worker gets a few probes, until it lets other workers probe first for long enough.
+    /// Returns the maximum time in which a circuit recovers while one worker's own network is broken. In this
+    /// time, that worker makes a few failing probes, and then lets other workers probe first.
     fn recovers_beside_broken_within(&self) -> Duration {
         let policy = &self.policy;
         let round = self.called_every() + 4 * self.settings.store_timeout + Duration::from_millis(500);
@@ -178,7 +178,7 @@ impl Scenario {
         (2 * opens + u64::try_from(lasts).unwrap_or(u64::MAX) + 5) * self.endpoints.len() as u64
     }
 
-    /// Returns a scenario that has only settings, without calls or faults.
+    /// Returns a scenario with this policy and random settings, but without calls or faults.
     pub(super) fn around(seed: u64, flavour: Flavour, policy: Policy, chance: &mut ScenarioRng) -> Self {
         Self {
             seed,

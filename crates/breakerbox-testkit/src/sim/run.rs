@@ -22,10 +22,10 @@ use super::world::World;
 /// How long operators hold an override before they release it.
 const LET_GO_AGAIN: Duration = Duration::from_secs(2);
 
-/// The interval between checks that all workers agree, starting when they must agree.
+/// The interval at which the run checks that all workers agree, once they must.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The interval between checks of observers and health.
+/// The interval at which observers and the workers' health are checked.
 const WATCH: Duration = Duration::from_millis(250);
 
 /// The result of one simulated run.
@@ -75,7 +75,7 @@ pub fn run(seed: u64, sabotage: Sabotage, traced: bool) -> Report {
     })
 }
 
-/// An action in the timeline.
+/// An action that the run performs at a planned time.
 enum Action {
     Pause(usize),
     Resume(usize),
@@ -88,7 +88,7 @@ enum Action {
     Copy(usize),
     Restore(usize),
     Order(usize, usize, OverrideCommand),
-    /// A fault that strikes the current leader, until `Relieve`.
+    /// Starts a fault in the worker that is the leader at this time. `Relieve` ends the fault.
     Strike(usize, LeaderFault),
     Relieve(usize, LeaderFault),
     Remember,

@@ -21,11 +21,11 @@ pub enum Sabotage {
     RepeatsMerges,
     /// The store adds counts whatever their epoch.
     IgnoresEpochs,
-    /// The store keeps the counts from the previous epoch.
+    /// When a new epoch starts, the store keeps counts from the previous epoch.
     KeepsWindows,
     /// The store acknowledges every tenth merge without adding it.
     DropsMerges,
-    /// After some time, the store answers every read with its state at that moment, and publishes no changes.
+    /// After some time, the store answers every read with a saved old state, and publishes no changes.
     ReadsThePast,
     /// The store reports every lease as still live.
     LeasesNeverEnd,

@@ -20,7 +20,8 @@ pub enum Flavour {
     OneBroken,
     /// Endpoints, workers, the network and the store fail at random.
     Faulty,
-    /// The store comes and goes so quickly that decisions made while disconnected are not written in between.
+    /// The store becomes unreachable and reachable in such quick succession that workers can't write their
+    /// decisions in between.
     Flapping,
     /// The store answers reads and rejects writes, while endpoints die and recover.
     NoWrites,
@@ -97,11 +98,12 @@ pub struct Scenario {
 #[derive(Clone, Debug)]
 pub(super) struct WorkerPlan {
     pub(super) on_loss: OnStoreLoss,
-    /// The time on the worker's clock at the start of the run, as the duration since `Timestamp::ZERO`.
+    /// The time that the worker's clock shows at the start of the run, relative to `Timestamp::ZERO`.
     pub(super) skew: Duration,
     /// For each endpoint, the mean interval between two calls.
     pub(super) every: Vec<Duration>,
-    /// The time from which the worker can't reach any endpoint, or `None` if the worker always can.
+    /// The time at which the worker's own network breaks, so that it can't reach any endpoint. `None` if it
+    /// never does.
     pub(super) broken_from: Option<Duration>,
     /// The life cycle of a worker that exits regularly. `None` if the worker lives until a fault kills it.
     pub(super) short_lived: Option<ShortLived>,

@@ -24,8 +24,8 @@ pub struct Tally {
     pub probes_alone: u64,
     /// The number of times that a circuit closed.
     pub closings: u64,
-    /// The number of records written again, because the store had lost them, or because a worker had decided
-    /// them while disconnected.
+    /// The number of writes of a record that the store had lost, or of a decision that a worker had made
+    /// while disconnected.
     pub publications: u64,
     /// The number of results that came after their lease had expired.
     pub late: u64,

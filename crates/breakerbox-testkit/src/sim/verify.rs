@@ -21,19 +21,19 @@ pub(super) struct Seen<'s> {
     pub(super) by_leader: bool,
 }
 
-/// The meaning of a swap.
+/// What a swap did to a circuit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Meaning {
     Trip,
     Lease,
     Result(OutcomeKind),
     Order(OverrideCommand),
-    /// The swap wrote a record that the store had before, or the current record again.
+    /// The swap wrote the current record again, or a record that the store had before.
     Again,
-    /// The swap wrote the store's own state in a newer epoch, because the worker had decided differently while
-    /// disconnected.
+    /// The swap wrote the store's current state again, in a newer epoch, because the worker had decided
+    /// differently while disconnected.
     Renewed,
-    /// The swap wrote a leader's decision about a circuit that is not closed.
+    /// The swap wrote a leader's decision that is not a trip.
     Tick,
 }
 
@@ -85,7 +85,7 @@ impl Seen<'_> {
 }
 
 impl History {
-    /// Records that a worker received a key's record, at `now` by the store's clock.
+    /// Records that a worker received a key's record when the store's clock showed `now`.
     pub(super) fn received(
         &mut self,
         who: WorkerLife,
@@ -159,7 +159,8 @@ impl History {
         }
     }
 
-    /// Checks that a report contains all failures that the worker counted before it sent the report.
+    /// Checks that a report contains every failure that the worker counted before it sent the report. Does
+    /// nothing for late reports, in strict mode, and if there are faults.
     pub(super) fn check_report(
         &mut self,
         scenario: &Scenario,

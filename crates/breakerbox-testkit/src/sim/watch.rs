@@ -8,8 +8,7 @@ use breakerbox::{Cause, CircuitChange, Mode, Record, Refusal, State, Status, Sto
 use super::history::{History, Invariant, WorkerLife};
 use super::scenario::Scenario;
 
-/// The maximum number of calls in flight beyond the ramp's limit. Different processes may admit calls at the
-/// same moment.
+/// The maximum number of calls by which races between processes may exceed the ramp's limit.
 const RACES: u64 = 3;
 
 /// The changes to one circuit that one worker's observer received.
@@ -23,15 +22,15 @@ pub(super) struct Observed {
     epoch: u64,
 }
 
-/// The calls at one endpoint since its circuit last closed.
+/// The calls to one endpoint since its circuit last closed, for checking the ramp.
 #[derive(Default)]
 pub(super) struct Ramped {
-    /// The epoch that started when the circuit closed. `None` if the circuit is not closed, or its ramp is not
-    /// checked.
+    /// The epoch that started when the circuit closed. `None` if the circuit is not closed, or its ramp is
+    /// over or not checked.
     epoch: Option<u64>,
     in_flight: u64,
     successes: u64,
-    /// When the circuit closed, or when its ramp last refused a call.
+    /// The later of two times: when the circuit closed, and when its ramp last refused a call.
     refused_at: Duration,
 }
 
@@ -128,8 +127,8 @@ impl History {
             Ramped { epoch: limited.then_some(record.epoch.0), refused_at: at, ..Ramped::default() };
     }
 
-    /// Records the start of a call that is not a probe, by a worker in this epoch. Returns whether the call
-    /// counts towards the ramp.
+    /// Records the start of a call that is not a probe. `call` contains the worker, the key and the worker's
+    /// epoch. Returns whether the call counts towards the ramp.
     pub(super) fn call_begins(
         &mut self,
         scenario: &Scenario,

@@ -24,7 +24,7 @@ pub(super) struct Worker {
     pub(super) gate: Arc<Gate>,
     pub(super) circuits: Vec<Handle>,
     registry: Registry,
-    /// The callers of this worker that are still calling.
+    /// The worker's callers that have not finished.
     calling: Arc<Calling>,
     pub(super) paused_at: Option<Duration>,
     world: Arc<World>,
@@ -188,7 +188,7 @@ pub(super) enum Exit {
     AtOnce,
 }
 
-/// The callers in one life of a worker (from one start to the next).
+/// The number of unfinished callers in one life of a worker (from one start to the next).
 struct Calling {
     left: AtomicUsize,
     ended: Notify,

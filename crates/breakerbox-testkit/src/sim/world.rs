@@ -22,7 +22,7 @@ pub(super) struct World {
     trace: Option<Mutex<Vec<String>>>,
     /// Whether the run is over, so that callers must stop.
     pub(super) is_over: AtomicBool,
-    /// Notified when a violation was recorded.
+    /// Wakes the run when a violation is recorded.
     pub(super) broken: Notify,
 }
 

@@ -38,18 +38,19 @@ use crate::clock::{Clock, Times};
 use crate::registry::RegistryEntry;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
-/// The number of failed attempts at one update of the shared tally at which threads are considered to contend for the
-/// tally.
+/// The number of failed attempts at one update of the shared tally after which more tallies are added, because threads
+/// contend for it.
 const CONTENDED: u32 = 3;
 
-/// One circuit in this process. The fields that every call uses come first and together, because with a million
-/// circuits most cells are not in the cache, and each cache line costs a memory access.
+/// One circuit in this process. The fields that every call uses are adjacent, at the start. With a million circuits,
+/// most cells are not in the processor's cache, so each cache line that a call uses costs a memory access.
 #[repr(C)]
 pub(crate) struct Cell {
     tally: AtomicU64,
     gate: AtomicU64,
     until: AtomicU64,
-    /// The latency, in microseconds, at or above which a success must be counted under the lock, by the core.
+    /// The latency, in microseconds, from which a success is not harmless, so that the core must count it under the
+    /// lock.
     harmless: AtomicU64,
     key: Box<str>,
     /// Additional tallies, set once threads contend for the shared tally.
@@ -83,7 +84,7 @@ impl Cold {
     }
 }
 
-/// The arguments of a step of one circuit.
+/// The arguments for one step of a circuit.
 #[derive(Clone, Copy)]
 pub(crate) struct StepInput<'p> {
     pub(crate) policy: &'p Policy,
@@ -93,7 +94,7 @@ pub(crate) struct StepInput<'p> {
     pub(crate) store_time: Timestamp,
 }
 
-/// The circuit's part of a permit. The type is kept small, because every call has one.
+/// The part of a permit that refers to the circuit's state. The type is kept small, because every call has one.
 #[derive(Debug)]
 pub(crate) enum Held {
     /// The permit was given without the lock.
@@ -150,7 +151,7 @@ impl Cell {
         cell
     }
 
-    /// Acquires a permit without the lock; `None` if the core must decide.
+    /// Admits or refuses a call without the lock. Returns `None` if the core must decide.
     #[inline(always)]
     pub(crate) fn acquire_fast(&self, times: &Times) -> Option<Result<Held, Refusal>> {
         let gate = Gate(self.gate.load(Ordering::Acquire));
@@ -172,8 +173,8 @@ impl Cell {
         }
     }
 
-    /// Acquires a permit from the core. For a caller that cannot wait for the store, a circuit whose record is unknown
-    /// counts as closed.
+    /// Acquires a permit from the core. If the caller cannot wait for the store, a circuit whose record is unknown is
+    /// treated as closed.
     #[cold]
     pub(crate) fn try_acquire(&self, times: &Times, can_wait: bool) -> MemberAnswer {
         let (answer, local_time) = self.step(times, |member, at| {
@@ -280,8 +281,8 @@ impl Cell {
         self.lock().circuit.as_ref().is_some_and(|member| member.is_open_locally())
     }
 
-    /// Returns whether the circuit is closed and has no override, both in this process and, as far as known, in the
-    /// store.
+    /// Returns whether the circuit is closed and has no override, in this process's state and, as far as this process
+    /// knows, in the store's record.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().circuit.as_ref().is_none_or(|member| member.tells_by_itself())
     }
@@ -322,8 +323,8 @@ impl Cell {
         self.step(times, |member, at| member.pending(at.store_time))
     }
 
-    /// Performs one step of the circuit under the lock. Moves the tallies to the core, runs the step, then updates the
-    /// gate.
+    /// Performs one step of the circuit under the lock. First moves the tallies' successes to the core, then runs the
+    /// step, then updates the gate.
     pub(crate) fn step<R>(&self, times: &Times, step: impl FnOnce(&mut Member, StepInput<'_>) -> R) -> R {
         let mut cold = self.lock();
         let local_time = times.now();
@@ -437,8 +438,8 @@ impl Cell {
         std::iter::once(&self.tally).chain(self.spread.get().into_iter().flat_map(|spread| spread.all()))
     }
 
-    /// Adds tallies, so that threads no longer contend for the shared one. This happens under the lock, so that the new
-    /// tallies have the current epoch's mark.
+    /// Adds tallies, so that threads no longer contend for a single one. The caller holds the lock, so that the new
+    /// tallies belong to the current epoch.
     #[cold]
     fn spread_out(&self, epoch: Epoch) {
         let _cold = self.lock();

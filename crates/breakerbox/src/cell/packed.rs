@@ -3,7 +3,7 @@
 
 use breakerbox_core::Epoch;
 
-/// The way in which callers acquire permits at present, which the gate contains.
+/// How callers acquire permits at present. The gate contains this value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FastPath {
     /// Admit the call without the lock.

@@ -37,7 +37,8 @@ impl Cell {
         })
     }
 
-    /// Releases what a permit holds in this process, after its ticket was settled.
+    /// Releases what a permit holds in this process: its ramp slot, or the process-local circuit's probe. Called after
+    /// the permit's ticket was settled.
     #[cold]
     pub(crate) fn release(&self, held: Held, kind: OutcomeKind, times: &Times) {
         self.step(times, |member, at| {

@@ -91,8 +91,8 @@ impl Circuit {
         self.call_classified(by_result, call).await
     }
 
-    /// Makes a call and classifies its result with `classify`, as
-    /// [`Throttle::call_classified`](crate::throttle::Throttle::call_classified) does. Pass an existing
+    /// Makes a call and classifies its result with `classify`. The counterpart for throttles is
+    /// [`Throttle::call_classified`](crate::throttle::Throttle::call_classified). Pass an existing
     /// [classifier](crate::ClassifyResponse) as `|result| existing.classify_response(result)`.
     ///
     /// # Errors
@@ -167,9 +167,9 @@ impl Circuit {
     }
 }
 
-/// Returns whether this thread is in a tokio runtime with its timer enabled. The only way to detect a timer is to use
-/// one, because tokio panics without it; this is done once per thread and runtime. A program that aborts on panics must
-/// enable the timer.
+/// Returns whether this thread is in a tokio runtime with its timer enabled. The only way to find out is to use the
+/// timer, which panics if it is not enabled. The result is cached for each thread and runtime. A program that aborts on
+/// panics must enable the timer.
 pub(crate) fn has_timer() -> bool {
     thread_local! {
         static TRIED: Cell<Option<(Id, bool)>> = const { Cell::new(None) };

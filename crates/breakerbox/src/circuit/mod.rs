@@ -145,8 +145,8 @@ impl Circuit {
         self.acquire_within(limit).await.map(|permit| OwnedPermit::new(self.clone(), permit))
     }
 
-    /// Acquires a permit from the core, off the fast path. The result is boxed so that it fits into registers, because
-    /// otherwise the fast path's result would go through memory too.
+    /// Acquires a permit from the core, when the fast path cannot decide. The result is boxed so that it fits into
+    /// registers. A larger result would make the fast path return its result through memory too.
     #[cold]
     fn acquire_from_core(&self) -> Result<Option<Box<core::Permit>>, Box<Refusal>> {
         let cell = &self.cell;
@@ -173,8 +173,8 @@ impl Circuit {
         }
     }
 
-    /// Returns a result that does not depend on the circuit's state: a probe that was already granted or, while the
-    /// store is unavailable, the result that applies to all calls. `None` if the core must decide.
+    /// Returns a result that does not depend on the circuit's state. This is a probe that was already granted or, while
+    /// the store is unavailable, the result that applies to all calls. Returns `None` if the core must decide.
     pub(crate) fn result_without_core(&self) -> Option<Result<Option<Box<core::Permit>>, Box<Refusal>>> {
         if let Some(result) = self.shared.without_store() {
             return Some(match result {
@@ -194,10 +194,11 @@ impl Circuit {
         Err(Box::new(refusal))
     }
 
-    /// Acquires a permit to make one call, and waits for the store if required. This is required for a circuit whose
-    /// record is unknown, for a probe's lease, and with [`Consistency::Strict`](crate::Consistency::Strict) for every
-    /// call. Waits no longer than the store timeout; a request that takes longer continues in the background. Without a
-    /// store this is the same as [`try_acquire`](Self::try_acquire).
+    /// Acquires a permit to make one call, and waits for the store if necessary. The store is necessary for a circuit
+    /// whose record is unknown, for a probe's lease, for a slot in the ramp, and with
+    /// [`Consistency::Strict`](crate::Consistency::Strict) for every call. Waits no longer than the store timeout; a
+    /// request that takes longer continues in the background. Without a store this is the same as
+    /// [`try_acquire`](Self::try_acquire).
     ///
     /// # Errors
     /// As [`try_acquire`](Self::try_acquire).
@@ -268,7 +269,7 @@ impl Circuit {
         Ok(self.result(result))
     }
 
-    /// Converts the core's result into a permit or refusal, for a caller that was able to wait for the store.
+    /// Converts the core's result into a permit or a refusal, for a caller that can wait for the store.
     fn result(&self, result: Result<Option<Box<core::Permit>>, Box<Refusal>>) -> Result<Permit<'_>, Refusal> {
         match result {
             Ok(held) => Ok(Permit::new(self, held.map(Held::Decided))),
@@ -386,13 +387,14 @@ impl Circuit {
         &self.cell
     }
 
-    /// Returns the time after which a probe is aborted; `None` for other calls, and in dry-run mode, which aborts no
-    /// call.
+    /// Returns the time after which to abort the call, which is the time left for a probe. `None` for other calls, and
+    /// in dry-run mode, which aborts no call.
     pub(crate) fn limit(&self, time_left: Option<Duration>) -> Option<Duration> {
         time_left.filter(|_| !self.shared.dry_run)
     }
 
-    /// Reports the effect of settling a permit to the observers and the store.
+    /// Notifies the observers and the store of a settled permit's effect, and wakes a caller that waits for the
+    /// circuit.
     pub(crate) fn settled(&self, reported: MemberSettled) -> Settling {
         let MemberSettled { settled, report } = reported;
         let settling = if self.shared.is_strict() || matches!(report, ReportDue::Swap(_)) {

@@ -36,7 +36,8 @@ use crate::fleet::Settling;
 #[must_use = "a permit that is dropped at once is cancelled"]
 pub struct Permit<'c> {
     circuit: &'c Circuit,
-    /// The circuit's part of the permit, until it is settled. `None` if the call is not counted.
+    /// The state that the circuit needs to settle this permit; `None` once it is settled, or if the call is not
+    /// counted.
     held: Option<Held>,
 }
 
@@ -102,8 +103,8 @@ impl<'c> Permit<'c> {
         self.settle_with(|_| outcome)
     }
 
-    /// Settles as [`call`](Circuit::call) does. The latency is the time since the permit was given, and a probe that
-    /// ends after its deadline has failed.
+    /// Settles the permit as [`call`](Circuit::call) does. The latency is the time since the permit was given, and a
+    /// probe that ends after its deadline has failed.
     ///
     /// The future waits until the outcome has been reported to the store, but no longer than the store timeout. This
     /// applies to a probe's outcome if circuits are shared, so that the next probe may begin, and to every outcome with
@@ -230,12 +231,12 @@ impl OwnedPermit {
         self.held.as_ref()
     }
 
-    /// Takes the circuit's part out of the permit, for the caller to settle.
+    /// Takes the state that settles the permit. The caller must settle it.
     pub(crate) const fn take_held(&mut self) -> Option<Held> {
         self.held.take()
     }
 
-    /// Moves the circuit's part into a borrowed permit, which settles it.
+    /// Moves the permit's state into a borrowed permit, which settles it.
     pub(crate) fn lend(&mut self) -> Permit<'_> {
         Permit::new(&self.circuit, self.held.take())
     }

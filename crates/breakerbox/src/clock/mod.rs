@@ -24,8 +24,8 @@ pub trait Clock: Send + Sync + 'static {
     /// Returns the exact time, which must never go back.
     fn now(&self) -> Timestamp;
 
-    /// Returns a time that is never in the future, and usually a few milliseconds old. It is older if a busy machine
-    /// delays the thread that updates it. The default is the exact time.
+    /// Returns a recent time, which may be a few milliseconds old but is never in the future. The time is older if a
+    /// busy machine delays the thread that updates it. The default implementation returns the exact time.
     fn recent(&self) -> Timestamp {
         self.now()
     }
@@ -56,8 +56,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// A monotonic clock that shows Unix time. It reads the system's time once, at its first use, and does not follow later
-/// adjustments. Used for stores, because other processes read the times in a store.
+/// A monotonic clock that shows Unix time. It reads the system's time once, at its first use, and ignores later
+/// adjustments of the system's time. It is used for stores, because several processes read a store's times.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WallClock;
 
@@ -71,7 +71,7 @@ impl Clock for WallClock {
     }
 }
 
-/// The system clock without dynamic dispatch, or a user's clock.
+/// The system clock, which needs no dynamic dispatch, or another clock.
 pub(crate) enum AnyClock {
     System(ClockUser),
     Custom(Arc<dyn Clock>),
@@ -82,7 +82,8 @@ impl AnyClock {
         Self::System(ClockUser::new())
     }
 
-    /// Returns this clock; if the user chose none and tokio's time is paused, as in a test, returns tokio's clock.
+    /// Returns this clock. But if the user chose no clock and tokio's time is paused, as in a test, returns tokio's
+    /// clock.
     pub(crate) fn or_paused(self) -> Self {
         match self {
             Self::System(_) if is_paused() => Self::Custom(Arc::new(TokioClock::new())),
@@ -118,7 +119,7 @@ pub(crate) struct Times {
     pub(crate) shared: Option<Consistency>,
     /// Whether this process is the store's only user.
     pub(crate) is_exclusive: bool,
-    /// Whether the store is unavailable, so that every call must take the slow path.
+    /// Whether every call must take the slow path, because the store is unavailable and calls are not decided locally.
     shut: AtomicBool,
     random: RandomSource,
 }
@@ -167,8 +168,8 @@ impl Times {
         })
     }
 
-    /// Corrects the offset to the store's clock, which showed `store_time` in the response to a request that was sent
-    /// at the local time `sent_at`. Returns the correction in microseconds, or zero if it is too small to apply.
+    /// Corrects the offset to the store's clock. `store_time` is the time in the response to a request that was sent at
+    /// the local time `sent_at`. Returns the correction in microseconds; zero if it is too small to apply.
     pub(crate) fn note(&self, store_time: Timestamp, sent_at: Timestamp) -> u64 {
         let ahead = store_time.as_micros().wrapping_sub(sent_at.as_micros());
         let before = self.ahead.load(Ordering::Relaxed);

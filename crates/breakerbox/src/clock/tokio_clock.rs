@@ -42,8 +42,8 @@ use super::Clock;
 #[derive(Clone, Debug)]
 pub struct TokioClock {
     start: Instant,
-    /// The latest time that was returned. The next time must not be earlier, because the clock must never go back, even
-    /// if it is read outside the runtime.
+    /// The latest time that this clock returned. The clock must never go back, so no later result is earlier than this
+    /// time, even if the clock is read outside the runtime.
     latest: Arc<AtomicU64>,
 }
 

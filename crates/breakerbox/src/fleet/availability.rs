@@ -18,8 +18,8 @@ pub(crate) enum Access {
     Write,
 }
 
-/// A token for a request in flight. The request's result counts only if the store has been neither lost nor recovered
-/// since the request was sent.
+/// A token for a request in flight. The request's result is ignored if the store was lost or recovered after the
+/// request was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Sent {
     access: Access,
@@ -42,7 +42,7 @@ pub(super) struct Availability {
     failed_reads: u32,
     failed_writes: u32,
     is_lost: bool,
-    /// Increases whenever the store is lost or recovers.
+    /// The number of times that the store was lost or recovered.
     era: u64,
     /// The latest error, while the store is lost.
     error: String,
@@ -63,7 +63,8 @@ impl Availability {
         Sent { access, era: self.era }
     }
 
-    /// Applies a request's result, where `None` means success. Returns the store's health if it changed.
+    /// Applies a request's result. `error` is `None` if the request succeeded. Returns the store's health if it
+    /// changed, otherwise `None`.
     pub(super) fn note(&mut self, sent: Sent, error: Option<String>) -> Option<StoreHealth> {
         if self.is_lost || sent.era != self.era {
             return None;
@@ -93,9 +94,9 @@ impl Availability {
         Check { sent: self.send(Access::Write), failed_writes: self.failed_writes, reads }
     }
 
-    /// Applies a check's result. A failed check confirms failures that were known when the check was sent. It confirms
-    /// nothing if another write failed while it was in flight, because the same short interruption may have caused both
-    /// failures.
+    /// Applies a check's result. A failed check counts as a further failure, in addition to those known when it was
+    /// sent. It does not count if another write failed while the check was in flight, because one short interruption
+    /// may have caused both failures.
     pub(super) fn note_check(&mut self, check: Check, error: Option<String>) -> Option<StoreHealth> {
         if check.sent.era != self.era {
             return None;

@@ -35,8 +35,8 @@ pub enum FlushError {
     /// The flush exceeded its timeout.
     #[error("not everything was reported within {limit:?}")]
     TimedOut {
-        /// The timeout, which is the time in which other processes may contradict a trip, plus four times
-        /// `store_timeout`.
+        /// The timeout, which is four times `store_timeout`, plus the time that other processes have to report before a
+        /// trip.
         limit: Duration,
     },
     /// The registry was closed before these outcomes were settled.
@@ -53,15 +53,15 @@ const RECHECK_AFTER: Duration = Duration::from_millis(5);
 /// The number of circuits to examine before yielding to other tasks.
 const YIELD_EVERY: usize = 1_024;
 
-/// The number of store timeouts that a flush may take, in addition to the wait for a confirmation: three for reading
-/// the record, a report and a swap, and one in reserve.
+/// The number of store timeouts that a flush may take, in addition to the wait for a trip's confirmation. Reading the
+/// record, reporting and swapping take one each, and one is in reserve.
 const STORE_TIMEOUTS: u32 = 4;
 
 /// A circuit whose outcomes have not all been reported to the store.
 struct Unreported {
     cell: Arc<Cell>,
-    /// Whether this flush has reported the circuit's outcomes. If so, outcomes that are still unreported were settled
-    /// later.
+    /// Whether this flush has already reported the circuit's outcomes. If true, the remaining unreported outcomes were
+    /// settled later, and need not be reported by this flush.
     was_reported: bool,
 }
 
@@ -98,8 +98,8 @@ impl Shared {
         }
     }
 
-    /// Reports all outcomes within the flush timeout, as part of `task`. `wait_for_others` states whether to wait for
-    /// other tasks' requests.
+    /// Reports all outcomes within the flush timeout. `task` is the caller's own background task, and `wait_for_others`
+    /// states whether to wait for other tasks' requests.
     pub(super) async fn report_everything(
         self: &Arc<Self>,
         task: &TaskRef,

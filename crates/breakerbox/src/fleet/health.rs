@@ -40,7 +40,7 @@ pub enum OnStoreLoss {
 #[derive(Default)]
 pub(super) struct Health {
     availability: Mutex<Availability>,
-    /// Whether some circuits left the fleet although the store was not lost, so that they must rejoin.
+    /// Whether some circuits must rejoin the fleet.
     absentees: AtomicBool,
     /// Notified when a request failed, so that a check follows soon.
     doubt: Arc<Notify>,
@@ -49,8 +49,9 @@ pub(super) struct Health {
 /// The interval between checks of the store, so that a loss or a recovery is detected without traffic.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 
-/// The pause between a failed request and the check that confirms the failure. Three failures take about a third of a
-/// second, so a store that rejects writes is reported within a second, and a broken connection has time to reconnect.
+/// The pause between a failed request and the check that confirms the failure. The store is lost after three failures,
+/// which take about a third of a second. So a store that rejects writes is reported within a second, and a broken
+/// connection has time to reconnect.
 const CONFIRM_AFTER: Duration = Duration::from_millis(150);
 
 impl Health {
@@ -103,8 +104,8 @@ impl Health {
     }
 }
 
-/// Returns the message of an error that affects the store's health; `None` without such an error. A record that cannot
-/// be read does not affect it, because the store responded.
+/// Returns the message of an error that counts against the store's health; `None` if there is no such error. A record
+/// that cannot be read does not count, because the store responded.
 fn failure(error: Option<&StoreError>) -> Option<String> {
     error.filter(|error| !matches!(error, StoreError::Unreadable(_))).map(with_its_causes)
 }
@@ -161,7 +162,8 @@ async fn check(store: &dyn Store, limit: Duration, reads: bool) -> Result<Answer
 }
 
 impl Shared {
-    /// Handles the store's loss or recovery.
+    /// Handles the store's loss or recovery. After a loss, all circuits leave the fleet; after a recovery, they rejoin
+    /// it.
     pub(super) fn store_went(&self, news: StoreHealth) {
         let Some(fleet) = &self.fleet else { return };
         if news == StoreHealth::Connected {
@@ -177,8 +179,8 @@ impl Shared {
         self.observers.notify_store(&news);
     }
 
-    /// Returns the result for all calls while the store is unavailable; `None` if the store is available, or each
-    /// process decides by itself.
+    /// Returns the result for every call while the store is unavailable. `None` if the store is available, or if calls
+    /// are decided locally while it is not.
     pub(crate) fn without_store(&self) -> Option<Result<(), Refusal>> {
         let fleet = self.fleet.as_ref().filter(|_| self.times.is_shut())?;
         match fleet.settings.on_loss {

@@ -21,8 +21,8 @@ use crate::fleet::Shared;
 use crate::registry::RegistryEntry;
 use crate::store::StoreError;
 
-/// The circuits with a request in flight, or with a granted lease for the next caller, by the circuit's address. A
-/// request holds a reference to its circuit, so no other circuit can get that address meanwhile.
+/// The circuits with a request in flight, or with a granted lease that is kept for the next caller. The map's key is
+/// the circuit's address. A request holds a reference to its circuit, so no other circuit can get the same address.
 #[derive(Default)]
 pub(super) struct Requests(Mutex<HashMap<usize, Request>>);
 
@@ -109,7 +109,7 @@ pub(crate) enum Lease {
 }
 
 impl Lease {
-    /// Converts a decision that needs no swap, with `started_at` as the permit's start.
+    /// Converts a decision that needs no swap. A permit starts at `started_at`, by the local clock.
     pub(super) fn of(acquired: AcquireResult, started_at: Timestamp) -> Self {
         match acquired.decision {
             Decision::Admitted(permit) => Self::Permit(permit.by_own_clock(started_at)),
@@ -129,9 +129,8 @@ impl Shared {
         Some(RequestGuard { shared: self.for_task(), cell: Arc::clone(cell), is_over: false })
     }
 
-    /// Requests the probe's lease, and waits no longer than the store timeout minus `waited`, although taking a lease
-    /// requires two requests, or more if a response is lost. A lease that arrives later is [granted](Self::granted) to
-    /// the next caller.
+    /// Requests the probe's lease. Waits no longer than the store timeout minus `waited`, even though taking a lease
+    /// requires at least two requests. A lease that arrives later is [granted](Self::granted) to the next caller.
     pub(crate) async fn take_lease(self: &Arc<Self>, cell: &Arc<Cell>, waited: Duration) -> Lease {
         let Some(fleet) = &self.fleet else { return Lease::Retry };
         let limit = fleet.settings.store_timeout.saturating_sub(waited);
@@ -152,8 +151,9 @@ impl Shared {
         }
     }
 
-    /// Returns a lease that was requested in the background and granted to this process; `None` if there is none. It is
-    /// kept outside the core, because the record shows only that some process has taken the lease.
+    /// Returns a lease that was requested in the background and granted to this process; `None` if there is none.
+    /// Granted leases are kept outside the core, because the circuit's record does not show which process has taken the
+    /// lease.
     pub(crate) fn granted(&self, cell: &Arc<Cell>) -> Option<core::Permit> {
         self.fleet.as_ref()?.requests.granted(cell, self.times.now())
     }
@@ -278,8 +278,8 @@ impl Shared {
         }
     }
 
-    /// Handles a failed request. If the store is lost, this process decides by itself; otherwise the caller is refused,
-    /// and a later caller tries again.
+    /// Handles a request without a response. If the store is lost, this process decides by itself; otherwise the call
+    /// is refused, and a later caller sends a new request.
     pub(super) fn unanswered(&self, fleet: &Fleet, cell: &Arc<Cell>) -> Lease {
         if fleet.health.is_lost() {
             self.step_member(cell, None, |member, _| member.leave());

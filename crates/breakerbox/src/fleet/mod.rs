@@ -129,8 +129,8 @@ pub(crate) struct Fleet {
     reread_from: AtomicUsize,
     /// Limits the number of records being swapped in the background.
     swaps: Semaphore,
-    /// Locked while a step of the store's clock is applied to the circuits, so that no response is applied to a
-    /// circuit that still uses the previous clock.
+    /// Locked while the circuits are adjusted to a step of the store's clock, so that no response is applied to a
+    /// circuit whose times are still by the previous clock.
     clock_steps: Mutex<()>,
     pub(crate) running_tasks: RunningTasks,
     /// The number of the registry's handles that users hold.
@@ -291,7 +291,7 @@ impl Shared {
         }
     }
 
-    /// Publishes the change, and swaps in the record, that result from handling a record from the store.
+    /// Applies the result of reading a record from the store: publishes the change, and swaps in a newer record.
     pub(crate) fn apply_learnt(self: &Arc<Self>, cell: &Arc<Cell>, learnt: Learnt) {
         if let Some(change) = learnt.change {
             self.observers.notify(cell.key(), change);
@@ -335,9 +335,8 @@ impl Shared {
 }
 
 impl Settings {
-    /// Returns the time at which to send a report that is due at `at`. All of a process's reports that are due within
-    /// `flush_every` form one request, because an additional request costs a store more than an additional key in a
-    /// request.
+    /// Returns the time at which to send a report that is due at `at`. All reports that are due within `flush_every`
+    /// are sent in one request, because a further request costs a store more than a further key in the same request.
     fn batch_time(&self, at: Timestamp) -> Timestamp {
         let every = u64::try_from(self.flush_every.as_micros()).unwrap_or(u64::MAX).max(1);
         Timestamp::from_micros((at.as_micros() / every).saturating_add(1).saturating_mul(every))

@@ -12,7 +12,7 @@ use crate::registry::RegistryEntry;
 
 const DRY_RUN: &str = "dry-run ";
 
-/// The maximum number of evicted circuits whose names are kept, in addition to the names of present circuits.
+/// The maximum number of names of evicted circuits that are kept in addition to the names of all present circuits.
 const SLACK: usize = 1_024;
 
 /// The form of keys in a shared store. Set the same value in all of a fleet's processes, because processes with

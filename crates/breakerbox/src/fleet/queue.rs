@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 
 use crate::cell::Cell;
 
-/// One in this many entries in a batch is reserved for circuits without failures, so that circuits with failures cannot
-/// delay them for long.
+/// One in this many entries of a batch is reserved for circuits without failures, so that circuits with
+/// failures do not delay them for long.
 const RESERVED_ONE_IN: usize = 4;
 
 #[derive(Default)]

@@ -35,7 +35,7 @@ impl Ramps {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes a circuit's entry; `None` if there is no entry for this epoch.
+    /// Applies `change` to a circuit's entry, and returns its result; `None` if there is no entry for this epoch.
     fn change<R>(&self, cell: &Arc<Cell>, epoch: Epoch, change: impl FnOnce(&mut Entry) -> R) -> Option<R> {
         self.lock().get_mut(&address(cell)).filter(|entry| entry.epoch() == epoch).map(change)
     }
@@ -120,7 +120,8 @@ impl Shared {
         });
     }
 
-    /// Changes a circuit's entry, creating it if necessary. `None` if the entry belongs to a later epoch.
+    /// Applies `change` to a circuit's entry, which is created if necessary. Returns `None` if the entry belongs to a
+    /// later epoch.
     fn with_entry<R>(
         self: &Arc<Self>,
         fleet: &Fleet,
@@ -240,7 +241,7 @@ impl Shared {
     }
 }
 
-/// The task that serves an entry. If the task is dropped midway, because its runtime ends, it removes the entry.
+/// Removes a circuit's entry when the task that serves it is dropped before its work is done, because its runtime ends.
 struct Server {
     shared: Weak<Shared>,
     cell: Arc<Cell>,

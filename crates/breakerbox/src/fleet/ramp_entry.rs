@@ -12,12 +12,12 @@ use tokio::time::Instant;
 
 use super::Lease;
 
-/// The first pause after the store refused a slot. It doubles up to `LONGEST_PAUSE`, which is short enough for slots to
-/// be found soon, even if each of many processes pauses.
+/// The first pause after the store refused a slot. Each further pause is twice as long, up to `LONGEST_PAUSE`. That
+/// maximum is short, so that free slots are found soon, even if many processes pause.
 const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(80);
 
-/// How long an entry is kept after its latest reply, so that pauses continue to grow.
+/// How long an entry is kept after the latest reply, so that the next pause is longer than the previous one.
 const KEEP_AFTER_REPLY: Duration = Duration::from_secs(1);
 
 /// The maximum number of callers that wait for one circuit's slots. Further callers are refused at once.
@@ -26,14 +26,15 @@ const MAX_WAITING: usize = 256;
 /// The maximum number of slots in one request.
 const MAX_SLOTS_PER_REQUEST: usize = 64;
 
-/// The maximum number of attempts at a release if the store does not respond, and at a new limit if other processes
-/// replace it first.
+/// The maximum number of attempts to release a slot if the store does not respond, and to replace the limit if other
+/// processes replace it first.
 const MAX_TRIES: u32 = 4;
 
 /// One circuit's ramp in this process.
 pub(super) struct Entry {
     epoch: Epoch,
-    /// The ramp's state in the latest reply, and the number of slots taken.
+    /// The ramp's state in the store's latest reply, and the number of calls in flight in the fleet; `None` before the
+    /// first reply.
     seen: Option<(RampState, u32)>,
     give: Vec<ReleasedSlot>,
     /// The number of failures for which the limit has not been lowered yet.
@@ -262,8 +263,8 @@ impl Entry {
         self.give.extend(released);
     }
 
-    /// Records the step that is due, and whether a slot was refused. Returns the callers to refuse, and their refusal.
-    /// If the limit is about to change, no caller is refused yet.
+    /// Records the step that is due, and whether the store refused a slot. Returns the callers to refuse, with their
+    /// refusal. If the limit is about to change, no caller is refused yet.
     pub(super) fn set_step(
         &mut self,
         step: Option<RampStep>,

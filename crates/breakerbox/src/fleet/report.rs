@@ -130,7 +130,7 @@ impl Shared {
         cells.iter().enumerate().filter_map(report).unzip()
     }
 
-    /// Handles another process's call for reports on these circuits.
+    /// Handles another process's request for reports on these circuits.
     pub(super) fn report_called(&self, keys: &[Arc<str>]) {
         for cell in keys.iter().filter_map(|key| self.cell_of(key)) {
             self.step_member(&cell, None, |member, at| member.handle_report_call(at.policy, at.now));
@@ -138,8 +138,8 @@ impl Shared {
     }
 }
 
-/// A guard for a report without a response yet. Dropping it, because the store did not respond or the task was dropped,
-/// counts the report as unanswered.
+/// A guard for a report that awaits its response. If the guard is dropped, because the store did not respond or the
+/// task ended, the report counts as unanswered.
 struct Unanswered<'t> {
     shared: &'t Arc<Shared>,
     cells: &'t [Arc<Cell>],

@@ -33,7 +33,8 @@ impl RunningTasks {
         self.lock().running.is_empty()
     }
 
-    /// Waits until all tasks that are running now have ended, except `except` and tasks with an id below `since`.
+    /// Waits until all tasks that are running now have ended, except the task `except` and tasks with an ID below
+    /// `since`.
     pub(super) async fn ended(&self, since: u64, except: u64) {
         let until = self.lock().next;
         loop {

@@ -12,7 +12,8 @@ type Spawner = Arc<dyn Fn(BackgroundTask) + Send + Sync>;
 
 pub(crate) struct Runtime {
     executor: Executor,
-    /// The runtime of the last flush, which replaces the original runtime when that is shut down or blocked.
+    /// The runtime for the last flush, which is used once the original runtime is shut down or blocked; unset until
+    /// then.
     last: OnceLock<Handle>,
 }
 
@@ -57,8 +58,8 @@ impl Runtime {
         matches!(self.executor, Executor::Custom(_))
     }
 
-    /// Returns whether tasks cannot run while the caller blocks this thread, which is the case for a single-threaded
-    /// runtime.
+    /// Returns whether background tasks stop while the caller blocks this thread, because the runtime has only this
+    /// thread.
     pub(super) fn stops_with_this_thread(&self) -> bool {
         let Executor::Tokio(handle) = &self.executor else { return true };
         handle.runtime_flavor() == RuntimeFlavor::CurrentThread

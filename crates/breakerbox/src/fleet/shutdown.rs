@@ -46,8 +46,8 @@ pub(crate) fn last_handle(shared: &Arc<Shared>) {
     flush_and_wait(shared, fleet, !fleet.runtime.stops_with_this_thread());
 }
 
-/// A guard that detects the shutdown of the background tasks' runtime, in which case it is dropped without having been
-/// disarmed.
+/// A guard in the background tasks that detects the shutdown of their runtime. If the runtime shuts down, the guard is
+/// dropped without having been disarmed, and flushes.
 pub(super) struct ShutdownGuard {
     shared: Weak<Shared>,
     is_armed: bool,
@@ -83,8 +83,8 @@ fn flush_and_wait(shared: &Arc<Shared>, fleet: &Fleet, heeds_others: bool) {
     let _ = told.recv_timeout(limit);
 }
 
-/// Flushes in a separate thread, with separate connections. `report_result` receives the result, and is dropped unused
-/// if the flush cannot run.
+/// Flushes in a separate thread, with separate connections. `report_result` receives the result. If the flush cannot
+/// run, `report_result` is dropped without being called.
 pub(super) fn flush_on_a_thread(
     shared: &Arc<Shared>,
     heeds_others: bool,

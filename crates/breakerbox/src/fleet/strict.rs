@@ -38,8 +38,8 @@ impl Settling {
         }
     }
 
-    /// Returns the result for a caller that does not wait. While the request is in flight, the outcome is assumed to
-    /// count.
+    /// Returns the result for a caller that does not wait. While the request is in flight, this is
+    /// [`Settlement::Counted`].
     pub(crate) fn so_far(&self) -> Settlement {
         match self {
             Self::Known(settlement) => *settlement,
@@ -77,7 +77,8 @@ impl Shared {
         }
     }
 
-    /// Completes a report in the background even if the caller does not wait, and limits how long the caller waits.
+    /// Runs a report in the background, so that it completes even if the caller does not wait. A caller waits no longer
+    /// than the store timeout.
     fn in_background(&self, reporting: impl Future<Output = Settlement> + Send + 'static) -> Settling {
         let Some(fleet) = &self.fleet else { return Settling::Known(Settlement::Unconfirmed) };
         let limit = fleet.settings.store_timeout;
@@ -144,8 +145,8 @@ impl Shared {
         settlement
     }
 
-    /// Acquires a permit based on the store's own record and time. Any number of these requests may be in flight, but
-    /// only one lease request.
+    /// Acquires a permit based on the store's own record and time. Only one lease request per circuit may be in flight,
+    /// but any number of other requests.
     pub(super) async fn acquire_strictly(
         self: &Arc<Self>,
         fleet: &Fleet,

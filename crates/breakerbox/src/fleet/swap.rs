@@ -17,8 +17,8 @@ use crate::store::{StoreError, Swap, Swapped};
 /// The maximum number of reads that determine whether a swap without a response took place.
 const MAX_LOOKUPS: u32 = 3;
 
-/// The maximum time to wait for a lost store before reading whether a swap took place. A lease that the swap may have
-/// taken stays unused until then, or until it expires.
+/// The maximum time to wait for a lost store to recover before checking whether a swap took place. If the swap took a
+/// lease, no caller can use the lease until then, or until it expires.
 const WAIT_FOR_STORE: Duration = Duration::from_secs(5);
 
 /// The maximum number of attempts to apply an operator's override while other processes change the circuit.
@@ -97,7 +97,7 @@ impl Shared {
         }
     }
 
-    /// Applies a proposal that was swapped in to this process's circuit, and publishes the change to observers.
+    /// Applies a successfully swapped proposal to this process's circuit, and publishes the change to observers.
     fn won(&self, cell: &Arc<Cell>, proposal: &Proposal) {
         let change = self.step_member(cell, None, |member, at| member.won(proposal, at.policy, at.now));
         self.waiters.wake_one(cell);

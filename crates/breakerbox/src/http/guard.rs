@@ -11,7 +11,7 @@ use crate::circuit::Classification;
 use crate::extract::ClassifyResponse;
 use crate::throttle::{Classify, was_never_sent};
 
-/// Classifies a result for a circuit; a call that was never sent is ignored.
+/// Classifies a result for a circuit. A call that was never sent is ignored.
 pub(crate) fn classify_for_circuit<T, E: Held>(
     classify: &impl ClassifyResponse<T, E>,
     result: &Result<T, E>,
@@ -19,7 +19,7 @@ pub(crate) fn classify_for_circuit<T, E: Held>(
     if is_never_sent(result) { Classification::IGNORED } else { classify.classify_response(result) }
 }
 
-/// Classifies a result for a throttle; a call that was never sent is neither accepted nor rejected.
+/// Classifies a result for a throttle. A call that was never sent counts as neither accepted nor rejected.
 pub(crate) fn classify_for_throttle<T, E: Held>(
     classify: &impl Classify<T, E>,
     result: &Result<T, E>,
@@ -31,7 +31,8 @@ fn is_never_sent<T, E: Held>(result: &Result<T, E>) -> bool {
     result.as_ref().is_err_and(|error| was_never_sent(error.held()))
 }
 
-/// An error as middleware receives it. This trait is needed because a boxed error does not implement [`Error`] itself.
+/// An error as middleware receives it, either concrete or boxed. A boxed error does not implement [`Error`] itself, so
+/// it needs this trait.
 pub(crate) trait Held {
     fn held(&self) -> &(dyn Error + 'static);
 }

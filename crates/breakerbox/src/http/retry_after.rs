@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use http::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 
-/// Returns the time from `now` until the destination accepts requests again; `None` without a valid `Retry-After`.
+/// Returns how long the destination asks callers to wait; `None` without a valid `Retry-After`.
 ///
 /// The header contains seconds or a date. A date is compared with the response's own `Date` header if there is one,
 /// because clocks differ. A date in the past yields zero. A number that is too large becomes a very long time; the

@@ -7,15 +7,15 @@ use std::error::Error;
 
 use breakerbox_core::throttle::LoadSignal;
 
-/// Classifies an HTTP client's error, without its sources. `None` if the type of error is unknown, so that the sources
-/// decide.
+/// Classifies an HTTP client's error, without examining its sources. `None` if the error's type is unknown, so that its
+/// sources must be examined.
 pub(super) fn capacity(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
     of_tower(error).or_else(|| of_reqwest(error)).or_else(|| of_hyper(error.downcast_ref()?))
 }
 
-/// Classifies a hyper error by what happened to the connection; `None` if the error's sources decide. Hyper calls a
-/// request canceled if its connection closed before the request was written. If the caller cancels a call, there is no
-/// error, because the future is dropped.
+/// Classifies a hyper error by what happened to the connection; `None` if the error's sources must be examined. A hyper
+/// error is "canceled" if the connection closed before the request was written. It never means that the caller
+/// cancelled the call, because that drops the future, which then returns no error.
 fn of_hyper(error: &hyper::Error) -> Option<LoadSignal> {
     if error.is_user() {
         return Some(LoadSignal::Neither);

@@ -10,7 +10,7 @@ use crate::extract::{ExtractKey, ExtractPriority};
 use crate::http::{HttpOverload, PriorityFromExtension, classify_for_throttle};
 use crate::throttle::{Choice, Classify, DEFAULT_PRIORITY, OneForAll, Overload, Throttle, Throttles};
 
-/// Puts one throttle, or one per key, in front of a client. See the [module](super) for an example.
+/// Puts one throttle, or one for each key, in front of a client. See the [module](super) for an example.
 ///
 /// A request's priority is the first that is set: the [`Priority`] in its extensions, the [task's
 /// priority](crate::throttle::with_priority), the default.

@@ -18,7 +18,8 @@ use crate::clock::Clock;
 use crate::fleet::Fleet;
 use crate::fleet::Shared;
 
-/// How long before the end of its term a leader stops writing, because the clocks of a store's nodes may differ.
+/// How long before the end of its term a leader stops writing. This margin is needed because the clocks of a store's
+/// nodes may differ.
 const MARGIN: Duration = Duration::from_secs(1);
 
 /// The number of consecutive failed polls after which a leader resigns, so that another process can lead.
@@ -51,7 +52,7 @@ struct State {
 /// A term that this process holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Term {
-    /// The number that distinguishes this term from this process's other terms.
+    /// The number that distinguishes this term from other terms of the same process.
     number: u64,
     ends_at: Timestamp,
     /// The store's time at which the term was last extended.
@@ -59,7 +60,7 @@ pub(super) struct Term {
 }
 
 impl Term {
-    /// Returns whether this is the term `before`, after it was extended.
+    /// Returns whether this term is an extension of the term `before`.
     pub(super) const fn continues(self, before: Self) -> bool {
         self.number == before.number
     }
@@ -100,13 +101,14 @@ impl LeaderElection {
         }
     }
 
-    /// Returns whether samples may contain numbers of consecutive failures. True without a sampler, because another
-    /// process's sampler is then used.
+    /// Returns whether samples may contain the number of consecutive failures. Without a sampler in this process,
+    /// returns true, because another process's sampler may provide it.
     pub(super) fn has_runs(&self) -> bool {
         self.sampler.as_deref().is_none_or(<dyn Sampler>::returns_runs)
     }
 
-    /// Returns the time that the latest ticks cover; `None` if it is not shorter than the window.
+    /// Returns the length of the recent part, which is the time that the latest ticks cover; `None` if it is not
+    /// shorter than the window.
     pub(super) fn recent(&self) -> Option<Duration> {
         let recent = self.settings.sample_every.saturating_mul(self.recent_ticks?);
         (recent < self.window).then_some(recent)

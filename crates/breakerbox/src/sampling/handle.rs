@@ -17,8 +17,8 @@ use crate::circuit::Circuit;
 use crate::fleet::OverrideError;
 use crate::observe::StoreHealth;
 
-/// Sampled circuits by key. Build one per service, clone it freely, and keep a clone while the service runs. When the
-/// last clone is dropped, a leader ends its term.
+/// Sampled circuits by key. Build one for each service. Clones are cheap and share the circuits. Keep one while the
+/// service runs. When the last clone is dropped, a leader ends its term.
 #[derive(Clone)]
 pub struct Sampling(Arc<Inner>);
 
@@ -33,8 +33,9 @@ impl Sampling {
         Self(Arc::new(Inner { breakers, election }))
     }
 
-    /// Checks whether a call to this key may be made now. While the circuit is closed, this costs a lookup; while it is
-    /// half-open, a request to the store. A refusal is not an error; it states the reason, and when to check again.
+    /// Checks whether a call to this key may be made now. While the circuit is closed, this costs a lookup in memory;
+    /// while it is half-open, a request to the store. A refusal is not an error; it states the reason, and when to
+    /// check again.
     ///
     /// # Errors
     /// If the key is empty or too long.
@@ -99,7 +100,7 @@ impl Sampling {
         self.0.breakers.store_health()
     }
 
-    /// Returns counters of events that are not reported elsewhere.
+    /// Returns counters of events that observers do not receive.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.0.breakers.counts()

@@ -26,7 +26,7 @@ pub(super) struct Known {
     /// The records by key. They are sorted, so that simulations with a seed are reproducible.
     records: BTreeMap<Arc<str>, Record>,
     changes: Changes,
-    /// Whether every record in the store has been read or received, so that this copy is complete.
+    /// Whether this copy is complete, because every record in the store has been read or received.
     is_whole: bool,
 }
 
@@ -112,8 +112,8 @@ impl Known {
         });
     }
 
-    /// Reads every record in this state into this copy, and applies records that are not closed to this process's
-    /// circuits. Returns the keys of these records; no keys if `status` is `None`.
+    /// Reads all records with this state into this copy, and applies those that are not closed to this process's
+    /// circuits. Returns the keys of these records. If `status` is `None`, reads all records, and returns no keys.
     async fn list(
         &mut self,
         leader: &Leader<'_>,

@@ -35,7 +35,7 @@ pub(super) fn start(breakers: &Breakerbox, election: &Arc<LeaderElection>) {
     });
 }
 
-/// The leader loop of one process, with the state it needs.
+/// The references that the leader loop in one process needs.
 pub(super) struct Leader<'s> {
     pub(super) shared: &'s Arc<Shared>,
     pub(super) fleet: &'s Fleet,
@@ -109,8 +109,8 @@ impl Leader<'_> {
         }
     }
 
-    /// Extends the term while `work` runs. `work` is not polled while the request that extends the term is in flight,
-    /// which is brief.
+    /// Runs `work`, and extends the term meanwhile. While a request to extend the term is in flight, which takes only a
+    /// moment, `work` is not polled.
     pub(super) async fn while_extending_term<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {

@@ -42,14 +42,14 @@ impl<S: Sampler + ?Sized> Sampler for Arc<S> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Poll {
-    /// The attempts to count are those that finished within this time. For the keys in `since`, fewer attempts count.
+    /// Counts attempts that finished within this time. For the keys in `since`, fewer attempts count.
     pub window: Duration,
     /// The keys for which fewer attempts count, because they had a transition within the window, or are half-open.
     /// There are usually few such keys. Each key occurs once.
     pub since: Vec<Since>,
-    /// Closed circuits' attempts that finished within this time are also counted separately, as [`Sample::recent`];
-    /// `None` if only the window is evaluated. If a sampler does not support this, a destination that was healthy for
-    /// most of the window trips later.
+    /// If set, attempts of closed circuits that finished within this time are also counted separately, as
+    /// [`Sample::recent`]. `None` if only the window is evaluated. If a sampler does not support this, a destination
+    /// that was healthy for most of the window trips later.
     pub recent: Option<Duration>,
 }
 

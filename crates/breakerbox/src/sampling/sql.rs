@@ -53,7 +53,7 @@ pub struct SqlTable {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Outcome {
-    /// The name of a boolean column, which is null while the outcome is not known.
+    /// The name of a boolean column. Its value is null while the outcome is not known.
     Succeeded(String),
     /// The name of a column with the outcome, and its values for successes and failures. Attempts with other values are
     /// not counted.

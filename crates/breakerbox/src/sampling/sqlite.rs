@@ -46,7 +46,7 @@ struct File {
     connection: Mutex<Option<Connection>>,
 }
 
-/// A running query, with the handle that interrupts it, and whether it was interrupted.
+/// A running query, the handle that interrupts it, and whether it was interrupted.
 #[derive(Default)]
 struct RunningQuery {
     over: AtomicBool,

@@ -201,8 +201,8 @@ impl<'t> Tick<'t> {
         }))
     }
 
-    /// Swaps in the decisions, and applies them to this process's circuits. If a swap fails, but the same attempts
-    /// count for the store's current record, returns a new decision. All other failed swaps wait for the next tick.
+    /// Swaps in the decisions, and applies them to this process's circuits. If a swap fails, but the sample also
+    /// applies to the store's current record, returns a new decision. All other failed swaps wait for the next tick.
     async fn swap(&mut self, mut decided: Vec<Decided>) -> Vec<Decided> {
         let Leader { shared, fleet, election, .. } = self.leader;
         let mut again = Vec::new();
@@ -260,9 +260,9 @@ impl<'t> Tick<'t> {
         apply_to_process(self.shared(), &key, before, &proposal);
     }
 
-    /// Handles a failed swap. If the same attempts count for the expected and the current record, the sample is valid
-    /// for the current one, so this returns a new decision. This is the case if the epoch is the same, because another
-    /// process only took or released a lease, or if the whole window counts for both records.
+    /// Handles a failed swap. Returns a new decision if the sample also applies to the store's current record, because
+    /// the same attempts count for it. This is so if the epoch is the same, because another process only took or
+    /// released a lease, or if the whole window counts for both records. Otherwise returns `None`.
     fn lost(&mut self, decided: &Decided, record: Option<Record>) -> Option<Decided> {
         let known = self.known.get(&decided.key);
         let whole_window = |record: Option<&Record>| {

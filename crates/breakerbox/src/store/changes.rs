@@ -22,7 +22,7 @@ pub enum StoreEvent {
         /// The new record.
         record: Arc<Record>,
     },
-    /// A process [calls for reports](super::Store::call_for_reports) on these keys. Processes with counts for any of
+    /// A process [requests reports](super::Store::call_for_reports) on these keys. Processes with counts for any of
     /// these keys must report now.
     ReportsWanted {
         /// The keys, as stored. There is at least one.

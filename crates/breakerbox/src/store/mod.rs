@@ -87,7 +87,7 @@ pub trait Store: Send + Sync + 'static {
         Ok(Answer { now: self.read(&[]).await?.now, value })
     }
 
-    /// Subscribes to the records that any process swaps in from now on, and to calls for reports.
+    /// Subscribes to the records that any process swaps in from now on, and to requests for reports.
     fn changes(&self) -> Changes;
 
     /// Asks every process that listens to [`changes`](Self::changes) to report its counts for these keys, with
@@ -106,9 +106,9 @@ pub trait Store: Send + Sync + 'static {
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
 
     /// Releases slots in a circuit's ramp, replaces the ramp's limit and takes slots, in one atomic step. The limit is
-    /// replaced only if the ramp is still at the expected step. Slots are taken only up to the limit. Expiry is by the
-    /// store's time. If the store has no ramp for the circuit, it creates one from the request. If the record's epoch
-    /// differs from the request's, the request has no effect.
+    /// replaced only if the ramp is still at the expected step, and slots are taken only up to the limit. Slots expire
+    /// by the store's time. If the store has no ramp for the circuit, it creates one from the request. If the record's
+    /// epoch differs from the request's, the request has no effect.
     ///
     /// # Errors
     /// If the store cannot be reached or its response is invalid. Slots may have been taken; release them, or let
@@ -133,9 +133,9 @@ pub trait Store: Send + Sync + 'static {
     /// If the store cannot be reached, or would refuse other operations' writes. The error states the reason.
     async fn check_write(&self) -> Result<Answer<()>, StoreError>;
 
-    /// Returns the same store with new connections, which belong to the tokio runtime in which this is called. When a
-    /// process drops its last handle or shuts down its runtime, the connections in `self` no longer work, so the
-    /// process sends its last reports through the reopened store. `None`, the default, means that `self` works in every
+    /// Returns the same store with new connections, which belong to the tokio runtime in which this is called. A
+    /// process uses the reopened store for its last reports, when it drops its last handle or shuts down its runtime,
+    /// because the connections in `self` no longer work then. `None`, the default, means that `self` works in every
     /// runtime, or cannot be reopened.
     fn reopen(&self) -> Option<Arc<dyn Store>> {
         None

@@ -55,9 +55,9 @@ impl<C> Throttle<C> {
         self.call_classified(priority, |result| self.classifier().classify(result), call).await
     }
 
-    /// Makes a call and classifies its result with `classify` instead of the throttle's classifier, as
-    /// [`Circuit::call_classified`](crate::Circuit::call_classified) does. Pass an existing classifier as `|result|
-    /// existing.classify(result)`.
+    /// Makes a call and classifies its result with `classify` instead of the throttle's classifier. The counterpart for
+    /// circuits is [`Circuit::call_classified`](crate::Circuit::call_classified). Pass an existing classifier as
+    /// `|result| existing.classify(result)`.
     ///
     /// ```
     /// use breakerbox::throttle::{Priority, Throttle, LoadSignal};
@@ -126,8 +126,8 @@ impl<C> Throttle<C> {
         result.map_err(CallError::Failed)
     }
 
-    /// Returns whether a call that returned this error was sent and the retry budget allows a retry. If so, the retry
-    /// is taken from the budget, and the caller may make it.
+    /// Takes a retry from the retry budget, for a call that failed with this error. Returns true if the caller may
+    /// retry. Returns false, and takes nothing, if the call was never sent or the budget is used up.
     ///
     /// A call that was shed, that a circuit refused or that has no valid key was never sent. A retry would fail again
     /// at once, and the budget is for calls that a retry may help. Such an error is found however deeply it is nested.

@@ -12,7 +12,7 @@ use crate::extract::ExtractKey;
 /// The priority for requests without one. It is in the middle, so that other requests can be more or less important.
 pub(crate) const DEFAULT_PRIORITY: Priority = Priority::MEDIUM;
 
-/// The placeholder for the key extractor if one throttle handles all requests, so that there are no keys.
+/// The key extractor's type if one throttle handles all requests. It has no values, because no key is ever extracted.
 #[derive(Clone, Copy, Debug)]
 pub enum OneForAll {}
 

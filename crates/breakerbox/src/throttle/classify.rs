@@ -10,7 +10,8 @@ use breakerbox_core::throttle::LoadSignal;
 
 use super::signs::{capacity, chain};
 
-/// Classifies a call's result by the destination's capacity. Any function that takes a result implements this trait.
+/// Classifies a call's result by what it says about the destination's capacity. Any function that takes a result
+/// implements this trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say what a `Result<{T}, {E}>` means for a throttle",
     label = "this is no classifier of such results",

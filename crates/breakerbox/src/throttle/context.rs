@@ -9,8 +9,8 @@ tokio::task_local! {
     static PRIORITY: Priority;
 }
 
-/// Runs a future with a priority for all of its throttled calls, which overrides the priority that they pass
-/// themselves. Tasks that the future spawns do not inherit the priority.
+/// Runs a future, and uses this priority for all of its throttled calls, whatever priority they pass themselves. Tasks
+/// that the future spawns do not inherit the priority.
 ///
 /// ```
 /// use breakerbox::throttle::{Priority, context_priority, with_priority};

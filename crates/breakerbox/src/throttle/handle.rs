@@ -228,9 +228,9 @@ impl<C> Builder<C> {
         Builder { policy, clock, classify, of_tenant, observers }
     }
 
-    /// Adds a function that is called when a throttle starts or stops shedding or probing, in the thread that acquires
-    /// a pass. The function should return quickly. A throttle with [`Strategy::Sre`](super::Strategy::Sre) has no
-    /// states, and reports no changes.
+    /// Adds a function that is called when a throttle's state changes between calm, shedding and probing. It runs in
+    /// the thread that acquires a pass, and should return quickly. A throttle with
+    /// [`Strategy::Sre`](super::Strategy::Sre) has no states, so the function is never called.
     pub fn observer(mut self, observer: impl Fn(&ThrottleChange) + Send + Sync + 'static) -> Self {
         self.observers.add(observer);
         self

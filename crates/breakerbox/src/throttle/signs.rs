@@ -17,8 +17,8 @@ pub(crate) fn chain<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item 
     std::iter::successors(Some(error), |&error| behind(error))
 }
 
-/// Returns the next error in the chain, which is usually the source. Some error types wrap an error but return that
-/// error's source as their own, so the wrapped error must be obtained in another way.
+/// Returns the next error in the chain, which is usually the source. Some error types wrap an error but skip it in
+/// `source`, which returns the wrapped error's source, so the wrapped error must be obtained in another way.
 fn behind<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e (dyn Error + 'static)> {
     #[cfg(feature = "reqwest-middleware")]
     if let Some(error) = error.downcast_ref() {
@@ -53,7 +53,8 @@ fn is_local_overload(_: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// Classifies one error, without its sources. `None` if the type of error is unknown, so that the sources decide.
+/// Classifies one error, without examining its sources. `None` if the error's type is unknown, so that its sources must
+/// be examined.
 pub(crate) fn capacity(error: &(dyn Error + 'static)) -> Option<LoadSignal> {
     if is_never_sent(error) || error.is::<tokio::task::JoinError>() {
         return Some(LoadSignal::Neither);

@@ -125,8 +125,8 @@ const LONGEST_HOLD: Duration = Duration::from_secs(2);
 /// The tolerance for durations on a busy machine.
 const SLACK: Duration = Duration::from_millis(300);
 
-/// At this rate (in calls per second) and above, the trials for different faults run one after the other, so as
-/// not to overload the machine.
+/// The rate (in calls per second) at which, and above which, the trials for different faults run one after
+/// another, so that the machine is not overloaded.
 const ONE_BY_ONE: f64 = 20.0;
 
 /// The maximum delay of an event's first retry, which is 5 s plus ten percent of jitter.
@@ -248,8 +248,8 @@ pub fn reminders(program: &Path, size: Size) -> Result<Findings> {
     Ok(findings)
 }
 
-/// The number of reminders to a dead host, too few to open the circuit, and the number of reminders to a
-/// healthy host.
+/// The number of reminders to a dead host, which is too small to open the circuit, and the number of
+/// reminders to a healthy host.
 const BESIDE: [u32; 2] = [6, 5];
 
 fn beside_a_dead_host(
@@ -266,15 +266,15 @@ fn beside_a_dead_host(
     dead.chain(healthy).collect()
 }
 
-/// Returns all combinations of a fault and a rate, with the index of the rate.
+/// Returns all combinations of a fault and a rate. Each rate comes with its index in `rates`.
 fn every<T: Copy>(faults: &[Fault], rates: &[T]) -> Vec<(Fault, (usize, T))> {
     let of =
         |fault: &Fault| rates.iter().copied().enumerate().map(move |rate| (*fault, rate)).collect::<Vec<_>>();
     faults.iter().flat_map(of).collect()
 }
 
-/// Returns when the trials for a fault start. At a high rate, the faults run one after the other, each for this
-/// time.
+/// Returns the delay before the trials for a fault start. At high rates, the faults run one after another,
+/// with slightly more than `time` for each. At other rates, all start immediately.
 fn turn(fault: Fault, rate: f64, time: Duration) -> Duration {
     let place = Fault::ALL.iter().position(|other| *other == fault).unwrap_or_default();
     let place = if rate >= ONE_BY_ONE { u32::try_from(place).unwrap_or_default() } else { 0 };

@@ -42,7 +42,7 @@ pub(super) struct Trip {
     pub(super) retry_at: Timestamp,
 }
 
-/// The rule by which a circuit must open.
+/// The rule that must open a circuit, and the number of failures at which it must.
 pub(super) struct Named {
     pub(super) rule: &'static str,
     /// The number of failures at which the circuit must open. At least 1.
@@ -66,8 +66,8 @@ impl Trace {
         &self.attempts[..count]
     }
 
-    /// Returns the maximum time for which a delivery was due and a request could have started, but none did.
-    /// While the circuit is closed, only the throttle holds back deliveries in this way.
+    /// Returns the maximum time for which a delivery was due and fewer than [`IN_FLIGHT`] requests were in
+    /// flight, but no request started. While the circuit is closed, only the throttle causes such delays.
     pub(super) fn longest_hold(&self) -> Duration {
         let attempts = self.closed();
         let hold =
@@ -91,8 +91,8 @@ impl Trace {
         Some(probe.started.since(trip.retry_at))
     }
 
-    /// Returns whether the circuit opened by this rule at this number of failures. The failures of requests
-    /// that were in flight at that moment may be counted too, because the circuit's record is written a moment
+    /// Returns whether the circuit opened by this rule and at its number of failures. Failures of requests
+    /// that were in flight at that moment may be included, because the circuit's record is written slightly
     /// after new requests are stopped.
     pub(super) fn opened_with(&self, named: &Named) -> bool {
         let Some(trip) = self.trip.as_ref().filter(|trip| trip.rule == named.rule) else { return false };
@@ -110,8 +110,8 @@ impl Trace {
     }
 }
 
-/// Returns when an attempt could have started: its delivery was due, the previous attempt had started, and
-/// fewer than [`IN_FLIGHT`] attempts were in flight.
+/// Returns the earliest time at which an attempt could start: its delivery is due, the previous attempt has
+/// started, and fewer than [`IN_FLIGHT`] attempts are in flight.
 fn ready(before: &[Attempt], attempt: &Attempt) -> Timestamp {
     let ready = before.last().map_or(attempt.due, |latest| latest.started.max(attempt.due));
     let mut ends: Vec<_> = before.iter().map(|one| one.ended).filter(|ended| *ended > ready).collect();

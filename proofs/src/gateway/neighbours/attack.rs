@@ -34,7 +34,7 @@ const TAKES: Duration = Duration::from_millis(500);
 /// The pause after a rejected request or a closed connection.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// An attack that is ready to start.
+/// One or more attacks, prepared but not started.
 pub(super) struct Attack {
     attack_kinds: Vec<AttackKind>,
     size: Size,
@@ -234,8 +234,8 @@ impl Hostile {
         }
     }
 
-    /// Holds a connection open that sends nothing, only starts HTTP/2, or makes one request that needs no API
-    /// key, depending on `number`.
+    /// Holds a connection open. Depending on `number`, the connection sends nothing, only starts HTTP/2, or
+    /// makes one request that needs no API key.
     async fn hold_connection(self, number: usize) {
         loop {
             let held = self.hold(number).await;

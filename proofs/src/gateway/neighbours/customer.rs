@@ -90,7 +90,7 @@ impl Customer {
         Ok(seen.requests - seen.delivered + retrying)
     }
 
-    /// Returns the number of failures that the endpoint's circuit counted.
+    /// Returns the number of failures in the window of the endpoint's circuit.
     pub(super) fn failures_counted(&self, site: &Site) -> Result<u64> {
         let endpoint = self.api.get(&format!("/v1/endpoints/{}", self.endpoint))?;
         let circuit = endpoint.pointer("/circuit/id").and_then(Value::as_str).context("a circuit")?;

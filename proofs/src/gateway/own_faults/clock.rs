@@ -37,7 +37,7 @@ struct Corrected {
     attempts_used: f64,
     /// The number of signatures after the correction that a receiver would reject.
     not_believed: u64,
-    /// The cause that the gateway's health reported, or `None` if it reported none.
+    /// The cause of a degraded health that the gateway reported, or `None` if it reported none.
     said: Option<String>,
     /// How long the gateway's health reported this cause.
     said_for: Option<Duration>,

@@ -35,7 +35,7 @@ pub struct Size {
     pub pause: Duration,
     /// The number of events to receivers that close connections.
     pub events: u64,
-    /// The maximum time from a correction of the clock until the gateway's health no longer reports it.
+    /// The maximum time from a clock correction until the gateway's health no longer reports the correction.
     pub clock_settles: Duration,
 }
 
@@ -100,7 +100,7 @@ pub fn prove(program: &Path, case: Case, size: Size) -> Result<Findings> {
     }
 }
 
-/// Checks that no circuit of a gateway has opened, and that no attempts were used up.
+/// Checks that none of a gateway's circuits has opened, and that no delivery attempt was counted as failed.
 fn judge_blame(api: &Api, findings: &mut Findings) -> Result<()> {
     let (opened, attempts) = blame(api)?;
     findings.exactly("circuits opened", opened, 0.0);
@@ -108,8 +108,8 @@ fn judge_blame(api: &Api, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of trips since a gateway's start, and the number of attempts that were used up without a
-/// delivery.
+/// Returns how often circuits have opened since the gateway's start, and how many delivery attempts failed
+/// (and were retried, or were the delivery's last).
 fn blame(api: &Api) -> Result<(f64, f64)> {
     let metrics = api.metrics()?;
     let count = |name: &str, label: &str| {
@@ -121,7 +121,7 @@ fn blame(api: &Api) -> Result<(f64, f64)> {
     Ok((opened, retried + exhausted))
 }
 
-/// Returns the reported causes of a degraded health, from `/readyz`.
+/// Returns the causes that `/readyz` reports for degraded health. Empty if the gateway is healthy.
 fn degraded(api: &Api) -> Result<Vec<String>> {
     let answer = api.get("/readyz")?;
     let reasons = answer.get("degraded").and_then(Value::as_array).into_iter().flatten();

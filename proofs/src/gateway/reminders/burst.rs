@@ -44,7 +44,7 @@ impl Size {
         per_second: 100.0,
         judged: true,
     };
-    /// About a twentieth of the full size, for `cargo test`.
+    /// A small part of the full size, for `cargo test`.
     pub const SMALL: Self = Self {
         reminders: 2_000,
         plain: 1_000,
@@ -201,8 +201,8 @@ fn plain_deliveries(site: &Site, crowd: &Receiver, size: Size) -> Result<f64> {
     Ok(rate)
 }
 
-/// Writes all reminders to the stopped gateway's directory. A few reminders that are due in a year are written
-/// first, to estimate how long the rest takes, and so when the rest can be due.
+/// Writes all reminders to the stopped gateway's directory. To determine when they can be due, first writes a
+/// few that are due in a year, and estimates how long the rest will take.
 fn fill(
     site: &Site,
     crowd: &Receiver,

@@ -33,7 +33,7 @@ pub struct Size {
 impl Size {
     /// The full size, for which the guarantee is stated.
     pub const FULL: Self = Self { good: 100_000, bad: 500, judged: true };
-    /// About a twentieth of the full size, for `cargo test`.
+    /// A small part of the full size, for `cargo test`.
     pub const SMALL: Self = Self { good: 2_000, bad: 100, judged: false };
 }
 

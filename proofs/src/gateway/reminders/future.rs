@@ -41,12 +41,12 @@ impl Size {
     /// The full size, for which the guarantee is stated.
     pub const FULL: Self =
         Self { future: 1_000_000, looks: 200, rounds: 7, time: Duration::from_secs(4), judged: true };
-    /// About a fiftieth of the full size, for `cargo test`.
+    /// A small part of the full size, for `cargo test`.
     pub const SMALL: Self =
         Self { future: 10_000, looks: 5, rounds: 1, time: Duration::from_millis(500), judged: false };
 }
 
-/// The maximum allowed ratio between the costs with and without the million reminders.
+/// The maximum allowed ratio of the costs with many reminders to the costs without any.
 const COSTS_MORE: f64 = 1.2;
 
 /// The number of reminders that are due in one round.

@@ -66,8 +66,7 @@ const AGAIN_WITHIN: Duration = Duration::from_secs(2);
 /// The timeout for steps without a guaranteed duration, so that a test can't hang.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// The range from which the delay of a targeted kill is chosen, after the moment at which half of the reminders
-/// fire.
+/// The range of delays for a targeted kill. The delay starts at the moment when half of the reminders fire.
 const AIM: std::ops::Range<Duration> = Duration::ZERO..Duration::from_millis(80);
 
 /// The range from which the time between a start and an untargeted kill is chosen.

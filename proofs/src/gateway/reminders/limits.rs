@@ -262,7 +262,7 @@ fn count_until(callbacks: &Receiver, until: Timestamp) -> u64 {
     count as u64
 }
 
-/// Returns a reminder's offset within the second, such that `of` reminders are spread evenly.
+/// Returns when in each second a reminder fires, so that `of` reminders are spread evenly over the second.
 fn phase(number: usize, of: usize) -> Duration {
     let share = |number: usize| u32::try_from(number).unwrap_or(0);
     SECOND * share(number) / share(of).max(1)
@@ -317,8 +317,8 @@ fn judge_return(
 }
 
 impl Others {
-    /// Returns the delays of the callbacks, ordered by due time, in two parts: those due before `parted_at`,
-    /// and those due later.
+    /// Returns the delays of the callbacks, ordered by due time. The first list contains the callbacks due
+    /// before `parted_at`, the second those due later.
     fn lags(
         &self,
         callbacks: &Receiver,
@@ -342,8 +342,8 @@ impl Others {
     }
 }
 
-/// Returns the median of the 99th percentiles of ten slices. A moment in which the machine is busy affects only
-/// one slice.
+/// Returns the median of the 99th percentiles of ten slices, so that one moment in which the machine is busy
+/// does not affect the result.
 fn usual_p99(lags: Vec<Duration>) -> Duration {
     let mut slices: Vec<Duration> = lags
         .chunks(lags.len().div_ceil(10).max(1))

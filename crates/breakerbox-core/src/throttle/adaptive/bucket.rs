@@ -16,7 +16,7 @@ const DEPTH_SECONDS: f64 = 0.5;
 const DEPTH_CALLS: f64 = 10.0;
 /// The bucket's depth during an outage, in probes.
 const PROBE_DEPTH: f64 = 2.0;
-/// The maximum time, in microseconds, during which a bucket admits no call. Also the maximum retry hint.
+/// The maximum time, in microseconds, for which a bucket admits no call. This is also the maximum retry hint.
 const LONGEST_HOLD_MICROS: u64 = 2_000_000;
 
 /// The minimum retry hint, in microseconds. Tokens are added at this interval, so an earlier call would be shed again.
@@ -82,8 +82,8 @@ impl Bucket {
         }
     }
 
-    /// Admits a call without a token if no call was admitted for the maximum hold time; otherwise returns when to
-    /// acquire again.
+    /// Admits a call without a token if no call was admitted for the maximum hold time. Otherwise returns an error with
+    /// the time to wait before acquiring again.
     #[cold]
     fn take_floor(&self, missing: f64, now: u64) -> Result<(), Short> {
         let passed_at = self.passed_at.load(Relaxed);
@@ -116,7 +116,7 @@ impl Bucket {
         self.depth.store(depth);
     }
 
-    /// Adds tokens for this many calls, up to `brim`. If the bucket already has more, they stay.
+    /// Adds tokens for this many calls, up to a total of `brim`. Tokens already above `brim` are kept.
     fn pour(&self, calls: f64, brim: f64) {
         // The closure always returns a value, so the update cannot fail.
         let _ = self.tokens.update(|tokens| Some((tokens + calls).min(brim.max(tokens))));

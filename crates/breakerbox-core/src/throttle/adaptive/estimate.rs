@@ -22,8 +22,8 @@ const OFFERED_SECONDS: f64 = 0.2;
 const OFFERED_COUNT: f64 = 7.0;
 /// How many times more slowly the usual offered rate decays than the current offered rate.
 const USUAL_FACTOR: f64 = 5.0;
-/// The multiple of the usual time between calls after which there is a pause. Time beyond that does not lower the rate
-/// of accepts, because no call could be accepted in it.
+/// The multiple of the usual time between calls after which the client counts as pausing. Time beyond that does not
+/// lower the rate of accepts, because no call could have been accepted.
 const PAUSE_FACTOR: f64 = 10.0;
 /// The fraction of the usual rate below which the load has clearly fallen. Above this fraction, there may be just a
 /// short lull.
@@ -43,15 +43,16 @@ const END_ERRORS: f64 = 4.0;
 const CLEAN_SECONDS: f64 = 30.0;
 /// The number of accepts that must come within `CLEAN_SECONDS` for shedding to end.
 const CLEAN_ACCEPTS: f64 = 15.0;
-/// The share by which the budget exceeds the rate of accepts, which is enough to detect more capacity at the cost of
-/// few rejects.
+/// The fraction by which the budget exceeds the rate of accepts. It is enough to detect more capacity, and costs few
+/// rejects.
 const HEADROOM: f64 = 0.02;
-/// The number of accepts without a reject after which the headroom grows, with the square of the further accepts. So
-/// many in a row are not due to chance.
+/// The number of accepts without a reject after which the headroom grows, with the square of the further accepts. Such
+/// a long run is not due to chance.
 const CLEAN_RUN: f64 = 30.0;
 /// The maximum headroom.
 const MAX_HEADROOM: f64 = 0.5;
-/// The share of the unmet load that is added to the budget, which moves all processes in a fleet towards equal shares.
+/// The fraction of the unmet load that is added to the budget, so that all processes in a fleet converge to equal
+/// shares.
 const FAIR_SHARE: f64 = 0.025;
 /// The minimum number of calls without an accept for an outage to be detected. `OUTAGE_SECONDS` and `OUTAGE_FACTOR`
 /// must be met too.

@@ -1,6 +1,7 @@
 //! The two mathematical functions that `core` lacks, as exact as a throttle needs them.
 
-/// Returns the fraction that is left after `x` time constants: about `e^-x`. `x` must not be negative.
+/// Returns the fraction of a value that is left after it has decayed for `x` time constants, about `e^-x`. `x` must not
+/// be negative.
 pub(super) fn fade(x: f64) -> f64 {
     let root = 1.0 / (1.0 + x / 16.0);
     let square = root * root;

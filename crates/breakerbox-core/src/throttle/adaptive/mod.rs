@@ -30,8 +30,8 @@ use crate::time::Timestamp;
 /// The number of low bits that are ignored when times in microseconds are compared to decide whether an evaluation is
 /// due. With 14 bits, an evaluation is due every 16 ms.
 const LOOK_BITS: u32 = 14;
-/// The maximum delay of a thread, in microseconds. If a thread's time is further behind the latest evaluation, the
-/// clock has stepped back.
+/// The maximum time, in microseconds, by which a thread's clock reading may be older than the latest evaluation. If it
+/// is older than that, the clock has stepped back.
 const LATE_MICROS: u64 = 1_000_000;
 /// The time without a call, in microseconds, after which everything that the throttle learnt has expired.
 const HEALED_MICROS: u64 = 30_000_000;

@@ -10,10 +10,10 @@ use crate::api::serve::network;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The maximum number of addresses to remember. Above this number, the address whose minute began first is evicted.
+/// The maximum number of addresses with a count. Beyond this number, the address with the oldest count is evicted.
 const REMEMBERED: usize = 4_096;
 
-/// Authentication failures, by address.
+/// Counts invalid API keys per client address (for IPv6, per /64 network), to slow down guessing.
 #[derive(Debug)]
 pub(in crate::api) struct Failures {
     /// The maximum number of failures per address and minute.
@@ -33,7 +33,7 @@ impl Failures {
         Self { allowed, counts: Mutex::default() }
     }
 
-    /// Returns how long this address has to wait. `None` means that it may try now.
+    /// If this address has used up its failures, returns the time left in its minute, otherwise `None`.
     pub(super) fn wait(&self, address: IpAddr, now: Instant) -> Option<Duration> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.get(&network(address))?;

@@ -73,7 +73,8 @@ impl<S: Wanted> FromRequestParts<Api> for Allowed<S> {
     }
 }
 
-/// Returns the caller, authenticated by the key in these headers.
+/// Authenticates a request by the API key in its `Authorization` header. `peer` is the client's address, from which
+/// only a limited number of invalid keys per minute is accepted.
 fn identify(headers: &HeaderMap, peer: IpAddr, api: &Api) -> ApiResult<Caller> {
     let Some(presented) = headers.get(AUTHORIZATION) else {
         let detail = "send an API key with the header `authorization: Bearer bbx_...`";
@@ -99,12 +100,13 @@ fn identify(headers: &HeaderMap, peer: IpAddr, api: &Api) -> ApiResult<Caller> {
 }
 
 impl Caller {
-    /// Checks that the key has this scope.
+    /// Checks that the key has this scope. `why` is what needs the scope, as the subject of the error message.
     pub(super) fn needs(&self, scope: Scope, why: &str) -> ApiResult<()> {
         self.needs_any(&[scope], why)
     }
 
-    /// Checks that the key has one of these scopes.
+    /// Checks that the key has at least one of these scopes. `why` is what needs the scope, as the subject of the error
+    /// message.
     fn needs_any(&self, scopes: &[Scope], why: &str) -> ApiResult<()> {
         if scopes.iter().any(|scope| self.0.scopes.allow(*scope)) {
             return Ok(());
@@ -112,7 +114,8 @@ impl Caller {
         Err(Problem::scope_missing(scopes, why))
     }
 
-    /// Checks that the key is not bound to one tenant.
+    /// Checks that the key is not bound to one tenant. `why` is what needs such a key, as the subject of the error
+    /// message.
     pub(super) fn needs_all_tenants(&self, why: &str) -> ApiResult<()> {
         if self.0.tenant.is_none() {
             return Ok(());

@@ -104,13 +104,13 @@ async fn list(
     Ok(axum::Json(Listed { items, next }))
 }
 
-/// A range of keys in a store.
+/// The circuit keys to list: one key, or all keys with a prefix.
 pub(super) enum Keys {
     One(Arc<str>),
     Beginning(String),
 }
 
-/// Returns the ranges that contain a tenant's keys, or those that contain all keys if `tenant` is `None`.
+/// Returns the key ranges for a tenant's circuits, of deliveries and of reminders. `None` means all circuits.
 pub(super) fn places(tenant: Option<TenantId>) -> Vec<Keys> {
     let Some(tenant) = tenant else { return vec![Keys::Beginning(String::new())] };
     let owners = [CircuitOwner::of_deliveries(tenant.clone()), CircuitOwner::of_reminders(tenant)];
@@ -119,7 +119,7 @@ pub(super) fn places(tenant: Option<TenantId>) -> Vec<Keys> {
     owners.into_iter().flat_map(of_owner).collect()
 }
 
-/// The end of a page: the range, and the store's cursor in it.
+/// The position after a page: the index of the key range, and the store's cursor within this range.
 #[derive(PartialEq, Debug)]
 struct ListPosition {
     number: usize,
@@ -127,8 +127,8 @@ struct ListPosition {
 }
 
 impl ListPosition {
-    /// Encodes the position as a cursor, in base64, because the store's cursor may contain any characters, such as
-    /// those of a URL.
+    /// Encodes the position in URL-safe base64, because the store's cursor can contain any character, and clients put
+    /// the result into a URL.
     fn write(&self) -> String {
         URL_SAFE_NO_PAD.encode(format!("{}{}", self.number, self.after.as_deref().unwrap_or_default()))
     }

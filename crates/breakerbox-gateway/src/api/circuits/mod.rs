@@ -122,8 +122,8 @@ pub(super) fn key_of(api: &Api, endpoint: &Endpoint) -> Option<Arc<str>> {
     api.services.directory.endpoint(endpoint.lane()).map(|entry| Arc::clone(&entry.circuit))
 }
 
-/// Returns the states of these circuits, from this process if it has them, otherwise from the store. A `None`
-/// and a circuit without a record count as closed.
+/// Returns the states of these circuits: from this process for circuits in its memory, otherwise from the store. The
+/// state for a key of `None`, or for a circuit without a record, is closed.
 pub(super) async fn statuses(api: &Api, keys: &[Option<Arc<str>>]) -> ApiResult<Vec<Status>> {
     let here = |key: &Option<Arc<str>>| match key {
         Some(key) => api.services.circuits.find(key).map(|circuit| circuit.status()),
@@ -167,8 +167,8 @@ pub(super) async fn apply_override(
     Ok(circuit)
 }
 
-/// Maps any store error to the problem `unavailable`, because the error does not tell whether the request was at
-/// fault, for example because its cursor is invalid.
+/// Maps any store error to the problem `unavailable`. This includes errors that the request caused, such as an invalid
+/// cursor, because the store does not distinguish them.
 fn store_problem(error: &StoreError) -> Problem {
     Problem::new(Code::Unavailable, "the circuit store does not respond; retry later")
         .caused_by(error.to_string())

@@ -21,9 +21,9 @@ const AT_ONCE: usize = 64;
 /// The maximum number of circuits to list at a time.
 const PAGE: usize = 500;
 
-/// The reason recorded when a new tenant takes over the name of a deleted one and the circuits under this name are
-/// reset. It marks circuits that have not changed since then. The time of a circuit's last change could not show this,
-/// because tenants and circuits use different clocks.
+/// The reason recorded when circuits are reset because a new tenant has the name of a deleted one. A circuit whose last
+/// change has this reason has not changed since the reset. Times can't show this, because tenants and circuits use
+/// different clocks.
 const REASON: &str = "a tenant that was deleted had the name before";
 
 /// Returns whether a deleted tenant left this circuit behind. A new tenant of the same name must not see the circuit.

@@ -191,7 +191,7 @@ pub(super) fn untouched(key: &str) -> Record {
     Record::new(Some(owner(key).0.into()), RandomBits(0), Timestamp::ZERO)
 }
 
-/// Returns the tenant and the purpose that a circuit's key contains.
+/// Returns the tenant and the purpose that a circuit's key contains. The tenant is empty if the key has no valid owner.
 fn owner(key: &str) -> (String, PurposeView) {
     match CircuitOwner::of_key(key) {
         Some(owner) => (owner.tenant.to_string(), owner.purpose.into()),

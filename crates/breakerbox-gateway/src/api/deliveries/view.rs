@@ -42,8 +42,9 @@ pub(in crate::api) struct DeliveryView {
     /// `gone` (the receiver responded with 410), `expired`, or `unreadable` (the stored delivery can't be read).
     #[schema(value_type = Option<FailReasonView>, inline)]
     pub(in crate::api) reason: Option<&'static str>,
-    /// Whether the delivery is held back, even if it is due. A circuit, a throttle, or a disabled tenant or endpoint
-    /// can hold it back. For a registered endpoint, a `Retry-After` or the rate limit can, too.
+    /// Whether the delivery is held back, even if it is due: by its circuit, by the throttle, or because its tenant or
+    /// endpoint is disabled. A delivery to a registered endpoint can also be held back by a `Retry-After` or by the
+    /// rate limit.
     pub(in crate::api) parked: bool,
     /// The number of attempts used. Local faults of the gateway use no attempts.
     pub(in crate::api) attempts: u32,
@@ -124,8 +125,8 @@ const fn reason_name(reason: FailReason) -> &'static str {
     }
 }
 
-/// Returns whether a delivery is parked, according to the current state of its lane in this process. The database does
-/// not store this.
+/// Returns whether a delivery is parked. This is not stored, but follows from the current state of its tenant,
+/// endpoint, circuit and lane in this process.
 fn is_parked(api: &Api, delivery: &Delivery) -> bool {
     if !matches!(delivery.state, DeliveryState::Pending | DeliveryState::Retrying) {
         return false;

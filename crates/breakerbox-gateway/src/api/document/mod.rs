@@ -77,7 +77,8 @@ pub(super) fn frame() -> OpenApi {
         .build()
 }
 
-/// Adds the parts that all routes have in common.
+/// Adds to each operation what all operations have in common, such as the problem responses, and returns the document
+/// as JSON.
 pub(super) fn completed(mut document: OpenApi) -> Value {
     for (path, item) in &mut document.paths.paths {
         for (method, operation) in operations(item) {
@@ -87,8 +88,8 @@ pub(super) fn completed(mut document: OpenApi) -> Value {
     tidied(serde_json::to_value(&document).unwrap_or_default())
 }
 
-/// Corrects what the macros can't express: a parameter is never `null`, and an enum with a description is not an
-/// object.
+/// Corrects two errors in the macros' output: parameters that may be `null`, and enums with a description that are
+/// declared as objects.
 fn tidied(mut value: Value) -> Value {
     let paths = value.get_mut("paths").and_then(Value::as_object_mut);
     let items = paths.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut);
@@ -117,7 +118,8 @@ fn without_null(schema: &mut Value) {
     }
 }
 
-/// Simplifies enums with a description, which the macros write as `allOf` of the enum and an object.
+/// Removes `type: object` from parts of `allOf` that contain only a description. The macros add such a part to an enum
+/// with a description.
 fn without_objects(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(without_objects),
@@ -201,7 +203,7 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
     }
 }
 
-/// Describes the problems that have this status.
+/// Builds the response for this status, with a description that lists its problem codes.
 fn problems(status: u16) -> Described {
     let codes: Vec<_> = Code::ALL.iter().filter(|code| code.status() == status).collect();
     let about: Vec<_> = codes.iter().map(|code| format!("`{}`: {}", code.name(), code.title())).collect();

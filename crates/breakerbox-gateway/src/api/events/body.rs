@@ -17,8 +17,8 @@ use crate::api::reading::payload::{
 
 const LIST: &str = "events";
 
-/// The fields of one event. `P` is the type of the payload, which is borrowed or, if only the other fields matter,
-/// ignored.
+/// The fields of one event. `P` is the type of the payload: borrowed JSON, or a type that skips the payload if only the
+/// other fields are needed.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "P: Deserialize<'de>"))]
 pub(super) struct Fields<P> {
@@ -56,7 +56,7 @@ impl<'a> EventBody<'a> {
         self.tenant.as_ref().map(|tenant| tenant.0.clone())
     }
 
-    /// Builds the event. The payload shares the body's memory if the payload makes up most of the body.
+    /// Builds the event. A payload that makes up most of the body shares the body's memory; a smaller one is copied.
     pub(super) fn into_event(self, body: &Bytes, with: Circumstances<'_>) -> ApiResult<NewEvent> {
         let now = with.now;
         let carried = Carried {

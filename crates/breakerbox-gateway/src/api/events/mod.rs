@@ -40,8 +40,8 @@ struct AcceptedView {
     /// Event ID; also the `webhook-id` of all its requests.
     #[schema(example = "evt_01h5k2m8w4c7e")]
     id: String,
-    /// The number of deliveries. The gateway creates deliveries beyond the first 1,000 after this response;
-    /// `fan_out_remaining` of the event is the number still to be created.
+    /// The number of deliveries. Those beyond the first 1,000 are created after this response; the event's
+    /// `fan_out_remaining` shows how many are still missing.
     deliveries: u32,
 }
 

@@ -10,11 +10,11 @@ use breakerbox_storage::TenantEntry;
 
 use crate::api::problem::{ApiResult, Code, Problem};
 
-/// The maximum number of token buckets in memory. At this number all are dropped, and every tenant starts again with a
-/// full bucket.
+/// The maximum number of token buckets in memory. When another one is needed, all are dropped, and every tenant
+/// restarts with a full bucket.
 const REMEMBERED: usize = 100_000;
 
-/// The token buckets of tenants with a limit.
+/// The token buckets that limit how fast tenants submit events, for tenants with an `ingest_rate`.
 #[derive(Debug, Default)]
 pub(in crate::api) struct IngestRates(Mutex<HashMap<TenantId, TokenBucket>>);
 

@@ -45,8 +45,8 @@ pub(super) struct EventView {
     accepted_at: Moment,
     /// The number of deliveries, one for each endpoint.
     deliveries: u32,
-    /// The number of deliveries still to be created, or 0 if all are created. The gateway creates deliveries beyond the
-    /// first 1,000 after its response to the request.
+    /// The number of deliveries still to be created; 0 if all are created. Deliveries beyond the first 1,000 are
+    /// created after the response to the request.
     fan_out_remaining: u32,
 }
 

@@ -78,7 +78,7 @@ async fn list(
     Ok(axum::Json(Listed::of(page, show)))
 }
 
-/// Returns all targets that may have received notifications of this tenant.
+/// Returns the operator's targets and, if a tenant is given, the tenant's own targets.
 fn known(api: &Api, tenant: Option<&TenantId>) -> Vec<NotificationTarget> {
     let directory = &api.services.directory;
     let entry = tenant.and_then(|tenant| directory.tenant(tenant));

@@ -54,7 +54,7 @@ pub(in crate::api) struct TargetView {
 }
 
 impl TargetView {
-    /// Builds the view of a target. The view includes the secret if the target is new.
+    /// Builds the view of a target. The view includes the secret unless a target in `before` already has this secret.
     pub(in crate::api) fn new(target: &NotificationTarget, before: &[NotificationTarget]) -> Self {
         let secret =
             secret_of(target).filter(|secret| !before.iter().any(|old| secret_of(old) == Some(*secret)));

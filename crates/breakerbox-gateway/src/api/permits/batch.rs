@@ -18,10 +18,12 @@ use crate::api::problem::{ApiResult, Problem, Written};
 use crate::api::reading::fields::Object;
 use crate::api::reading::{explained, is_json, read_body};
 
-/// The number of items to start before yielding to other tasks. A thousand would block the thread for 30 ms.
+/// The number of items to start before yielding to other tasks. Starting 1,000 items without a yield would block the
+/// thread for 30 ms.
 const AT_A_STRETCH: usize = 16;
 
-/// The maximum number of items to keep in memory. No batch may have more, so further items are not even counted.
+/// The maximum number of items to keep in memory. No batch may have more, so further items are skipped without being
+/// counted.
 const COUNTED: usize = 100_000;
 
 /// The results for a batch.
@@ -56,7 +58,8 @@ struct Outline {
     items: Vec<de::IgnoredAny>,
 }
 
-/// Parses a batch, and processes each of its items.
+/// Parses a batch, and calls `done` for each item. An item that is invalid or fails gets the result of `not_done`
+/// instead.
 pub(super) async fn each<B, T, F>(
     api: &Api,
     request: Request,

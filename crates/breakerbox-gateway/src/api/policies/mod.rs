@@ -267,8 +267,8 @@ fn shown_of_endpoint(api: &Api, id: EndpointId) -> ApiResult<Revised<PolicyView>
     Ok(Revised(endpoint.source.revision, view))
 }
 
-/// Maps the error for an invalid policy to a problem. The policy is the whole request body, so its names are the field
-/// names.
+/// Maps the error for an invalid policy to a problem. Its field has no prefix `policy.`, because the policy is the
+/// whole request body.
 fn refused(error: RecordsError) -> Problem {
     match error {
         RecordsError::Policy(why) | RecordsError::ReminderPolicy(why) => {

@@ -1,8 +1,8 @@
 //! Declares two bodies from one list of fields: the bodies that create and change a resource have the same settings,
 //! and must not drift apart.
 
-/// Declares a body that creates a resource and one that changes it. Each may have additional fields. Types are in
-/// brackets, so that derive macros see them unexpanded.
+/// Declares two request bodies with common fields: one creates a resource, the other changes it. Each may have fields
+/// of its own. Types are in brackets, so that derive macros see them unexpanded.
 macro_rules! bodies {
     (
         $(#[$create_meta:meta])*
@@ -28,7 +28,7 @@ macro_rules! bodies {
         }
 
         impl $Create {
-            /// Returns the settings of a new resource, as a change to the defaults.
+            /// Takes the common fields out of the body, as a change to be applied to the default settings.
             pub(in crate::api) fn take_settings(&mut self) -> $Change {
                 $Change { $($later: Default::default(),)* $($field: std::mem::take(&mut self.$field),)* }
             }

@@ -48,9 +48,11 @@ pub(in crate::api) fn is_json(headers: &HeaderMap) -> ApiResult<()> {
     Ok(())
 }
 
-/// Reads the whole body. Returns it with the memory that it holds, which is released on drop.
+/// Reads the whole body, at most `limit` bytes. Returns the body with its memory reservation, which is released on
+/// drop.
 ///
-/// Memory is charged as bytes arrive, not as announced, so a slow sender holds no more than it has sent.
+/// Memory is reserved as bytes arrive, not by the announced length, so a slow client does not hold memory for bytes
+/// that it has not sent.
 pub(in crate::api) async fn read_body(
     request: Request,
     budget: &Budget,

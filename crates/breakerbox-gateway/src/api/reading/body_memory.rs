@@ -12,7 +12,7 @@ use crate::api::caller::Caller;
 /// The owner of a share: a tenant, or `None` for the operator.
 type Owner = Option<TenantId>;
 
-/// The memory for all request bodies, in bytes.
+/// The memory budget for all request bodies, which tenants and their API keys share.
 #[derive(Clone, Debug)]
 pub(super) struct BodyMemory(Arc<Mutex<MemoryShares>>);
 
@@ -20,7 +20,7 @@ pub(super) struct BodyMemory(Arc<Mutex<MemoryShares>>);
 struct MemoryShares {
     percent: u32,
     owners: Shares<Owner>,
-    /// The shares of an owner's API keys, only for owners that hold memory now.
+    /// For each owner that currently holds memory, the shares of its API keys.
     keys: HashMap<Owner, Shares<ApiKeyId>>,
 }
 
@@ -34,7 +34,7 @@ pub(in crate::api) struct HeldMemory {
 }
 
 impl BodyMemory {
-    /// Creates the memory: `bytes` in total, of which one owner may hold `percent`.
+    /// Creates a budget of `bytes`, of which one owner may hold `percent` percent.
     pub(super) fn new(bytes: u64, percent: u32) -> Self {
         let owners = Shares::new(bytes, percent);
         Self(Arc::new(Mutex::new(MemoryShares { percent, owners, keys: HashMap::new() })))

@@ -43,7 +43,7 @@ impl Fault {
         self
     }
 
-    /// Converts the error to a problem. `code_of_values` is the code for invalid values.
+    /// Converts the error to a problem. `code_of_values` replaces the code `invalid_field`.
     pub(super) fn into_problem(self, code_of_values: Code) -> Problem {
         let mut field = String::new();
         for step in self.path.iter().rev() {

@@ -87,7 +87,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Change<T> {
     }
 }
 
-/// A value that must be a JSON object. A derived type alone would also accept a list of field values.
+/// A `T` that is parsed only from a JSON object. Serde's derived code would also accept an array of the field values.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(in crate::api) struct Object<T>(pub(in crate::api) T);
 

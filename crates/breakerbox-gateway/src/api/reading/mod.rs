@@ -41,13 +41,14 @@ use super::problem::{ApiResult, Code, Problem};
 /// The maximum size of a body without a payload, in bytes.
 pub(super) const SMALL_BODY: usize = 128 * 1024;
 
-/// The maximum size of a body whose errors are explained, in bytes. A larger one gets the parser's own error.
+/// The maximum size of a body whose errors are explained, in bytes. The problem for a larger body contains only the
+/// parser's error.
 const EXPLAINED: usize = 2 * SMALL_BODY;
 
 /// A small request body, which is read into memory before it is parsed.
 pub(super) trait Body: Sized {
-    /// Checks the content type. The outer error rejects the request before its body is read; the inner one is passed to
-    /// [`read`](Self::read).
+    /// Checks the content type. An outer error rejects the request before its body is read. An inner error is passed to
+    /// [`read`](Self::read), which ignores it if the body is empty.
     fn media_type(headers: &HeaderMap) -> ApiResult<ApiResult<()>>;
 
     /// Parses the body. `media_type` is the result of checking its content type.

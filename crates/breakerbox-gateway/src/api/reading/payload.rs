@@ -31,11 +31,11 @@ const LONGEST_CONTENT_TYPE: usize = 255;
 /// The maximum size of the fields other than the payload, in bytes. Errors in larger fields are not explained.
 const EXPLAINED: usize = 256 * 1024;
 
-/// The number of bytes that a body may have in addition to its payload, for field names, other fields, and base64 or
-/// escapes.
+/// The number of bytes that a body may have for its other fields, in addition to twice the maximum payload. The payload
+/// counts twice because base64 or escapes make it longer.
 const ENVELOPE: usize = 128 * 1024;
 
-/// Returns the maximum size of a body with one payload, in bytes.
+/// Returns the maximum size of a body, in bytes, given the maximum size of its payload.
 pub(in crate::api) const fn body_limit(payload: usize) -> usize {
     payload.saturating_mul(2).saturating_add(ENVELOPE)
 }
@@ -67,7 +67,8 @@ impl Carried<'_> {
         self.payload.is_none() && self.payload_base64.is_none() && self.content_type.is_none()
     }
 
-    /// Returns the payload and its content type. The payload shares the body's memory if it makes up most of the body.
+    /// Returns the payload and its content type. A payload that makes up most of the body shares the body's memory; a
+    /// smaller one is copied.
     pub(in crate::api) fn unpacked(&self, body: &Bytes, limit: usize) -> ApiResult<(Bytes, Arc<str>)> {
         let (payload, content_type) = self.content(body)?;
         if payload.len() > limit {
@@ -160,7 +161,7 @@ pub(in crate::api) fn callable(text: &str, addresses: &AddressPolicy) -> ApiResu
     Ok(url)
 }
 
-/// Returns the problem for an invalid URL, naming the field once.
+/// Returns the problem for an invalid `url` field. An error that already names the field does not name it twice.
 pub(in crate::api) fn wrong_url(error: &dyn std::error::Error) -> Problem {
     let why = error.to_string();
     Problem::invalid("url", why.strip_prefix("url: ").unwrap_or(&why))
@@ -171,7 +172,8 @@ fn fields_of(body: &[u8]) -> serde_json::Result<BTreeMap<Cow<'_, str>, &RawValue
     serde_json::from_slice(body)
 }
 
-/// Returns a small value of the same JSON type as the body, to stand in for a large one.
+/// Returns a minimal value of the same JSON type as the body. Parsing it fails with the same type error, but without
+/// the cost of parsing a large body.
 fn stand_in(body: &[u8]) -> &'static [u8] {
     match body.trim_ascii_start().first() {
         Some(b'{') => b"{}",
@@ -183,7 +185,8 @@ fn stand_in(body: &[u8]) -> &'static [u8] {
     }
 }
 
-/// Explains errors in a body apart from its payload. `T` has all fields, and ignores the payload.
+/// Explains why a body can't be parsed, without parsing its payload. `T` has all fields of the body, and ignores the
+/// payload.
 pub(in crate::api) fn wrong<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> Problem {
     if !error.is_data() {
         return not_json(error);
@@ -258,7 +261,7 @@ pub(in crate::api) fn wrong_count(list: &str, most: usize, found: Option<usize>)
     Problem::invalid(list, format_args!("must be 1 to {most} {list}{found}"))
 }
 
-/// The items of a list, limited in number.
+/// The items of a list, at most 10,000; a longer list is an error.
 struct Bounded<'a>(Vec<&'a RawValue>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Bounded<'a> {

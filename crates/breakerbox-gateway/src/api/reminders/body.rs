@@ -23,8 +23,8 @@ use crate::api::reading::payload::{
 
 const LIST: &str = "reminders";
 
-/// The fields of a reminder. `P` is the type of the payload, which is borrowed or, if only the other fields matter,
-/// ignored.
+/// The fields of a reminder. `P` is the type of the payload: borrowed JSON, or a type that skips the payload if only
+/// the other fields are needed.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "P: Deserialize<'de>"))]
 pub(super) struct Fields<P> {

@@ -314,7 +314,7 @@ fn circumstances<'c>(api: &'c Api, tenant: &'c TenantEntry) -> Circumstances<'c>
     Circumstances { tenant, payload, addresses, now: api.wall() }
 }
 
-/// Sets the field to `reference`, if another reminder has the same reference.
+/// If the problem is `already_exists`, sets its field to `reference`, because another reminder has the same reference.
 fn taken(problem: Problem) -> Problem {
     match (problem.code(), problem.field().map(|outer| format!("{outer}.reference"))) {
         (Code::AlreadyExists, outer) => problem.of_field(outer.as_deref().unwrap_or("reference")),
@@ -364,7 +364,7 @@ impl Circuits {
         Ok(Self { api: api.clone(), keys, statuses })
     }
 
-    /// Returns the view of the reminder at this index.
+    /// Returns the view of a new reminder. `place` is its index in the batch.
     fn shown(&self, place: usize, reminder: &Reminder) -> ReminderView {
         let key = self.keys.get(place).cloned().flatten();
         let status = self.statuses.get(place).copied().unwrap_or(Status::Closed);

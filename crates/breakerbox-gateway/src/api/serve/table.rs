@@ -26,7 +26,7 @@ pub(super) struct ConnectionTable {
 struct Entries {
     shares: Shares<IpAddr>,
     next: u64,
-    /// The idle connections, which may be closed for another one. The longest idle comes first.
+    /// The idle connections, longest idle first. Each of them may be closed to make room for a new one.
     idle: BTreeMap<u64, Arc<OpenConnection>>,
     idle_of: HashMap<IpAddr, BTreeSet<u64>>,
 }
@@ -137,7 +137,8 @@ impl Entries {
         self.idle.first_key_value().map(|(_, connection)| Arc::clone(connection))
     }
 
-    /// Among the longest-idle connections, returns one from the address with the most connections.
+    /// Among the [`LOOKED_AT`] longest-idle connections, returns one from the address with the most connections. `None`
+    /// if no connection is idle.
     fn of_the_greediest(&self) -> Option<Arc<OpenConnection>> {
         let longest = self.idle.values().take(LOOKED_AT).rev();
         longest.max_by_key(|connection| self.shares.held(&connection.network)).cloned()
@@ -155,7 +156,7 @@ impl Entries {
         connection.close.notify_one();
     }
 
-    /// Marks a connection as idle, so that it may be closed for another one.
+    /// Marks a connection as idle, so that it may be closed to make room for a new one.
     fn rest(&mut self, connection: &Arc<OpenConnection>) {
         self.leave_rest(connection);
         let place = self.next;
@@ -203,7 +204,7 @@ impl Admitted {
         Duration::from_millis(self.table.millis().saturating_sub(ended_at))
     }
 
-    /// Completes when the connection must be closed for another one.
+    /// Completes when the connection must be closed to make room for another.
     pub(super) async fn evicted(&self) {
         self.connection.close.notified().await;
     }
@@ -236,13 +237,15 @@ impl Drop for InFlight {
 }
 
 impl OpenConnection {
-    /// Records that the client sent a valid API key, so that its connection is never closed for another one.
+    /// Records that the client sent a valid API key. From then on, the connection is not closed to make room for
+    /// another.
     pub(in crate::api) fn mark_known(&self) {
         self.is_known.store(true, Ordering::Relaxed);
     }
 }
 
-/// Returns the address that counts as one client: for IPv6 the network, since a host can have 2^64 addresses.
+/// Returns the address that counts as one client: an IPv4 address, or an IPv6 /64 network, because one host can use all
+/// addresses of its network.
 pub(in crate::api) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

@@ -151,7 +151,7 @@ impl From<Tenant> for TenantView {
 }
 
 impl TenantView {
-    /// Returns whether the view contains a target's secret.
+    /// Returns whether the view contains the secret of at least one notification target.
     pub(super) fn has_secret(&self) -> bool {
         self.notification_targets.iter().any(TargetView::has_secret)
     }

@@ -12,13 +12,14 @@ const FIRST: u32 = 2;
 pub(super) struct InFlightLimit {
     limit: u32,
     max: u32,
-    /// The limit at which growth becomes slow: the limit after it was last halved, or `u32::MAX` if it never was.
+    /// The value from which the limit grows slowly: its value after it was last halved, or `u32::MAX` if it
+    /// was never halved.
     careful_from: u32,
     /// The number of successes since the limit last changed. While growth is slow, the limit grows by one
-    /// when this number reaches it.
+    /// when this number reaches the limit.
     round: u32,
-    /// The number of unfinished requests that were already in flight when the limit last fell. Their failures do not
-    /// lower the limit again.
+    /// The number of requests that were in flight when the limit last fell and have not ended yet. If they
+    /// fail, the limit does not fall again.
     excused: u32,
 }
 
@@ -58,7 +59,7 @@ impl InFlightLimit {
         self.excused = in_flight;
     }
 
-    /// Records the end of a request that is neither a success nor a failure of the endpoint.
+    /// Records that a request ended with a result that says nothing about the endpoint.
     pub(super) fn neither(&mut self) {
         self.excused = self.excused.saturating_sub(1);
     }

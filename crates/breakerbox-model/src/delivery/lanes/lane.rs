@@ -20,7 +20,8 @@ pub(super) struct Lane {
     pub(super) asleep: Option<Sleep>,
     /// When the lane is checked next. `Lanes::alarms` contains the same time.
     pub(super) alarm: Option<Timestamp>,
-    /// When the lane was first found idle, if every later check also found it idle.
+    /// When the lane was first found idle. `None`: the latest check found the lane in use, or there was no
+    /// check yet.
     idle_since: Option<Timestamp>,
     /// The key of the throttle that last held a priority level. When that throttle eases, the level is tried again.
     pub(super) held_by: Option<Arc<str>>,
@@ -140,8 +141,8 @@ impl Lane {
         self.levels.iter().any(|level| level.turns_taken < level.waiting)
     }
 
-    /// Returns since when the lane has been idle, as far as calls to this method have shown, or `None` if the lane is
-    /// not idle.
+    /// Returns the time of the first of the consecutive calls that found the lane idle, or `None` if the lane
+    /// is not idle now.
     pub(super) fn idle_since(&mut self, now: Timestamp) -> Option<Timestamp> {
         self.idle_since = self.is_idle().then(|| self.idle_since.unwrap_or(now));
         self.idle_since
@@ -165,9 +166,9 @@ impl Lane {
         self.in_flight += 1;
     }
 
-    /// Starts a turn, and returns the priority of the delivery to send: the highest that is due, except that each
-    /// level gets at least one turn per round, so that no level starves. `None`: the lane can't use a turn.
-    /// `Some(None)`: nothing is due, but the circuit is to be checked.
+    /// Starts a turn, and returns the priority of the delivery to send. This is the highest priority that is
+    /// due, except that each level gets at least one turn per round, so that no level starves. `None`: the
+    /// lane can't use a turn. `Some(None)`: nothing is due, but the circuit is to be checked.
     pub(super) fn start_turn(&mut self, now: Timestamp) -> Option<Option<Priority>> {
         if !self.is_ready(now) {
             return None;
@@ -198,7 +199,7 @@ impl Lane {
         freed
     }
 
-    /// Records that a claim is sent to the database.
+    /// Records that the lane's open turns are sent to the database as a claim.
     pub(super) const fn claim(&mut self) {
         if self.claims == 0 {
             self.arrived_meanwhile = [false; 4];
@@ -254,7 +255,7 @@ impl Lane {
         level.turns_taken = level.turns_taken.saturating_sub(1);
     }
 
-    /// Gives up the turns of a failed claim. Their deliveries still wait.
+    /// Ends the turns of a failed claim. Their deliveries still wait.
     pub(super) fn claim_failed(&mut self) {
         self.claims = self.claims.saturating_sub(1);
         self.levels.iter_mut().for_each(|level| level.turns_taken = 0);

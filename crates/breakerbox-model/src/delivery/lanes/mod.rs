@@ -130,7 +130,8 @@ pub struct Hold {
     pub until: Timestamp,
 }
 
-/// What the result of a request says about its endpoint. The lane's limit on requests in flight depends on it.
+/// What the result of a request says about its endpoint. Successes raise the lane's limit on requests in
+/// flight, and failures lower it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LaneSignal {
     /// The endpoint accepted the request.
@@ -267,15 +268,16 @@ impl Lanes {
         }
     }
 
-    /// Records that a gate refused a call. The call's slot is freed, and the lane sleeps. `turn` is the priority of
-    /// the turn that the slot was taken for, if any.
+    /// Records that a call was refused before it was sent, for example by the circuit or the rate limit. The
+    /// call's slot is freed, and the lane sleeps. `turn` is the priority of the turn that took the slot, if
+    /// any.
     pub fn refused(&mut self, id: LaneId, turn: Option<Priority>, sleep: Sleep, now: Timestamp) {
         self.give_up(id, turn);
         self.sleep(id, sleep, now);
     }
 
-    /// Records that the throttle shed a turn. The turn's slot is freed, and deliveries at its priority level and
-    /// below wait. Higher levels may continue.
+    /// Records that the throttle shed a turn. The turn's slot is freed, and deliveries at this priority level
+    /// and below wait. Deliveries at higher levels may continue.
     pub fn shed(&mut self, id: LaneId, priority: Priority, hold: Hold, now: Timestamp) {
         self.give_up(id, Some(priority));
         self.hold(id, priority, hold, now);
@@ -295,8 +297,8 @@ impl Lanes {
         self.refresh(id, now);
     }
 
-    /// Records that a throttle received an accept signal or no longer sheds, so that the priority levels that it held
-    /// are tried again now.
+    /// Records that a throttle received an accept signal or no longer sheds. The priority levels that this
+    /// throttle held are tried again now.
     pub fn throttle_eased(&mut self, throttle: &str, now: Timestamp) {
         for id in self.by_throttle.remove(throttle).into_iter().flatten() {
             if let Some(lane) = self.lanes.get_mut(&id) {
@@ -333,7 +335,7 @@ impl Lanes {
         self.free(id, 1);
     }
 
-    /// Records that a request ended with this result.
+    /// Records that a request ended, and what its result says about the endpoint.
     pub fn ended(&mut self, id: LaneId, how: LaneSignal, now: Timestamp) {
         self.free(id, 1);
         let Some(lane) = self.lanes.get_mut(&id) else { return };

@@ -42,7 +42,8 @@ impl Slots {
         self.by_tenant.get(tenant).copied().unwrap_or(0)
     }
 
-    /// Returns whether a lane of this tenant may take one more slot.
+    /// Returns whether a lane of this tenant may take one more slot. `proven` is whether the lane's latest
+    /// outcome was a success.
     pub(super) fn has_room(&self, tenant: &TenantId, proven: bool) -> bool {
         let reserve = self.total / 16;
         let free = self.total.saturating_sub(self.used);
@@ -52,7 +53,7 @@ impl Slots {
         free > 0 && (free > reserve || may_use_reserve) && (proven || self.unproven < share)
     }
 
-    /// Takes a slot, and returns the number that the tenant now uses.
+    /// Takes a slot for a lane of this tenant, and returns the number of slots that the tenant now uses.
     pub(super) fn occupy(&mut self, tenant: &TenantId, proven: bool) -> u32 {
         self.used += 1;
         self.unproven += u32::from(!proven);
@@ -68,7 +69,7 @@ impl Slots {
         }
     }
 
-    /// Frees a slot, and returns the number that the tenant now uses.
+    /// Frees a slot of a lane of this tenant, and returns the number of slots that the tenant now uses.
     pub(super) fn vacate(&mut self, tenant: &TenantId, proven: bool) -> u32 {
         self.used = self.used.saturating_sub(1);
         self.unproven = self.unproven.saturating_sub(u32::from(!proven));

@@ -44,7 +44,7 @@ pub enum Disposition {
     PutOff,
 }
 
-/// One row of the default table, without the parts that depend on `Retry-After`.
+/// A row of the default table: the effects of a reply, without those of `Retry-After`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Row {
     pub(super) disposition: Disposition,
@@ -82,7 +82,7 @@ impl ResponseRules {
     }
 }
 
-/// Returns the row of the default table, before a tenant's rules are applied.
+/// Returns the reply's row in the default table, without any tenant's rules.
 pub(super) fn by_default(reply: Reply, is_probe: bool) -> Row {
     let row = |disposition, circuit, throttle| Row { disposition, circuit, throttle };
     match reply {
@@ -115,7 +115,8 @@ pub(super) fn by_default(reply: Reply, is_probe: bool) -> Row {
     }
 }
 
-/// Returns the delay that the receiver asked for, if the delay applies to all deliveries and not only to this one.
+/// Returns the `Retry-After` delay of a 429 or 503 response, which applies to all deliveries to the endpoint.
+/// Other statuses return `None`, because their delay applies to one delivery only.
 const fn asks_to_wait(reply: Reply) -> Option<Duration> {
     match reply {
         Reply::Answered { status: 429 | 503, retry_after } => retry_after,

@@ -132,7 +132,8 @@ impl ResponseRules {
         self.0.is_empty()
     }
 
-    /// Applies the rules for a reply to the reply's row in the default table.
+    /// Replaces those columns of a reply's default row that a rule for the reply's status, class or fault
+    /// sets.
     pub(super) fn over(&self, row: Row, reply: Reply) -> Row {
         if self.0.is_empty() {
             return row;

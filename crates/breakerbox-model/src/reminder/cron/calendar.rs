@@ -56,7 +56,8 @@ impl Fields {
         counted.min(most)
     }
 
-    /// Returns whether any date matches. The search covers enough years to include a leap day on every weekday.
+    /// Returns whether any date ever matches. The search covers enough years to include 29 February on every
+    /// weekday.
     pub(super) fn ever_happens(&self) -> bool {
         self.next_day(date(2000, 1, 1), date(2000 + SEARCH_YEARS, 1, 1)).is_some()
     }

@@ -63,7 +63,8 @@ impl CronField {
         }
     }
 
-    /// Returns the names of the field's values, in order. Empty if the values have no names.
+    /// Returns the names of the field's values, such as `JAN`, in order. Fields whose values have no names
+    /// return an empty slice.
     const fn names(self) -> &'static [&'static str] {
         match self {
             Self::Minute | Self::Hour | Self::Day => &[],

@@ -107,7 +107,8 @@ impl OffsetPeriod {
         (counted + u32::from(moved.is_some() && !twice)).min(most)
     }
 
-    /// Returns the beginning of the period, if a matching local time fell into the gap before it.
+    /// Returns the beginning of the period if it follows a gap in local time that contains a matching time.
+    /// That time fires at the beginning of the period.
     fn moved_here(&self, fields: &Fields) -> Option<Timestamp> {
         let start = self.start?;
         let missing = full_minute(start.from.to_datetime(start.at))?;
@@ -115,8 +116,9 @@ impl OffsetPeriod {
         (missing < first && fields.next(missing)? < first).then_some(start.at)
     }
 
-    /// Returns the first local time at or after `from` that counts in this period. Local times that occurred before a
-    /// jump back count only if the hour field begins with `*`.
+    /// Returns the local time in this period at which the search for matches begins: `from` or the period's
+    /// start, whichever is later. After a jump back, local times that already occurred before the jump are
+    /// excluded, unless the hour field begins with `*`.
     fn opens(&self, fields: &Fields, from: Timestamp) -> DateTime {
         let Some(start) = self.start else { return self.offset.to_datetime(from) };
         let from = self.offset.to_datetime(from.max(start.at));

@@ -96,7 +96,7 @@ pub(super) fn withdraw(
     Ok(true)
 }
 
-/// Applies a reminder's new settings to its waiting run.
+/// Applies a reminder's new settings to its latest run, if that run is still waiting.
 pub(super) fn carry_on(
     records: &SqliteRecords,
     transaction: &mut WriteTransaction<'_>,

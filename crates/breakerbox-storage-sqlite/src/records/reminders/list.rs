@@ -15,7 +15,7 @@ use crate::reminders::stored::{COLUMNS, reminder, state_number};
 /// The maximum number of rows that are read for one page.
 const LOOKS: usize = 20_000;
 
-/// Returns a page of reminders, ordered by id: those of a tenant, or all. It reads a bounded number of rows.
+/// Returns a page of the reminders that match a filter, newest first. Reads at most [`LOOKS`] rows.
 pub(super) fn list(
     connection: &Connection,
     filter: &ReminderFilter,

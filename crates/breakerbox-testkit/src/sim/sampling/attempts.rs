@@ -129,8 +129,8 @@ impl Attempts {
         if is_slow { PollFate::Slow(plan.poll_timeout.mul_f64(share)) } else { PollFate::Answers }
     }
 
-    /// Returns how long to pause the polling worker. `None` if no pause is planned, or the worker has nothing
-    /// to decide in this tick.
+    /// Returns how long to pause the worker that polls, or `None` for no pause. Only a tick with decisions is
+    /// interrupted by a planned pause.
     fn pauses_for(&self, poll: &Poll, totals: &HashMap<String, Sample>) -> Option<Duration> {
         let is_dead = |sample: &Sample| {
             sample.recent.is_some_and(|recent| recent.failures > 2 && recent.successes == 0)
@@ -175,8 +175,8 @@ impl Polls {
         self.chance.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pauses the worker at about the time when it has the totals and checks with the store that it is still
-    /// the leader.
+    /// Pauses the worker shortly after it has received the totals, at a random time. At about that time, the
+    /// worker checks with the store that it is still the leader.
     fn pause(&self, lasts: Duration) {
         let most = 2 * self.network.world.scenario.settings.latency + Duration::from_millis(1);
         let begins = most.mul_f64(self.chance().random_range(0.0..1.0));

@@ -13,7 +13,8 @@ use crate::sim::verify::{Meaning, Seen};
 
 use super::plan::SampledPlan;
 
-/// What actually happened to the sampled circuits, for the simulator's checks.
+/// The actual events in sampled circuits and leader elections, which the simulator's checks compare with the
+/// invariants.
 #[derive(Default)]
 pub(in crate::sim) struct SampledHistory {
     is_used: bool,
@@ -33,7 +34,8 @@ struct SampledKey {
     since: Duration,
     /// The number of leases granted since the leader's latest tick.
     leases: u32,
-    /// The time since which the circuit must open, because it is closed and all of many recent attempts failed.
+    /// Since when the circuit is closed although many recent attempts failed and none succeeded, so that it
+    /// must open. `None` if it need not open.
     ripe_since: Option<Duration>,
 }
 
@@ -64,7 +66,7 @@ impl SampledHistory {
         self.disturbed(at);
     }
 
-    /// Records that a connected worker got no response.
+    /// Records that a worker got no response. If the worker was connected, this counts as a fault.
     pub(in crate::sim) fn got_no_answer(&mut self, who: WorkerLife, at: Duration) {
         if self.cut[who.worker].is_none() {
             self.disturbed(at);

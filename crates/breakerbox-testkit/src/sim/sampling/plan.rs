@@ -15,10 +15,10 @@ use crate::sim::scenario::{Behaviour, Cut, Event, Flavour, Losses, Phase, Scenar
 /// The minimum length of a leader's term.
 const SHORTEST_TERM: Duration = Duration::from_secs(5);
 
-/// The time by which a lease is longer than the timeout for its probe.
+/// How much longer a probe's lease lasts than the probe's timeout.
 const LEASE_MARGIN: Duration = Duration::from_secs(2);
 
-/// The maximum delay before a candidate campaigns after a term has ended, or after a request without a
+/// The maximum time that a candidate waits before it campaigns, after a term has ended or a request got no
 /// response.
 const COMES_LATER: Duration = Duration::from_millis(750);
 
@@ -31,8 +31,8 @@ pub(in crate::sim) struct SampledPlan {
     /// The rate of failing polls, in thousandths. No two consecutive polls fail.
     pub(super) failing_polls: u32,
     pub(super) slow_polls: u32,
-    /// The planned pauses of a leader in the middle of a tick with decisions: the earliest start, and the
-    /// duration.
+    /// The planned pauses of a leader in the middle of a tick with decisions, each with its earliest start
+    /// and its duration.
     pub(super) paused_in_tick: Vec<(Duration, Duration)>,
 }
 
@@ -95,7 +95,8 @@ impl SampledPlan {
         SHORTEST_TERM.max(3 * self.sample_every)
     }
 
-    /// Returns the length of the recent part of the window, which is evaluated separately.
+    /// Returns the length of the last part of the window (the policy's `sample_recent` ticks), which is
+    /// evaluated separately.
     pub(super) fn recent(&self, policy: &Policy) -> Duration {
         self.sample_every * policy.sample_recent().unwrap_or_default()
     }
@@ -105,7 +106,7 @@ impl SampledPlan {
         self.term() + COMES_LATER + 3 * scenario.settings.store_timeout
     }
 
-    /// Returns the maximum time from the start of one poll to the end of the next poll's tick.
+    /// Returns the maximum time from the start of a poll until the tick of the following poll has ended.
     pub(super) fn round(&self, scenario: &Scenario) -> Duration {
         let requests = 8 * 2 * scenario.settings.latency;
         self.sample_every.max(self.poll_timeout) + self.poll_timeout + requests + Duration::from_millis(100)

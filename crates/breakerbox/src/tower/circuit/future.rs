@@ -168,8 +168,8 @@ where
     }
 }
 
-/// The time at which a probe is aborted. It is computed at the first poll that finds the call pending, because many
-/// calls complete at their first poll.
+/// The time at which a probe is aborted. The timer is created only when the call's first poll returns pending, because
+/// many calls complete at their first poll.
 enum Deadline {
     NotLookedAt,
     /// The call is not a probe, or there is no timer. Without a timer a probe continues, and has failed if it ends

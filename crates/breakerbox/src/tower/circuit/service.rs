@@ -67,8 +67,8 @@ where
 }
 
 impl<S: Clone, K, C> CircuitService<S, K, C> {
-    /// Takes the ready service, and leaves a new clone in its place. The ready service is not kept, because it may hold
-    /// a slot that other callers wait for, and the next call may come much later.
+    /// Takes the ready service, and leaves a new clone in its place. A ready service may hold a slot that other callers
+    /// wait for. It is therefore not kept for the next call, which may come much later.
     fn take_ready(&mut self) -> S {
         let next = self.inner.clone();
         std::mem::replace(&mut self.inner, next)
