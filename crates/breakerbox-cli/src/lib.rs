@@ -3,7 +3,7 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | `serve`, `flags` | runs the gateway, with a flag for each of its settings |
-//! | `listen` | a local receiver, for trials |
+//! | `listen` | a local receiver, for testing |
 //! | `send`, `tenants`, `endpoints`, `deliveries`, `resends`, `reminders` | commands that call the API |
 //! | `circuits`, `notifications`, `keys` | commands that call the API |
 //! | `policies` | shows and changes the policy of a tenant's or an endpoint's circuits |

@@ -38,7 +38,7 @@ pub(crate) struct Listening {
 struct Progress {
     /// The number of nodes to subscribe at; `None` until the nodes are known.
     expected: Option<usize>,
-    /// The result of the latest attempt at each node, by the node's name.
+    /// The result of the latest attempt to connect to each node, by the node's name.
     nodes: HashMap<String, Result<(), ConnectError>>,
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn state(state: i64, reason: Option<i64>, attempts: u32) -> DeliveryS
     }
 }
 
-/// Encodes a fail reason for the column `reason`.
+/// Encodes a failure reason for the column `reason`.
 #[must_use]
 pub(crate) const fn reason(reason: FailReason) -> i64 {
     match reason {

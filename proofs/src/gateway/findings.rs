@@ -25,7 +25,7 @@ impl Findings {
         Self { title: title.into(), rows: Vec::new() }
     }
 
-    /// Adds a measured value that has no guarantee.
+    /// Adds a measured value for information only; no guarantee is checked against it.
     pub fn note(&mut self, what: &str, seen: impl Display) {
         self.rows.push(Row {
             what: what.into(),

@@ -1,7 +1,7 @@
 //! `breakerbox listen`: a local receiver that verifies signatures and prints the requests that it receives.
 //!
 //! It can respond late or with failures, even until the user tells it to recover, so that the user can watch circuits
-//! open and close. It is a tool for trials: it listens on loopback, stores nothing, and trusts no input.
+//! open and close. It is a tool for testing: it listens on loopback, stores nothing, and trusts no input.
 
 mod answer;
 mod arrival;
@@ -42,7 +42,7 @@ const RECOVER: &str = "/-/recover";
 
 /// Receive webhooks, verify their signatures, and print them.
 ///
-/// This receiver is for trials. By default, the gateway calls no loopback addresses; allow them with --allow:
+/// This receiver is for testing only. By default, the gateway does not send to loopback addresses; allow them with --allow:
 ///
 ///   breakerbox serve --allow 127.0.0.0/8
 ///   breakerbox listen --secret whsec_...
@@ -60,7 +60,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     listen: SocketAddr,
 
-    /// Secret to verify signatures with; during a rotation, give both secrets
+    /// Secret to verify signatures with; repeat the option during a rotation to accept both secrets
     #[arg(
         long = "secret",
         value_name = "SECRET",

@@ -24,7 +24,7 @@ impl Priority {
     pub const HIGH: Self = Self(0);
     /// For calls that are important, but not critical.
     pub const IMPORTANT: Self = Self(1);
-    /// For calls of medium importance, where users hardly notice a few failures.
+    /// For calls of medium importance, where a few failures hardly affect users.
     pub const MEDIUM: Self = Self(2);
     /// For calls that are trivial, or easily made later.
     pub const LOW: Self = Self(3);

@@ -66,7 +66,8 @@ pub(super) fn shortened(text: &str) -> String {
     text.chars().take(LONGEST).chain(['…']).collect()
 }
 
-/// Quotes a string as TOML. JSON's escapes are a subset of TOML's, except that DEL must be escaped, too.
+/// Quotes a string as a TOML basic string. The JSON serializer's output is valid TOML, except that TOML requires DEL
+/// to be escaped.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }

@@ -24,7 +24,7 @@ use crate::telemetry::Metrics;
 /// The number of reminders to check in one batch. It is small, because other writes wait until the batch is done.
 const PIECE: usize = 48;
 
-/// The maximum time between two readings of the wall clock, which may be set at any time without notice.
+/// The maximum time between two readings of the wall clock, which may be set at any time.
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The pause after a failed check.

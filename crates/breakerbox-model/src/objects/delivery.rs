@@ -51,7 +51,7 @@ pub struct Delivery {
 /// The state of a delivery. Parked is not a state, because whether a delivery is parked depends on its lane.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DeliveryState {
-    /// No attempt was made yet.
+    /// No attempt has been made yet.
     Pending,
     /// A request is in flight.
     InFlight,
@@ -66,7 +66,7 @@ pub enum DeliveryState {
 }
 
 impl DeliveryState {
-    /// Returns the name of the state, without the fail reason.
+    /// Returns the name of the state, without the failure reason.
     #[must_use]
     pub const fn name(self) -> StateName {
         match self {
@@ -86,10 +86,10 @@ impl DeliveryState {
     }
 }
 
-/// A delivery state without its fail reason, as filters use it.
+/// A delivery state without its failure reason, as used in filters.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StateName {
-    /// No attempt was made yet.
+    /// No attempt has been made yet.
     Pending,
     /// A request is in flight.
     InFlight,
